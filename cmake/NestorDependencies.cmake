@@ -1,0 +1,71 @@
+# Finds everything Nestor builds on; all of it comes from apt.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(SQLiteCpp REQUIRED)
+
+# Debian has no static libfmt: the portable program compiles it in instead.
+add_library(nestor_fmt INTERFACE)
+if(NESTOR_PORTABLE)
+  target_link_libraries(nestor_fmt INTERFACE fmt::fmt-header-only)
+else()
+  target_link_libraries(nestor_fmt INTERFACE fmt::fmt)
+endif()
+
+find_path(ISL_INCLUDE_DIR isl/cpp.h REQUIRED)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+if(NESTOR_PORTABLE)
+  find_library(ISL_LIBRARY libisl.a REQUIRED)
+  find_library(GMP_LIBRARY libgmp.a REQUIRED)
+  find_library(ZSTD_LIBRARY libzstd.a REQUIRED)
+  find_library(SQLITE_LIBRARY libsqlite3.a REQUIRED)
+  find_library(ZLIB_LIBRARY libz.a REQUIRED)
+  # SQLiteCpp asks for the shared library by this target; the static one takes its place.
+  set_target_properties(SQLite::SQLite3 PROPERTIES IMPORTED_LOCATION ${SQLITE_LIBRARY})
+else()
+  find_library(ISL_LIBRARY isl REQUIRED)
+  find_library(GMP_LIBRARY gmp REQUIRED)
+  find_library(ZSTD_LIBRARY zstd REQUIRED)
+  find_library(SQLITE_LIBRARY sqlite3 REQUIRED)
+  find_library(ZLIB_LIBRARY z REQUIRED)
+endif()
+
+add_library(nestor_isl INTERFACE)
+target_include_directories(nestor_isl SYSTEM INTERFACE ${ISL_INCLUDE_DIR})
+target_link_libraries(nestor_isl INTERFACE ${ISL_LIBRARY} ${GMP_LIBRARY})
+
+find_program(LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
+execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE LLVM_INCLUDE_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs nvptx x86 orcjit passes OUTPUT_VARIABLE LLVM_LIBRARIES OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${LLVM_CONFIG} --libdir OUTPUT_VARIABLE LLVM_LIBRARY_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${LLVM_CONFIG} --version OUTPUT_VARIABLE LLVM_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(LLVM_LIBRARIES)
+
+add_library(nestor_llvm INTERFACE)
+target_include_directories(nestor_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIR})
+target_link_directories(nestor_llvm INTERFACE ${LLVM_LIBRARY_DIR})
+target_link_libraries(nestor_llvm INTERFACE ${LLVM_LIBRARIES} ${ZLIB_LIBRARY} ${ZSTD_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
+# Halide brings its own LLVM as a shared library: symbols of this one must stay inside. Shared libraries have a version
+# script for that, because this option would hide the public API, too.
+target_link_options(nestor_llvm INTERFACE $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,--exclude-libs,ALL>)
+
+if(NESTOR_HALIDE)
+  find_path(HALIDE_INCLUDE_DIR Halide.h PATH_SUFFIXES halide14 halide17 REQUIRED)
+  find_library(HALIDE_LIBRARY NAMES Halide14 Halide17 Halide REQUIRED)
+  add_library(nestor_halide INTERFACE)
+  target_include_directories(nestor_halide SYSTEM INTERFACE ${HALIDE_INCLUDE_DIR})
+  target_link_libraries(nestor_halide INTERFACE ${HALIDE_LIBRARY})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+# GCC takes no path in -fuse-ld: -B says in which folder to find ld.lld.
+find_program(LLD NAMES ld.lld HINTS ${LLVM_LIBRARY_DIR}/../bin NO_DEFAULT_PATH)
+if(LLD)
+  get_filename_component(lld_folder ${LLD} DIRECTORY)
+  add_link_options(-fuse-ld=lld -B${lld_folder})
+endif()

@@ -1,0 +1,22 @@
+# cmake --install: the program, the public headers, the shared libraries and find_package(Nestor).
+include(CMakePackageConfigHelpers)
+
+install(TARGETS nestor_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(NESTOR_PORTABLE)
+  return()
+endif()
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/nestor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+set(libraries nestor)
+if(TARGET nestor_runtime)
+  set_target_properties(nestor_runtime PROPERTIES EXPORT_NAME runtime)
+  list(APPEND libraries nestor_runtime)
+endif()
+install(TARGETS ${libraries} EXPORT NestorTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Nestor)
+install(EXPORT NestorTargets NAMESPACE Nestor:: DESTINATION ${package_folder})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/NestorConfig.cmake.in ${PROJECT_BINARY_DIR}/NestorConfig.cmake
+                              INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/NestorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/NestorConfig.cmake ${PROJECT_BINARY_DIR}/NestorConfigVersion.cmake DESTINATION ${package_folder})

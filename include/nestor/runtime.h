@@ -1,0 +1,103 @@
+// Public API: look up the best known kernel for an operator at given sizes, and launch it. Nothing is compiled here.
+//
+//   const nestor::Library library = nestor::Library::open();
+//   const nestor::Kernel kernel = library.query("matvec", "f32", {{"rows", 1000}, {"cols", 512}});
+//   if (kernel) kernel.launch({{a}, {x}, {y}}, {{"rows", 1000}, {"cols", 512}});
+#pragma once
+
+#include "nestor/error.h"
+#include "nestor/export.h"
+#include "nestor/match.h"
+#include "nestor/types.h"
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace nestor {
+
+/// A size by name, in elements.
+struct NamedSize {
+  std::string_view name;
+  std::int64_t value;
+};
+
+/// A scalar argument by name; it is converted to the type that the kernel declares.
+struct NamedScalar {
+  std::string_view name;
+  double value;
+};
+
+/// A tensor argument. The memory stays the caller's; it must live until launch() returns.
+struct TensorArg {
+  void* data = nullptr;                       ///< first element; aligned to the element's size
+  std::span<const std::int64_t> strides = {}; ///< in elements, outermost first, the last 1; empty: dense, row-major
+  std::span<const std::int64_t> shape = {};   ///< checked against the kernel's when given; empty: not checked
+  std::optional<ElementType> type = {};       ///< checked when given
+};
+
+struct KernelState;
+
+/// A kernel and how well it fits what was asked. Cheap to copy; outlives its library; safe to use from several threads.
+class NESTOR_API Kernel {
+ public:
+  Kernel() = default;  ///< no kernel
+  explicit Kernel(std::shared_ptr<const KernelState> state) : state_(std::move(state)) {}
+  explicit operator bool() const { return state_ != nullptr; }
+
+  MatchKind match() const;            ///< none for no kernel
+  /// Sum over sizes of |log2(asked / measured)|.
+  double distance() const;
+  /// JSON: where it was measured and how fast, its tensors with types and shapes, sizes, scalars, and conditions on sizes.
+  std::string_view info() const;
+
+  /// Runs the kernel and returns when it is done. `tensors` in the order of info(); `sizes` must hold all size parameters;
+  /// scalars that are not given take their default. Throws UserError, before anything is written, for a wrong number of
+  /// tensors, a wrong type or shape, a null or misaligned pointer, a last stride other than 1, sizes for which the kernel
+  /// is not valid, and an output whose memory overlaps another tensor's.
+  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars = {}) const;
+  void launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars = {}) const;
+  void launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes,
+              std::initializer_list<NamedScalar> scalars = {}) const;
+
+ private:
+  std::shared_ptr<const KernelState> state_;
+};
+
+struct LibraryOptions {
+  int threads = 0;               ///< threads of a host kernel, the caller's included; 0: all CPUs this process may use
+  std::string system_path = {};  ///< system database; "": the default one, if there is one
+  bool use_system = true;        ///< consult a system database at all
+};
+
+/// A tuning database, opened for reading. Cheap to copy (copies share everything); safe to use from several threads.
+class NESTOR_API Library {
+ public:
+  /// `path` "": $NESTOR_DB, else the user's default database, else the system's. Throws UserError when there is none, or
+  /// it is damaged, or of a newer version.
+  static Library open(const std::string& path = "", const LibraryOptions& options = {});
+
+  /// The best known kernel, loaded and checked; an empty Kernel when none fits. An answer is remembered: asking for the
+  /// same again takes well under a microsecond, allocates nothing and takes no lock. Throws UserError for a device other than
+  /// "host" that is not here, for sizes that are not positive, and for a kernel that cannot be loaded.
+  Kernel query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes, std::string_view device = "host") const;
+  Kernel query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device = "host") const;
+  Kernel query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes, std::string_view device = "host") const;
+
+  /// Forgets remembered answers, so that what was tuned since is found. Kernels in use stay valid.
+  void refresh();
+
+  int threads() const;
+
+  struct Impl;
+
+ private:
+  explicit Library(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace nestor

@@ -1,0 +1,87 @@
+// Public API: schedules by hand, step by step, as in Halide; every step is proved legal or refused.
+#pragma once
+
+#include "nestor/nest.h"
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor::api {
+
+struct MeasureSettings {
+  int threads = 0;                        ///< 0: all cores
+  double run_timeout_s = 30;              ///< checking and timing together
+  std::map<std::string, double> scalars;  ///< scalar arguments; others take their default
+};
+
+/// Outcome of compiling, checking and timing one schedule in a process of its own.
+struct Measurement {
+  bool correct = false;
+  std::string failure;  ///< status and reason when it is not
+  double median_ms = 0;
+  std::vector<double> samples_ms;  ///< raw, in measuring order
+  double max_error = 0;            ///< worst |result - reference| / (1 + |reference|)
+};
+
+/// A legal order of a nest's loops. Loops are named `<statement>.<dim>` at first. Each step changes this object and returns
+/// it, or throws UserError and leaves it as it was: the message names the step, the two statement instances, the dependence
+/// that would break, and a remedy if there is a simple one. Copies are cheap and independent.
+class NESTOR_API Schedule {
+ public:
+  /// The original order. Specialised sizes are fixed to `sizes` (missing ones take their default); so are the sizes that
+  /// `measure` uses. Throws UserError for an unknown name or a value outside the nest's context.
+  explicit Schedule(const Nest& nest, const Sizes& sizes = {});
+  /// Replays a file's text (str of json()) onto `nest`. Throws UserError when it is for another nest or a step fails.
+  static Schedule from_json(const Nest& nest, const std::string& text, const Sizes& sizes = {});
+
+  Schedule& apply_rule(const std::string& rule, const std::vector<std::string>& target = {});
+  Schedule& split(const std::string& loop, std::int64_t factor, const std::string& outer, const std::string& inner);
+  Schedule& tile(const std::string& x, const std::string& y, const std::string& xo, const std::string& yo, const std::string& xi,
+                 const std::string& yi, std::int64_t fx, std::int64_t fy);
+  Schedule& reorder(const std::vector<std::string>& outermost_first);
+  Schedule& fuse_with(const std::string& loop, const std::string& consumer_loop);
+  Schedule& compute_at(const std::string& statement, const std::string& loop);
+  Schedule& fission(const std::string& loop, const std::string& statement);
+  Schedule& skew(const std::string& x, const std::string& y, std::int64_t factor);
+  Schedule& shift(const std::string& statement, const std::string& loop, std::int64_t distance);
+  Schedule& reverse(const std::string& loop);
+  Schedule& parallel(const std::string& loop);
+  Schedule& vectorize(const std::string& loop, std::int64_t width = 0);  ///< 0: the back end chooses
+  Schedule& unroll(const std::string& loop, std::int64_t factor = 0);    ///< 0: the back end chooses
+  Schedule& serial(const std::string& loop);
+  Schedule& gpu_blocks(const std::vector<std::string>& loops);
+  Schedule& gpu_warps(const std::string& loop);
+  Schedule& gpu_lanes(const std::string& loop);
+  Schedule& stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots = 1);
+  Schedule& specialize(const std::string& loop);
+  Schedule& streaming(const std::string& tensor);
+  /// Any step as text: "split(i, 32, io, ii)" or "split i 32 io ii".
+  Schedule& step(const std::string& text);
+  /// Takes the last step back. Throws UserError when there is none.
+  Schedule& undo();
+
+  /// Why the step would be refused, or nothing when it is legal. Changes nothing.
+  std::optional<std::string> why_illegal(const std::string& step) const;
+  std::vector<std::string> steps() const;
+  std::string str() const;  ///< the loop nest as readable code
+  /// "nest", "deps", "tree", "loops", "tile", "ir", "asm", "ptx" or "schedule", as `nestor show --as`. `sm`: for ptx, e.g. 90.
+  std::string show(const std::string& view, int sm = 90) const;
+  std::string certificate() const;  ///< rules with proofs, dependences, bounds and sizes of validity
+  std::string json() const;         ///< for from_json and `nestor verify --steps`
+
+  /// Compiles for this CPU, compares with the nest's definition evaluated in double, and times; in a process of its own.
+  Measurement measure(const MeasureSettings& settings = {}) const;
+  /// Measures and stores the trial; "" is the default database. Returns the trial's number.
+  std::int64_t save(const std::string& database = "", const MeasureSettings& settings = {}) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;  ///< history of legal schedules
+};
+
+}  // namespace nestor::api

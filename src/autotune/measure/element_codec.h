@@ -1,0 +1,27 @@
+// Element types in memory <-> double: what the oracle and the comparison of results need.
+#pragma once
+
+#include "nestor/types.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nestor {
+
+double half_to_double(std::uint16_t bits);
+/// Rounds to nearest even; overflows to infinity.
+std::uint16_t double_to_half(double value);
+double bfloat_to_double(std::uint16_t bits);
+std::uint16_t double_to_bfloat(double value);
+
+double load_element(ElementType type, const std::byte* base, std::int64_t linear);
+/// Rounds to the type; i32 rounds towards zero and saturates.
+void store_element(ElementType type, std::byte* base, std::int64_t linear, double value);
+/// `value` as the type would hold it.
+double round_to(ElementType type, double value);
+
+/// Bits that no kernel writes by chance: a NaN with a payload, for i32 an unlikely number.
+std::uint32_t poison_bits(ElementType type);
+bool is_poison(ElementType type, const std::byte* base, std::int64_t linear);
+
+}  // namespace nestor

@@ -1,0 +1,226 @@
+// One candidate on the host: compile, compare with the oracle, then time with cold caches.
+#include "autotune/measure/host_runner.h"
+
+#include "autotune/measure/element_codec.h"
+#include "db/host_device.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace nestor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+/// True when the statements of the nest write every element of `tensor`.
+bool is_covered(const Nest& nest, const Tensor& tensor, const Sizes& sizes) {
+  return isl_guarded("the elements that are written", [&] {
+    isl_set* missing = nullptr;
+    for (const Statement& statement : nest.statements) {
+      if (statement.write.tensor != tensor.name) continue;
+      isl_map* write = isl_map_intersect_domain(statement.write.relation.copy(), statement.domain.copy());
+      isl_set* written = isl_map_range(write);
+      if (!missing) {
+        missing = isl_set_universe(isl_set_get_space(written));
+        const auto shape = shape_at(tensor, sizes);
+        for (std::size_t k = 0; k < shape.size(); ++k) {
+          missing = isl_set_lower_bound_si(missing, isl_dim_set, k, 0);
+          missing = isl_set_upper_bound_si(missing, isl_dim_set, k, static_cast<int>(shape[k] - 1));
+        }
+        for (const auto& [name, value] : sizes) {
+          const int position = isl_set_find_dim_by_name(missing, isl_dim_param, name.c_str());
+          if (position >= 0) missing = isl_set_fix_si(missing, isl_dim_param, position, static_cast<int>(value));
+        }
+      }
+      missing = isl_set_subtract(missing, written);
+    }
+    const bool covered = missing && isl_set_is_empty(missing) == isl_bool_true;
+    isl_set_free(missing);
+    return covered;
+  });
+}
+
+/// Bytes of scratch memory one task takes, where they are constant.
+std::int64_t scratch_bytes(const TileProgram& program) {
+  std::int64_t total = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.memory != Memory::scratch) continue;
+    std::int64_t bytes = static_cast<std::int64_t>(size_in_bytes(buffer.type));
+    for (std::size_t k = 0; k < buffer.extents.size(); ++k) bytes *= buffer.extents[k].as_constant().value_or(1);
+    total += bytes;
+  }
+  return total;
+}
+
+constexpr std::int64_t kScratchLimit = 16 << 20;
+
+TrialOutcome ended(TrialStatus status, std::string reason, double compile_ms) {
+  TrialOutcome outcome;
+  outcome.status = status;
+  outcome.reason = std::move(reason);
+  outcome.compile_ms = compile_ms;
+  return outcome;
+}
+
+}  // namespace
+
+std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  auto problem = std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
+  if (problem->options.threads <= 0) problem->options.threads = host_threads();
+  for (const auto& [name, value] : options.scalars) {
+    const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(), [&, &name = name](const ScalarParam& p) { return p.name == name; });
+    if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
+  }
+  HostTensors arguments = make_arguments(original, sizes, options.data_seed);
+  problem->samples = reference_samples(original, sizes, options.scalars, arguments, options.oracle_samples, options.data_seed);
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::temporary) continue;
+    HostTensor& data = arguments.at(tensor.name);
+    GuardedBuffer buffer(data.bytes.size());
+    std::memcpy(buffer.data(), data.bytes.data(), data.bytes.size());
+    const bool output = tensor.role == TensorRole::output;
+    if (!output) buffer.make_read_only();
+    std::vector<std::int64_t> strides(data.shape.size(), 1);
+    for (std::size_t k = strides.size(); k-- > 1;) strides[k - 1] = strides[k] * data.shape[k];
+    problem->names.push_back(tensor.name);
+    problem->buffers.push_back(std::move(buffer));
+    problem->strides.push_back(std::move(strides));
+    problem->is_output.push_back(output);
+    problem->covered.push_back(output && is_covered(original, tensor, sizes));
+    if (output) problem->outputs.emplace(tensor.name, std::move(data));
+  }
+  return problem;
+}
+
+HostRunner::HostRunner(std::shared_ptr<HostProblem> problem) : problem_(std::move(problem)) {}
+
+std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
+  kernel_.reset();
+  const auto start = Clock::now();
+  std::optional<Schedule> schedule;
+  try {
+    schedule = problem_->schedules.replay(job.steps);
+  } catch (const UserError& error) {
+    return ended(TrialStatus::illegal, error.what(), milliseconds_since(start));
+  }
+  try {
+    const TileProgram program = build_tile_program(*schedule);
+    const std::int64_t scratch = scratch_bytes(program);
+    if (scratch > kScratchLimit) {
+      return ended(TrialStatus::infeasible, fmt::format("one task needs {} KiB of scratch memory", scratch >> 10), milliseconds_since(start));
+    }
+    std::string why;
+    if (!is_valid_for(program.valid, problem_->sizes, &why)) {
+      return ended(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why), milliseconds_since(start));
+    }
+    compiled_ = compile_host(program, detect_host()).kernel;
+    kernel_.emplace(compiled_);
+  } catch (const Error& error) {
+    return ended(TrialStatus::compile_error, error.what(), milliseconds_since(start));
+  }
+  compile_ms_ = milliseconds_since(start);
+  return std::nullopt;
+}
+
+void HostRunner::poison_outputs() {
+  for (std::size_t k = 0; k < problem_->buffers.size(); ++k) {
+    if (!problem_->is_output[k]) continue;
+    const HostTensor& fresh = problem_->outputs.at(problem_->names[k]);
+    const std::uint32_t bits = poison_bits(fresh.type);
+    const std::size_t width = size_in_bytes(fresh.type);
+    std::byte* data = problem_->buffers[k].data();
+    for (std::size_t at = 0; at < problem_->buffers[k].size(); at += width) std::memcpy(data + at, &bits, width);
+  }
+}
+
+double HostRunner::run_once() {
+  const LaunchRecipe& recipe = compiled_.recipe;
+  std::vector<void*> pointers;
+  std::vector<std::int64_t> strides;
+  for (const ArgumentSpec& argument : recipe.arguments) {
+    const auto found = std::find(problem_->names.begin(), problem_->names.end(), argument.name);
+    if (found == problem_->names.end()) internal_error("the kernel takes an argument '{}' that the nest does not have", argument.name);
+    const auto k = static_cast<std::size_t>(found - problem_->names.begin());
+    pointers.push_back(problem_->buffers[k].data());
+    strides.insert(strides.end(), problem_->strides[k].begin(), problem_->strides[k].end());
+  }
+  std::vector<double> scalars;
+  for (const ScalarSpec& scalar : recipe.scalars) {
+    const auto given = problem_->options.scalars.find(scalar.name);
+    scalars.push_back(given == problem_->options.scalars.end() ? scalar.default_value : given->second);
+  }
+  const auto start = Clock::now();
+  kernel_->run(pointers, strides, problem_->sizes, scalars, problem_->options.threads);
+  return milliseconds_since(start);
+}
+
+std::string HostRunner::check(TrialOutcome& outcome) {
+  for (std::size_t k = 0; k < problem_->buffers.size(); ++k) {
+    if (!problem_->is_output[k]) continue;
+    const GuardedBuffer& buffer = problem_->buffers[k];
+    HostTensor& output = problem_->outputs.at(problem_->names[k]);
+    if (!buffer.padding_intact()) return fmt::format("{} was written beyond its end", output.name);
+    std::memcpy(output.bytes.data(), buffer.data(), buffer.size());
+    const std::int64_t elements = problem_->covered[k] ? output.elements() : 0;
+    for (std::int64_t e = 0; e < elements; ++e) {
+      if (is_poison(output.type, output.bytes.data(), e)) return fmt::format("element {} of {} was not written", e, output.name);
+    }
+  }
+  std::string where;
+  outcome.max_error = worst_error(problem_->samples, problem_->outputs, &where);
+  if (outcome.max_error <= problem_->tolerance) return "";
+  return fmt::format("{} (error {:.3g}, tolerance {:.3g})", where, outcome.max_error, problem_->tolerance);
+}
+
+TrialOutcome HostRunner::run(const TrialJob& job) {
+  TrialOutcome outcome;
+  outcome.compile_ms = compile_ms_;
+  poison_outputs();
+  const double first = run_once();
+  std::string wrong = check(outcome);
+  if (!wrong.empty()) {
+    outcome.status = TrialStatus::wrong;
+    outcome.reason = std::move(wrong);
+    return outcome;
+  }
+  KernelRecord record{compiled_.architecture, compiled_.code, recipe_to_json(compiled_.recipe).dump(), ""};
+  outcome.kernel = std::move(record);
+  outcome.status = TrialStatus::ok;
+  const bool race = job.best_ms > 0 && !job.must_finish;
+  const auto too_slow = [&](double factor) {
+    return race && *std::min_element(outcome.samples_ms.begin(), outcome.samples_ms.end()) > factor * job.best_ms;
+  };
+  const auto cut = [&] {
+    outcome.status = TrialStatus::slow;
+    outcome.median_ms = median(outcome.samples_ms);
+    outcome.reason = fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", outcome.samples_ms.size(), outcome.median_ms, job.best_ms);
+    return outcome;
+  };
+  // The checking run is untimed but for hopeless cases: it pays for page faults and a cold branch predictor.
+  if (race && first > 5 * job.best_ms + 1) {
+    outcome.samples_ms.push_back(first);
+    return cut();
+  }
+  if (!cold_) cold_ = std::make_unique<ColdCache>(problem_->options.threads);
+  const auto start = Clock::now();
+  constexpr double kEnough_ms = 1500;
+  for (int repetition = 0; repetition < std::max(problem_->options.repetitions, 1); ++repetition) {
+    if (repetition >= 3 && milliseconds_since(start) > kEnough_ms) break;
+    cold_->flush();
+    outcome.samples_ms.push_back(run_once());
+    if (repetition == 0 && too_slow(2)) return cut();
+    if (repetition == 2 && too_slow(1.25)) return cut();
+  }
+  outcome.median_ms = median(outcome.samples_ms);
+  return outcome;
+}
+
+}  // namespace nestor

@@ -1,0 +1,11 @@
+// Axes: dims of different statements that take equal values where the statements meet in a tensor.
+#pragma once
+
+#include "autotune/space/nest_structure.h"
+
+namespace nestor {
+
+/// Fills `axes` and `units` of the result.
+NestStructure find_axes(const Nest& nest, const Sizes& sizes);
+
+}  // namespace nestor

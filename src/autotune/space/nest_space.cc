@@ -1,0 +1,380 @@
+// The space of a nest: parameters from its structure, and steps from parameters.
+#include "autotune/space/nest_space.h"
+
+#include "autotune/space/cluster_steps.h"
+#include "autotune/space/nest_structure.h"
+#include "autotune/space/rule_steps.h"
+#include "db/host_device.h"
+#include "support/error.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
+
+/// The nest after one choice of rules, with its clusters for each way of fusing.
+struct Variant {
+  std::vector<Step> rules;
+  NestStructure structure;
+  std::map<Fusion, std::vector<Cluster>> clusters;
+  std::map<std::pair<const Cluster*, int>, std::vector<int>> stream_groups;
+};
+
+class NestSpace : public Space {
+ public:
+  NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
+      : schedules_(schedules), sizes_(sizes), limits_(limits), rules_(matching_rules(schedules)) {
+    std::set<std::string> usual;
+    for (const std::string& rule : rules_) {
+      if (enabled_by_default(rule)) usual.insert(rule);
+    }
+    usual_rules_ = usual;
+    make_parameters(variant(usual));
+  }
+
+  const std::vector<Parameter>& parameters() const override { return parameters_; }
+  Point baseline() const override;
+  std::vector<Point> defaults() const override;
+  Candidate candidate(const Point& point) const override;
+
+ private:
+  using Values = std::map<std::string, std::int64_t>;
+
+  void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
+  void make_parameters(const Variant& usual);
+  std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
+  const Variant& variant(const std::set<std::string>& rules) const;
+  const std::vector<Cluster>& clusters(const Variant& variant, Fusion fusion) const;
+  const std::vector<int>& stream_groups(const Variant& variant, const Cluster& cluster, int stream) const;
+  std::optional<ClusterPlan> plan_for(const Variant& variant, const Cluster& cluster, const Values& values) const;
+  std::int64_t footprint(const Variant& variant, const Cluster& cluster, const ClusterPlan& plan) const;
+  void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values, std::vector<Step>& steps) const;
+  Values default_values() const;
+  Point point_of(const Values& values) const;
+
+  BaseSchedules& schedules_;
+  const Sizes sizes_;
+  const SpaceLimits limits_;
+  const std::vector<std::string> rules_;
+  std::set<std::string> usual_rules_;
+  std::vector<Parameter> parameters_;
+  mutable std::map<std::set<std::string>, Variant> variants_;
+};
+
+std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise) {
+  const auto found = values.find(name);
+  return found == values.end() ? otherwise : found->second;
+}
+
+const Variant& NestSpace::variant(const std::set<std::string>& rules) const {
+  const auto known = variants_.find(rules);
+  if (known != variants_.end()) return known->second;
+  Variant variant;
+  variant.rules = rule_steps(schedules_, rules);
+  variant.structure = analyse(schedules_.base(variant.rules), sizes_);
+  return variants_.emplace(rules, std::move(variant)).first->second;
+}
+
+const std::vector<Cluster>& NestSpace::clusters(const Variant& variant, Fusion fusion) const {
+  // Filled on demand: legality is proved by applying steps, and most choices of rules are never looked at.
+  auto& known = const_cast<Variant&>(variant).clusters;
+  const auto found = known.find(fusion);
+  if (found != known.end()) return found->second;
+  return known.emplace(fusion, find_clusters(schedules_.base(variant.rules), variant.structure, fusion)).first->second;
+}
+
+const std::vector<int>& NestSpace::stream_groups(const Variant& variant, const Cluster& cluster, int stream) const {
+  auto& known = const_cast<Variant&>(variant).stream_groups;
+  const auto found = known.find({&cluster, stream});
+  if (found != known.end()) return found->second;
+  return known.emplace(std::pair{&cluster, stream}, find_stream_groups(schedules_.base(variant.rules), variant.structure, cluster, stream))
+      .first->second;
+}
+
+std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool leading) const {
+  std::vector<std::int64_t> choices{0, 1};
+  const std::int64_t most = leading ? 8 : 512;
+  for (std::int64_t tile = 2; tile <= most && tile < extent; tile *= 2) choices.push_back(tile);
+  return choices;
+}
+
+void NestSpace::make_parameters(const Variant& usual) {
+  for (const std::string& rule : rules_) add("rule." + rule, {1, 0});
+  std::vector<std::int64_t> fusions;
+  std::size_t most_forms = 1, most_outer = 1;
+  std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
+  std::set<int> streams;
+  for (std::size_t f = 0; f < kFusions.size(); ++f) {
+    const auto& groups = clusters(usual, kFusions[f]);
+    const bool same = f > 0 && groups.size() == clusters(usual, kFusions[f - 1]).size();
+    if (!same) fusions.push_back(static_cast<std::int64_t>(f));
+    for (const Cluster& cluster : groups) {
+      most_forms = std::max(most_forms, cluster.forms.size());
+      most_outer = std::max(most_outer, cluster.axes.size());
+      streams.insert(cluster.stream_axes.begin(), cluster.stream_axes.end());
+      for (std::size_t k = 0; k < cluster.axes.size(); ++k) {
+        const bool leading = k + 2 < cluster.axes.size();
+        const auto [known, added] = tiled.emplace(cluster.axes[k], leading);
+        known->second = known->second && leading;
+      }
+    }
+  }
+  add("fusion", fusions);
+  const auto count_up = [](std::int64_t from, std::size_t count) {
+    std::vector<std::int64_t> values(count);
+    for (std::size_t k = 0; k < count; ++k) values[k] = from + static_cast<std::int64_t>(k);
+    return values;
+  };
+  if (most_forms > 1) add("form", count_up(0, most_forms));
+  for (const auto& [axis, leading] : tiled) {
+    add("tile." + usual.structure.axes[axis].name, tile_choices(usual.structure.axes[axis].extent, leading));
+  }
+  if (most_outer > 1) add("order", count_up(0, std::min<std::size_t>(most_outer, 3)));
+  if (!streams.empty()) {
+    std::vector<std::int64_t> choices{-1};
+    std::int64_t longest = 1;
+    for (const int axis : streams) {
+      choices.push_back(axis);
+      longest = std::max(longest, usual.structure.axes[axis].extent);
+    }
+    add("stream", choices);
+    std::vector<std::int64_t> tiles;
+    for (std::int64_t tile = 16; tile <= 1024 && tile < longest; tile *= 2) tiles.push_back(tile);
+    if (tiles.empty()) tiles.push_back(1);
+    add("stream_tile", tiles);
+  }
+  if (limits_.threads > 1) add("parallel", count_up(0, std::min<std::size_t>(most_outer, 3) + 1));
+  add("vector", {0, limits_.vector_elements, 2 * limits_.vector_elements});
+  add("unroll", {0, 2, 4, 8});
+  add("specialize", {0, 1});
+  add("streaming", {0, 1});
+}
+
+std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Cluster& cluster, const Values& values) const {
+  ClusterPlan plan;
+  const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
+  plan.form = form < cluster.forms.size() ? cluster.forms[form] : cluster.forms.front();
+  plan.parallel = limits_.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1)) : 0;
+  std::vector<int> axes = wavefront_order(cluster, plan.form);
+  const bool natural = plan.form.kind == ClusterForm::Kind::natural;
+  for (const int axis : axes) {
+    const auto position = std::find(cluster.axes.begin(), cluster.axes.end(), axis) - cluster.axes.begin();
+    const bool serial = !cluster.parallel[static_cast<std::size_t>(position)];
+    std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
+    if (tile >= variant.structure.axes[axis].extent) tile = 0;
+    // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
+    if (plan.form.kind == ClusterForm::Kind::wavefront || (natural && serial && !cluster.tilable)) tile = 1;
+    if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2) tile = std::min<std::int64_t>(16, variant.structure.axes[axis].extent);
+    if (tile == 0) continue;
+    plan.order.push_back(axis);
+    plan.tile[axis] = tile;
+  }
+  if (natural && cluster.tilable && plan.order.size() > 1) {
+    // 1: the two innermost swapped; 2: the innermost first.
+    const std::int64_t order = value_or(values, "order", 0);
+    if (order == 1) std::swap(plan.order.back(), plan.order[plan.order.size() - 2]);
+    if (order == 2) std::rotate(plan.order.begin(), plan.order.end() - 1, plan.order.end());
+  }
+  const int stream = static_cast<int>(value_or(values, "stream", -1));
+  if (natural && std::find(cluster.stream_axes.begin(), cluster.stream_axes.end(), stream) != cluster.stream_axes.end()) {
+    const std::int64_t tile = value_or(values, "stream_tile", 64);
+    if (tile < variant.structure.axes[stream].extent) {
+      plan.stream = stream;
+      plan.stream_tile = tile;
+      plan.stream_groups = stream_groups(variant, cluster, stream);
+      if (std::all_of(plan.stream_groups.begin(), plan.stream_groups.end(), [](int g) { return g < 0; })) plan.stream = -1;
+    }
+  }
+  return plan;
+}
+
+/// Bytes of temporaries that one tile of the cluster holds, each index counted with its tile or its whole extent.
+std::int64_t NestSpace::footprint(const Variant& variant, const Cluster& cluster, const ClusterPlan& plan) const {
+  const Nest& nest = schedules_.base(variant.rules).nest();
+  std::map<std::string, std::int64_t> bytes;
+  for (const int u : cluster.units) {
+    const Unit& unit = variant.structure.units[u];
+    for (const std::string& name : unit.statements) {
+      const Statement& statement = nest.statement(name);
+      const Tensor& tensor = nest.tensor(statement.write.tensor);
+      if (tensor.role != TensorRole::temporary) continue;
+      std::int64_t elements = 1;
+      for (std::size_t k = 0; k < unit.axes.size(); ++k) {
+        if (unit.reduced[k]) continue;
+        std::int64_t extent = unit.extents[k];
+        const auto tile = plan.tile.find(unit.axes[k]);
+        if (tile != plan.tile.end()) extent = std::min(extent, tile->second);
+        if (unit.axes[k] == plan.stream) extent = std::min(extent, plan.stream_tile);
+        elements *= std::max<std::int64_t>(extent, 1);
+      }
+      bytes[tensor.name] = std::max(bytes[tensor.name], elements * kFloatBytes);
+    }
+  }
+  std::int64_t total = 0;
+  for (const auto& [tensor, size] : bytes) total += size;
+  return total;
+}
+
+/// Requests on the loops that stay with the heaviest unit alone.
+void NestSpace::mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values,
+                           std::vector<Step>& steps) const {
+  const Unit& unit = variant.structure.units[cluster.heaviest];
+  const std::vector<std::string>& inner = shape.inner.at(unit.first);
+  const auto is_free = [&](const std::string& loop) {
+    for (std::size_t k = 0; k < unit.loops.size(); ++k) {
+      if (loop != unit.loops[k] && loop != unit.loops[k] + "_i") continue;
+      const auto common = std::find(cluster.axes.begin(), cluster.axes.end(), unit.axes[k]);
+      const bool serial = common != cluster.axes.end() && !cluster.parallel[static_cast<std::size_t>(common - cluster.axes.begin())];
+      return !unit.reduced[k] && !serial;
+    }
+    return false;
+  };
+  std::vector<std::string> free;
+  std::copy_if(inner.begin(), inner.end(), std::back_inserter(free), is_free);
+  const std::int64_t vector = value_or(values, "vector", 0), unroll = value_or(values, "unroll", 0);
+  if (vector > 0 && !free.empty()) steps.push_back(make_step("vectorize", {free.back(), vector}));
+  if (unroll > 0 && free.size() > 1) steps.push_back(make_step("unroll", {free[free.size() - 2], unroll}));
+}
+
+Candidate NestSpace::candidate(const Point& point) const {
+  Candidate candidate;
+  const Values values = named_values(*this, point);
+  std::set<std::string> enabled;
+  for (const std::string& rule : rules_) {
+    if (value_or(values, "rule." + rule, 0)) enabled.insert(rule);
+  }
+  const Variant& chosen = variant(enabled);
+  candidate.steps = chosen.rules;
+  const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
+  for (const Cluster& cluster : clusters(chosen, fusion)) {
+    const auto plan = plan_for(chosen, cluster, values);
+    const bool shared = !plan->order.empty();
+    const std::int64_t bytes = shared && cluster.units.size() > 1 ? footprint(chosen, cluster, *plan) : 0;
+    if (bytes > limits_.scratch_bytes) {
+      candidate.infeasible = fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
+      return candidate;
+    }
+    ClusterSteps shape = cluster_steps(chosen.structure, cluster, *plan);
+    candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
+    mark_inner(chosen, cluster, shape, values, candidate.steps);
+    if (value_or(values, "specialize", 0)) {
+      for (const auto& [axis, loop] : shape.outer) {
+        if (plan->tile.at(axis) > 1) candidate.steps.push_back(make_step("specialize", {loop}));
+      }
+      for (const std::string& loop : shape.stream_loops) {
+        if (plan->stream_tile > 1) candidate.steps.push_back(make_step("specialize", {loop}));
+      }
+    }
+  }
+  if (value_or(values, "streaming", 0)) {
+    for (const Tensor& tensor : schedules_.nest().tensors) {
+      if (tensor.role == TensorRole::output) candidate.steps.push_back(make_step("streaming", {tensor.name}));
+    }
+  }
+  return candidate;
+}
+
+Point NestSpace::point_of(const Values& values) const {
+  Point point;
+  for (const Parameter& parameter : parameters_) {
+    // The nearest choice: a default need not know which sizes are too large for this problem.
+    const std::int64_t wanted = value_or(values, parameter.name, parameter.choices.front());
+    const auto best = std::min_element(parameter.choices.begin(), parameter.choices.end(),
+                                       [&](std::int64_t a, std::int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+    point.push_back(static_cast<int>(best - parameter.choices.begin()));
+  }
+  return point;
+}
+
+/// No rules, nothing fused or tiled; the outermost parallel loop of each statement runs in parallel.
+Point NestSpace::baseline() const {
+  Values values;
+  for (const Parameter& parameter : parameters_) {
+    const bool tile = parameter.name.starts_with("tile.");
+    values[parameter.name] = parameter.name == "parallel" || tile ? 1 : parameter.name == "stream" ? -1 : 0;
+  }
+  return point_of(values);
+}
+
+/// Tiles that keep one task's temporaries in the private cache, streaming long reductions.
+NestSpace::Values NestSpace::default_values() const {
+  Values values;
+  for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
+  const Variant& usual = variant(usual_rules_);
+  values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+  values["parallel"] = 3;
+  const auto& groups = clusters(usual, Fusion::maximal);
+  const Cluster* main = &groups.front();
+  for (const Cluster& cluster : groups) {
+    if (usual.structure.units[cluster.heaviest].points > usual.structure.units[main->heaviest].points) main = &cluster;
+  }
+  const Unit& heavy = usual.structure.units[main->heaviest];
+  const auto axis_value = [&](int axis, std::int64_t tile) { values["tile." + usual.structure.axes[axis].name] = tile; };
+  for (const int axis : main->axes) axis_value(axis, 1);
+  if (main->axes.empty()) return values;
+  const int last = main->axes.back();
+  // Elements that one iteration of the last common loop works on.
+  double inner = 1;
+  for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
+    const bool common = std::find(main->axes.begin(), main->axes.end(), heavy.axes[k]) != main->axes.end();
+    if (!common) inner *= static_cast<double>(heavy.extents[k]);
+  }
+  const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
+  const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
+  values["stream_tile"] = 64;
+  const bool long_stream = !main->stream_axes.empty() && inner > 16384;
+  if (long_stream) values["stream"] = main->stream_axes.front();
+  if (inner > 1) axis_value(last, contracts && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
+  if (contracts && !long_stream && main->axes.size() > 1) {
+    axis_value(last, 128);
+    axis_value(main->axes[main->axes.size() - 2], 64);
+  }
+  // The last loop is the innermost one of all: whole rows stay inside for vectors.
+  if (inner <= 1) axis_value(last, 0);
+  return values;
+}
+
+std::vector<Point> NestSpace::defaults() const {
+  std::vector<Point> points;
+  const Values first = default_values();
+  points.push_back(point_of(first));
+  const auto changed = [&](const Values& changes) {
+    Values values = first;
+    for (const auto& [name, value] : changes) values[name] = value;
+    points.push_back(point_of(values));
+  };
+  changed({{"streaming", 1}});
+  changed({{"specialize", 1}});
+  changed({{"stream_tile", 128}});
+  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"stream", -1}});
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.name == "form") {
+      for (const std::int64_t form : parameter.choices) changed({{"form", form}});
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits) {
+  return std::make_unique<NestSpace>(schedules, sizes, limits);
+}
+
+SpaceLimits host_space_limits(int threads) {
+  SpaceLimits limits;
+  limits.threads = threads > 0 ? threads : host_threads();
+  const long private_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (private_cache > 0) limits.scratch_bytes = 2 * private_cache;
+  return limits;
+}
+
+}  // namespace nestor

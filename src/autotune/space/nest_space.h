@@ -1,0 +1,25 @@
+// NestSpace: the candidates of a nest, derived from its structure alone.
+#pragma once
+
+#include "autotune/measure/base_schedules.h"
+#include "autotune/space/space.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace nestor {
+
+/// What a candidate must fit, known before anything is compiled.
+struct SpaceLimits {
+  int threads = 1;                            ///< of a kernel
+  std::int64_t scratch_bytes = 1 << 20;       ///< temporaries of one tile: a core's private cache
+  std::int64_t vector_elements = 8;           ///< f32 lanes
+};
+
+/// `schedules` holds the nest whose schedules are searched, and must outlive the space; `sizes` are complete.
+std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits);
+
+/// Limits of this machine.
+SpaceLimits host_space_limits(int threads);
+
+}  // namespace nestor

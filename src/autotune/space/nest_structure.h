@@ -1,0 +1,83 @@
+// NestStructure: what the space needs to know about a nest: which loops of different statements run along with each other,
+// which statements may share loops, and which of those loops are parallel. Derived from accesses and proved by schedules.
+#pragma once
+
+#include "poly/schedule.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Statements of one group: they share all their loops from the start.
+struct Unit {
+  std::string first;                   ///< its first statement, whose name is in the names of the loops
+  std::vector<std::string> statements;
+  std::vector<std::string> loops;      ///< outermost first, as the original order names them
+  std::vector<int> axes;               ///< axis of each loop
+  std::vector<bool> reduced;           ///< each loop: some statement accumulates over it
+  std::vector<std::int64_t> extents;   ///< of each loop, at the sizes tuned for
+  double points = 0;                   ///< instances of the bounding box
+  int position_of(int axis) const;     ///< -1 when it has no loop on this axis
+};
+
+/// A skew of loops: axis `inner` moves by `factor` for each iteration of axis `outer`.
+struct AxisSkew {
+  int outer = 0;
+  int inner = 0;
+  std::int64_t factor = 0;
+};
+
+/// How the common loops of a cluster may be transformed beyond tiling.
+struct ClusterForm {
+  enum class Kind : std::uint8_t {
+    natural,    ///< no skew; serial loops outside, the others tiled
+    wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
+    time_tile,  ///< skewed so that all common loops can be tiled; wavefronts of tiles in parallel
+  };
+  Kind kind = Kind::natural;
+  std::vector<AxisSkew> skews;
+};
+
+/// Consecutive units that share their outer loops.
+struct Cluster {
+  std::vector<int> units;
+  std::vector<int> axes;           ///< common to all units and reduced in none; in loop order
+  std::vector<bool> parallel;      ///< each common axis: its iterations are independent
+  bool tilable = true;             ///< common loops may be permuted and tiled as they are
+  std::vector<int> stream_axes;    ///< axes of a reduction that several units run along
+  std::vector<ClusterForm> forms;  ///< the first one is natural
+  int heaviest = 0;                ///< unit with most instances
+};
+
+struct Axis {
+  std::string name;                ///< unique; the name of a dim on it
+  std::int64_t extent = 1;         ///< largest extent at the sizes tuned for
+};
+
+struct NestStructure {
+  std::vector<Axis> axes;
+  std::vector<Unit> units;
+};
+
+/// How far statements are fused. careful: while the common loops stay as many; maximal: while one is left.
+enum class Fusion : std::uint8_t { none, careful, maximal };
+
+/// Axes and units of the nest of `base` (a schedule with algebra steps alone).
+NestStructure analyse(const Schedule& base, const Sizes& sizes);
+
+/// Units in textual order, cut into clusters as large as `fusion` and legality allow.
+std::vector<Cluster> find_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion);
+
+/// By unit of the cluster: units of one number can share the loop on axis `stream`; -1: it has none.
+std::vector<int> find_stream_groups(const Schedule& base, const NestStructure& structure, const Cluster& cluster, int stream);
+
+/// Common axes of a cluster as a form orders them.
+std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form);
+
+/// The schedule with `step` applied, or nothing when it is illegal.
+std::optional<Schedule> try_step(const Schedule& schedule, const Step& step);
+
+}  // namespace nestor

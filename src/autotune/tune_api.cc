@@ -1,0 +1,43 @@
+// The public tuning call over the internal one.
+#include "nestor/tune.h"
+
+#include "autotune/tuner.h"
+#include "poly/nest_json.h"
+#include "support/error.h"
+
+namespace nestor {
+
+TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options) {
+  const nlohmann::json json = nlohmann::json::parse(nest_json, nullptr, false);
+  if (json.is_discarded()) user_error("the nest is not valid JSON");
+  const auto searcher = searcher_kind_from(options.searcher);
+  if (!searcher) user_error("unknown searcher '{}'; choose exhaustive, random or evolutionary", options.searcher);
+  TuneRequest request{.nest = nest_from_json(json)};
+  request.sizes = options.sizes;
+  request.fix_all_sizes = options.fix_all_sizes;
+  request.searcher = *searcher;
+  request.max_trials = options.max_trials;
+  request.time_budget_s = options.time_budget_s;
+  request.seed = options.seed;
+  request.measure.threads = options.threads;
+  request.measure.scalars = options.scalars;
+  request.database = options.database;
+  request.stop = options.stop;
+  if (options.progress) {
+    request.progress = [&](const TuneProgress& progress) { options.progress(progress.trials, progress.best_ms, progress.left_s); };
+  }
+  const TuneResult result = tune(request);
+  TuneReport report;
+  report.baseline_ms = result.baseline_ms;
+  if (result.best) {
+    report.best_ms = result.best->median_ms;
+    report.best_trial = result.best->id;
+    report.best_schedule = result.best->steps;
+  }
+  for (const auto& [status, count] : result.counts) report.counts[std::string(to_string(status))] = count;
+  report.trials = result.trials;
+  report.elapsed_s = result.elapsed_s;
+  return report;
+}
+
+}  // namespace nestor

@@ -1,0 +1,292 @@
+// The tuning loop: propose, measure, store, learn.
+#include "autotune/tuner.h"
+
+#include "autotune/measure/host_measurer.h"
+#include "autotune/search/searcher.h"
+#include "autotune/space/nest_space.h"
+#include "db/host_device.h"
+#include "poly/nest_json.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace nestor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The sizes that tuning fixes in a kernel.
+Sizes sizes_to_fix(const Nest& nest, const Sizes& sizes, bool all) {
+  Sizes fixed;
+  for (const SizeParam& size : nest.sizes) {
+    if (all || size.specialized) fixed[size.name] = sizes.at(size.name);
+  }
+  return fixed;
+}
+
+std::optional<double> learned_ms(TrialStatus status, double median_ms) {
+  const bool timed = status == TrialStatus::ok || status == TrialStatus::slow;
+  return timed && median_ms > 0 ? std::optional(median_ms) : std::nullopt;
+}
+
+TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::string toolchain) {
+  TrialRecord record;
+  record.steps = std::move(steps);
+  record.status = outcome.status;
+  record.reason = outcome.reason;
+  record.samples_ms = outcome.samples_ms;
+  record.median_ms = outcome.median_ms;
+  record.max_error = outcome.max_error;
+  record.toolchain = std::move(toolchain);
+  // Only kernels that may be served are worth their bytes.
+  if (outcome.status == TrialStatus::ok) record.kernel = outcome.kernel;
+  return record;
+}
+
+nlohmann::json steps_json(const std::string& nest, const Sizes& fixed, const std::vector<Step>& steps,
+                          const std::map<std::string, std::int64_t>& parameters) {
+  nlohmann::json json{{"nest", nest}, {"fixed", fixed}, {"steps", nlohmann::json::array()}};
+  for (const Step& step : steps) json["steps"].push_back(step_to_json(step));
+  if (!parameters.empty()) json["parameters"] = parameters;
+  return json;
+}
+
+/// One run of `tune`.
+class Tuning {
+ public:
+  explicit Tuning(const TuneRequest& request)
+      : request_(request),
+        sizes_(complete_sizes(request.nest, request.sizes)),
+        fixed_(sizes_to_fix(request.nest, sizes_, request.fix_all_sizes)),
+        schedules_(nest_for_tuning(request.nest, sizes_, request.fix_all_sizes)),
+        database_(Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
+        nest_text_(nest_to_json(request.nest).dump()) {
+    result_.problem = problem_key(request.nest, sizes_);
+  }
+
+  TuneResult run() {
+    space_ = make_nest_space(schedules_, sizes_, host_space_limits(request_.measure.threads));
+    measurer_ = request_.measurer;
+    if (!measurer_) measurer_ = make_host_measurer(request_.nest, schedules_.nest(), sizes_, request_.measure, request_.stop);
+    searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
+    result_.device = measurer_->device();
+    result_.space = describe(*space_);
+    learn_history();
+    // The best guess goes first and alone: a correct kernel exists as early as possible.
+    for (int batch = 1; !finished(); batch = measurer_->batch_size()) measure_batch(batch);
+    result_.stopped = stopped();
+    result_.elapsed_s = elapsed();
+    result_.best = database_.best(result_.device, result_.problem);
+    return std::move(result_);
+  }
+
+ private:
+  struct Pending {
+    Point point;
+    TrialJob job;
+    std::string key;
+  };
+
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  bool stopped() const { return request_.stop && request_.stop->load(); }
+  bool finished() const {
+    return result_.exhausted || stopped() || result_.trials >= request_.max_trials || elapsed() >= request_.time_budget_s;
+  }
+
+  /// What makes two candidates the same: the steps and the sizes fixed before them.
+  std::string key_of(const std::vector<Step>& steps) const { return steps_json(result_.problem.nest_digest, fixed_, steps, {}).dump(); }
+
+  /// Earlier trials of this problem: not measured again, and what the search starts from.
+  void learn_history() {
+    baseline_key_ = key_of(space_->candidate(space_->baseline()).steps);
+    for (const TrialRecord& trial : database_.trials(result_.device, result_.problem)) {
+      nlohmann::json json = nlohmann::json::parse(trial.steps, nullptr, false);
+      if (json.is_discarded() || !json.is_object()) continue;
+      std::map<std::string, std::int64_t> values;
+      if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
+      json.erase("parameters");
+      const auto ms = learned_ms(trial.status, trial.median_ms);
+      const std::string key = json.dump();
+      known_[key] = ms;
+      ++result_.known;
+      if (trial.status == TrialStatus::ok) note_best(trial.median_ms);
+      if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
+      const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
+      if (point) searcher_->report(*point, ms);
+    }
+  }
+
+  void note_best(double ms) {
+    if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
+  }
+
+  /// The next candidate that is neither known nor infeasible.
+  std::optional<Pending> next() {
+    while (!stopped() && elapsed() < request_.time_budget_s) {
+      const auto point = searcher_->propose();
+      if (!point) {
+        result_.exhausted = true;
+        return std::nullopt;
+      }
+      Candidate candidate = space_->candidate(*point);
+      if (!candidate.infeasible.empty()) {
+        searcher_->report(*point, std::nullopt);
+        continue;
+      }
+      std::string key = key_of(candidate.steps);
+      const auto known = known_.find(key);
+      if (known != known_.end()) {
+        searcher_->report(*point, known->second);
+        continue;
+      }
+      known_[key] = std::nullopt;
+      TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
+      return Pending{*point, std::move(job), std::move(key)};
+    }
+    return std::nullopt;
+  }
+
+  void measure_batch(int size) {
+    std::vector<Pending> batch;
+    while (static_cast<int>(batch.size()) < std::min(size, request_.max_trials - result_.trials)) {
+      auto pending = next();
+      if (!pending) break;
+      batch.push_back(std::move(*pending));
+    }
+    std::vector<TrialJob> jobs;
+    for (const Pending& pending : batch) jobs.push_back(pending.job);
+    const std::vector<TrialOutcome> outcomes = measurer_->measure(jobs);
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+      if (outcomes[k].reason == kStoppedReason) continue;
+      settle(batch[k], outcomes[k]);
+    }
+  }
+
+  /// A winner by a wide margin is measured once more, and counts with the slower of its two medians.
+  void confirm(const Pending& pending, TrialOutcome& outcome) {
+    constexpr double kSuspicious = 0.6;
+    if (outcome.status != TrialStatus::ok || best_ms_ == 0 || outcome.median_ms > kSuspicious * best_ms_ || stopped()) return;
+    TrialJob again = pending.job;
+    again.must_finish = true;
+    const TrialOutcome second = measurer_->measure({again}).at(0);
+    if (second.reason == kStoppedReason) return;
+    if (second.status != TrialStatus::ok) {
+      outcome = second;
+      outcome.reason = "measured again: " + second.reason;
+      return;
+    }
+    outcome.samples_ms.insert(outcome.samples_ms.end(), second.samples_ms.begin(), second.samples_ms.end());
+    outcome.median_ms = std::max(outcome.median_ms, second.median_ms);
+    outcome.max_error = std::max(outcome.max_error, second.max_error);
+  }
+
+  void settle(const Pending& pending, TrialOutcome outcome) {
+    confirm(pending, outcome);
+    const auto steps = steps_json(result_.problem.nest_digest, fixed_, pending.job.steps, named_values(*space_, pending.point));
+    TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
+    record.id = database_.add_trial(result_.device, result_.problem, nest_text_, record);
+    const auto ms = learned_ms(record.status, record.median_ms);
+    known_[pending.key] = ms;
+    searcher_->report(pending.point, ms);
+    ++result_.trials;
+    ++result_.counts[record.status];
+    if (record.status == TrialStatus::ok) {
+      note_best(record.median_ms);
+      if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();
+    }
+    if (pending.key == baseline_key_ && ms) result_.baseline_ms = *ms;
+    if (request_.progress) show(record);
+  }
+
+  void show(const TrialRecord& record) const {
+    TuneProgress progress;
+    progress.trials = result_.trials;
+    progress.known = result_.known;
+    progress.max_trials = request_.max_trials;
+    progress.best_ms = best_ms_;
+    progress.baseline_ms = result_.baseline_ms;
+    progress.elapsed_s = elapsed();
+    progress.trials_per_s = result_.trials / std::max(progress.elapsed_s, 1e-9);
+    const double by_trials = (request_.max_trials - result_.trials) / progress.trials_per_s;
+    progress.left_s = std::max(0.0, std::min(by_trials, request_.time_budget_s - progress.elapsed_s));
+    progress.last = &record;
+    request_.progress(progress);
+  }
+
+  const TuneRequest& request_;
+  const Clock::time_point start_ = Clock::now();
+  const Sizes sizes_;
+  const Sizes fixed_;
+  BaseSchedules schedules_;
+  Database database_;
+  const std::string nest_text_;
+  std::unique_ptr<Space> space_;
+  std::shared_ptr<Measurer> measurer_;
+  std::unique_ptr<Searcher> searcher_;
+  std::map<std::string, std::optional<double>> known_;   ///< by key
+  std::string baseline_key_;
+  double best_ms_ = 0;
+  TuneResult result_;
+};
+
+}  // namespace
+
+TuneResult tune(const TuneRequest& request) {
+  if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
+  if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
+  return Tuning(request).run();
+}
+
+TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  const Sizes complete = complete_sizes(nest, sizes);
+  const auto measurer = make_host_measurer(nest, schedule.original_nest(), complete, options);
+  TrialJob job{schedule.steps(), 0, true};
+  const TrialOutcome outcome = measurer->measure({job}).at(0);
+  const Sizes fixed = sizes_to_fix(nest, complete, digest(schedule.original_nest()) == digest(nest_for_tuning(nest, complete, true)));
+  return to_record(outcome, trial_steps_json(nest, fixed, schedule.steps()).dump(), measurer->toolchain());
+}
+
+DeviceIdentity device_identity_host(int threads) { return host_device(threads); }
+
+ProblemKey problem_key(const Nest& nest, const Sizes& sizes) {
+  return {nest.op, nest.variant, digest(nest), complete_sizes(nest, sizes)};
+}
+
+Nest nest_for_tuning(const Nest& nest, const Sizes& sizes, bool fix_all_sizes) {
+  return fix_sizes(nest, sizes_to_fix(nest, complete_sizes(nest, sizes), fix_all_sizes));
+}
+
+nlohmann::json trial_steps_json(const Nest& nest, const Sizes& fixed, const std::vector<Step>& steps,
+                                const std::map<std::string, std::int64_t>& parameters) {
+  return steps_json(digest(nest), fixed, steps, parameters);
+}
+
+Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann::json& json) {
+  if (!json.is_object() || !json.contains("nest") || !json.at("nest").is_string() || !json.contains("steps") || !json.at("steps").is_array()) {
+    user_error("a schedule must be a JSON object with \"nest\" (a digest) and \"steps\" (a list)");
+  }
+  const std::string wanted = json.at("nest");
+  std::vector<Step> steps;
+  for (const auto& step : json.at("steps")) steps.push_back(step_from_json(step));
+  const Sizes complete = complete_sizes(nest, sizes);
+  if (json.contains("fixed")) {
+    if (wanted != digest(nest)) {
+      user_error("the schedule is for the nest {}, not for {} ({}, {})", wanted, digest(nest), nest.op, nest.variant);
+    }
+    Sizes fixed;
+    for (const auto& [name, value] : json.at("fixed").items()) {
+      if (!value.is_number_integer()) user_error("the schedule's \"fixed\" must map size names to integers; '{}' is {}", name, value.dump());
+      fixed[name] = value.get<std::int64_t>();
+    }
+    return Schedule(fix_sizes(nest, fixed)).apply_all(steps);
+  }
+  // A file made from a schedule alone says only which nest it began with.
+  for (const Nest& start : {nest_for_tuning(nest, complete, false), nest_for_tuning(nest, complete, true), nest}) {
+    if (digest(start) == wanted) return Schedule(start).apply_all(steps);
+  }
+  user_error("the schedule is for the nest {}, not for {} ({}, {}), whether or not its sizes are fixed", wanted, digest(nest), nest.op,
+             nest.variant);
+}
+
+}  // namespace nestor

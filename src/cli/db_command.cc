@@ -1,0 +1,136 @@
+// nestor db: what the tuning database holds, and its upkeep.
+#include "autotune/tuner.h"
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/operator_args.h"
+#include "cli/output.h"
+#include "support/error.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+namespace nestor::cli {
+namespace {
+
+struct DbArgs {
+  DatabaseArgs database;
+  std::string file = "-";
+  bool winners = false;
+  int keep = 10;
+  std::int64_t trial = 0;
+  bool unpin = false;
+};
+
+int run_summary(const DbArgs& args) {
+  const Database database = args.database.open(true);
+  nlohmann::json json = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows{{"operator", "variant", "sizes", "device", "trials", "correct", "best"}};
+  for (const Database::ProblemSummary& row : database.summary()) {
+    json.push_back({{"problem", problem_to_json(row.problem)},
+                    {"device", device_to_json(row.device)},
+                    {"trials", row.trials},
+                    {"ok", row.ok},
+                    {"best_ms", row.best_ms}});
+    rows.push_back({row.problem.op, row.problem.variant, format_sizes(row.problem.sizes), row.device.key(),
+                    std::to_string(row.trials), std::to_string(row.ok), format_ms(row.best_ms)});
+  }
+  if (output_mode().json) {
+    print_json(json);
+  } else {
+    print(rows.size() == 1 ? "the database is empty" : format_table(rows));
+  }
+  return kOk;
+}
+
+int run_export(const DbArgs& args) {
+  const Database database = args.database.open(true);
+  if (args.file == "-") {
+    database.export_records(std::cout, args.winners);
+    std::cout.flush();
+    return kOk;
+  }
+  std::ofstream file(args.file, std::ios::binary);
+  if (!file) user_error("cannot write {}", args.file);
+  database.export_records(file, args.winners);
+  file.close();
+  if (!file) user_error("writing {} failed: is the disk full?", args.file);
+  return kOk;
+}
+
+int run_import(const DbArgs& args) {
+  std::ifstream file;
+  if (args.file != "-") {
+    file.open(args.file, std::ios::binary);
+    if (!file) user_error("cannot read {}", args.file);
+  }
+  Database database = args.database.open(false);
+  const std::int64_t added = database.import_records(args.file == "-" ? std::cin : file);
+  output_mode().json ? print_json({{"added", added}}) : print(count_of(added, "trial") + " added");
+  return kOk;
+}
+
+int run_check(const DbArgs& args) {
+  const std::vector<std::string> findings = args.database.open(true).check();
+  if (output_mode().json) {
+    print_json({{"sound", findings.empty()}, {"findings", findings}});
+  } else {
+    for (const std::string& finding : findings) print(finding);
+    print(findings.empty() ? "sound" : count_of(static_cast<std::int64_t>(findings.size()), "finding"));
+  }
+  return findings.empty() ? kOk : kCheckFailed;
+}
+
+int run_prune(const DbArgs& args) {
+  const std::int64_t removed = args.database.open(false).prune(args.keep);
+  output_mode().json ? print_json({{"removed", removed}}) : print(count_of(removed, "trial") + " removed");
+  return kOk;
+}
+
+int run_pin(const DbArgs& args) {
+  Database database = args.database.open(false);
+  if (!database.trial(args.trial)) user_error("the database has no trial {}", args.trial);
+  database.pin(args.trial, !args.unpin);
+  output_mode().json ? print_json({{"trial", args.trial}, {"pinned", !args.unpin}})
+                     : print(fmt::format("trial {} {}", args.trial, args.unpin ? "unpinned" : "pinned"));
+  return kOk;
+}
+
+}  // namespace
+
+void add_db(CLI::App& app, Action& run) {
+  auto args = std::make_shared<DbArgs>();
+  CLI::App* db = app.add_subcommand("db", "Look into and maintain the tuning database");
+  db->require_subcommand(1);
+  db->fallthrough();
+  args->database.add_to(*db);
+  const auto add = [&](const char* name, const char* help, int (*action)(const DbArgs&)) {
+    CLI::App* command = db->add_subcommand(name, help);
+    command->callback([args, action, &run] { run = [args, action] { return action(*args); }; });
+    return command;
+  };
+  add("summary", "One line a problem and device", run_summary);
+  CLI::App* exporter = add("export", "Write trials as JSON lines", run_export);
+  exporter->add_option("FILE", args->file, "file to write (default: standard output)");
+  exporter->add_flag("--winners", args->winners, "the best trial of each problem alone");
+  add("import", "Add trials from JSON lines; nothing is stored unless every line is valid", run_import)
+      ->add_option("FILE", args->file, "file to read (default: standard input)");
+  add("check", "Check the file and the hash of every kernel", run_check);
+  add("prune", "Remove all but the fastest trials of each problem", run_prune)
+      ->add_option("--keep", args->keep, "trials of each problem to keep")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  CLI::App* pin = add("pin", "Make a trial the one that queries return", run_pin);
+  pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(CLI::PositiveNumber);
+  pin->add_flag("--off", args->unpin, "unpin it");
+  db->footer(R"(examples:
+  nestor db summary
+  nestor db export --winners winners.jsonl
+  nestor db import winners.jsonl --db other.db
+  nestor db pin 42
+)");
+}
+
+}  // namespace nestor::cli

@@ -1,0 +1,93 @@
+// nestor: parses the command line, runs one subcommand, turns failures into messages and exit codes.
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/operator_args.h"
+#include "cli/output.h"
+#include "support/debug.h"
+#include "support/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#ifndef NESTOR_VERSION
+#error "NESTOR_VERSION comes from the build"
+#endif
+
+namespace nestor::cli {
+namespace {
+
+constexpr const char* kFooter = R"(examples:
+  nestor tune layernorm --rows 4096 --cols 1024 --time 60
+  nestor query layernorm --rows 4000 --cols 1024
+  nestor show attention --as loops
+  nestor explore matmul
+  nestor COMMAND --help
+
+exit codes: 0 done, 1 bad input, 2 a bug in nestor, 3 no kernel found, 4 the device failed, 5 a check failed,
+            130 interrupted (everything measured is stored)
+)";
+
+int fail(const char* kind, const std::string& message, int code) {
+  if (output_mode().json) print_json({{"error", {{"kind", kind}, {"message", message}}}});
+  fmt::print(stderr, "nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "", message);
+  return code;
+}
+
+int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Action& run) {
+  std::vector<std::string> args = rewrite_size_options(app, raw);
+  args.erase(args.begin());
+  std::reverse(args.begin(), args.end());
+  try {
+    app.parse(args);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return fail("user", fmt::format("{} (see 'nestor --help')", error.what()), kUserError);
+  }
+  return run();
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app(
+      "Nestor proves which orders of a loop nest are legal, searches them for the fastest, and remembers what it measured.",
+      "nestor");
+  app.set_version_flag("--version", "nestor " NESTOR_VERSION);
+  app.add_flag("--json", output_mode().json, "write JSON for programs instead of text for people");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.fallthrough();
+  Action run;
+  add_tune(app, run);
+  add_query(app, run);
+  add_explore(app, run);
+  add_show(app, run);
+  add_verify(app, run);
+  add_bench(app, run);
+  add_db(app, run);
+  add_devices(app, run);
+  const std::vector<std::string> args(argv, argv + argc);
+  output_mode().json = std::find(args.begin(), args.end(), "--json") != args.end();
+  if (const char* debug = std::getenv("NESTOR_DEBUG")) {
+    const std::string unknown = unknown_debug_switches(debug);
+    if (!unknown.empty()) fmt::print(stderr, "nestor: NESTOR_DEBUG has no switch {} (see docs/debugging.md)\n", unknown);
+  }
+  try {
+    return parse_and_run(app, args, run);
+  } catch (const UserError& error) {
+    return fail("user", error.what(), kUserError);
+  } catch (const DeviceError& error) {
+    return fail("device", error.what(), kDeviceError);
+  } catch (const std::bad_alloc&) {
+    return fail("user", "out of memory", kUserError);
+  } catch (const std::exception& error) {
+    return fail("internal", error.what(), kInternalError);
+  }
+}
+
+}  // namespace
+}  // namespace nestor::cli
+
+int main(int argc, char** argv) { return nestor::cli::run_program(argc, argv); }

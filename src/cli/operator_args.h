@@ -1,0 +1,51 @@
+// Arguments that name a problem: an operator, its variant and its sizes; shared by most subcommands.
+#pragma once
+
+#include "autotune/tuner.h"
+#include "db/database.h"
+#include "poly/nest.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace nestor::cli {
+
+struct OperatorArgs {
+  std::string source;
+  std::string variant;
+  std::vector<std::string> size_texts;  ///< "rows=4096", in the order given; the last of a name counts
+
+  /// Adds OP, --variant and --sizes. `required`: whether OP must be given.
+  void add_to(CLI::App& command, bool required = true);
+  Nest load() const;
+  /// Sizes as given, checked by name and value; missing ones take their default. Throws UserError listing the sizes.
+  Sizes sizes(const Nest& nest) const;
+};
+
+/// Where trials are stored: --db and --system-db.
+struct DatabaseArgs {
+  std::string path;
+  std::string system_path;
+
+  void add_to(CLI::App& command);
+  std::string resolved_path() const;
+  Database open(bool read_only) const;
+};
+
+/// How kernels are measured: --threads, --timeout, --set NAME=VALUE.
+struct MeasureArgs {
+  MeasureOptions options;
+  std::vector<std::string> scalar_texts;
+
+  void add_to(CLI::App& command);
+  /// Checks the names of scalars against the nest. Throws UserError.
+  MeasureOptions resolve(const Nest& nest) const;
+};
+
+/// Turns `--rows 4096` and `--rows=4096` into `--sizes rows=4096` wherever `--rows` is no option of the subcommand that
+/// `args` (the program's name first) names. Throws UserError when a value is missing.
+std::vector<std::string> rewrite_size_options(const CLI::App& app, std::vector<std::string> args);
+
+}  // namespace nestor::cli

@@ -1,0 +1,53 @@
+// How `nestor` writes: tables and units for people, JSON for machines, progress only on a terminal.
+#pragma once
+
+#include "db/database.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace nestor::cli {
+
+/// Set by --json before the subcommand or after it.
+struct OutputMode {
+  bool json = false;
+};
+OutputMode& output_mode();
+
+/// Writes text, or the JSON with --json, and a line end.
+void print(const std::string& text);
+void print_json(const nlohmann::json& json);
+
+/// "12.3 us", "4.56 ms", "1.23 s"; "-" for 0.
+std::string format_ms(double ms);
+std::string format_sizes(const Sizes& sizes);
+/// "1 trial", "2 trials"
+std::string count_of(std::int64_t count, const std::string& noun);
+
+/// Columns padded to their widest cell; the first row is the heading.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+nlohmann::json problem_to_json(const ProblemKey& problem);
+nlohmann::json device_to_json(const DeviceIdentity& device);
+/// Without code; steps as JSON.
+nlohmann::json trial_to_json(const TrialRecord& trial);
+/// The steps of TrialRecord::steps, one a line, indented.
+std::string steps_text(const std::string& steps_json);
+
+/// One line on a terminal's stderr, overwritten by each call; nothing elsewhere.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  void show(const std::string& text);
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace nestor::cli

@@ -1,0 +1,40 @@
+// Elementary functions and 16-bit conversions as inlined IR, for scalars and vectors alike; no library is called.
+// A back end overrides what its hardware does better.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+namespace nestor {
+
+/// Values are f32 (`float` or <W x float>) unless said otherwise; f16 values are `half`, bf16 values are i16 bit patterns.
+/// Errors are in units in the last place of f32, over the whole range; results below 2^-126 of exp and exp2 become 0.
+class MathEmitter {
+ public:
+  virtual ~MathEmitter() = default;
+  using Builder = llvm::IRBuilderBase;
+  using Value = llvm::Value;
+
+  virtual Value* exp(Builder& b, Value* x) const;     ///< < 1.5 ulp; exp(-inf) = 0, overflow is inf
+  virtual Value* exp2(Builder& b, Value* x) const;    ///< < 1.5 ulp
+  virtual Value* log(Builder& b, Value* x) const;     ///< < 1.5 ulp; subnormals included
+  virtual Value* tanh(Builder& b, Value* x) const;    ///< < 3 ulp
+  virtual Value* erf(Builder& b, Value* x) const;     ///< < 3 ulp
+  virtual Value* pow(Builder& b, Value* x, Value* y) const;  ///< computed in f64: < 1 ulp
+  virtual Value* sqrt(Builder& b, Value* x) const;
+  virtual Value* rsqrt(Builder& b, Value* x) const;   ///< 1/sqrt(x), two roundings
+  virtual Value* divide(Builder& b, Value* x, Value* y) const;
+  virtual Value* floor(Builder& b, Value* x) const;
+  virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< one machine instruction; which NaN wins is unspecified
+  virtual Value* maximum(Builder& b, Value* x, Value* y) const;
+
+  virtual Value* widen_f16(Builder& b, Value* half) const;     ///< exact
+  virtual Value* narrow_f16(Builder& b, Value* x) const;       ///< round to nearest even
+  virtual Value* widen_bf16(Builder& b, Value* bits) const;    ///< exact
+  virtual Value* narrow_bf16(Builder& b, Value* x) const;      ///< round to nearest even
+  virtual Value* to_i32(Builder& b, Value* x) const;           ///< towards zero, saturating, NaN gives 0
+};
+
+/// `type` for one value, or <lanes of `like` x type>.
+llvm::Type* type_like(llvm::Type* type, llvm::Value* like);
+
+}  // namespace nestor

@@ -1,0 +1,282 @@
+// Scalar expressions to LLVM IR.
+#include "codegen/llvm/scalar_emit.h"
+
+#include "support/error.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace nestor {
+namespace {
+
+using llvm::Value;
+
+bool is_vector(Value* value) { return value->getType()->isVectorTy(); }
+
+class Emitter {
+ public:
+  Emitter(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarLeaves& leaves, unsigned width)
+      : b_(b), math_(math), leaves_(leaves), width_(width) {}
+
+  Value* emit(const ScalarExpr& e, Value* mask) {
+    // The address of its argument list identifies a node, which is alive as long as the expression being emitted.
+    const void* node = &e.args();
+    const auto unmasked = values_.find({node, nullptr});
+    if (unmasked != values_.end()) return unmasked->second;
+    const auto known = values_.find({node, mask});
+    if (known != values_.end()) return known->second;
+    Value* value = compute(e, mask);
+    values_[{node, mask}] = value;
+    return value;
+  }
+
+ private:
+  void match(Value*& x, Value*& y) {
+    if (is_vector(x) && !is_vector(y)) y = splat_to(b_, y, width_);
+    if (is_vector(y) && !is_vector(x)) x = splat_to(b_, x, width_);
+  }
+
+  static bool has_reads(const ScalarExpr& e) {
+    bool found = false;
+    e.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::read; });
+    return found;
+  }
+
+  Value* conjunction(Value* mask, Value* condition) {
+    if (mask == nullptr) return condition;
+    match(mask, condition);
+    return b_.CreateAnd(mask, condition);
+  }
+
+  Value* emit_select(const ScalarExpr& e, Value* mask) {
+    Value* condition = emit(e.args()[0], mask);
+    Value* then_mask = has_reads(e.args()[1]) ? conjunction(mask, condition) : mask;
+    Value* yes = emit(e.args()[1], then_mask);
+    Value* else_mask = has_reads(e.args()[2]) ? conjunction(mask, b_.CreateNot(condition)) : mask;
+    Value* no = emit(e.args()[2], else_mask);
+    match(yes, no);
+    if (is_vector(condition)) {
+      yes = splat_to(b_, yes, width_);
+      no = splat_to(b_, no, width_);
+    }
+    return b_.CreateSelect(condition, yes, no);
+  }
+
+  Value* emit_logic(const ScalarExpr& e, Value* mask) {
+    Value* x = emit(e.args()[0], mask);
+    Value* needed = mask;
+    if (has_reads(e.args()[1])) needed = conjunction(mask, e.op() == ScalarOp::logical_and ? x : b_.CreateNot(x));
+    Value* y = emit(e.args()[1], needed);
+    match(x, y);
+    // A select, not an and: where x decides, y may be a value that was never loaded.
+    return e.op() == ScalarOp::logical_and ? b_.CreateSelect(x, y, llvm::ConstantInt::getFalse(x->getType()))
+                                           : b_.CreateSelect(x, llvm::ConstantInt::getTrue(x->getType()), y);
+  }
+
+  Value* emit_pow(const ScalarExpr& e, Value* mask) {
+    Value* x = emit(e.args()[0], mask);
+    const ScalarExpr& exponent = e.args()[1];
+    if (exponent.is_constant(1)) return x;
+    if (exponent.is_constant(2)) return b_.CreateFMul(x, x);
+    if (exponent.is_constant(3)) return b_.CreateFMul(b_.CreateFMul(x, x), x);
+    if (exponent.is_constant(-1)) return math_.divide(b_, llvm::ConstantFP::get(x->getType(), 1.0), x);
+    Value* y = emit(exponent, mask);
+    match(x, y);
+    return math_.pow(b_, x, y);
+  }
+
+  Value* compute(const ScalarExpr& e, Value* mask) {
+    switch (e.op()) {
+      case ScalarOp::constant: return scalar_constant(b_.getContext(), e.type(), e.number());
+      case ScalarOp::index: return leaves_.index(e.ordinal());
+      case ScalarOp::scalar: return leaves_.scalar(e.name(), e.type());
+      case ScalarOp::read: return leaves_.read(e.ordinal(), mask);
+      case ScalarOp::cast: return emit_cast(b_, math_, emit(e.args()[0], mask), e.args()[0].type(), e.type());
+      case ScalarOp::select: return emit_select(e, mask);
+      case ScalarOp::logical_and:
+      case ScalarOp::logical_or: return emit_logic(e, mask);
+      case ScalarOp::logical_not: return b_.CreateNot(emit(e.args()[0], mask));
+      case ScalarOp::pow: return emit_pow(e, mask);
+      default: break;
+    }
+    Value* x = emit(e.args()[0], mask);
+    if (arity(e.op()) == 1) return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x) : unary_float(e.op(), x);
+    Value* y = emit(e.args()[1], mask);
+    match(x, y);
+    return e.args()[0].type() == ElementType::f32 ? binary_float(e.op(), x, y) : binary_int(e.op(), x, y);
+  }
+
+  Value* unary_int(ScalarOp op, Value* x) {
+    if (op == ScalarOp::neg) return b_.CreateNeg(x);
+    if (op == ScalarOp::abs) return b_.CreateIntrinsic(llvm::Intrinsic::abs, {x->getType()}, {x, b_.getFalse()});
+    if (op == ScalarOp::floor) return x;
+    internal_error("{} of an integer reached code generation", to_string(op));
+  }
+
+  Value* unary_float(ScalarOp op, Value* x) {
+    switch (op) {
+      case ScalarOp::neg: return b_.CreateFNeg(x);
+      case ScalarOp::abs: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      case ScalarOp::exp: return math_.exp(b_, x);
+      case ScalarOp::exp2: return math_.exp2(b_, x);
+      case ScalarOp::log: return math_.log(b_, x);
+      case ScalarOp::sqrt: return math_.sqrt(b_, x);
+      case ScalarOp::rsqrt: return math_.rsqrt(b_, x);
+      case ScalarOp::tanh: return math_.tanh(b_, x);
+      case ScalarOp::erf: return math_.erf(b_, x);
+      case ScalarOp::floor: return math_.floor(b_, x);
+      default: internal_error("{} has no code of its own", to_string(op));
+    }
+  }
+
+  Value* binary_float(ScalarOp op, Value* x, Value* y) {
+    switch (op) {
+      case ScalarOp::add: return b_.CreateFAdd(x, y);
+      case ScalarOp::sub: return b_.CreateFSub(x, y);
+      case ScalarOp::mul: return b_.CreateFMul(x, y);
+      case ScalarOp::div: return math_.divide(b_, x, y);
+      case ScalarOp::min: return math_.minimum(b_, x, y);
+      case ScalarOp::max: return math_.maximum(b_, x, y);
+      case ScalarOp::lt: return b_.CreateFCmpOLT(x, y);
+      case ScalarOp::le: return b_.CreateFCmpOLE(x, y);
+      case ScalarOp::eq: return b_.CreateFCmpOEQ(x, y);
+      default: internal_error("{} of f32 values reached code generation", to_string(op));
+    }
+  }
+
+  /// Rounds towards minus infinity; division by zero gives zero, and the one overflow wraps around.
+  Value* floor_divide(Value* x, Value* y) {
+    llvm::Type* type = x->getType();
+    Value* zero = llvm::ConstantInt::get(type, 0);
+    Value* minus = b_.CreateICmpEQ(y, llvm::ConstantInt::getSigned(type, -1));
+    Value* undefined = b_.CreateICmpEQ(y, zero);
+    Value* divisor = b_.CreateSelect(b_.CreateOr(minus, undefined), llvm::ConstantInt::get(type, 1), y);
+    Value* quotient = b_.CreateSDiv(x, divisor);
+    Value* rest = b_.CreateSub(x, b_.CreateMul(quotient, divisor));
+    Value* below = b_.CreateAnd(b_.CreateICmpNE(rest, zero), b_.CreateICmpSLT(b_.CreateXor(rest, divisor), zero));
+    quotient = b_.CreateAdd(quotient, b_.CreateSExt(below, type));
+    quotient = b_.CreateSelect(minus, b_.CreateNeg(x), quotient);
+    return b_.CreateSelect(undefined, zero, quotient);
+  }
+
+  Value* binary_int(ScalarOp op, Value* x, Value* y) {
+    llvm::Type* type = x->getType();
+    const auto amount = [&] { return b_.CreateAnd(y, llvm::ConstantInt::get(type, 31)); };
+    switch (op) {
+      case ScalarOp::add: return b_.CreateAdd(x, y);
+      case ScalarOp::sub: return b_.CreateSub(x, y);
+      case ScalarOp::mul: return b_.CreateMul(x, y);
+      case ScalarOp::div: return floor_divide(x, y);
+      case ScalarOp::min: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+      case ScalarOp::max: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+      case ScalarOp::lt: return b_.CreateICmpSLT(x, y);
+      case ScalarOp::le: return b_.CreateICmpSLE(x, y);
+      case ScalarOp::eq: return b_.CreateICmpEQ(x, y);
+      case ScalarOp::bit_and: return b_.CreateAnd(x, y);
+      case ScalarOp::bit_or: return b_.CreateOr(x, y);
+      case ScalarOp::bit_xor: return b_.CreateXor(x, y);
+      case ScalarOp::shift_left: return b_.CreateShl(x, amount());
+      case ScalarOp::shift_right_logical: return b_.CreateLShr(x, amount());
+      case ScalarOp::mul_high_unsigned: {
+        llvm::Type* wide = type_like(b_.getInt64Ty(), x);
+        Value* product = b_.CreateMul(b_.CreateZExt(x, wide), b_.CreateZExt(y, wide));
+        return b_.CreateTrunc(b_.CreateLShr(product, llvm::ConstantInt::get(wide, 32)), type);
+      }
+      default: internal_error("{} of integers reached code generation", to_string(op));
+    }
+  }
+
+  llvm::IRBuilderBase& b_;
+  const MathEmitter& math_;
+  const ScalarLeaves& leaves_;
+  unsigned width_;
+  std::map<std::pair<const void*, Value*>, Value*> values_;
+};
+
+/// The f32 value of anything.
+Value* to_f32(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from) {
+  switch (from) {
+    case ElementType::f32: return value;
+    case ElementType::f16: return math.widen_f16(b, value);
+    case ElementType::bf16: return math.widen_bf16(b, value);
+    case ElementType::i32: return b.CreateSIToFP(value, type_like(b.getFloatTy(), value));
+    case ElementType::boolean: return b.CreateUIToFP(value, type_like(b.getFloatTy(), value));
+  }
+  internal_error("unknown element type {}", static_cast<int>(from));
+}
+
+std::uint64_t bf16_bits(double number) {
+  llvm::APFloat value(number);
+  bool lost = false;
+  value.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return value.bitcastToAPInt().getZExtValue();
+}
+
+}  // namespace
+
+llvm::Type* register_type(llvm::LLVMContext& context, ElementType type) {
+  switch (type) {
+    case ElementType::f32: return llvm::Type::getFloatTy(context);
+    case ElementType::f16: return llvm::Type::getHalfTy(context);
+    case ElementType::bf16: return llvm::Type::getInt16Ty(context);
+    case ElementType::i32: return llvm::Type::getInt32Ty(context);
+    case ElementType::boolean: return llvm::Type::getInt1Ty(context);
+  }
+  internal_error("unknown element type {}", static_cast<int>(type));
+}
+
+llvm::Constant* scalar_constant(llvm::LLVMContext& context, ElementType type, double number) {
+  llvm::Type* ir = register_type(context, type);
+  switch (type) {
+    case ElementType::f32: return llvm::ConstantFP::get(ir, static_cast<float>(number));
+    case ElementType::f16: return llvm::ConstantFP::get(ir, number);
+    case ElementType::bf16: return llvm::ConstantInt::get(ir, bf16_bits(number));
+    case ElementType::i32: {
+      const double bounded = std::isnan(number) ? 0 : std::clamp(std::trunc(number), -2147483648.0, 2147483647.0);
+      return llvm::ConstantInt::getSigned(ir, static_cast<std::int64_t>(bounded));
+    }
+    case ElementType::boolean: return llvm::ConstantInt::get(ir, number != 0 ? 1 : 0);
+  }
+  internal_error("unknown element type {}", static_cast<int>(type));
+}
+
+Value* splat_to(llvm::IRBuilderBase& b, Value* value, unsigned width) {
+  return width == 1 || is_vector(value) ? value : b.CreateVectorSplat(width, value);
+}
+
+Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from, ElementType to) {
+  if (from == to) return value;
+  if (from == ElementType::boolean && to == ElementType::i32) return b.CreateZExt(value, type_like(b.getInt32Ty(), value));
+  if (from == ElementType::i32 && to == ElementType::boolean) return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
+  Value* wide = to_f32(b, math, value, from);
+  switch (to) {
+    case ElementType::f32: return wide;
+    case ElementType::f16: return math.narrow_f16(b, wide);
+    case ElementType::bf16: return math.narrow_bf16(b, wide);
+    case ElementType::i32: return math.to_i32(b, wide);
+    case ElementType::boolean: return b.CreateFCmpUNE(wide, llvm::ConstantFP::get(wide->getType(), 0.0));
+  }
+  internal_error("unknown element type {}", static_cast<int>(to));
+}
+
+Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp op, ElementType type, Value* a, Value* c) {
+  const bool integer = type == ElementType::i32;
+  switch (op) {
+    case ReductionOp::add: return integer ? b.CreateAdd(a, c) : b.CreateFAdd(a, c);
+    case ReductionOp::mul: return integer ? b.CreateMul(a, c) : b.CreateFMul(a, c);
+    case ReductionOp::min: return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c) : math.minimum(b, a, c);
+    case ReductionOp::max: return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, c) : math.maximum(b, a, c);
+  }
+  internal_error("unknown reduction {}", static_cast<int>(op));
+}
+
+Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves, unsigned width,
+                   Value* active) {
+  return Emitter(b, math, leaves, width).emit(expr, active);
+}
+
+}  // namespace nestor

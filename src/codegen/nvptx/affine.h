@@ -1,0 +1,44 @@
+// Linear forms of integer expressions, and what is known of their divisibility: the analysis behind layouts and vectors.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+#include "support/int_expr.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace nestor::nvptx {
+
+/// sum(coefficient * variable) + constant. A subterm that is not linear (a minimum, a quotient) counts as one variable named by
+/// its text in brackets, so that equal subterms cancel.
+struct Affine {
+  std::map<std::string, std::int64_t> terms;
+  std::int64_t constant = 0;
+
+  bool is_constant() const { return terms.empty(); }
+  bool operator==(const Affine& other) const = default;
+};
+
+Affine affine_of(const IntExpr& expr);
+Affine operator-(const Affine& a, const Affine& b);
+
+/// upper - lower of a dim where it is known when compiling: exactly, or else its bound.
+std::optional<std::int64_t> exact_extent(const OpDim& dim);
+std::optional<std::int64_t> extent_bound(const OpDim& dim);
+
+/// Largest known divisor of loop variables by name (0: the variable is always 0). Absent: 1.
+using Multiples = std::map<std::string, std::int64_t>;
+
+/// Largest number that is known to divide `expr` (0: it is 0). Each size parameter it meets is taken to be divisible by
+/// `assumed` and noted in `sizes`: the kernel checks these when it runs.
+std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, const std::set<std::string>& size_names,
+                            std::int64_t assumed, std::set<std::string>& sizes);
+
+/// Every variable of `expr`, each once.
+void collect_variables(const IntExpr& expr, std::set<std::string>& names);
+
+}  // namespace nestor::nvptx

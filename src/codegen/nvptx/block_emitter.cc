@@ -1,0 +1,137 @@
+// Control flow, integer values and the walk over a block's tree.
+#include "codegen/nvptx/block_emitter.h"
+
+#include "support/error.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+namespace nestor::nvptx {
+
+using llvm::Value;
+
+BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments)
+    : b_(b), function_(function), arguments_(std::move(arguments)) {
+  llvm::FastMathFlags flags;
+  flags.setAllowContract();  // a product and a sum become one fma
+  b_.setFastMathFlags(flags);
+  llvm::Module& module = *function.getParent();
+  shared_ = module.getGlobalVariable("nestor_shared");
+  if (shared_ == nullptr) {
+    auto* type = llvm::ArrayType::get(b_.getInt8Ty(), 0);
+    shared_ = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, "nestor_shared", nullptr,
+                                       llvm::GlobalValue::NotThreadLocal, 3);
+    shared_->setAlignment(llvm::Align(16));
+  }
+}
+
+void BlockEmitter::emit(const BlockPlan& plan) {
+  plan_ = &plan;
+  environment_ = arguments_.integers;
+  positions_.clear();
+  registers_.clear();
+  thread_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  for (const BlockOp& op : plan.ops) position(op.layout);
+  visit(plan.root);
+}
+
+void BlockEmitter::visit(const BlockNode& node) {
+  const auto children = [&] {
+    for (const BlockNode& child : node.children) visit(child);
+  };
+  switch (node.kind) {
+    case TileNode::Kind::sequence: return children();
+    case TileNode::Kind::op: return emit_op(plan_->ops[static_cast<std::size_t>(node.op)]);
+    case TileNode::Kind::condition: return when(condition(node.condition), children);
+    case TileNode::Kind::loop:
+      loop(integer(node.lower), integer(node.upper), node.step, [&](Value* index) {
+        environment_[node.var] = index;
+        children();
+      });
+      environment_.erase(node.var);
+      return;
+  }
+}
+
+void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body) {
+  llvm::LLVMContext& context = b_.getContext();
+  auto* before = b_.GetInsertBlock();
+  auto* header = llvm::BasicBlock::Create(context, "loop", &function_);
+  auto* inside = llvm::BasicBlock::Create(context, "body", &function_);
+  auto* after = llvm::BasicBlock::Create(context, "after", &function_);
+  b_.CreateBr(header);
+  b_.SetInsertPoint(header);
+  llvm::PHINode* index = b_.CreatePHI(lower->getType(), 2);
+  index->addIncoming(lower, before);
+  b_.CreateCondBr(b_.CreateICmpSLT(index, upper), inside, after);
+  b_.SetInsertPoint(inside);
+  body(index);
+  index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))), b_.GetInsertBlock());
+  b_.CreateBr(header);
+  b_.SetInsertPoint(after);
+}
+
+void BlockEmitter::when(Value* condition, const Body& body) { when_else(condition, body, nullptr); }
+
+void BlockEmitter::when_else(Value* condition, const Body& yes, const Body& no) {
+  if (condition == nullptr) return yes();
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
+    if (constant->isOne()) yes();
+    if (constant->isZero() && no) no();
+    return;
+  }
+  llvm::LLVMContext& context = b_.getContext();
+  auto* then_block = llvm::BasicBlock::Create(context, "then", &function_);
+  auto* after = llvm::BasicBlock::Create(context, "after", &function_);
+  auto* else_block = no ? llvm::BasicBlock::Create(context, "else", &function_) : after;
+  b_.CreateCondBr(condition, then_block, else_block);
+  b_.SetInsertPoint(then_block);
+  yes();
+  b_.CreateBr(after);
+  if (no) {
+    b_.SetInsertPoint(else_block);
+    no();
+    b_.CreateBr(after);
+  }
+  b_.SetInsertPoint(after);
+}
+
+Value* BlockEmitter::both(Value* a, Value* b) {
+  if (a == nullptr) return b;
+  return b == nullptr ? a : b_.CreateAnd(a, b);
+}
+
+void BlockEmitter::barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+
+Value* BlockEmitter::entry_alloca(llvm::Type* type, const llvm::Twine& name) {
+  llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());
+  return entry.CreateAlloca(type, nullptr, name);
+}
+
+Value* BlockEmitter::variable(const std::string& name) {
+  const auto found = environment_.find(name);
+  return found == environment_.end() ? nullptr : found->second;
+}
+
+Value* BlockEmitter::integer(const IntExpr& expr) {
+  return emit_int(b_, expr, [&](const std::string& name) { return variable(name); });
+}
+
+Value* BlockEmitter::condition(const IntExpr& expr) {
+  return emit_condition(b_, expr, [&](const std::string& name) { return variable(name); });
+}
+
+Value* BlockEmitter::extent(const OpDim& dim) {
+  if (const auto exact = exact_extent(dim)) return b_.getInt64(static_cast<std::uint64_t>(*exact));
+  return b_.CreateNSWSub(integer(dim.upper), integer(dim.lower));
+}
+
+const BlockEmitter::Position& BlockEmitter::position(const Layout& layout) {
+  Position& result = positions_[{layout.lanes, layout.groups}];
+  if (result.lane == nullptr) {
+    result.lane = layout.groups == 1 ? thread_ : b_.CreateURem(thread_, b_.getInt32(static_cast<std::uint32_t>(layout.lanes)));
+    result.group = layout.groups == 1 ? b_.getInt32(0) : b_.CreateUDiv(thread_, b_.getInt32(static_cast<std::uint32_t>(layout.lanes)));
+  }
+  return result;
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,139 @@
+// Block emitter: a block plan to LLVM IR. Every decision is in the plan; here are only instructions.
+#pragma once
+
+#include "codegen/llvm/int_emit.h"
+#include "codegen/llvm/scalar_emit.h"
+#include "codegen/nvptx/block_plan.h"
+#include "codegen/nvptx/nvptx_math.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// What a kernel receives, as IR values.
+struct KernelArguments {
+  std::map<int, llvm::Value*> pointers;                             ///< by buffer
+  std::map<std::pair<int, int>, llvm::Value*> strides;              ///< by buffer and index, i64
+  std::map<std::string, llvm::Value*> integers;                     ///< sizes, launch loops and block coordinates, i64
+  std::map<std::string, llvm::Value*> scalars;                      ///< in their register type
+  llvm::Value* workspace = nullptr;
+  std::map<int, IntExpr> workspace_offsets;                         ///< bytes, by buffer
+};
+
+class BlockEmitter {
+ public:
+  using Value = llvm::Value;
+  BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments);
+
+  /// Emits the body of one block at the builder's position.
+  void emit(const BlockPlan& plan);
+
+ private:
+  using Body = std::function<void()>;
+  using IndexBody = std::function<void(Value*)>;
+
+  /// The position of a thread in a layout.
+  struct Position {
+    Value* lane = nullptr;   ///< i32
+    Value* group = nullptr;  ///< i32
+  };
+  /// Where within a tile code is being emitted: the slots of register tiles.
+  struct Slot {
+    int row = 0;
+    int column = 0;
+  };
+
+  // control flow
+  void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body);
+  void when(Value* condition, const Body& body);          ///< null: always
+  void when_else(Value* condition, const Body& yes, const Body& no);
+  Value* both(Value* a, Value* b);                        ///< conjunction; null stands for true
+  void barrier();
+  Value* entry_alloca(llvm::Type* type, const llvm::Twine& name);
+
+  // values
+  Value* integer(const IntExpr& expr);
+  Value* variable(const std::string& name);
+  Value* condition(const IntExpr& expr);
+  Value* extent(const OpDim& dim);
+  const Position& position(const Layout& layout);
+  llvm::Type* type_of(const Buffer& buffer) { return register_type(b_.getContext(), buffer.type); }
+
+  // memory
+  Value* address(const TileAccess& access);
+  Value* shared_address(llvm::Type* type, std::int64_t bytes, Value* index);
+  Value* load_element(const TileAccess& access);
+  std::vector<Value*> load_vector(const TileAccess& access, int width);
+  std::vector<Value*> load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot);
+  void store(const BlockOp& op, const std::vector<Value*>& values, ElementType type, Slot slot);
+  void store_vector(const TileAccess& access, const std::vector<Value*>& values, ElementType type);
+  void store_floats(Value* pointer, const std::vector<Value*>& values);
+  std::vector<Value*> load_floats(Value* pointer, int width);
+  std::vector<Value*> convert(const std::vector<Value*>& values, ElementType from, ElementType to);
+  Value* register_slot(const TileAccess& access, Slot slot, int element);
+  void at_element(const BlockOp& op, int element, const Body& body);
+
+  // ops
+  void visit(const BlockNode& node);
+  void emit_op(const BlockOp& op);
+  void emit_unit(const BlockOp& op, int width, Slot slot);
+  void emit_points(const BlockOp& op, int width, Slot slot);
+  void emit_point_reduction(const BlockOp& op, Slot slot);
+  void emit_accumulation(const BlockOp& op, int width, Slot slot);
+  /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
+  void for_rows(const BlockOp& op, bool at_least_once, const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);
+  Value* set_row(const BlockOp& op, int slot, Value* slot_value);
+  void for_columns(const BlockOp& op, const std::function<void(int width, int column_slot)>& body);
+  void column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot, const std::function<void(int, int)>& body);
+  void for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body, std::size_t from = 0);
+  std::vector<Value*> point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot);
+  Value* masked_element(const BlockOp& op, int ordinal, Slot slot, int element, Value* mask);
+  Value* owner(const BlockOp& op);
+  ScalarExpr stored_value(const BlockOp& op) const;
+  void accumulate(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot);
+  void write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot);
+  std::vector<Value*> new_sums(const BlockOp& op, int count);
+  std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
+
+  // reductions over columns
+  void emit_column_reduction(const BlockOp& op);
+  Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
+  Value* butterfly(Value* value, const BlockOp& op);
+  Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
+  Value* combined_partials(const BlockOp& op, Value* row_slot);
+  void finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total);
+
+  // products
+  struct OperandCopy;
+  using Accumulators = std::vector<Value*>;  ///< allocas: row slot, chunk, element
+  void emit_product(const BlockOp& op);
+  OperandCopy operand_copy(const BlockOp& op, bool is_a);
+  void copy_operand(const BlockOp& op, const OperandCopy& copy, Value* k_start);
+  void product_steps(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_count);
+  void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);
+  void set_product_row(const BlockOp& op, int row_slot);
+  void set_product_column(const BlockOp& op, int chunk, int element);
+  void write_product(const BlockOp& op, const Accumulators& sums);
+  Value* inside_tensor(const TileAccess& access);
+
+  llvm::IRBuilder<>& b_;
+  llvm::Function& function_;
+  KernelArguments arguments_;
+  NvptxMath math_;
+  const BlockPlan* plan_ = nullptr;
+  Value* thread_ = nullptr;                          ///< i32
+  llvm::GlobalVariable* shared_ = nullptr;
+  std::map<std::string, Value*> environment_;        ///< loop variables and dims
+  std::map<std::pair<int, int>, Position> positions_;
+  std::map<std::pair<int, int>, Value*> registers_;  ///< alloca by buffer and slot
+};
+
+}  // namespace nestor::nvptx

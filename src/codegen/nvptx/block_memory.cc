@@ -1,0 +1,207 @@
+// Loads and stores of a block: tensors, workspace, shared memory and registers, one element or 16 bytes at once.
+#include "codegen/nvptx/block_emitter.h"
+
+#include "support/error.h"
+
+#include <llvm/IR/InlineAsm.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+
+bool is_16_bit(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+
+/// Elements that one access of at most 16 bytes moves.
+int piece_width(ElementType type, int width) { return std::min<int>(width, static_cast<int>(16 / size_in_bytes(type))); }
+
+}  // namespace
+
+Value* BlockEmitter::shared_address(llvm::Type* type, std::int64_t bytes, Value* index) {
+  Value* base = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), shared_, static_cast<std::uint64_t>(bytes));
+  return b_.CreateInBoundsGEP(type, base, {index});
+}
+
+Value* BlockEmitter::address(const TileAccess& access) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  const Placement* place = plan_->placement(access.buffer);
+  llvm::Type* type = type_of(buffer);
+  const auto rank = access.index.size();
+  Value* offset = b_.getInt64(0);
+  Value* stride = b_.getInt64(1);
+  for (std::size_t k = rank; k-- > 0;) {
+    if (place != nullptr) {
+      stride = b_.getInt64(static_cast<std::uint64_t>(place->strides[k]));
+    } else if (buffer.memory == Memory::argument && k + 1 < rank) {
+      stride = arguments_.strides.at({access.buffer, static_cast<int>(k)});
+    } else if (buffer.memory == Memory::workspace && k + 1 < rank) {
+      IntExpr inner = buffer.extents[k + 1];
+      if (k + 2 == rank && buffer.pad > 1) inner = floor_div(inner + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad);
+      stride = b_.CreateNSWMul(stride, integer(inner));
+    }
+    offset = b_.CreateNSWAdd(b_.CreateNSWMul(integer(access.index[k]), stride), offset);
+  }
+  if (place != nullptr) return shared_address(type, place->offset, offset);
+  Value* base = nullptr;
+  if (buffer.memory == Memory::argument) {
+    base = arguments_.pointers.at(access.buffer);
+  } else {
+    base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(access.buffer))});
+  }
+  return b_.CreateInBoundsGEP(type, base, {offset});
+}
+
+Value* BlockEmitter::load_element(const TileAccess& access) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  auto* result = b_.CreateAlignedLoad(type_of(buffer), address(access), llvm::Align(size_in_bytes(buffer.type)));
+  if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
+    result->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+  }
+  return result;
+}
+
+/// 16-bit elements travel as 32-bit words, two each.
+std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int width) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  const bool halves = is_16_bit(buffer.type);
+  const int piece = piece_width(buffer.type, width), words = halves ? piece / 2 : piece;
+  llvm::Type* word = halves ? b_.getInt32Ty() : type_of(buffer);
+  llvm::Type* type = words == 1 ? word : llvm::FixedVectorType::get(word, static_cast<unsigned>(words));
+  Value* base = address(access);
+  std::vector<Value*> values;
+  for (int start = 0; start < width; start += piece) {
+    Value* pointer = start == 0 ? base : b_.CreateConstInBoundsGEP1_64(type_of(buffer), base, static_cast<std::uint64_t>(start));
+    auto* loaded = b_.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type)));
+    if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
+      loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+    }
+    for (int k = 0; k < words; ++k) {
+      Value* element = words == 1 ? loaded : b_.CreateExtractElement(loaded, static_cast<std::uint64_t>(k));
+      if (!halves) {
+        values.push_back(element);
+        continue;
+      }
+      values.push_back(b_.CreateBitCast(b_.CreateTrunc(element, b_.getInt16Ty()), type_of(buffer)));
+      values.push_back(b_.CreateBitCast(b_.CreateTrunc(b_.CreateLShr(element, 16), b_.getInt16Ty()), type_of(buffer)));
+    }
+  }
+  return values;
+}
+
+void BlockEmitter::at_element(const BlockOp& op, int element, const Body& body) {
+  if (element == 0) return body();
+  const std::string& column = op.op.dims[static_cast<std::size_t>(op.column)].var;
+  Value* first = environment_.at(column);
+  environment_[column] = b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(element)));
+  body();
+  environment_[column] = first;
+}
+
+std::vector<Value*> BlockEmitter::load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot) {
+  if (vector && width > 1) return load_vector(access, width);
+  std::vector<Value*> values;
+  const bool along = width > 1 && uses_any(access, op.op.dims[static_cast<std::size_t>(op.column)].var);
+  for (int e = 0; e < width; ++e) {
+    if (plan_->in_registers(access)) {
+      values.push_back(b_.CreateLoad(type_of(plan_->buffer(access.buffer)), register_slot(access, slot, e)));
+    } else if (e > 0 && !along) {
+      values.push_back(values.front());
+    } else {
+      at_element(op, e, [&] { values.push_back(load_element(access)); });
+    }
+  }
+  return values;
+}
+
+Value* BlockEmitter::register_slot(const TileAccess& access, Slot slot, int element) {
+  const Placement& place = *plan_->placement(access.buffer);
+  const int row = place.by_row ? slot.row : 0, column = place.by_column ? slot.column + element : 0;
+  if (row >= place.row_slots || column >= place.column_slots) {
+    internal_error("register tile {} has no slot {}, {}", plan_->buffer(access.buffer).name, row, column);
+  }
+  Value*& storage = registers_[{access.buffer, row * place.column_slots + column}];
+  if (storage == nullptr) storage = entry_alloca(type_of(plan_->buffer(access.buffer)), plan_->buffer(access.buffer).name);
+  return storage;
+}
+
+std::vector<Value*> BlockEmitter::convert(const std::vector<Value*>& values, ElementType from, ElementType to) {
+  std::vector<Value*> result;
+  for (Value* value : values) result.push_back(emit_cast(b_, math_, value, from, to));
+  return result;
+}
+
+void BlockEmitter::store(const BlockOp& op, const std::vector<Value*>& values, ElementType type, Slot slot) {
+  const TileAccess& access = op.op.write;
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  if (values.size() > 1 && op.write_vector) return store_vector(access, values, type);
+  for (int e = 0; e < static_cast<int>(values.size()); ++e) {
+    Value* value = emit_cast(b_, math_, values[static_cast<std::size_t>(e)], type, buffer.type);
+    if (plan_->in_registers(access)) {
+      b_.CreateStore(value, register_slot(access, slot, e));
+    } else {
+      at_element(op, e, [&] { b_.CreateAlignedStore(value, address(access), llvm::Align(size_in_bytes(buffer.type))); });
+    }
+  }
+}
+
+void BlockEmitter::store_vector(const TileAccess& access, const std::vector<Value*>& values, ElementType type) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  const bool halves = is_16_bit(buffer.type);
+  std::vector<Value*> words;
+  if (!halves) words = convert(values, type, buffer.type);
+  for (std::size_t e = 0; halves && e + 1 < values.size(); e += 2) {
+    const auto wide = convert({values[e], values[e + 1]}, type, ElementType::f32);
+    words.push_back(buffer.type == ElementType::f16 ? math_.pack_f16(b_, wide[0], wide[1]) : math_.pack_bf16(b_, wide[0], wide[1]));
+  }
+  const auto piece = static_cast<std::size_t>(std::min<int>(4, static_cast<int>(words.size())));
+  Value* base = address(access);
+  for (std::size_t start = 0; start < words.size(); start += piece) {
+    Value* pointer = start == 0 ? base : b_.CreateConstInBoundsGEP1_64(words[0]->getType(), base, start);
+    if (buffer.streaming && piece == 4) {
+      std::vector<Value*> operands{pointer};
+      for (std::size_t k = 0; k < 4; ++k) operands.push_back(b_.CreateBitCast(words[start + k], b_.getInt32Ty()));
+      auto* asm_type = llvm::FunctionType::get(b_.getVoidTy(), {pointer->getType(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
+      b_.CreateCall(asm_type, llvm::InlineAsm::get(asm_type, "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", true), operands);
+      continue;
+    }
+    Value* vector = words[start];
+    if (piece > 1) {
+      vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(words[0]->getType(), static_cast<unsigned>(piece)));
+      for (std::size_t k = 0; k < piece; ++k) vector = b_.CreateInsertElement(vector, words[start + k], k);
+    }
+    b_.CreateAlignedStore(vector, pointer, llvm::Align(4 * piece));
+  }
+}
+
+std::vector<Value*> BlockEmitter::load_floats(Value* pointer, int width) {
+  if (width == 1) return {b_.CreateAlignedLoad(b_.getFloatTy(), pointer, llvm::Align(4))};
+  std::vector<Value*> values;
+  for (int start = 0; start < width; start += 4) {
+    const int piece = std::min(4, width - start);
+    auto* type = llvm::FixedVectorType::get(b_.getFloatTy(), static_cast<unsigned>(piece));
+    Value* place = b_.CreateConstInBoundsGEP1_64(b_.getFloatTy(), pointer, static_cast<std::uint64_t>(start));
+    Value* loaded = b_.CreateAlignedLoad(type, place, llvm::Align(4 * static_cast<std::uint64_t>(piece)));
+    for (int k = 0; k < piece; ++k) values.push_back(b_.CreateExtractElement(loaded, static_cast<std::uint64_t>(k)));
+  }
+  return values;
+}
+
+void BlockEmitter::store_floats(Value* pointer, const std::vector<Value*>& values) {
+  const std::size_t piece = std::min<std::size_t>(4, values.size());
+  for (std::size_t start = 0; start < values.size(); start += piece) {
+    Value* place = b_.CreateConstInBoundsGEP1_64(b_.getFloatTy(), pointer, start);
+    if (piece == 1) {
+      b_.CreateAlignedStore(values[start], place, llvm::Align(4));
+      continue;
+    }
+    Value* vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getFloatTy(), static_cast<unsigned>(piece)));
+    for (std::size_t k = 0; k < piece; ++k) vector = b_.CreateInsertElement(vector, values[start + k], k);
+    b_.CreateAlignedStore(vector, place, llvm::Align(4 * piece));
+  }
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,145 @@
+// Block plan: how the threads of one block share the ops of a kernel: layouts, registers or shared memory for every scratch
+// buffer, vector accesses, barriers. Made before any code; the emitter only follows it.
+#pragma once
+
+#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/launch_plan.h"
+#include "codegen/nvptx/op_shape.h"
+#include "codegen/nvptx/simt_backend.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// How a tile [rows x columns] falls on the threads of a block. Thread t has lane = t % lanes and group = t / lanes. It holds
+/// row r = slot*groups + group, and column c = (chunk*lanes + lane)*vector + e for 0 <= e < vector. So e runs along a 16-byte
+/// access, lane along neighbouring threads (of several warps when lanes > 32), slot and chunk along a thread's registers.
+struct Layout {
+  int vector = 1;
+  int lanes = 1;
+  int groups = 1;
+  bool operator==(const Layout& other) const = default;
+  int threads() const { return lanes * groups; }
+};
+
+/// Which thread touches which element of a buffer, as one access of one op does it: each index over the tokens "#row<k>" and
+/// "#column" (positions within the tile, from 0). Equal maps of two accesses: the same thread touches the same element.
+struct ThreadMap {
+  Layout layout;
+  std::vector<std::int64_t> row_extents;  ///< bounds of the row dims; empty when no index uses a row
+  std::int64_t column_extent = 0;         ///< 0 when no index uses the column
+  std::vector<Affine> index;
+  bool operator==(const ThreadMap& other) const = default;
+};
+inline constexpr const char* kColumnToken = "#column";
+std::string row_token(std::size_t row);
+
+/// Where a buffer lives in this kernel.
+struct Placement {
+  enum class Kind : std::uint8_t { global, shared, registers } kind = Kind::global;
+  // shared
+  std::int64_t offset = 0;                ///< bytes, a multiple of 16
+  std::int64_t bytes = 0;
+  std::vector<std::int64_t> strides;      ///< elements
+  // registers: slots of each thread, numbered row slot * column_slots + column slot
+  int row_slots = 1;
+  int column_slots = 1;
+  bool by_row = false;
+  bool by_column = false;
+};
+
+/// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
+struct ProductPlan {
+  ProductForm form;
+  bool a_direct = false, b_direct = false;   ///< read where it lies in shared memory
+  int k_tile = 16;
+  std::int64_t a_offset = 0, b_offset = 0;   ///< bytes in shared memory
+  int a_stride = 0, b_stride = 0;            ///< floats from one row of the staged tile to the next
+  int row_slots = 1, chunks = 1;
+  int a_copy_width = 1, b_copy_width = 1;    ///< elements a thread copies at once
+  bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
+};
+
+struct BlockOp {
+  TileOp op;
+  std::vector<DimRole> roles;
+  int column = -1;
+  std::vector<int> rows;                   ///< dims, outermost first
+  Layout layout;
+  std::optional<ProductPlan> product;
+  bool vectors = false;                    ///< memory accesses marked below move layout.vector elements at once
+  bool write_vector = false;
+  std::vector<bool> read_vectors;
+  bool unroll_rows = false, unroll_columns = false;
+  bool barrier_before = false;
+  std::int64_t partials_offset = -1;       ///< bytes in shared memory, for a reduction over several warps
+  Multiples multiples;                     ///< of the loop variables around it
+
+  bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
+  /// Sums are kept in f32, or in i32 for integers.
+  ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
+  bool crosses_warps() const { return reduces_columns() && layout.lanes > 32; }
+  std::optional<std::int64_t> row_bound() const;     ///< product of the rows' extents; 1 without rows
+  std::optional<std::int64_t> column_bound() const;  ///< 1 without a column
+};
+
+struct BlockNode {
+  TileNode::Kind kind = TileNode::Kind::sequence;
+  std::string var;
+  IntExpr lower, upper;
+  std::int64_t step = 1;
+  IntExpr condition;
+  std::vector<BlockNode> children;
+  int op = -1;
+};
+
+struct BlockPlan {
+  const TileProgram* program = nullptr;
+  const KernelPlan* kernel = nullptr;
+  int threads = 32;
+  Layout layout;                            ///< of ops that touch register tiles
+  BlockNode root;
+  std::vector<BlockOp> ops;
+  std::map<int, Placement> placements;      ///< by buffer, those of scratch
+  std::int64_t shared_bytes = 0;
+  bool vector_memory = false;               ///< global accesses may be vectors: only under the conditions below
+  std::map<std::string, std::int64_t> size_divisors;  ///< sizes must be divisible by these
+  std::map<int, std::int64_t> alignments;   ///< bytes that address and strides of argument buffers must be multiples of
+
+  const Buffer& buffer(int k) const { return program->buffers[k]; }
+  const Placement* placement(int k) const;
+  bool in_registers(const TileAccess& access) const;
+  bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
+};
+
+/// Plans one kernel. `vector_memory` asks for 16-byte global accesses wherever the shapes allow, under the conditions noted in the
+/// plan; without it the plan is valid for all sizes and addresses. `threads` > 0: exactly so many. Throws UserError when scratch
+/// does not fit.
+BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory, int threads = 0);
+
+// The passes of plan_block, in order.
+void normalise(BlockPlan& plan);                          ///< tree and ops; loops in place of dims that cannot be spread
+void choose_roles(BlockPlan& plan);                       ///< rows and columns of every op
+void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
+void place_scratch(BlockPlan& plan);                      ///< registers or shared
+void choose_vectors(BlockPlan& plan);
+void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
+void insert_barriers(BlockPlan& plan);
+
+/// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads.
+Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
+                   bool product);
+/// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
+bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
+/// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
+bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
+std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
+
+inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,258 @@
+// One kernel as an LLVM function.
+#include "codegen/nvptx/kernel_builder.h"
+
+#include "codegen/nvptx/block_emitter.h"
+#include "codegen/nvptx/tile_rewrite.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+
+/// What a kernel's code refers to.
+struct Uses {
+  std::set<int> arguments;
+  std::set<std::string> integers;
+  std::map<std::string, ElementType> scalars;
+  bool workspace = false;
+};
+
+void collect_tree(const TileTree& tree, std::set<std::string>& names) {
+  if (tree->kind == TileNode::Kind::loop) {
+    collect_variables(tree->lower, names);
+    collect_variables(tree->upper, names);
+  }
+  if (tree->kind == TileNode::Kind::condition) collect_variables(tree->condition, names);
+  for (const TileTree& child : tree->children) collect_tree(child, names);
+}
+
+Uses collect_uses(const KernelPlan& kernel, const TileProgram& program, const std::map<int, IntExpr>& workspace) {
+  Uses uses;
+  collect_tree(kernel.body, uses.integers);
+  for (const GridLoop& loop : kernel.grid) {
+    collect_variables(loop.lower, uses.integers);
+    collect_variables(loop.count, uses.integers);
+  }
+  const auto visit_access = [&](const TileAccess& access) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(access.buffer)];
+    for (const IntExpr& index : access.index) collect_variables(index, uses.integers);
+    for (const IntExpr& extent : buffer.extents) collect_variables(extent, uses.integers);
+    if (buffer.memory == Memory::argument) uses.arguments.insert(access.buffer);
+    if (buffer.memory != Memory::workspace) return;
+    uses.workspace = true;
+    collect_variables(workspace.at(access.buffer), uses.integers);
+  };
+  for_each_op(kernel.body, [&](const TileOp& op, bool) {
+    for (const OpDim& dim : op.dims) {
+      collect_variables(dim.lower, uses.integers);
+      collect_variables(dim.upper, uses.integers);
+    }
+    collect_variables(op.guard, uses.integers);
+    for (const IntExpr& index : op.indices) collect_variables(index, uses.integers);
+    visit_access(op.write);
+    for (const TileAccess& read : op.reads) visit_access(read);
+    op.value.visit([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::scalar) uses.scalars[node.name()] = node.type();
+    });
+  });
+  return uses;
+}
+
+/// Number of an argument buffer among the arguments.
+int argument_ordinal(const TileProgram& program, int buffer) {
+  return static_cast<int>(std::count_if(program.buffers.begin(), program.buffers.begin() + buffer,
+                                        [](const Buffer& b) { return b.memory == Memory::argument; }));
+}
+
+class KernelBuilder {
+ public:
+  KernelBuilder(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target)
+      : module_(module), kernel_(kernel), program_(program), target_(target), b_(module.getContext()) {
+    IntExpr total(0);
+    arguments_.workspace_offsets = workspace_layout(program, total);
+  }
+
+  BuiltKernel run() {
+    const BlockPlan vectors = plan_block(kernel_, program_, target_, true);
+    create_function();
+    if (vectors.has_conditions()) {
+      // One launch serves both bodies, so both have the same threads.
+      const BlockPlan plain = plan_block(kernel_, program_, target_, false, vectors.threads);
+      emit_both(vectors, plain);
+    } else {
+      emit_body(vectors);
+      finish(vectors.threads, vectors.shared_bytes);
+    }
+    return std::move(built_);
+  }
+
+ private:
+  void create_function() {
+    const Uses uses = collect_uses(kernel_, program_, arguments_.workspace_offsets);
+    std::vector<llvm::Type*> types;
+    const auto add = [&](KernelParam::Kind kind, int index, int dim, const std::string& name, llvm::Type* type) {
+      built_.params.push_back({kind, index, dim, name});
+      types.push_back(type);
+    };
+    llvm::Type* pointer = b_.getPtrTy(1);
+    for (int buffer : uses.arguments) {
+      const int ordinal = argument_ordinal(program_, buffer);
+      add(KernelParam::Kind::pointer, ordinal, 0, program_.buffers[static_cast<std::size_t>(buffer)].name, pointer);
+      const int rank = static_cast<int>(program_.buffers[static_cast<std::size_t>(buffer)].extents.size());
+      for (int dim = 0; dim + 1 < rank; ++dim) add(KernelParam::Kind::stride, ordinal, dim, "", b_.getInt64Ty());
+    }
+    for (const std::string& size : program_.sizes) {
+      if (uses.integers.count(size) != 0 && program_.fixed_sizes.count(size) == 0) add(KernelParam::Kind::size, 0, 0, size, b_.getInt64Ty());
+    }
+    for (const std::string& loop : kernel_.launch_loops) {
+      if (uses.integers.count(loop) != 0) add(KernelParam::Kind::loop, 0, 0, loop, b_.getInt64Ty());
+    }
+    for (const auto& [name, type] : uses.scalars) add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
+    if (uses.workspace) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
+    function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kernel_.symbol, module_);
+    function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
+    bind_arguments(uses);
+    decode_block();
+  }
+
+  void bind_arguments(const Uses& uses) {
+    unsigned next = 0;
+    const auto take = [&](const std::string& name) {
+      llvm::Argument* argument = function_->getArg(next++);
+      argument->setName(name);
+      return argument;
+    };
+    for (int buffer : uses.arguments) {
+      const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
+      arguments_.pointers[buffer] = take(info.name);
+      for (int dim = 0; dim + 1 < static_cast<int>(info.extents.size()); ++dim) {
+        arguments_.strides[{buffer, dim}] = take(info.name + "_stride" + std::to_string(dim));
+      }
+    }
+    while (next < function_->arg_size()) {
+      const KernelParam& param = built_.params[next];
+      Value* value = take(param.kind == KernelParam::Kind::workspace ? "workspace" : param.name);
+      if (param.kind == KernelParam::Kind::scalar) arguments_.scalars[param.name] = value;
+      if (param.kind == KernelParam::Kind::size || param.kind == KernelParam::Kind::loop) arguments_.integers[param.name] = value;
+      if (param.kind == KernelParam::Kind::workspace) arguments_.workspace = value;
+    }
+  }
+
+  Value* integer(const IntExpr& expr) {
+    return emit_int(b_, expr, [&](const std::string& name) -> Value* {
+      const auto found = arguments_.integers.find(name);
+      return found == arguments_.integers.end() ? nullptr : found->second;
+    });
+  }
+
+  /// blockIdx.x as coordinates of the grid's loops. A grid has fewer than 2^31 blocks, so 32 bits do.
+  void decode_block() {
+    if (kernel_.grid.empty()) return;
+    Value* rest = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+    std::vector<std::pair<std::string, Value*>> coordinates;
+    for (std::size_t k = kernel_.grid.size(); k-- > 0;) {
+      const GridLoop& loop = kernel_.grid[k];
+      Value* index = rest;
+      if (k > 0) {
+        Value* count = b_.CreateTrunc(integer(loop.count), b_.getInt32Ty());
+        index = b_.CreateURem(rest, count);
+        rest = b_.CreateUDiv(rest, count);
+      }
+      Value* wide = b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
+      coordinates.emplace_back(loop.var, b_.CreateNSWAdd(integer(loop.lower), wide, loop.var));
+    }
+    for (const auto& [name, value] : coordinates) arguments_.integers[name] = value;
+  }
+
+  /// All sizes, addresses and strides are such that 16-byte accesses are aligned and end where rows end.
+  Value* vector_condition(const BlockPlan& plan) {
+    Value* result = nullptr;
+    const auto require = [&](Value* condition) { result = result == nullptr ? condition : b_.CreateAnd(result, condition); };
+    for (const auto& [size, divisor] : plan.size_divisors) {
+      Value* rest = b_.CreateAnd(arguments_.integers.at(size), b_.getInt64(static_cast<std::uint64_t>(divisor - 1)));
+      require(b_.CreateICmpEQ(rest, b_.getInt64(0)));
+    }
+    for (const auto& [buffer, bytes] : plan.alignments) {
+      const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
+      Value* bits = b_.CreatePtrToInt(arguments_.pointers.at(buffer), b_.getInt64Ty());
+      for (int dim = 0; dim + 1 < static_cast<int>(info.extents.size()); ++dim) {
+        Value* stride = b_.CreateMul(arguments_.strides.at({buffer, dim}), b_.getInt64(size_in_bytes(info.type)));
+        bits = b_.CreateOr(bits, stride);
+      }
+      require(b_.CreateICmpEQ(b_.CreateAnd(bits, b_.getInt64(static_cast<std::uint64_t>(bytes - 1))), b_.getInt64(0)));
+    }
+    return result;
+  }
+
+  void emit_body(const BlockPlan& plan) {
+    BlockEmitter(b_, *function_, arguments_).emit(plan);
+    b_.CreateRetVoid();
+  }
+
+  void emit_both(const BlockPlan& vectors, const BlockPlan& plain) {
+    auto* wide = llvm::BasicBlock::Create(module_.getContext(), "vectors", function_);
+    auto* narrow = llvm::BasicBlock::Create(module_.getContext(), "elements", function_);
+    b_.CreateCondBr(vector_condition(vectors), wide, narrow);
+    b_.SetInsertPoint(wide);
+    emit_body(vectors);
+    b_.SetInsertPoint(narrow);
+    emit_body(plain);
+    finish(vectors.threads, std::max(vectors.shared_bytes, plain.shared_bytes));
+  }
+
+  void finish(int threads, std::int64_t shared_bytes) {
+    built_.threads = threads;
+    built_.shared_bytes = shared_bytes;
+    annotate("kernel", 1);
+    annotate("maxntidx", threads);
+  }
+
+  void annotate(const char* key, int value) {
+    llvm::LLVMContext& context = module_.getContext();
+    llvm::Metadata* parts[] = {llvm::ValueAsMetadata::get(function_), llvm::MDString::get(context, key),
+                               llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<std::uint32_t>(value)))};
+    module_.getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(context, parts));
+  }
+
+  llvm::Module& module_;
+  const KernelPlan& kernel_;
+  const TileProgram& program_;
+  const NvptxTarget& target_;
+  llvm::IRBuilder<> b_;
+  llvm::Function* function_ = nullptr;
+  KernelArguments arguments_;
+  BuiltKernel built_;
+};
+
+}  // namespace
+
+BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
+  return KernelBuilder(module, kernel, program, target).run();
+}
+
+std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total) {
+  std::map<int, IntExpr> offsets;
+  total = IntExpr(0);
+  for (std::size_t k = 0; k < program.buffers.size(); ++k) {
+    const Buffer& buffer = program.buffers[k];
+    if (buffer.memory != Memory::workspace) continue;
+    offsets[static_cast<int>(k)] = total;
+    IntExpr count(1);
+    for (std::size_t d = 0; d < buffer.extents.size(); ++d) {
+      const bool last = d + 1 == buffer.extents.size();
+      count = count * (last && buffer.pad > 1 ? floor_div(buffer.extents[d] + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad) : buffer.extents[d]);
+    }
+    const IntExpr bytes = count * IntExpr(static_cast<std::int64_t>(size_in_bytes(buffer.type)));
+    total = total + floor_div(bytes + IntExpr(63), 64) * IntExpr(64);
+  }
+  return offsets;
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,26 @@
+// Kernel builder: one kernel of a launch plan as an LLVM function, and the list of parameters its launcher passes.
+#pragma once
+
+#include "codegen/nvptx/launch_plan.h"
+#include "codegen/nvptx/simt_backend.h"
+
+#include <llvm/IR/Module.h>
+
+#include <vector>
+
+namespace nestor::nvptx {
+
+struct BuiltKernel {
+  std::vector<KernelParam> params;
+  int threads = 32;
+  std::int64_t shared_bytes = 0;
+};
+
+/// Adds the kernel to `module`. Where 16-byte accesses need conditions that are known at launch only, the kernel tests them and holds
+/// two bodies.
+BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
+
+/// Offset of each workspace buffer in bytes, over size parameters; each a multiple of 64.
+std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total);
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,34 @@
+// Launch plan: a tile program cut into kernels, each with a grid of blocks, and the loops of the launcher around them.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// One dimension of a grid: the block with coordinate k runs with var = lower + step*k, 0 <= k < count.
+struct GridLoop {
+  std::string var;
+  IntExpr lower;
+  IntExpr count;
+  std::int64_t step = 1;
+};
+
+struct KernelPlan {
+  std::string symbol;
+  std::vector<GridLoop> grid;             ///< linearised over blockIdx.x, the last one fastest
+  std::vector<std::string> launch_loops;  ///< loop variables that arrive as parameters
+  TileTree body;                          ///< what one block does
+};
+
+struct LaunchPlan {
+  TileProgram program;              ///< sizes fixed, scratch outside of blocks moved to the workspace
+  std::vector<KernelPlan> kernels;
+  std::vector<LaunchNode> launches; ///< loops and kernels in order; a kernel's node has its symbol and grid only
+};
+
+LaunchPlan plan_launches(const TileProgram& program, int threads);
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,71 @@
+// Elementary functions by NVPTX intrinsics.
+#include "codegen/nvptx/nvptx_math.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <limits>
+#include <numbers>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+using Builder = llvm::IRBuilderBase;
+
+llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return b.CreateIntrinsic(id, {}, args); }
+
+}  // namespace
+
+Value* NvptxMath::exp2(Builder& b, Value* x) const { return call(b, llvm::Intrinsic::nvvm_ex2_approx_f, {x}); }
+
+Value* NvptxMath::exp(Builder& b, Value* x) const { return exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e))); }
+
+Value* NvptxMath::log(Builder& b, Value* x) const {
+  return b.CreateFMul(call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {x}), number(x, std::numbers::ln2));
+}
+
+Value* NvptxMath::pow(Builder& b, Value* x, Value* y) const {
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  Value* result = exp2(b, b.CreateFMul(y, call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {magnitude})));
+  // A negative base keeps its sign for odd integers and has no real power otherwise.
+  Value* half = b.CreateFMul(y, number(y, 0.5));
+  Value* whole = b.CreateFCmpOEQ(floor(b, y), y);
+  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(floor(b, half), half));
+  Value* negative = b.CreateSelect(odd, b.CreateFNeg(result), result);
+  negative = b.CreateSelect(whole, negative, number(x, std::numeric_limits<double>::quiet_NaN()));
+  result = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0)), negative, result);
+  Value* one = b.CreateOr(b.CreateFCmpOEQ(y, number(y, 0)), b.CreateFCmpOEQ(x, number(x, 1)));
+  return b.CreateSelect(one, number(x, 1), result);
+}
+
+Value* NvptxMath::rsqrt(Builder& b, Value* x) const { return call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x}); }
+
+Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y)) {  // a power of two divides exactly by multiplying
+    llvm::APFloat inverse(0.0f);
+    if (constant->getValueAPF().getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
+  }
+  auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);
+  return b.CreateCall(type, llvm::InlineAsm::get(type, "div.full.f32 $0, $1, $2;", "=f,f,f", false), {x, y});
+}
+
+Value* NvptxMath::minimum(Builder& b, Value* x, Value* y) const { return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, x, y); }
+Value* NvptxMath::maximum(Builder& b, Value* x, Value* y) const { return b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y); }
+
+Value* NvptxMath::narrow_bf16(Builder& b, Value* x) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_f2bf16_rn, {x}), b.getInt16Ty());
+}
+
+Value* NvptxMath::pack_f16(Builder& b, Value* low, Value* high) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_ff2f16x2_rn, {high, low}), b.getInt32Ty());
+}
+
+Value* NvptxMath::pack_bf16(Builder& b, Value* low, Value* high) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_ff2bf16x2_rn, {high, low}), b.getInt32Ty());
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,27 @@
+// Elementary functions and 16-bit conversions by the GPU's own instructions.
+#pragma once
+
+#include "codegen/llvm/math_emit.h"
+
+namespace nestor::nvptx {
+
+/// Overrides where the hardware is faster. Errors by NVIDIA's PTX manual: ex2.approx 2 ulp, rsqrt.approx 2^-22.9 relative,
+/// div.full 2 ulp, lg2.approx 2^-22 absolute near 1. exp(x) = ex2(x log2 e) adds |x| 2^-24 of relative error.
+class NvptxMath : public MathEmitter {
+ public:
+  Value* exp(Builder& b, Value* x) const override;
+  Value* exp2(Builder& b, Value* x) const override;
+  Value* log(Builder& b, Value* x) const override;
+  Value* pow(Builder& b, Value* x, Value* y) const override;
+  Value* rsqrt(Builder& b, Value* x) const override;
+  Value* divide(Builder& b, Value* x, Value* y) const override;
+  Value* minimum(Builder& b, Value* x, Value* y) const override;
+  Value* maximum(Builder& b, Value* x, Value* y) const override;
+  Value* narrow_bf16(Builder& b, Value* x) const override;
+
+  /// Two f32 values as one i32 of two f16 or bf16, the first in the low half; one instruction.
+  Value* pack_f16(Builder& b, Value* low, Value* high) const;
+  Value* pack_bf16(Builder& b, Value* low, Value* high) const;
+};
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,139 @@
+// SIMT back end: plans kernels, builds their IR, and turns it into PTX.
+#include "codegen/nvptx/simt_backend.h"
+
+#include "codegen/nvptx/kernel_builder.h"
+
+#include "support/error.h"
+
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <mutex>
+
+namespace nestor {
+namespace {
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const NvptxTarget& target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  const std::string triple = "nvptx64-nvidia-cuda";
+  std::string message;
+  const llvm::Target* registered = llvm::TargetRegistry::lookupTarget(triple, message);
+  if (registered == nullptr) internal_error("LLVM has no NVPTX target: {}", message);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(triple, fmt::format("sm_{}", target.sm), "+ptx80", options,
+                                                                              llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+std::string ptx_of(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) internal_error("LLVM cannot write PTX");
+  passes.run(module);
+  return text.str().str();
+}
+
+void fill_recipe(const TileProgram& program, const nvptx::LaunchPlan& plan, LaunchRecipe& recipe) {
+  recipe.target = "nvptx";
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.memory != Memory::argument) continue;
+    recipe.arguments.push_back({buffer.name, buffer.type, buffer.role == TensorRole::output, buffer.extents});
+  }
+  recipe.sizes = program.sizes;
+  recipe.fixed_sizes = program.fixed_sizes;
+  for (const ScalarParam& scalar : program.scalars) recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value});
+  recipe.valid = program.valid;
+  for (const auto& [size, value] : program.fixed_sizes) {
+    SizeConstraint fixed;
+    fixed.terms[size] = 1;
+    fixed.constant = -value;
+    fixed.equality = true;
+    recipe.valid.push_back(fixed);
+  }
+  nvptx::workspace_layout(plan.program, recipe.workspace_bytes);
+}
+
+void complete(std::vector<LaunchNode>& nodes, const std::map<std::string, nvptx::BuiltKernel>& kernels) {
+  for (LaunchNode& node : nodes) {
+    complete(node.children, kernels);
+    if (node.kind != LaunchNode::Kind::kernel) continue;
+    const nvptx::BuiltKernel& kernel = kernels.at(node.symbol);
+    node.block = {kernel.threads, 1, 1};
+    node.shared_bytes = kernel.shared_bytes;
+    node.params = kernel.params;
+  }
+}
+
+void check_target(const NvptxTarget& target) {
+  if (target.threads < 32 || target.threads > 1024 || target.threads % 32 != 0) {
+    user_error("A block of {} threads is not possible: choose a multiple of 32 from 32 to 1024.", target.threads);
+  }
+  if (target.sm < 80) user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+}
+
+}  // namespace
+
+CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
+  check_target(target);
+  nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
+  const auto machine = make_machine(target);
+  llvm::LLVMContext context;
+  llvm::Module module(program.name, context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  std::map<std::string, nvptx::BuiltKernel> kernels;
+  for (const nvptx::KernelPlan& kernel : plan.kernels) kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(module, &stream)) internal_error("invalid code for {}: {}\n{}", program.name, problem, text_of(module));
+  optimise(module, *machine);
+  CompiledNvptx result;
+  result.ir = text_of(module);
+  result.kernel.architecture = fmt::format("sm_{}", target.sm);
+  result.kernel.code = ptx_of(module, *machine);
+  fill_recipe(program, plan, result.kernel.recipe);
+  result.kernel.recipe.launches = plan.launches;
+  complete(result.kernel.recipe.launches, kernels);
+  return result;
+}
+
+}  // namespace nestor

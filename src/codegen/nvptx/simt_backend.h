@@ -1,0 +1,37 @@
+// SIMT back end: a tile program to PTX, one thread block an iteration of its gpu_block (or parallel) loops.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+#include "support/launch_recipe.h"
+
+#include <string>
+
+namespace nestor {
+
+struct NvptxTarget {
+  int sm = 90;                            ///< 80, 90: compute capability times ten
+  int threads = 256;                      ///< threads a block, a multiple of 32
+  std::int64_t shared_limit = 227 * 1024; ///< bytes of shared memory a block may take
+};
+
+struct CompiledNvptx {
+  CompiledKernel kernel;   ///< code: PTX; recipe.launches filled
+  std::string ir;
+};
+
+/// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory.
+CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
+
+/// What ptxas said of a kernel: registers, spills, stack, warnings C75xx.
+struct PtxasReport {
+  bool available = false;    ///< a ptxas program was found
+  bool accepted = false;
+  int registers = 0;
+  int spill_bytes = 0;
+  int stack_bytes = 0;
+  std::string log;
+};
+/// Assembles with `ptxas -v` (from $NESTOR_PTXAS, $PATH or /usr/local/cuda/bin); does not throw when there is none.
+PtxasReport run_ptxas(const std::string& ptx, int sm);
+
+}  // namespace nestor

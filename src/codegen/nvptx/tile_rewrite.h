@@ -1,0 +1,32 @@
+// Rewriting of tile trees: substitution of variables, used when loops move from a kernel to its launcher and back.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+
+#include <functional>
+#include <string>
+
+namespace nestor::nvptx {
+
+using IntRewriter = std::function<IntExpr(const IntExpr&)>;
+
+TileAccess rewrite(const TileAccess& access, const IntRewriter& rewriter);
+TileOp rewrite(const TileOp& op, const IntRewriter& rewriter);
+TileTree rewrite(const TileTree& tree, const IntRewriter& rewriter);
+
+/// The program with its fixed sizes written as numbers.
+TileProgram with_fixed_sizes(const TileProgram& program);
+
+TileTree make_sequence(std::vector<TileTree> children);
+TileTree make_op(TileOp op);
+/// A serial loop of step 1.
+TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& upper, TileTree body);
+
+/// Calls `visit` for every op of the tree in order; `in_parallel` says whether a parallel or gpu_block loop is around it.
+void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool in_parallel)>& visit, bool in_parallel = false);
+
+inline bool is_block_loop(const TileNode& node) {
+  return node.kind == TileNode::Kind::loop && (node.loop_kind == LoopKind::parallel || node.loop_kind == LoopKind::gpu_block);
+}
+
+}  // namespace nestor::nvptx

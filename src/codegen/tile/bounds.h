@@ -1,0 +1,21 @@
+// Bounds: the interval that a loop or a dim of an op runs over, as expressions.
+#pragma once
+
+#include "codegen/tile/isl_convert.h"
+
+#include <optional>
+
+namespace nestor {
+
+struct Interval {
+  IntExpr lower;                            ///< over the outer loops and parameters
+  IntExpr upper;                            ///< exclusive
+  std::optional<std::int64_t> max_extent;   ///< constant bound of upper - lower, if one is known
+  isl::map filled;                          ///< { [outer] -> [x] : lower <= x < upper }, on the domain of the values
+};
+
+/// The smallest interval around `values`, { [outer] -> [x] }, for outer iterations in `known`, { [outer] }.
+/// Bounds are minima and maxima of affine functions wherever isl describes the values by one conjunction.
+Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames& names);
+
+}  // namespace nestor

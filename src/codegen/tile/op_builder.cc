@@ -1,0 +1,198 @@
+// Boxes, guards, indices and classification of ops.
+#include "codegen/tile/op_builder.h"
+
+#include "poly/isl_tools.h"
+#include "support/error.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <set>
+
+namespace nestor {
+namespace {
+
+/// { [outer, inner] } from { [outer] -> [inner] }
+isl::set flattened(const isl::map& points) { return isl::manage(isl_set_flatten(isl_map_wrap(points.copy()))); }
+
+/// Pulls a function of the statement's dims back to its loops, simplified where the statement has instances.
+isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& function) {
+  const isl::set instances = statement.loops.range();
+  isl_pw_aff* named = isl_pw_aff_set_tuple_id(function.copy(), isl_dim_in, isl_multi_aff_get_tuple_id(statement.instance.get(), isl_dim_out));
+  isl_pw_aff* back = isl_pw_aff_pullback_multi_aff(named, statement.instance.copy());
+  return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(isl_pw_aff_intersect_domain(back, instances.copy()), instances.copy())));
+}
+
+/// The origin of a buffer along one index as a function of the statement's loops.
+isl::pw_aff origin_at(const StatementPlan& statement, const isl::aff& origin) {
+  const isl::space loops = statement.instance.space().domain();
+  const int scope = isl_aff_dim(origin.get(), isl_dim_in);
+  const unsigned all = static_cast<unsigned>(statement.outer.size() + statement.inner.size());
+  isl_multi_aff* project = isl_multi_aff_identity(isl_space_map_from_set(loops.copy()));
+  project = isl_multi_aff_drop_dims(project, isl_dim_out, static_cast<unsigned>(scope), all - static_cast<unsigned>(scope));
+  return isl::manage(isl_pw_aff_pullback_multi_aff(isl_pw_aff_from_aff(origin.copy()), project));
+}
+
+std::vector<OpDim> make_dims(const StatementPlan& statement, const OpBox& box) {
+  std::vector<OpDim> dims;
+  for (std::size_t k = 0; k < statement.inner.size(); ++k) {
+    const PlannedLoop& loop = statement.inner[k];
+    OpDim dim;
+    dim.var = program_variable(loop.name);
+    dim.lower = box.dims[k].lower;
+    dim.upper = box.dims[k].upper;
+    dim.max_extent = box.dims[k].max_extent;
+    dim.kind = loop.kind;
+    dim.factor = loop.factor;
+    dims.push_back(std::move(dim));
+  }
+  return dims;
+}
+
+/// { [outer, inner] -> [outer, inner]' } : equal in the first `depth` loops.
+isl::map equal_prefix(const isl::space& loops, std::size_t depth) {
+  isl_map* map = isl_map_universe(isl_space_map_from_set(loops.copy()));
+  for (std::size_t k = 0; k < depth; ++k) map = isl_map_equate(map, isl_dim_in, static_cast<int>(k), isl_dim_out, static_cast<int>(k));
+  return isl::manage(map);
+}
+
+/// Marks the dims that carry no dependence of the statement on itself (its own accumulation apart).
+void mark_parallel(const ProgramPlan& plan, const StatementPlan& statement, TileOp& op) {
+  isl::map carried;
+  bool any = false;
+  for (const Dependence& d : plan.schedule->dependences()) {
+    if (d.source != d.sink || d.source != statement.statement->name || d.reduction) continue;
+    const isl::map at_loops = d.relation.apply_domain(statement.loops).apply_range(statement.loops);
+    carried = any ? carried.unite(at_loops) : at_loops;
+    any = true;
+  }
+  for (std::size_t k = 0; k < op.dims.size(); ++k) {
+    op.dims[k].parallel = !op.dims[k].reduced;
+    if (!any) continue;
+    const std::size_t depth = statement.outer.size() + k;
+    const isl::space loops = carried.space().domain();
+    const isl::map here = carried.intersect(equal_prefix(loops, depth)).subtract(equal_prefix(loops, depth + 1));
+    if (!here.is_empty()) op.dims[k].parallel = false;
+  }
+}
+
+bool index_uses(const TileAccess& access, const std::string& var) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& e) { return e.uses(var); });
+}
+
+/// The reads multiplied together when `value` is a product (casts and constants allowed); empty otherwise.
+bool collect_factors(const ScalarExpr& value, std::vector<int>& reads) {
+  switch (value.op()) {
+    case ScalarOp::mul: return collect_factors(value.args()[0], reads) && collect_factors(value.args()[1], reads);
+    case ScalarOp::cast: return value.type() != ElementType::i32 && collect_factors(value.args()[0], reads);
+    case ScalarOp::constant: return true;
+    case ScalarOp::read: reads.push_back(value.ordinal()); return true;
+    default: return false;
+  }
+}
+
+bool is_contraction(const TileOp& op) {
+  std::vector<int> reads;
+  if (op.reduction != ReductionOp::add || !collect_factors(op.value, reads) || reads.size() != 2 || reads[0] == reads[1]) return false;
+  const TileAccess& a = op.reads[static_cast<std::size_t>(reads[0])];
+  const TileAccess& b = op.reads[static_cast<std::size_t>(reads[1])];
+  bool shared_reduced = false, exclusive = false;
+  for (const OpDim& dim : op.dims) {
+    const bool in_a = index_uses(a, dim.var), in_b = index_uses(b, dim.var);
+    if (dim.reduced && in_a && in_b) shared_reduced = true;
+    if (dim.reduced && !(in_a && in_b)) return false;
+    if (!dim.reduced && in_a != in_b) exclusive = true;
+  }
+  return shared_reduced && exclusive;
+}
+
+/// Each kept dim moves the write by itself: the write index determines the kept dims.
+bool writes_once_per_point(const TileOp& op) {
+  std::set<std::string> seen;
+  for (const IntExpr& index : op.write.index) {
+    std::string mover;
+    for (const OpDim& dim : op.dims) {
+      if (!index.uses(dim.var)) continue;
+      if (!mover.empty()) return false;
+      mover = dim.var;
+    }
+    if (!mover.empty() && index.coefficient(mover).value_or(0) != 0) seen.insert(mover);
+  }
+  return std::all_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) { return dim.reduced || seen.count(dim.var) != 0; });
+}
+
+bool is_plain_read(const ScalarExpr& value) {
+  return value.op() == ScalarOp::read || (value.op() == ScalarOp::cast && is_plain_read(value.args()[0]));
+}
+
+}  // namespace
+
+OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain) {
+  OpBox box;
+  box.points = statement.points.intersect_domain(domain);
+  const isl::set outer = box.points.domain();
+  const unsigned inner = static_cast<unsigned>(statement.inner.size());
+  isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  for (unsigned k = 0; k < inner; ++k) {
+    isl_map* single = isl_map_project_out(isl_map_project_out(box.points.copy(), isl_dim_out, k + 1, inner - k - 1), isl_dim_out, 0, k);
+    box.dims.push_back(bounds_of(isl::manage(single), outer, statement.outer_dim_names(plan)));
+    hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
+  }
+  box.hull = isl::manage(hull);
+  box.exact = inner == 0 || box.hull.is_subset(box.points);
+  return box;
+}
+
+isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner) {
+  const isl::map instance = isl::manage(isl_map_from_multi_aff(plan.instance.copy()));
+  const isl::map touched = instance.intersect_domain(flattened(inner)).apply_range(access.relation);
+  return isl::manage(isl_map_project_out(touched.copy(), isl_dim_in, static_cast<unsigned>(plan.outer.size()), static_cast<unsigned>(plan.inner.size())));
+}
+
+IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function) {
+  return to_int_expr(pulled_back(statement, function), statement.all_names(plan));
+}
+
+TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement, const Access& access) {
+  const DimNames names = statement.all_names(plan);
+  TileAccess out;
+  out.buffer = placement.buffer;
+  const std::vector<isl::pw_aff> functions = functions_of(access.relation.intersect_domain(statement.statement->domain));
+  for (std::size_t k = 0; k < functions.size(); ++k) {
+    const isl::pw_aff absolute = pulled_back(statement, functions[k]);
+    out.index.push_back(to_int_expr(absolute.sub(origin_at(statement, placement.origin[k])).coalesce(), names));
+  }
+  return out;
+}
+
+TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box, const GuardPlan& guard) {
+  const Statement& s = *statement.statement;
+  TileOp op;
+  op.name = s.name;
+  op.dims = make_dims(statement, box);
+  op.write = buffer_access(plan, storage.tensors.at(s.write.tensor), statement, s.write);
+  for (const Access& read : s.reads) op.reads.push_back(buffer_access(plan, storage.read_placement(s.name, read.tensor), statement, read));
+  for (const isl::pw_aff& index : s.indices) op.indices.push_back(at_loops(plan, statement, index));
+  op.value = s.value;
+  op.reduction = s.reduction;
+  for (OpDim& dim : op.dims) dim.reduced = s.reduction && !index_uses(op.write, dim.var);
+  mark_parallel(plan, statement, op);
+  if (guard.guarded && !box.exact) {
+    const isl::set instances = isl::manage(isl_set_gist(flattened(box.points).release(), flattened(box.hull).release()));
+    op.guard = to_condition(instances, statement.all_names(plan));
+    op.fill = guard.fill;
+  }
+  op.kind = classify(op);
+  return op;
+}
+
+OpKind classify(const TileOp& op) {
+  const bool ordered = std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
+  if (ordered || !writes_once_per_point(op)) return OpKind::points;
+  if (op.reduction) return is_contraction(op) ? OpKind::contract : OpKind::reduce;
+  return is_plain_read(op.value) ? OpKind::copy : OpKind::map;
+}
+
+}  // namespace nestor

@@ -1,0 +1,157 @@
+// Full, leading and trailing iterations of specialised loops, by isl set differences.
+#include "codegen/tile/variants.h"
+
+#include "support/error.h"
+
+#include <isl/fixed_box.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+std::optional<std::size_t> position_of(const StatementPlan& plan, const std::string& loop) {
+  for (std::size_t k = 0; k < plan.outer.size(); ++k) {
+    if (plan.outer[k].name == loop) return k;
+  }
+  return std::nullopt;
+}
+
+/// Outer iterations at which the statement's instances do not fill a box of the largest size.
+isl::set partial_iterations(const StatementPlan& plan) {
+  const isl::set nothing = isl::manage(isl_set_empty(isl_set_get_space(plan.points.domain().get())));
+  if (plan.inner.empty()) return nothing;
+  isl_fixed_box* box = isl_map_get_range_simple_fixed_box_hull(plan.points.get());
+  if (isl_fixed_box_is_valid(box) != isl_bool_true) {
+    isl_fixed_box_free(box);
+    return nothing;
+  }
+  isl_multi_aff* offset = isl_fixed_box_get_offset(box);
+  isl_multi_val* size = isl_fixed_box_get_size(box);
+  isl_fixed_box_free(box);
+  isl_map* filled = isl_map_from_domain(isl_map_domain(plan.points.copy()));
+  for (unsigned k = 0; k < plan.inner.size(); ++k) {
+    isl_aff* low = isl_multi_aff_get_aff(offset, static_cast<int>(k));
+    isl_val* extent = isl_multi_val_get_val(size, static_cast<int>(k));
+    isl_aff* high = isl_aff_add_constant_val(isl_aff_copy(low), isl_val_sub_ui(extent, 1));
+    isl_map* from = isl_map_from_aff(low);
+    isl_map* to = isl_map_from_aff(high);
+    isl_map* range = isl_map_intersect(isl_map_apply_range(from, isl_map_lex_le(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))),
+                                       isl_map_apply_range(to, isl_map_lex_ge(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))));
+    filled = isl_map_flat_range_product(filled, range);
+  }
+  isl_multi_aff_free(offset);
+  isl_multi_val_free(size);
+  return isl::manage(isl_map_domain(isl_map_subtract(filled, plan.points.copy())));
+}
+
+/// { [.., l] -> [.., l'] : equal prefix, l' > l }
+isl::map later_in_loop(const isl::set& loops) {
+  const int dims = isl_set_dim(loops.get(), isl_dim_set);
+  isl_map* map = isl_map_universe(isl_space_map_from_set(isl_set_get_space(loops.get())));
+  for (int k = 0; k + 1 < dims; ++k) map = isl_map_equate(map, isl_dim_in, k, isl_dim_out, k);
+  return isl::manage(isl_map_order_lt(map, isl_dim_in, dims - 1, isl_dim_out, dims - 1));
+}
+
+/// The three parts of a specialised loop, each { [loops up to and including it] }.
+struct Parts {
+  std::size_t depth = 0;
+  std::vector<isl::set> parts;
+};
+
+std::optional<Parts> split_loop(const ProgramPlan& plan, const std::string& loop) {
+  std::optional<isl::set> all, partial;
+  Parts out;
+  for (const StatementPlan& statement : plan.statements) {
+    const auto position = position_of(statement, loop);
+    if (!position) continue;
+    out.depth = *position + 1;
+    const isl::set domain = first_loops(statement.points.domain(), out.depth);
+    const isl::set not_full = first_loops(partial_iterations(statement), out.depth);
+    all = all ? all->unite(domain) : domain;
+    partial = partial ? partial->unite(not_full) : not_full;
+  }
+  if (!all || partial->is_empty()) return std::nullopt;
+  const isl::set full = all->subtract(*partial).coalesce();
+  if (full.is_empty()) return std::nullopt;
+  const isl::set rest = all->subtract(full);
+  const isl::map later = later_in_loop(*all);
+  const isl::set before = rest.intersect(full.apply(later.reverse()));
+  if (!before.intersect(full.apply(later)).is_empty()) return std::nullopt;
+  out.parts = {before.coalesce(), full, rest.subtract(before).coalesce()};
+  return out;
+}
+
+std::vector<std::string> specialized_loops(const ProgramPlan& plan) {
+  std::vector<std::string> loops;
+  for (const StatementPlan& statement : plan.statements) {
+    for (const PlannedLoop& loop : statement.outer) {
+      if (loop.specialized && std::find(loops.begin(), loops.end(), loop.name) == loops.end()) loops.push_back(loop.name);
+    }
+  }
+  return loops;
+}
+
+isl::set restricted(const StatementPlan& statement, const std::map<std::string, Parts>& parts, const std::map<std::string, int>& choice) {
+  isl::set domain = statement.points.domain();
+  for (const auto& [loop, number] : choice) {
+    const auto position = position_of(statement, loop);
+    if (!position) continue;
+    const isl::set& part = parts.at(loop).parts[static_cast<std::size_t>(number)];
+    domain = domain.intersect(isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
+  }
+  return domain.coalesce();
+}
+
+}  // namespace
+
+std::vector<Variant> make_variants(const ProgramPlan& plan) {
+  std::map<std::string, Parts> parts;
+  std::vector<Variant> variants(1);
+  for (const std::string& loop : specialized_loops(plan)) {
+    auto split = split_loop(plan, loop);
+    if (!split) continue;
+    parts[loop] = std::move(*split);
+    std::vector<Variant> refined;
+    for (const Variant& variant : variants) {
+      for (int number = 0; number < 3; ++number) {
+        refined.push_back(variant);
+        refined.back().choice[loop] = number;
+        refined.back().key += loop + "=" + std::to_string(number) + ";";
+      }
+    }
+    variants = std::move(refined);
+  }
+  for (Variant& variant : variants) {
+    for (const StatementPlan& statement : plan.statements) {
+      const isl::set domain = restricted(statement, parts, variant.choice);
+      if (domain.is_empty()) continue;
+      variant.domains[statement.statement->name] = domain;
+      variant.boxes[statement.statement->name] = make_box(plan, statement, domain);
+    }
+  }
+  return variants;
+}
+
+const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement, const std::map<std::string, int>& choice) {
+  const auto agrees = [&](const Variant& variant) {
+    return std::all_of(variant.choice.begin(), variant.choice.end(), [&](const auto& entry) {
+      const auto made = choice.find(entry.first);
+      return made == choice.end() || made->second == entry.second;
+    });
+  };
+  for (const Variant& variant : variants) {
+    if (variant.domains.count(statement.statement->name) != 0 && agrees(variant)) return &variant;
+  }
+  return nullptr;
+}
+
+isl::set first_loops(const isl::set& outer, std::size_t count) {
+  const unsigned all = static_cast<unsigned>(isl_set_dim(outer.get(), isl_dim_set));
+  return isl::manage(isl_set_project_out(outer.copy(), isl_dim_set, static_cast<unsigned>(count), all - static_cast<unsigned>(count)));
+}
+
+}  // namespace nestor

@@ -1,0 +1,165 @@
+// Database: opening, adding and looking up.
+#include "db/database.h"
+
+#include "db/database_impl.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+namespace nestor {
+namespace {
+
+constexpr std::array<std::string_view, 8> kStatusNames{"ok", "illegal", "compile_error", "wrong", "crash", "timeout", "slow", "infeasible"};
+
+void warn_on_stderr(const std::string& message) { std::fprintf(stderr, "nestor: warning: %s\n", message.c_str()); }
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void require_positive(const Sizes& sizes) {
+  for (const auto& [name, value] : sizes) {
+    if (value <= 0) user_error("size {} is {}; sizes are positive", name, value);
+  }
+}
+
+}  // namespace
+
+std::string DeviceIdentity::key() const { return fmt::format("{}/{}/{}", kind, arch, units); }
+
+std::string_view to_string(TrialStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+
+std::optional<TrialStatus> trial_status_from(std::string_view name) {
+  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), name);
+  if (found == kStatusNames.end()) return std::nullopt;
+  return static_cast<TrialStatus>(found - kStatusNames.begin());
+}
+
+std::string_view to_string(MatchKind kind) {
+  static constexpr std::array<std::string_view, 4> kNames{"exact", "nearest", "other device", "none"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<Database::Impl::Place> Database::Impl::place_of(std::int64_t trial_id) {
+  if (trial_id > 0) return Place{user, trial_id};
+  if (trial_id < 0 && system) return Place{*system, -trial_id};
+  return std::nullopt;
+}
+
+void Database::Impl::require_writable(const char* what) const {
+  if (!user.writable()) user_error("the tuning database {} was opened read-only: cannot {}", user.path(), what);
+}
+
+Database::Database(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Database::~Database() = default;
+Database::Database(Database&&) noexcept = default;
+Database& Database::operator=(Database&&) noexcept = default;
+
+std::string Database::default_path() {
+  if (std::string path = environment("NESTOR_DB"); !path.empty()) return path;
+  if (const std::string data = environment("XDG_DATA_HOME"); !data.empty()) return data + "/nestor/tuning.db";
+  const std::string home = environment("HOME");
+  if (home.empty()) user_error("no place for the tuning database: set $NESTOR_DB, $XDG_DATA_HOME or $HOME");
+  return home + "/.local/share/nestor/tuning.db";
+}
+
+std::string Database::default_system_path() {
+  if (std::string path = environment("NESTOR_SYSTEM_DB"); !path.empty()) return path;
+  for (const char* path : {"/usr/local/share/nestor/tuning.db", "/usr/share/nestor/tuning.db"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  return "";
+}
+
+Database Database::open(const std::string& path, const DatabaseOptions& options) {
+  // Only the default place is made on demand: elsewhere a folder that does not exist is more likely a slip of the pen.
+  if (!options.read_only && !path.empty() && environment("NESTOR_DB") != path && path == default_path()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  }
+  std::optional<Store> system;
+  if (!options.system_path.empty()) {
+    DatabaseOptions below = options;
+    below.read_only = true;
+    system.emplace(options.system_path, below);
+  }
+  return Database(std::make_unique<Impl>(Impl{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
+}
+
+std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json, const TrialRecord& trial) {
+  impl_->require_writable("add a trial");
+  Record record{device, problem, nest_json, trial, false};
+  normalise(record);
+  return guarded(impl_->user.path(), [&] { return impl_->user.in_transaction([&] { return impl_->user.insert(record); }); });
+}
+
+std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const ProblemKey& problem) const {
+  std::vector<TrialRecord> found = guarded(impl_->user.path(), [&] { return impl_->user.trials(device.key(), problem); });
+  if (!impl_->system) return found;
+  Store& system = *impl_->system;
+  for (TrialRecord& trial : guarded(system.path(), [&] { return system.trials(device.key(), problem); })) {
+    trial.id = -trial.id;
+    found.push_back(std::move(trial));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const TrialRecord& a, const TrialRecord& b) { return a.created < b.created; });
+  return found;
+}
+
+std::optional<TrialRecord> Database::trial(std::int64_t id) const {
+  const auto place = impl_->place_of(id);
+  if (!place) return std::nullopt;
+  std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, true); });
+  if (!record) return std::nullopt;
+  record->trial.id = id;
+  return std::move(record->trial);
+}
+
+std::optional<Database::Origin> Database::origin(std::int64_t trial_id) const {
+  const auto place = impl_->place_of(trial_id);
+  if (!place) return std::nullopt;
+  const std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, false); });
+  if (!record) return std::nullopt;
+  return Origin{record->device, record->problem, record->nest_json};
+}
+
+std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const ProblemKey& problem) const {
+  const auto find = [&](Store& store) -> std::optional<Answer> {
+    for (const std::int64_t id : store.winners(device.key(), problem)) {
+      try {
+        return Answer{0, store.read(id, true).value()};
+      } catch (const UserError& error) {
+        impl_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+      }
+    }
+    return std::nullopt;
+  };
+  std::optional<Answer> answer = impl_->ask_both(find);
+  if (!answer) return std::nullopt;
+  return std::move(answer->record.trial);
+}
+
+Match Database::query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
+                      const Sizes& sizes) const {
+  require_positive(sizes);
+  const Ask ask{&device, op, variant, nest_digest, sizes};
+  const auto match = [](MatchKind kind, Answer answer) {
+    Record& record = answer.record;
+    return Match{kind, answer.distance, std::move(record.problem), std::move(record.device), std::move(record.trial)};
+  };
+  if (auto answer = impl_->ask_both([&](Store& store) { return find_exact(store, ask, impl_->warn); })) {
+    return match(MatchKind::exact, std::move(*answer));
+  }
+  for (const bool same_device : {true, false}) {
+    auto answer = impl_->ask_both([&](Store& store) { return find_nearest(store, ask, same_device, impl_->warn); });
+    if (answer) return match(same_device ? MatchKind::nearest : MatchKind::other_device, std::move(*answer));
+  }
+  return {};
+}
+
+}  // namespace nestor

@@ -1,0 +1,144 @@
+// Candidates by distance; the first group with a sound, valid kernel answers.
+#include "db/lookup.h"
+
+#include "support/architecture.h"
+#include "support/error.h"
+#include "support/launch_recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace nestor {
+namespace {
+
+struct Candidate {
+  double distance = 0;
+  std::int64_t problem = 0;
+  std::int64_t device = 0;
+};
+
+// Whether kernels fit, remembered by text: thousands of trials of one problem share a few constraints.
+class Filter {
+ public:
+  explicit Filter(const Ask& ask) : ask_(ask) {}
+
+  bool accepts(const std::string& architecture, const std::string& valid) {
+    return remembered(runs_, architecture, [&] { return can_run(architecture, ask_.device->kind, ask_.device->arch); }) &&
+           remembered(fits_, valid, [&] { return fits(valid); });
+  }
+
+ private:
+  template <class Compute>
+  static bool remembered(std::map<std::string, bool>& known, const std::string& key, Compute&& compute) {
+    const auto found = known.find(key);
+    if (found != known.end()) return found->second;
+    return known[key] = compute();
+  }
+
+  // Text that does not parse belongs to a damaged record, which nobody should launch.
+  bool fits(const std::string& valid) const {
+    try {
+      std::vector<SizeConstraint> constraints;
+      for (const auto& entry : nlohmann::json::parse(valid)) {
+        constraints.push_back({entry.at("terms"), entry.at("constant"), entry.at("equality"), entry.at("modulus")});
+      }
+      return is_valid_for(constraints, ask_.sizes);
+    } catch (const nlohmann::json::exception&) {
+      return false;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+
+  const Ask& ask_;
+  std::map<std::string, bool> runs_, fits_;
+};
+
+std::vector<Candidate> exact_candidates(Store& store, const Ask& ask) {
+  auto row = store.connection().query(
+      "SELECT p.id, d.id FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
+      " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND (?4 = '' OR n.digest = ?4) AND d.key = ?5",
+      ask.op, ask.variant, canonical_sizes(ask.sizes), ask.nest_digest, ask.device->key());
+  std::vector<Candidate> found;
+  while (row.step()) found.push_back({0, row.integer(0), row.integer(1)});
+  return found;
+}
+
+std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool same_device) {
+  auto row = store.connection().query(
+      "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
+      " LEFT JOIN problem_size s ON s.problem_id = p.id"
+      " WHERE p.op = ?1 AND p.variant = ?2 AND (?3 = '' OR n.digest = ?3) AND d.kind = ?4 AND (d.key = ?5) = ?6"
+      " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id IS NOT NULL)"
+      " ORDER BY p.id, d.id",
+      ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(), std::int64_t{same_device});
+  std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
+  while (row.step()) {
+    Sizes& sizes = measured[{row.integer(0), row.integer(1)}];
+    if (!row.is_null(2)) sizes[row.text(2)] = row.integer(3);
+  }
+  std::vector<Candidate> found;
+  for (const auto& [ids, sizes] : measured) {
+    if (const auto distance = size_distance(ask.sizes, sizes)) found.push_back({*distance, ids.first, ids.second});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
+  return found;
+}
+
+// The best trial of one candidate whose kernel fits and is sound.
+std::optional<Answer> best_of(Store& store, const Candidate& candidate, Filter& filter, const Warn& warn) {
+  auto row = store.connection().query(
+      "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
+      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL"
+      " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
+      candidate.problem, candidate.device);
+  while (row.step()) {
+    if (!filter.accepts(row.text(1), row.text(2))) continue;
+    try {
+      return Answer{candidate.distance, store.read(row.integer(0), true).value()};
+    } catch (const UserError& error) {
+      warn(fmt::format("{}; trial {} is skipped", error.what(), row.integer(0)));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Answer> nearest_of(Store& store, const std::vector<Candidate>& candidates, const Ask& ask, const Warn& warn) {
+  Filter filter(ask);
+  std::optional<Answer> best;
+  for (const Candidate& candidate : candidates) {
+    if (best && candidate.distance > best->distance) break;
+    std::optional<Answer> answer = best_of(store, candidate, filter, warn);
+    if (answer && (!best || better(*answer, *best))) best = std::move(answer);
+  }
+  return best;
+}
+
+}  // namespace
+
+bool better(const Answer& a, const Answer& b) {
+  return std::tuple(a.distance, !a.record.pinned, a.record.trial.median_ms) < std::tuple(b.distance, !b.record.pinned, b.record.trial.median_ms);
+}
+
+std::optional<double> size_distance(const Sizes& asked, const Sizes& measured) {
+  if (asked.size() != measured.size()) return std::nullopt;
+  double distance = 0;
+  for (auto a = asked.begin(), m = measured.begin(); a != asked.end(); ++a, ++m) {
+    if (a->first != m->first) return std::nullopt;
+    distance += std::abs(std::log2(static_cast<double>(a->second) / static_cast<double>(m->second)));
+  }
+  return distance;
+}
+
+std::optional<Answer> find_exact(Store& store, const Ask& ask, const Warn& warn) {
+  return nearest_of(store, exact_candidates(store, ask), ask, warn);
+}
+
+std::optional<Answer> find_nearest(Store& store, const Ask& ask, bool same_device, const Warn& warn) {
+  return nearest_of(store, candidates_by_distance(store, ask, same_device), ask, warn);
+}
+
+}  // namespace nestor

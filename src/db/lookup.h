@@ -1,0 +1,41 @@
+// Look-up in one store: which kernel to use for sizes that may never have been measured.
+#pragma once
+
+#include "db/store.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace nestor {
+
+/// What is asked for.
+struct Ask {
+  const DeviceIdentity* device;
+  std::string op, variant;
+  std::string nest_digest;  ///< empty: any
+  Sizes sizes;
+};
+
+/// An answer: the record with its kernel.
+struct Answer {
+  double distance = 0;
+  Record record;
+};
+
+using Warn = std::function<void(const std::string&)>;
+
+/// True when `a` is to be preferred: nearer, then pinned, then faster.
+bool better(const Answer& a, const Answer& b);
+
+/// Best kernel measured at exactly the asked sizes on a device with the same key.
+std::optional<Answer> find_exact(Store& store, const Ask& ask, const Warn& warn);
+
+/// Best kernel valid at the asked sizes, measured nearest to them; on devices with the same key, or on all others of the
+/// same kind.
+std::optional<Answer> find_nearest(Store& store, const Ask& ask, bool same_device, const Warn& warn);
+
+/// Sum over sizes of |log2(asked / measured)|; nullopt when the names differ.
+std::optional<double> size_distance(const Sizes& asked, const Sizes& measured);
+
+}  // namespace nestor

@@ -1,0 +1,177 @@
+// Database: pins, pruning, summaries, text records and checks.
+#include "db/database.h"
+#include "db/database_impl.h"
+#include "support/error.h"
+#include "support/launch_recipe.h"
+
+#include <istream>
+#include <ostream>
+#include <set>
+
+namespace nestor {
+namespace {
+
+// In an order that depends on contents alone: the ids of two files differ.
+constexpr std::string_view kExportOrder =
+    "SELECT t.id, t.status, t.problem_id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id"
+    " JOIN nest n ON n.id = p.nest_id LEFT JOIN kernel k ON k.id = t.kernel_id"
+    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, t.created, t.status, t.median_ms, t.samples, t.steps, k.hash, t.id";
+
+constexpr std::string_view kWinnerOrder =
+    "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok'"
+    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, t.median_ms, t.id";
+
+// Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
+constexpr std::string_view kDeleteSlow =
+    "DELETE FROM trial WHERE id NOT IN (SELECT trial_id FROM pin) AND id NOT IN ("
+    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.median_ms, t.id) AS place"
+    "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
+
+std::vector<std::int64_t> ids_to_export(Connection& connection, bool winners_only) {
+  std::vector<std::int64_t> ids;
+  std::set<std::pair<std::int64_t, std::string>> served;
+  auto row = connection.query(winners_only ? kWinnerOrder : kExportOrder);
+  while (row.step()) {
+    if (winners_only && !served.emplace(row.integer(1), row.text(2)).second) continue;
+    ids.push_back(row.integer(0));
+  }
+  return ids;
+}
+
+std::vector<Record> read_records(std::istream& in) {
+  std::vector<Record> records;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      records.push_back(record_from_line(line));
+    } catch (const UserError& error) {
+      user_error("line {}: {}", number, error.what());
+    }
+  }
+  if (in.bad()) user_error("reading failed after line {}", number);
+  return records;
+}
+
+}  // namespace
+
+void Database::pin(std::int64_t trial_id, bool pinned) {
+  impl_->require_writable("pin a trial");
+  if (trial_id < 0 && impl_->system) user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
+  Store& store = impl_->user;
+  guarded(store.path(), [&] {
+    return store.in_transaction([&] {
+      Connection& connection = store.connection();
+      auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
+      if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
+      if (pinned && row.integer(0) == 0) user_error("trial {} cannot be pinned: it has no kernel that ran correctly", trial_id);
+      if (pinned) {
+        connection.run("INSERT INTO pin (trial_id) VALUES (?) ON CONFLICT DO NOTHING", trial_id);
+      } else {
+        connection.run("DELETE FROM pin WHERE trial_id = ?", trial_id);
+      }
+      return true;
+    });
+  });
+}
+
+std::int64_t Database::prune(int keep) {
+  impl_->require_writable("remove trials");
+  if (keep < 1) user_error("prune keeps at least 1 trial of each problem, not {}", keep);
+  Store& store = impl_->user;
+  return guarded(store.path(), [&] {
+    return store.in_transaction([&]() -> std::int64_t {
+      Connection& connection = store.connection();
+      connection.run(kDeleteSlow, std::int64_t{keep});
+      const std::int64_t removed = connection.raw().getChanges();
+      connection.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
+      connection.run("DELETE FROM problem WHERE id NOT IN (SELECT problem_id FROM trial)");
+      connection.run("DELETE FROM nest WHERE id NOT IN (SELECT nest_id FROM problem)");
+      connection.run("DELETE FROM device WHERE id NOT IN (SELECT device_id FROM trial)");
+      return removed;
+    });
+  });
+}
+
+std::vector<Database::ProblemSummary> Database::summary() const {
+  Store& store = impl_->user;
+  return guarded(store.path(), [&] {
+    auto row = store.connection().query(
+        "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*), sum(t.status = 'ok'),"
+        " coalesce(min(CASE WHEN t.status = 'ok' THEN t.median_ms END), 0)"
+        " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+        " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key");
+    std::vector<ProblemSummary> found;
+    while (row.step()) {
+      ProblemSummary entry{{row.text(0), row.text(1), row.text(2), {}},
+                           {row.text(4), row.text(5), row.text(6), static_cast<int>(row.integer(7)), row.text(8)},
+                           row.integer(9), row.integer(10), row.real(11)};
+      auto sizes = store.connection().query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(3));
+      while (sizes.step()) entry.problem.sizes[sizes.text(0)] = sizes.integer(1);
+      found.push_back(std::move(entry));
+    }
+    return found;
+  });
+}
+
+void Database::export_records(std::ostream& out, bool winners_only) const {
+  Store& store = impl_->user;
+  guarded(store.path(), [&] {
+    for (const std::int64_t id : ids_to_export(store.connection(), winners_only)) {
+      try {
+        const std::optional<Record> record = store.read(id, true);
+        if (record) out << record_to_line(*record) << '\n';  // another process may have pruned it meanwhile
+      } catch (const UserError& error) {
+        impl_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+      }
+    }
+  });
+  out.flush();
+  if (!out) user_error("writing the records of {} failed", store.path());
+}
+
+std::int64_t Database::import_records(std::istream& in) {
+  impl_->require_writable("import records");
+  const std::vector<Record> records = read_records(in);
+  Store& store = impl_->user;
+  return guarded(store.path(), [&] {
+    return store.in_transaction([&] {
+      std::int64_t stored = 0;
+      for (const Record& record : records) {
+        if (store.contains(record)) continue;
+        store.insert(record);
+        ++stored;
+      }
+      return stored;
+    });
+  });
+}
+
+std::vector<std::string> Database::check() const {
+  Store& store = impl_->user;
+  Connection& connection = store.connection();
+  std::vector<std::string> findings;
+  try {
+    auto row = connection.query("PRAGMA integrity_check");
+    while (row.step()) {
+      if (row.text(0) != "ok") findings.push_back(row.text(0));
+    }
+    auto orphan = connection.query("PRAGMA foreign_key_check");
+    while (orphan.step()) findings.push_back(fmt::format("table {}, row {}: refers to a missing row of {}", orphan.text(0), orphan.integer(1), orphan.text(2)));
+    auto kernels = connection.query("SELECT id FROM kernel ORDER BY id");
+    while (kernels.step()) {
+      try {
+        recipe_from_json(nlohmann::json::parse(store.kernel(kernels.integer(0)).recipe));
+      } catch (const UserError& error) {
+        findings.emplace_back(error.what());
+      }
+    }
+  } catch (const SQLite::Exception& error) {
+    findings.push_back(fmt::format("{}: {}", store.path(), error.what()));
+  }
+  return findings;
+}
+
+}  // namespace nestor

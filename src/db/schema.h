@@ -1,0 +1,24 @@
+// Schema version of a database file: creation and migration.
+#pragma once
+
+#include "db/connection.h"
+
+#include <string>
+#include <string_view>
+
+namespace nestor {
+
+inline constexpr int kSchemaVersion = 2;
+
+/// Texts of tuning_db/*.sql, compiled in.
+extern const std::string_view kSchemaSql;
+extern const std::string_view kMigrationSql1To2;
+
+/// Makes the file a tuning database of the current version: creates the schema in an empty file, migrates an older one.
+/// Safe when several processes do it at once. Throws UserError for a newer version and for another program's database.
+void prepare_schema(Connection& connection, const std::string& path);
+
+/// Checks that the file is a tuning database of the current version. Throws UserError otherwise.
+void require_schema(Connection& connection, const std::string& path);
+
+}  // namespace nestor

@@ -1,0 +1,220 @@
+// Reading and writing of rows.
+#include "db/store.h"
+
+#include "db/encoding.h"
+#include "db/file_checks.h"
+#include "db/schema.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+namespace nestor {
+namespace {
+
+// A path inside a file: URI.
+std::string percent_encoded(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("/._-").find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+Connection connect(const std::string& path, const DatabaseOptions& options) {
+  const FileAccess access = check_database_file(path, options.read_only, file_system_type_of(path));
+  return guarded(path, [&] {
+    if (!options.read_only) return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
+    std::string uri = "file:" + percent_encoded(std::filesystem::absolute(path).string());
+    if (access.immutable) uri += "?immutable=1";
+    return Connection(uri, SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
+  });
+}
+
+// The switch to WAL needs the file for itself for a moment, and SQLite does not wait for that by itself.
+void switch_to_wal(SQLite::Database& database, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (true) {
+    try {
+      database.exec("PRAGMA journal_mode = WAL");
+      return;
+    } catch (const SQLite::Exception& error) {
+      const bool busy = (error.getErrorCode() & 0xff) == 5;  // SQLITE_BUSY
+      if (!busy || std::chrono::steady_clock::now() >= deadline) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void limit_size(SQLite::Database& database, std::int64_t bytes) {
+  const std::int64_t page = database.execAndGet("PRAGMA page_size").getInt64();
+  // PRAGMA takes no bound parameters; this one is an integer.
+  database.execAndGet(fmt::format("PRAGMA max_page_count = {}", std::max<std::int64_t>(1, bytes / page)));
+}
+
+std::string valid_of(const std::string& recipe) { return nlohmann::json::parse(recipe).at("valid").dump(); }
+
+TrialStatus status_of(const std::string& name) {
+  const auto status = trial_status_from(name);
+  if (!status) internal_error("trial with unknown status \"{}\"", name);
+  return *status;
+}
+
+// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created.
+TrialRecord trial_from(const Connection::Query& row) {
+  TrialRecord trial;
+  trial.id = row.integer(0);
+  trial.steps = row.text(1);
+  trial.status = status_of(row.text(2));
+  trial.reason = row.text(3);
+  trial.samples_ms = doubles_from_bytes(row.text(4));
+  trial.median_ms = row.real(5);
+  trial.max_error = row.real(6);
+  trial.toolchain = row.text(7);
+  trial.created = row.text(8);
+  return trial;
+}
+
+}  // namespace
+
+Store::Store(const std::string& path, const DatabaseOptions& options)
+    : path_(path), writable_(!options.read_only), connection_(connect(path, options)) {
+  guarded(path_, [&] {
+    if (!writable_) return require_schema(connection_, path_);
+    connection_.raw().exec("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL");
+    if (options.max_bytes > 0) limit_size(connection_.raw(), options.max_bytes);
+    prepare_schema(connection_, path_);
+    switch_to_wal(connection_.raw(), options.busy_timeout_ms);
+  });
+}
+
+std::int64_t Store::device_id(const DeviceIdentity& device) {
+  connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", device.key(), device.kind,
+                  device.name, device.arch, std::int64_t{device.units}, device.details);
+  auto row = connection_.query("SELECT id FROM device WHERE key = ? AND name = ? AND details = ?", device.key(), device.name, device.details);
+  row.step();
+  return row.integer(0);
+}
+
+std::int64_t Store::nest_id(const std::string& digest, const std::string& json) {
+  connection_.run("INSERT INTO nest (digest, json) VALUES (?, ?) ON CONFLICT DO NOTHING", digest, json);
+  auto row = connection_.query("SELECT id FROM nest WHERE digest = ?", digest);
+  row.step();
+  return row.integer(0);
+}
+
+std::int64_t Store::problem_id(const ProblemKey& problem, const std::string& nest_json) {
+  const std::int64_t nest = nest_id(problem.nest_digest, nest_json);
+  const std::string sizes = canonical_sizes(problem.sizes);
+  {
+    auto row = connection_.query("SELECT id FROM problem WHERE op = ? AND variant = ? AND sizes = ? AND nest_id = ?", problem.op, problem.variant, sizes, nest);
+    if (row.step()) return row.integer(0);
+  }
+  connection_.run("INSERT INTO problem (op, variant, sizes, nest_id) VALUES (?, ?, ?, ?)", problem.op, problem.variant, sizes, nest);
+  const std::int64_t id = connection_.last_id();
+  for (const auto& [name, value] : problem.sizes) {
+    connection_.run("INSERT INTO problem_size (problem_id, name, value) VALUES (?, ?, ?)", id, name, value);
+  }
+  return id;
+}
+
+std::int64_t Store::kernel_id(const KernelRecord& kernel) {
+  {
+    auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? AND architecture = ?", kernel.hash, kernel.architecture);
+    if (row.step()) return row.integer(0);
+  }
+  connection_.run("INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?, ?, ?, ?, ?)", kernel.hash, kernel.architecture,
+                  valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
+  return connection_.last_id();
+}
+
+std::int64_t Store::insert(const Record& record) {
+  const TrialRecord& trial = record.trial;
+  const std::int64_t device = device_id(record.device);
+  const std::int64_t problem = problem_id(record.problem, record.nest_json);
+  auto row = connection_.query(
+      "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, steps)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain, trial.reason,
+      Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps);
+  if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
+  row.run();
+  const std::int64_t id = connection_.last_id();
+  if (record.pinned) connection_.run("INSERT INTO pin (trial_id) VALUES (?)", id);
+  return id;
+}
+
+bool Store::contains(const Record& record) {
+  const TrialRecord& trial = record.trial;
+  auto row = connection_.query(
+      "SELECT count(*) FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
+      " LEFT JOIN kernel k ON k.id = t.kernel_id"
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? AND d.details = ? AND t.created = ?"
+      " AND t.status = ? AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND t.reason = ? AND coalesce(k.hash, '') = ?",
+      record.problem.op, record.problem.variant, canonical_sizes(record.problem.sizes), record.problem.nest_digest, record.device.key(),
+      record.device.name, record.device.details, trial.created, to_string(trial.status), Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps,
+      trial.toolchain, trial.reason, trial.kernel ? trial.kernel->hash : "");
+  row.step();
+  return row.integer(0) > 0;
+}
+
+std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
+  auto row = connection_.query(
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created,"
+      " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT NULL"
+      " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+      " LEFT JOIN pin ON pin.trial_id = t.id WHERE t.id = ?",
+      trial_id);
+  if (!row.step()) return std::nullopt;
+  Record record;
+  record.trial = trial_from(row);
+  record.device = {row.text(9), row.text(10), row.text(11), static_cast<int>(row.integer(12)), row.text(13)};
+  record.problem = {row.text(15), row.text(16), row.text(17), {}};
+  record.nest_json = row.text(18);
+  record.pinned = row.integer(20) != 0;
+  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(14));
+  while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
+  if (with_kernel && !row.is_null(19)) record.trial.kernel = kernel(row.integer(19));
+  return record;
+}
+
+std::vector<TrialRecord> Store::trials(const std::string& device_key, const ProblemKey& problem) {
+  auto row = connection_.query(
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created"
+      " FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? ORDER BY t.created, t.id",
+      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
+  std::vector<TrialRecord> found;
+  while (row.step()) found.push_back(trial_from(row));
+  return found;
+}
+
+std::vector<std::int64_t> Store::winners(const std::string& device_key, const ProblemKey& problem) {
+  auto row = connection_.query(
+      "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
+      " LEFT JOIN pin ON pin.trial_id = t.id"
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL"
+      " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
+      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
+  std::vector<std::int64_t> ids;
+  while (row.step()) ids.push_back(row.integer(0));
+  return ids;
+}
+
+KernelRecord Store::kernel(std::int64_t kernel_id) {
+  auto row = connection_.query("SELECT architecture, recipe, hash, code FROM kernel WHERE id = ?", kernel_id);
+  if (!row.step()) user_error("{}: kernel {} is missing", path_, kernel_id);
+  KernelRecord kernel{row.text(0), "", row.text(1), row.text(2)};
+  try {
+    kernel.code = zstd_decompress(row.text(3));
+  } catch (const UserError& error) {
+    user_error("{}: kernel {} is damaged: {}", path_, kernel_id, error.what());
+  }
+  if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash) user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
+  return kernel;
+}
+
+}  // namespace nestor

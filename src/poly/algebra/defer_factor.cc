@@ -1,0 +1,243 @@
+// Rule "defer_factor": a factor that does not depend on the reduced points leaves the sum.
+//
+// Pattern    r_e = sum_j f_e g_ej or sum_j g_ej / f_e; f may be hidden in an elementwise statement p_ej = f_e g_ej that the sum reads.
+// Rewrite    r'_e = sum_j g_ej;  r_e = f_e r'_e (or r'_e / f_e), computed once after the sum.
+// Conditions the reduction is a sum that starts from 0 and is alone in its loops; f is a function of the element e alone and not the
+//            number 1; nobody reads r before the sum is complete.
+// Proof      Distributive law: sum_j f g_j = f sum_j g_j. In attention this is the deferred normalisation of T. Dao et al.,
+//            "FlashAttention", 2022, §3.1 (Algorithm 1 keeps it inside, FlashAttention-2, 2023, §3.1 takes it out).
+// Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f, so
+//            overflow is possible only if f is tiny.
+#include <fmt/format.h>
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+
+#include "poly/algebra/builders.h"
+#include "poly/algebra/nest_edit.h"
+#include "poly/algebra/polynomial.h"
+#include "poly/algebra/rule_list.h"
+#include "poly/isl_tools.h"
+#include "support/error.h"
+
+namespace nestor {
+namespace {
+
+/// True when the expression, evaluated by `statement`, depends on the written element alone.
+bool fixed_by_element(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
+  bool fixed = true;
+  expr.visit([&](const ScalarExpr& node) {
+    const auto ordinal = static_cast<std::size_t>(node.ordinal());
+    if (!fixed) return;
+    if (node.op() == ScalarOp::read) fixed = determined_by_write(nest, statement, statement.reads.at(ordinal).relation);
+    if (node.op() == ScalarOp::index) {
+      fixed = determined_by_write(nest, statement, isl::manage(isl_map_from_pw_aff(statement.indices.at(ordinal).copy())));
+    }
+  });
+  return fixed;
+}
+
+struct Deferred {
+  Monomial outside;  ///< f
+  Monomial inside;   ///< g
+};
+
+Deferred separate(const Nest& nest, const Statement& statement) {
+  const Monomial product = product_of(build::as_f32(statement.value));
+  Deferred parts{Monomial{product.coefficient, {}}, Monomial{}};
+  for (const auto& factor : product.factors) {
+    (fixed_by_element(nest, statement, factor.first) ? parts.outside : parts.inside).factors.push_back(factor);
+  }
+  return parts;
+}
+
+bool is_one(const Monomial& monomial) { return monomial.coefficient == 1 && monomial.factors.empty(); }
+
+/// Splits p = f * g, read by `update`, into p' = g and the factor f at the place of the read. Returns false when p has no such f.
+class HiddenFactor {
+ public:
+  HiddenFactor(Nest& nest, const std::string& update) : nest_(nest), update_(nest.statement(update)) {}
+
+  bool expose() {
+    for (const auto& [expr, exponent] : product_of(build::as_f32(update_.value)).factors) {
+      const ScalarExpr bare = strip_casts(expr);
+      if (bare.op() != ScalarOp::read || exponent != 1) continue;
+      const std::string tensor = update_.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor;
+      if (!is_elementwise_temporary(nest_, tensor)) continue;
+      if (expose_in(*sole_definition(nest_, tensor), bare)) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool expose_in(const Statement& producer, const ScalarExpr& read) {
+    if (!may_recompute(nest_, producer, update_)) return false;
+    const isl::map relation = producer_relation(update_, read.ordinal(), producer);
+    const Monomial product = product_of(build::as_f32(strip_casts(producer.value)));
+    Deferred parts{Monomial{product.coefficient, {}}, Monomial{}};
+    Statement trial = update_;
+    for (const auto& factor : product.factors) {
+      const ScalarExpr seen = import_value(trial, producer, relation, factor.first);
+      const bool outside = fixed_by_element(nest_, trial, seen);
+      if (outside) {
+        parts.outside.factors.emplace_back(seen, factor.second);
+      } else {
+        parts.inside.factors.push_back(factor);
+      }
+    }
+    if (is_one(parts.outside) || parts.inside.factors.empty()) return false;
+    const ScalarExpr remains = remaining_value(producer, parts.inside, relation, trial);
+    const ScalarExpr value = build::mul(build::as_f32(remains), to_expr(parts.outside));
+    trial.value = trial.value.rewrite([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::read && node.ordinal() == read.ordinal()) return read.type() == ElementType::f32 ? value : node;
+      const bool cast_of_read = node.op() == ScalarOp::cast && node.type() == ElementType::f32 && node.args()[0].equals(read);
+      return cast_of_read ? value : node;
+    });
+    compact(trial);
+    trial.group = nest_.statement(update_.name).group;
+    replace_statement(nest_, trial);
+    drop_unused(nest_);
+    return true;
+  }
+
+  /// g as the update sees it: g itself when it is a mere read, else a read of a new temporary that holds it.
+  ScalarExpr remaining_value(const Statement& producer, const Monomial& inside, const isl::map& relation, Statement& trial) {
+    const ScalarExpr value = to_expr(inside);
+    if (strip_casts(value).op() == ScalarOp::read) return import_value(trial, producer, relation, value);
+    const std::string tensor = producer.write.tensor;
+    const std::string name = fresh_name(nest_, tensor + "_unscaled");
+    Tensor storage = nest_.tensor(tensor);
+    storage.name = name;
+    nest_.tensors.push_back(storage);
+    Statement part = renamed(producer, name);
+    part.write = {name, part.write.relation.set_range_tuple(name)};
+    part.value = storage.type == ElementType::f32 ? value : ScalarExpr::cast(storage.type, value);
+    compact(part);
+    const isl::map read = relation.apply_range(producer.write.relation).set_range_tuple(name);
+    insert_statement(nest_, group_begin(nest_, producer.name), part);
+    return ScalarExpr::read(add_read(trial, {name, read}), storage.type);
+  }
+
+  Nest& nest_;
+  Statement update_;
+};
+
+/// Why the rule does not apply to `update`; on success leaves in `nest` a sum whose factor is in plain sight.
+std::string expose_factor(Nest& nest, const std::string& update) {
+  const Statement& statement = nest.statement(update);
+  if (statement.reduction != ReductionOp::add) return "it is no sum";
+  if (nest.tensor(statement.write.tensor).type == ElementType::i32) return "it sums integers";
+  if (!starts_from(nest, statement, 0)) return "it does not start from 0, or has several reductions";
+  if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";
+  if (group_end(nest, update) - group_begin(nest, update) != 1)
+    return "it shares its loops with other statements of its definition";
+  for (const Statement* reader : readers_of(nest, statement.write.tensor)) {
+    if (reader->group < statement.group) return fmt::format("{} reads it before it is complete", reader->name);
+  }
+  while (HiddenFactor(nest, update).expose()) {}
+  const Deferred parts = separate(nest, nest.statement(update));
+  if (is_one(parts.outside)) return "no factor of its terms is the same for all points of an element";
+  if (parts.inside.factors.empty()) return "its terms are the same for all points";
+  return "";
+}
+
+void move_factor(Nest& nest, const std::string& update) {
+  Statement sum = nest.statement(update);
+  const Deferred parts = separate(nest, sum);
+  const std::string result_tensor = sum.write.tensor;
+  const std::string name = fresh_name(nest, result_tensor + "_sum");
+  isl::map to_sum;
+  Statement finish = element_statement(nest, sum, fresh_name(nest, update + "_scale"), to_sum);
+  Tensor storage = nest.tensor(result_tensor);
+  storage.name = name;
+  storage.role = TensorRole::temporary;
+  storage.type = ElementType::f32;
+
+  Monomial outside{parts.outside.coefficient, {}};
+  outside.factors.emplace_back(
+      ScalarExpr::read(add_read(finish, {name, finish.write.relation.set_range_tuple(name)}), ElementType::f32), 1);
+  for (const auto& [expr, exponent] : parts.outside.factors) {
+    const ScalarExpr imported = expr.rewrite([&](const ScalarExpr& node) {
+      const auto ordinal = static_cast<std::size_t>(node.ordinal());
+      if (node.op() == ScalarOp::read) {
+        const Access& read = sum.reads.at(ordinal);
+        const isl::map relation = to_sum.apply_range(read.relation).gist_domain(finish.domain).coalesce();
+        return ScalarExpr::read(add_read(finish, {read.tensor, relation}), node.type());
+      }
+      if (node.op() == ScalarOp::index) {
+        const isl::map index = isl::manage(isl_map_from_pw_aff(sum.indices.at(ordinal).copy()));
+        return ScalarExpr::index(add_index(finish, functions_of(to_sum.apply_range(index)).at(0).gist(finish.domain)));
+      }
+      return node;
+    });
+    outside.factors.emplace_back(imported, exponent);
+  }
+  finish.value = to_expr(outside);
+  const ElementType type = nest.tensor(result_tensor).type;
+  if (type != ElementType::f32) finish.value = ScalarExpr::cast(type, finish.value);
+
+  nest.tensors.push_back(storage);
+  std::vector<std::string> starts;
+  for (const Statement* start : initialisers_of(nest, sum)) starts.push_back(start->name);
+  isl::set started = isl::set::empty(nest.statement(starts[0]).write.relation.range().space());
+  for (const std::string& start : starts) {
+    Statement copy = nest.statement(start);
+    started = started.unite(copy.write.relation.intersect_domain(domain_in(nest, copy)).range());
+    Statement fresh = renamed(copy, fresh_name(nest, start + "_sum"));
+    fresh.write = {name, fresh.write.relation.set_range_tuple(name)};
+    fresh.value = build::number(0);
+    compact(fresh);
+    insert_statement(nest, group_end(nest, start), fresh);
+  }
+  sum.write = {name, sum.write.relation.set_range_tuple(name)};
+  sum.value = to_expr(parts.inside);
+  compact(sum);
+  sum.group = nest.statement(update).group;
+  replace_statement(nest, sum);
+  insert_statement(nest, group_end(nest, update), finish);
+  // The old initialisation stays only for elements without points.
+  const isl::set finished = finish.write.relation.intersect_domain(domain_in(nest, finish)).range();
+  if (!started.is_subset(finished)) return;
+  for (const std::string& start : starts) erase_statement(nest, start);
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    if (statement.reduction != ReductionOp::add) continue;
+    Nest trial = nest;
+    if (!expose_factor(trial, statement.name).empty()) continue;
+    const Statement& exposed = trial.statement(statement.name);
+    const std::string factor = to_expr(separate(trial, exposed).outside)
+                                   .str([&](int k) { return exposed.reads.at(static_cast<std::size_t>(k)).tensor; },
+                                        [&](int k) { return function_text(exposed.indices.at(static_cast<std::size_t>(k))); });
+    matches.push_back(
+        {"defer_factor", {statement.name}, fmt::format("{} multiplies by {} once, after its sum", statement.name, factor)});
+  }
+  return matches;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string update = statement_argument(nest, "defer_factor", target, 1);
+  Nest result = nest;
+  const std::string why = expose_factor(result, update);
+  if (!why.empty()) refuse_rule("defer_factor", update, why);
+  move_factor(result, update);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& defer_factor_rule() {
+  static const Rule rule{"defer_factor",
+                         "a factor common to all terms of a sum is applied once, after the sum",
+                         "distributive law: sum_j f g_j = f sum_j g_j",
+                         "fewer roundings; the intermediate sum is larger by 1/f",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

@@ -1,0 +1,218 @@
+// Rule "exp2_scale": exp becomes exp2, and its factor log2(e) joins a multiplication that is there already.
+//
+// Pattern    exp(x). If x is a combination of elements of temporaries such as s - m, where s = scale * (...) is elementwise and m an
+//            extremum of s, and all their readers are such exponents, the factor goes into `scale`; else into a constant factor of x, else it is a
+//            product of its own.
+// Rewrite    exp2(x * log2(e)), with the factor moved as far back as that.
+// Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, or by an extremum that is
+//            itself of this kind; each is written by products, selects of products and infinite constants, or the extremum; they hold f32.
+// Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c * (+-inf) = +-inf. The same folding is in
+//            T. Dao, "FlashAttention-2", 2023, §3.3 and its sources.
+// Rounding   log2(e) is rounded once: |x| 2^-24 relative error of the result, which exp itself has when it is computed by exp2.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "poly/algebra/builders.h"
+#include "poly/algebra/nest_edit.h"
+#include "poly/algebra/polynomial.h"
+#include "poly/algebra/rule_list.h"
+
+namespace nestor {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+
+bool has_exp(const ScalarExpr& expr) {
+  bool found = false;
+  expr.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::exp; });
+  return found;
+}
+
+/// c * expr for c > 0, if that costs no further operation: the factor joins a constant, or a product with a scalar.
+std::optional<ScalarExpr> absorb(const ScalarExpr& expr, double c) {
+  if (expr.type() != ElementType::f32) return std::nullopt;
+  const auto into = [&](std::size_t k) -> std::optional<ScalarExpr> {
+    const auto inner = absorb(expr.args()[k], c);
+    if (!inner) return std::nullopt;
+    std::vector<ScalarExpr> args = expr.args();
+    args[k] = *inner;
+    return expr.with_args(args);
+  };
+  switch (expr.op()) {
+    case ScalarOp::constant:
+      return ScalarExpr::constant(std::isinf(expr.number()) ? expr.number() : expr.number() * c);
+    case ScalarOp::scalar:
+      return build::mul(expr, build::number(c));
+    case ScalarOp::mul: {
+      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+        if (expr.args()[k].op() == ScalarOp::constant || expr.args()[k].op() == ScalarOp::scalar) return into(k);
+      }
+      const auto right = into(1);
+      return right ? right : into(0);
+    }
+    case ScalarOp::div:
+      if (expr.args()[1].op() == ScalarOp::constant) {
+        return build::mul(expr.args()[0], build::number(c / expr.args()[1].number()));
+      }
+      return into(0);
+    case ScalarOp::neg:
+      return into(0);
+    case ScalarOp::select: {
+      const auto yes = absorb(expr.args()[1], c);
+      const auto no = absorb(expr.args()[2], c);
+      if (!yes || !no) return std::nullopt;
+      return build::select(expr.args()[0], *yes, *no);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The temporaries that can be scaled together so that exponents need no factor.
+class ScaledFamily {
+ public:
+  explicit ScaledFamily(const Nest& nest) : nest_(nest) {}
+
+  /// Collects the family around an exponent of `statement`; false when some member has another use.
+  bool grow(const Statement& statement, const ScalarExpr& exponent) {
+    return add_exponent(statement, exponent) && close() && absorbing_;
+  }
+  const std::set<std::string>& tensors() const { return tensors_; }
+
+ private:
+  bool add_exponent(const Statement& statement, const ScalarExpr& exponent) {
+    const Polynomial sum = polynomial_of(exponent);
+    for (const Monomial& term : sum) {
+      if (term.factors.size() != 1 || term.factors[0].second != 1 || term.factors[0].first.op() != ScalarOp::read) return false;
+      const Access& read = statement.reads.at(static_cast<std::size_t>(term.factors[0].first.ordinal()));
+      add(read.tensor);
+    }
+    return !sum.empty();
+  }
+
+  void add(const std::string& tensor) {
+    if (tensors_.insert(tensor).second) open_.push_back(tensor);
+  }
+
+  bool close() {
+    while (!open_.empty()) {
+      const std::string tensor = open_.back();
+      open_.pop_back();
+      const Tensor& storage = nest_.tensor(tensor);
+      if (storage.role != TensorRole::temporary || storage.type != ElementType::f32) return false;
+      for (const Statement* writer : writers_of(nest_, tensor)) {
+        if (!add_writer(*writer)) return false;
+      }
+      for (const Statement* reader : readers_of(nest_, tensor)) {
+        if (!add_reader(*reader, tensor)) return false;
+      }
+    }
+    return true;
+  }
+
+  static bool is_extremum(const Statement& statement) {
+    return statement.reduction == ReductionOp::max || statement.reduction == ReductionOp::min;
+  }
+
+  bool add_writer(const Statement& writer) {
+    if (is_extremum(writer)) {
+      if (writer.value.op() != ScalarOp::read) return false;
+      add(writer.reads.at(static_cast<std::size_t>(writer.value.ordinal())).tensor);
+      return true;
+    }
+    if (writer.reduction || has_exp(writer.value) || !absorb(writer.value, kLog2E)) return false;
+    if (writer.value.op() != ScalarOp::constant) absorbing_ = true;
+    return true;
+  }
+
+  bool add_reader(const Statement& reader, const std::string& tensor) {
+    if (is_extremum(reader) && reader.value.op() == ScalarOp::read) {
+      add(reader.write.tensor);
+      return true;
+    }
+    return only_in_exponents(reader, reader.value, tensor);
+  }
+
+  bool only_in_exponents(const Statement& reader, const ScalarExpr& expr, const std::string& tensor) {
+    if (expr.op() == ScalarOp::exp) return !reads_tensor(reader, expr, tensor) || add_exponent(reader, expr.args()[0]);
+    if (expr.op() == ScalarOp::read) return reader.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor != tensor;
+    return std::all_of(expr.args().begin(), expr.args().end(),
+                       [&](const ScalarExpr& arg) { return only_in_exponents(reader, arg, tensor); });
+  }
+
+  const Nest& nest_;
+  std::set<std::string> tensors_;
+  std::vector<std::string> open_;
+  bool absorbing_ = false;  ///< some producer takes the factor in without a further operation
+};
+
+/// Scales the producers of the family; exponents that read it are in base 2 then.
+void scale_producers(Nest& nest, const std::set<std::string>& family) {
+  for (Statement& statement : nest.statements) {
+    if (!family.contains(statement.write.tensor) || statement.reduction) continue;
+    statement.value = *absorb(statement.value, kLog2E);
+  }
+}
+
+ScalarExpr scaled_exponent(const ScalarExpr& exponent) {
+  const auto absorbed = absorb(exponent, kLog2E);
+  return build::unary(ScalarOp::exp2, absorbed ? *absorbed : build::mul(exponent, build::number(kLog2E)));
+}
+
+Nest rewritten(const Nest& nest) {
+  Nest result = nest;
+  std::set<std::string> scaled;
+  for (const Statement& statement : nest.statements) {
+    statement.value.visit([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::exp) return;
+      ScaledFamily family(nest);
+      if (!family.grow(statement, node.args()[0])) return;
+      std::set<std::string> fresh;
+      for (const std::string& tensor : family.tensors()) {
+        if (scaled.insert(tensor).second) fresh.insert(tensor);
+      }
+      scale_producers(result, fresh);
+    });
+  }
+  for (Statement& statement : result.statements) {
+    statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::exp) return node;
+      const bool from_family =
+          std::any_of(scaled.begin(), scaled.end(), [&](const std::string& t) { return reads_tensor(statement, node, t); });
+      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(node.args()[0]);
+    });
+  }
+  return result;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  for (const Statement& statement : nest.statements) {
+    if (has_exp(statement.value)) {
+      return {{"exp2_scale", {}, fmt::format("exp in {} becomes exp2 with its factor folded in", statement.name)}};
+    }
+  }
+  return {};
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  expect_arguments("exp2_scale", target, 0);
+  if (find(nest).empty()) refuse_rule("exp2_scale", "", "the nest has no exp");
+  return {rewritten(nest), {}, false};
+}
+
+}  // namespace
+
+const Rule& exp2_scale_rule() {
+  static const Rule rule{"exp2_scale",
+                         "exp becomes exp2, its factor joins a multiplication that is there already",
+                         "exp(x) = 2^(x log2 e); max(c s) = c max(s) for c > 0",
+                         "|x| 2^-24 relative",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

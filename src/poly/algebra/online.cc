@@ -1,0 +1,257 @@
+// Rule "online": sums of exponentials relative to an extremum become one reduction together with the extremum.
+//
+// Pattern    m_i = max_j a_ij;  p_ij = exp(c (a_ij - m_i)), c > 0, possibly times factors free of m;  r_ik = sum_j p_ij g_ijk.
+//            (min with c < 0 alike; exp2 alike; p may stand inside the sum's term.)
+// Rewrite    Nothing is computed differently: mediators p become private to the composite, and (m, r) is declared a
+//            composite with the correction r * exp(c (m_old - m_new)).
+// Conditions m is reduced over one dimension and has no other reduction; the exponent is a positive multiple of (the lead's own term at an
+//            instance it has seen) - m; terms are homogeneous in p; a sum starts from 0; one accumulator depends on one m.
+// Proof      Let phi(a, m) = exp(c (a - m)) and C(m, m') = exp(c (m - m')). Then phi(a, m') = C(m, m') phi(a, m), C(m, m) = 1 and
+//            C(m', m'') C(m, m') = C(m, m''), which is what the composite theorem (docs/algebra.md) asks for. Homogeneous terms of
+//            degree d have correction C^d. M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018;
+//            T. Dao et al., "FlashAttention", 2022; fusion of such cascades in general: RedFuser, 2026.
+// Infinity   a = -inf (a mask) with a running m = -inf would give inf - inf. The correction is 1 where m does not move, and
+//            if terms may be -inf the mediators see max(m, lowest finite number), for which exp(-inf - m) = 0.
+// Rounding   Each move of m multiplies r by a factor <= 1 with relative error about 2 ulp; over T tiles the relative error grows
+//            by at most 2 T ulp (in practice by the few moves of m that really occur). No cancellation is added.
+#include "poly/algebra/online.h"
+
+#include <fmt/format.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "poly/algebra/builders.h"
+#include "poly/algebra/nest_edit.h"
+#include "poly/algebra/polynomial.h"
+#include "poly/algebra/rule_list.h"
+#include "poly/isl_tools.h"
+#include "support/error.h"
+
+namespace nestor {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The topmost exponentials (with their guards) of `expr` that read the lead's tensor.
+void collect_phis(const Statement& statement, const ScalarExpr& expr, const std::string& lead_tensor,
+                  std::vector<ScalarExpr>& phis) {
+  const bool guard = expr.op() == ScalarOp::select && reads_tensor(statement, expr.args()[0], lead_tensor);
+  const bool exponential = expr.op() == ScalarOp::exp || expr.op() == ScalarOp::exp2;
+  if ((guard || exponential) && reads_tensor(statement, expr, lead_tensor)) {
+    phis.push_back(expr);
+    return;
+  }
+  for (const ScalarExpr& arg : expr.args()) collect_phis(statement, arg, lead_tensor, phis);
+}
+
+std::vector<bool> dims_used_by(const Statement& statement, const ScalarExpr& expr) {
+  std::vector<bool> used(statement.dims.size(), false);
+  const auto mark = [&](const isl::map& relation) {
+    for (const isl::pw_aff& function : functions_of(relation)) {
+      for (std::size_t k = 0; k < used.size(); ++k) {
+        if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(k), 1) == isl_bool_true) used[k] = true;
+      }
+    }
+  };
+  expr.visit([&](const ScalarExpr& node) {
+    const auto ordinal = static_cast<std::size_t>(node.ordinal());
+    if (node.op() == ScalarOp::read) mark(statement.reads.at(ordinal).relation);
+    if (node.op() == ScalarOp::index) mark(isl::manage(isl_map_from_pw_aff(statement.indices.at(ordinal).copy())));
+  });
+  return used;
+}
+
+/// Moves an exponential of a follower into a statement of its own over the dims that it uses.
+class Outliner {
+ public:
+  Outliner(Nest& nest, const std::string& follower) : nest_(nest), follower_(nest.statement(follower)) {}
+
+  void outline(const ScalarExpr& phi) {
+    const std::vector<bool> used = dims_used_by(follower_, phi);
+    if (std::all_of(used.begin(), used.end(), [](bool u) { return u; })) return;
+    const std::string name = fresh_name(nest_, follower_.name + "_term");
+    const Statement term = term_statement(name, phi, used);
+    Tensor tensor{name, phi.type(), TensorRole::temporary, {}};
+    for (std::size_t k = 0; k < term.dims.size(); ++k) tensor.shape.push_back(extent_of(nest_, term.domain, static_cast<int>(k)));
+    nest_.tensors.push_back(tensor);
+    const isl::map read = to_term_.apply_range(term.write.relation);
+    const ScalarExpr value = ScalarExpr::read(add_read(follower_, {name, read}), phi.type());
+    follower_.value = follower_.value.rewrite([&](const ScalarExpr& node) { return node.equals(phi) ? value : node; });
+    compact(follower_);
+    insert_statement(nest_, group_begin(nest_, follower_.name), term);
+    replace_keeping_group();
+  }
+
+ private:
+  Statement term_statement(const std::string& name, const ScalarExpr& phi, const std::vector<bool>& used) {
+    isl::set domain = follower_.domain;
+    std::vector<isl::pw_aff> functions;
+    std::vector<std::string> dims;
+    for (std::size_t k = 0; k < used.size(); ++k) {
+      if (!used[k]) continue;
+      functions.push_back(dim_function(follower_.domain, static_cast<int>(k)));
+      dims.push_back(follower_.dims[k]);
+    }
+    to_term_ = relation_of(follower_.domain, name, functions).intersect_domain(follower_.domain);
+    Statement term{name, dims, to_term_.range().coalesce(), {name, isl::map()}, {}, {}, {}, std::nullopt, 0};
+    for (std::size_t k = 0; k < dims.size(); ++k) {
+      term.domain =
+          isl::manage(isl_set_set_dim_name(term.domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
+    }
+    std::vector<isl::pw_aff> identity;
+    for (std::size_t k = 0; k < dims.size(); ++k) identity.push_back(dim_function(term.domain, static_cast<int>(k)));
+    term.write.relation = relation_of(term.domain, name, identity);
+    term.value = phi.rewrite([&](const ScalarExpr& node) {
+      const auto ordinal = static_cast<std::size_t>(node.ordinal());
+      if (node.op() == ScalarOp::read) {
+        const Access& read = follower_.reads.at(ordinal);
+        return ScalarExpr::read(add_read(term, {read.tensor, to_term_.reverse().apply_range(read.relation)}), node.type());
+      }
+      if (node.op() == ScalarOp::index) {
+        const isl::map index = isl::manage(isl_map_from_pw_aff(follower_.indices.at(ordinal).copy()));
+        return ScalarExpr::index(add_index(term, functions_of(to_term_.reverse().apply_range(index)).at(0)));
+      }
+      return node;
+    });
+    return term;
+  }
+
+  void replace_keeping_group() {
+    Statement updated = follower_;
+    updated.group = nest_.statement(follower_.name).group;
+    replace_statement(nest_, updated);
+    follower_ = updated;
+  }
+
+  Nest& nest_;
+  Statement follower_;
+  isl::map to_term_;
+};
+
+Nest outline_terms(const Nest& nest, const OnlinePlan& plan) {
+  Nest result = nest;
+  for (const std::string& follower : plan.followers) {
+    std::vector<ScalarExpr> phis;
+    const Statement statement = result.statement(follower);
+    collect_phis(statement, statement.value, plan.lead_tensor, phis);
+    Outliner outliner(result, follower);
+    if (phis.size() == 1) outliner.outline(phis[0]);
+  }
+  return result;
+}
+
+bool seen_outside(const Nest& nest, const OnlinePlan& plan, const std::string& mediator) {
+  const std::string& tensor = nest.statement(mediator).write.tensor;
+  if (nest.tensor(tensor).role != TensorRole::temporary) return true;
+  for (const Statement* reader : readers_of(nest, tensor)) {
+    if (!contains(plan.mediators, reader->name) && !contains(plan.followers, reader->name)) return true;
+  }
+  return false;
+}
+
+/// The composite's own copies of the mediators that others read too: others must see terms of the final m.
+Nest copy_shared_mediators(const Nest& nest, const OnlinePlan& plan) {
+  Nest result = nest;
+  std::map<std::string, std::string> copies;
+  const auto redirect = [&](Statement& statement) {
+    for (Access& read : statement.reads) {
+      const auto copy = copies.find(read.tensor);
+      if (copy == copies.end()) continue;
+      read = {copy->second, read.relation.set_range_tuple(copy->second)};
+    }
+  };
+  for (const std::string& mediator : plan.mediators) {
+    if (!seen_outside(nest, plan, mediator)) continue;
+    const std::string tensor = nest.statement(mediator).write.tensor;
+    const std::string name = fresh_name(result, mediator + "_running");
+    Statement copy = renamed(result.statement(mediator), name);
+    redirect(copy);
+    copies[tensor] = name;
+    copy.write = {name, copy.write.relation.set_range_tuple(name)};
+    Tensor storage = nest.tensor(tensor);
+    storage.name = name;
+    storage.role = TensorRole::temporary;
+    result.tensors.push_back(storage);
+    insert_statement(result, group_begin(result, mediator), copy);
+  }
+  for (Statement& statement : result.statements) {
+    const bool inside = contains(plan.mediators, statement.name) || contains(plan.followers, statement.name);
+    const bool copied = contains(plan.mediators, statement.name) && seen_outside(nest, plan, statement.name);
+    if (inside && !copied) redirect(statement);
+  }
+  return result;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    const auto plan = analyse_online(nest, statement.name);
+    if (!plan) continue;
+    matches.push_back({"online",
+                       {statement.name},
+                       fmt::format("{} and {} accumulate together with {}", statement.name, fmt::join(plan->followers, ", "),
+                                   plan->lead_tensor)});
+  }
+  return matches;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string lead = statement_argument(nest, "online", target, 1);
+  std::string why;
+  if (!analyse_online(nest, lead, &why)) refuse_rule("online", lead, why);
+  Nest result = prepare_online(nest, lead);
+  const auto plan = analyse_online(result, lead, &why);
+  if (!plan) internal_error("rule online lost {} while preparing it: {}", lead, why);
+  Composite composite = online_composite(result, *plan);
+  return {std::move(result), {std::move(composite)}, false};
+}
+
+}  // namespace
+
+Nest prepare_online(const Nest& nest, const std::string& lead) {
+  Nest result = outline_terms(nest, *analyse_online(nest, lead));
+  const auto plan = analyse_online(result, lead);
+  return plan ? copy_shared_mediators(result, *plan) : result;
+}
+
+ScalarExpr online_correction(double degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
+                             const ScalarExpr& m_new) {
+  ScalarExpr moved = build::sub(m_old, m_new);
+  if (degree != 1) moved = build::mul(moved, build::number(degree));
+  const ScalarExpr factor = build::select(build::equal(m_old, m_new), build::number(1), build::unary(base, moved));
+  return build::mul(r, factor);
+}
+
+ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m) {
+  const bool maximum = reduction == ReductionOp::max;
+  const double extreme = maximum ? std::numeric_limits<float>::lowest() : std::numeric_limits<float>::max();
+  return ScalarExpr::make(maximum ? ScalarOp::max : ScalarOp::min, {m, build::number(extreme)});
+}
+
+Composite online_composite(const Nest& nest, const OnlinePlan& plan) {
+  Composite composite{"online", plan.lead, plan.lead_tensor, plan.mediators, {}, build::named("m")};
+  if (plan.masked) composite.view = finite_lead(*nest.statement(plan.lead).reduction, build::named("m"));
+  for (const std::string& follower : plan.followers) {
+    composite.followers.push_back({follower, online_correction(plan.degree.at(follower), plan.base.at(follower),
+                                                               build::named("r"), build::named("m_old"), build::named("m_new"))});
+  }
+  return composite;
+}
+
+const Rule& online_rule() {
+  static const Rule rule{"online",
+                         "sums of exponentials relative to a maximum accumulate together with the maximum",
+                         "exp(c(a-m')) = exp(c(m-m')) exp(c(a-m)): (m, r) is a composite monoid; Milakov & Gimelshein 2018, Dao "
+                         "et al. 2022, RedFuser 2026",
+                         "a relative error of about 2 ulp for each move of the maximum",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

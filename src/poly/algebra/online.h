@@ -1,0 +1,44 @@
+// What the online rule knows about a leading extremum; the split rule builds on it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "poly/composite.h"
+#include "poly/nest.h"
+
+namespace nestor {
+
+/// A leading maximum (or minimum) m and the statements that are homogeneous in phi = exp(c (a - m)).
+struct OnlinePlan {
+  std::string lead;
+  std::string lead_tensor;
+  std::vector<std::string> mediators;              ///< in original order; only those that a follower needs
+  std::vector<std::string> followers;              ///< in original order
+  std::map<std::string, double> degree;            ///< of each mediator and follower: its value scales as exp(-degree * m)
+  std::map<std::string, ScalarOp> base;            ///< exp or exp2, for each of them
+  std::map<std::string, isl::map> lead_instances;  ///< { Statement -> Lead } with the lead's a that its exponent uses
+  std::map<std::string, isl::map> lead_elements;   ///< { element of its result -> element of the lead's tensor }
+  bool masked = false;                             ///< some a may be -inf (+inf for a minimum) by construction
+};
+
+/// Analyses the nest around the lead without changing it. nullopt when the rule does not apply; then `why` says which side
+/// condition fails.
+std::optional<OnlinePlan> analyse_online(const Nest& nest, const std::string& lead, std::string* why = nullptr);
+
+/// m where it is finite, else the lowest (for a minimum: highest) finite number: what terms may be computed from.
+ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m);
+
+/// r after the leading value has moved from m_old to m_new; all of them expressions.
+ScalarExpr online_correction(double degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old, const ScalarExpr& m_new);
+
+/// The composite of a plan.
+Composite online_composite(const Nest& nest, const OnlinePlan& plan);
+
+/// Gives followers with inlined phi their own mediator where that saves work, and keeps statements outside of the
+/// composite from reading its terms by giving it private copies of the mediators.
+Nest prepare_online(const Nest& nest, const std::string& lead);
+
+}  // namespace nestor

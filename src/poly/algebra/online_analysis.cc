@@ -1,0 +1,349 @@
+// Which statements are homogeneous in exp(c (a - m)), and so can be corrected when m moves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "poly/algebra/nest_edit.h"
+#include "poly/algebra/online.h"
+#include "poly/algebra/polynomial.h"
+#include "poly/isl_tools.h"
+
+namespace nestor {
+namespace {
+
+/// How a value depends on m: as a multiple of base^(-degree * m). Degree 0 is no dependence; zero fits any degree.
+struct Degree {
+  double value = 0;
+  ScalarOp base = ScalarOp::exp;
+  bool zero = false;
+};
+
+bool same_degree(const Degree& a, const Degree& b) { return a.value == b.value && (a.value == 0 || a.base == b.base); }
+
+class OnlineAnalysis {
+ public:
+  OnlineAnalysis(const Nest& nest, const Statement& lead) : nest_(nest), lead_(lead), value_(polynomial_of(as_f32(lead.value))) {
+    plan_.lead = lead.name;
+    plan_.lead_tensor = lead.write.tensor;
+  }
+
+  std::optional<OnlinePlan> run(std::string* why) {
+    std::string reason = objection_to_lead();
+    if (reason.empty()) {
+      for (std::size_t k = position_of(nest_, lead_.name) + 1; k < nest_.statements.size(); ++k) classify(nest_.statements[k]);
+      if (plan_.followers.empty()) reason = reason_.empty() ? "no sum has terms with exp(c * (a - m)) of its result m" : reason_;
+    }
+    if (!reason.empty()) {
+      if (why != nullptr) *why = reason;
+      return std::nullopt;
+    }
+    keep_needed_mediators();
+    plan_.masked = may_be_infinite();
+    return plan_;
+  }
+
+ private:
+  static ScalarExpr as_f32(const ScalarExpr& e) {
+    return e.type() == ElementType::f32 ? e : ScalarExpr::cast(ElementType::f32, e);
+  }
+
+  std::string objection_to_lead() const {
+    if (!lead_.reduction || (*lead_.reduction != ReductionOp::max && *lead_.reduction != ReductionOp::min)) {
+      return "it is no reduction by max or min";
+    }
+    if (initialisers_of(nest_, lead_).empty()) return fmt::format("{} has several reductions", lead_.write.tensor);
+    if (reduced_dims(lead_).size() != 1) return "it does not reduce over exactly one dimension";
+    if (reads_tensor(lead_, lead_.value, lead_.write.tensor)) return "its terms read its own result";
+    return "";
+  }
+
+  /// The ordinal of a read of m, or of m kept finite as in finite_lead.
+  std::optional<int> lead_read(const Statement& statement, const ScalarExpr& expr) const {
+    const bool extremum = expr.op() == ScalarOp::max || expr.op() == ScalarOp::min;
+    if (extremum && expr.equals(finite_lead(*lead_.reduction, expr.args()[0]))) return lead_read(statement, expr.args()[0]);
+    return plain_read_of(statement, expr, plan_.lead_tensor);
+  }
+
+  /// c if the exponent is c * (a - m) with the lead's own a at an instance that the lead has seen.
+  std::optional<double> exponent_scale(const Statement& statement, const ScalarExpr& exponent) {
+    Polynomial rest;
+    std::optional<double> scale;
+    std::optional<int> ordinal;
+    for (const Monomial& term : polynomial_of(exponent)) {
+      const bool has_lead = std::any_of(term.factors.begin(), term.factors.end(),
+                                        [&](const auto& f) { return reads_tensor(statement, f.first, plan_.lead_tensor); });
+      if (!has_lead) {
+        rest.push_back(term);
+        continue;
+      }
+      const bool plain = term.factors.size() == 1 && term.factors[0].second == 1 && lead_read(statement, term.factors[0].first);
+      if (!plain || scale) return refuse(statement, "the exponent is not linear in the leading value");
+      scale = -term.coefficient;
+      ordinal = lead_read(statement, term.factors[0].first);
+    }
+    if (!scale || *scale == 0) return refuse(statement, "the exponent is not linear in the leading value");
+    if ((*scale > 0) != (*lead_.reduction == ReductionOp::max)) {
+      return refuse(statement, "the exponent grows beyond all bounds: for a maximum it must fall with m, for a minimum rise");
+    }
+    InstanceMatch match(lead_, statement);
+    if (!match.match(scaled(value_, *scale), rest)) {
+      return refuse(statement, "the exponent is no multiple of the difference between the lead's term and its result");
+    }
+    match.require(lead_.write, statement.reads[static_cast<std::size_t>(*ordinal)]);
+    const isl::set domain = domain_in(nest_, statement);
+    const isl::map instances = match.relation(domain_in(nest_, lead_), domain);
+    if (!domain.is_subset(instances.range())) return refuse(statement, "it uses terms that the leading value has not seen");
+    add_instances(statement, instances.reverse());
+    return scale;
+  }
+
+  std::nullopt_t refuse(const Statement& statement, const std::string& reason) {
+    if (reason_.empty()) reason_ = fmt::format("in {}, {}", statement.name, reason);
+    return std::nullopt;
+  }
+
+  void add_instances(const Statement& statement, const isl::map& instances) {
+    const auto found = plan_.lead_instances.find(statement.name);
+    if (found == plan_.lead_instances.end()) {
+      plan_.lead_instances.emplace(statement.name, instances);
+    } else {
+      found->second = found->second.unite(instances).coalesce();
+    }
+  }
+
+  /// select(a == m, 1, exp(c (a - m))): the same function of m, made safe for infinite a.
+  bool is_guard(const ScalarExpr& expr) const {
+    const ScalarExpr& condition = expr.args()[0];
+    if (condition.op() != ScalarOp::eq || !expr.args()[1].is_constant(1)) return false;
+    const ScalarExpr phi = strip_casts(expr.args()[2]);
+    if (phi.op() != ScalarOp::exp && phi.op() != ScalarOp::exp2) return false;
+    const Polynomial difference = polynomial_of(ScalarExpr::make(ScalarOp::sub, {condition.args()[0], condition.args()[1]}));
+    const Polynomial exponent = polynomial_of(phi.args()[0]);
+    if (difference.empty() || difference.size() != exponent.size()) return false;
+    for (const Monomial& term : exponent) {
+      for (const Monomial& other : difference) {
+        const Monomial ratio = multiply(term, power(other, -1));
+        if (!ratio.factors.empty()) continue;
+        return polynomials_equal(exponent, scaled(difference, ratio.coefficient));
+      }
+    }
+    return false;
+  }
+
+  static bool polynomials_equal(const Polynomial& a, const Polynomial& b) {
+    for (const Monomial& term : a) {
+      const bool found = std::any_of(b.begin(), b.end(), [&](const Monomial& other) {
+        const Monomial ratio = multiply(term, power(other, -1));
+        return ratio.factors.empty() && std::fabs(ratio.coefficient - 1) < 1e-6;
+      });
+      if (!found) return false;
+    }
+    return a.size() == b.size();
+  }
+
+  std::optional<Degree> degree_of_sum(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b) {
+    const auto x = degree_of(statement, a);
+    const auto y = degree_of(statement, b);
+    if (!x || !y) return std::nullopt;
+    if (x->zero) return y;
+    if (y->zero || same_degree(*x, *y)) return x;
+    return refuse(statement, "terms that depend on the leading value in different ways are added");
+  }
+
+  std::optional<Degree> degree_of_product(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b) {
+    const auto x = degree_of(statement, a);
+    const auto y = degree_of(statement, b);
+    if (!x || !y) return std::nullopt;
+    if (x->value != 0 && y->value != 0 && x->base != y->base)
+      return refuse(statement, "exp and exp2 of the leading value are mixed");
+    return Degree{x->value + y->value, x->value != 0 ? x->base : y->base, x->zero || y->zero};
+  }
+
+  std::optional<Degree> degree_of_read(const Statement& statement, const ScalarExpr& expr) {
+    const std::string& tensor = statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor;
+    if (tensor == plan_.lead_tensor) return refuse(statement, "the leading value is used outside an exponential");
+    if (late_.contains(tensor)) return refuse(statement, tensor + " is final only after the leading value is");
+    const auto mediator = tensors_.find(tensor);
+    return mediator == tensors_.end() ? Degree{} : mediator->second;
+  }
+
+  std::optional<Degree> degree_of(const Statement& statement, const ScalarExpr& expr) {
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return Degree{0, ScalarOp::exp, expr.number() == 0};
+      case ScalarOp::index:
+      case ScalarOp::scalar:
+        return Degree{};
+      case ScalarOp::read:
+        return degree_of_read(statement, expr);
+      case ScalarOp::neg:
+      case ScalarOp::cast:
+        return degree_of(statement, expr.args()[0]);
+      case ScalarOp::add:
+      case ScalarOp::sub:
+        return degree_of_sum(statement, expr.args()[0], expr.args()[1]);
+      case ScalarOp::mul:
+        return degree_of_product(statement, expr.args()[0], expr.args()[1]);
+      case ScalarOp::div: {
+        const auto below = degree_of(statement, expr.args()[1]);
+        if (!below) return std::nullopt;
+        if (below->value != 0) return refuse(statement, "it divides by a term that depends on the leading value");
+        return degree_of(statement, expr.args()[0]);
+      }
+      case ScalarOp::select: {
+        if (reads_tensor(statement, expr.args()[0], plan_.lead_tensor)) {
+          if (is_guard(expr)) return degree_of(statement, expr.args()[2]);
+          return refuse(statement, "the leading value decides a select");
+        }
+        const auto condition = degree_of(statement, expr.args()[0]);
+        if (!condition || condition->value != 0)
+          return refuse(statement, "a term that depends on the leading value decides a select");
+        return degree_of_sum(statement, expr.args()[1], expr.args()[2]);
+      }
+      case ScalarOp::exp:
+      case ScalarOp::exp2:
+        if (reads_tensor(statement, expr, plan_.lead_tensor)) {
+          const auto scale = exponent_scale(statement, expr.args()[0]);
+          return scale ? std::optional(Degree{*scale, expr.op(), false}) : std::nullopt;
+        }
+        break;
+      default:
+        break;
+    }
+    for (const ScalarExpr& arg : expr.args()) {
+      const auto below = degree_of(statement, arg);
+      if (!below) return std::nullopt;
+      if (below->value != 0)
+        return refuse(statement, "a term that depends on the leading value passes through a non-linear function");
+    }
+    return Degree{};
+  }
+
+  bool concerned(const Statement& statement) const {
+    return std::any_of(statement.reads.begin(), statement.reads.end(),
+                       [&](const Access& read) { return read.tensor == plan_.lead_tensor || tensors_.contains(read.tensor); });
+  }
+
+  /// { Statement -> LeadTensor }: every element of the leading tensor that an instance depends on through its terms.
+  isl::map lead_elements(const Statement& statement) const {
+    const isl::set domain = domain_in(nest_, statement);
+    std::optional<isl::map> all;
+    const auto unite = [&](const isl::map& more) { all = all ? all->unite(more) : more; };
+    for (const Access& read : statement.reads) {
+      const isl::map relation = read.relation.intersect_domain(domain);
+      if (read.tensor == plan_.lead_tensor) unite(relation);
+      const auto mediator = elements_.find(read.tensor);
+      if (mediator != elements_.end()) unite(relation.apply_range(mediator->second));
+    }
+    return *all;
+  }
+
+  /// Makes the statement a mediator or a follower, or else notes that its result is not there while the composite runs.
+  void classify(const Statement& statement) {
+    const bool waits = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                   [&](const Access& read) { return late_.contains(read.tensor); });
+    if (!concerned(statement) && !waits) return;
+    const bool apart = statement.group != lead_.group;
+    if (!apart || !concerned(statement) || !join(statement) || statement.reduction) late_.insert(statement.write.tensor);
+  }
+
+  bool join(const Statement& statement) {
+    const auto degree = degree_of(statement, statement.value);
+    if (!degree || degree->value == 0) return false;
+    const isl::map elements = lead_elements(statement);
+    const isl::map by_element =
+        statement.write.relation.intersect_domain(domain_in(nest_, statement)).reverse().apply_range(elements);
+    if (!by_element.is_single_valued()) {
+      refuse(statement, "one accumulator would need several leading values");
+      return false;
+    }
+    if (!statement.reduction) {
+      const bool alone = group_end(nest_, statement.name) - group_begin(nest_, statement.name) == 1;
+      if (!alone || sole_definition(nest_, statement.write.tensor) == nullptr) return false;
+      tensors_[statement.write.tensor] = *degree;
+      mediator_of_[statement.write.tensor] = statement.name;
+      elements_.emplace(statement.write.tensor, by_element);
+      plan_.mediators.push_back(statement.name);
+    } else {
+      if (*statement.reduction != ReductionOp::add) return false;
+      if (!starts_from(nest_, statement, 0)) {
+        refuse(statement, "the sum does not start from 0");
+        return false;
+      }
+      plan_.followers.push_back(statement.name);
+    }
+    inherit_instances(statement);
+    plan_.lead_elements.emplace(statement.name, by_element.coalesce());
+    plan_.degree[statement.name] = degree->value;
+    plan_.base[statement.name] = degree->base;
+    return true;
+  }
+
+  /// What a statement reads from mediators comes from their instances of the lead.
+  void inherit_instances(const Statement& statement) {
+    for (const Access& read : statement.reads) {
+      const auto mediator = mediator_of_.find(read.tensor);
+      if (mediator == mediator_of_.end() || mediator->second == statement.name) continue;
+      const Statement& producer = nest_.statement(mediator->second);
+      const isl::map to_producer = read.relation.intersect_domain(domain_in(nest_, statement))
+                                       .apply_range(producer.write.relation.intersect_domain(producer.domain).reverse());
+      add_instances(statement, to_producer.apply_range(plan_.lead_instances.at(producer.name)));
+    }
+  }
+
+  void keep_needed_mediators() {
+    std::set<std::string> needed;
+    const auto need_reads = [&](const std::string& name) {
+      for (const Access& read : nest_.statement(name).reads) needed.insert(read.tensor);
+    };
+    for (const std::string& follower : plan_.followers) need_reads(follower);
+    std::vector<std::string> kept;
+    for (auto it = plan_.mediators.rbegin(); it != plan_.mediators.rend(); ++it) {
+      if (!needed.contains(nest_.statement(*it).write.tensor)) continue;
+      need_reads(*it);
+      kept.insert(kept.begin(), *it);
+    }
+    plan_.mediators = kept;
+  }
+
+  /// True when an infinite constant reaches the lead's terms through elementwise statements.
+  bool may_be_infinite() const {
+    std::set<std::string> seen;
+    std::vector<const Statement*> open{&lead_};
+    while (!open.empty()) {
+      const Statement& statement = *open.back();
+      open.pop_back();
+      bool infinite = false;
+      statement.value.visit(
+          [&](const ScalarExpr& e) { infinite = infinite || (e.op() == ScalarOp::constant && std::isinf(e.number())); });
+      if (infinite) return true;
+      for (const Access& read : statement.reads) {
+        if (!seen.insert(read.tensor).second) continue;
+        for (const Statement* writer : writers_of(nest_, read.tensor)) {
+          if (!writer->reduction && sole_definition(nest_, read.tensor) != nullptr) open.push_back(writer);
+        }
+      }
+    }
+    return false;
+  }
+
+  const Nest& nest_;
+  const Statement& lead_;
+  const Polynomial value_;
+  OnlinePlan plan_;
+  std::map<std::string, Degree> tensors_;           ///< of mediators' results
+  std::set<std::string> late_;                      ///< results that need the final leading value
+  std::map<std::string, std::string> mediator_of_;  ///< tensor -> mediator
+  std::map<std::string, isl::map> elements_;        ///< { mediator's tensor -> lead tensor }
+  std::string reason_;
+};
+
+}  // namespace
+
+std::optional<OnlinePlan> analyse_online(const Nest& nest, const std::string& lead, std::string* why) {
+  return OnlineAnalysis(nest, nest.statement(lead)).run(why);
+}
+
+}  // namespace nestor

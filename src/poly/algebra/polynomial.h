@@ -1,0 +1,60 @@
+// Scalar expressions as sums of products, and matching of expressions between statements. Rules look at this form, so that
+// the way in which an author wrote a formula does not matter.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "poly/nest.h"
+
+namespace nestor {
+
+/// coefficient * product of factor^power. Factors are expressions that are no sums, products or quotients of numbers.
+struct Monomial {
+  double coefficient = 1;
+  std::vector<std::pair<ScalarExpr, int>> factors;
+};
+using Polynomial = std::vector<Monomial>;
+
+/// The polynomial of a floating point expression; what cannot be expanded is one factor. Casts to f32 of f32 vanish.
+Polynomial polynomial_of(const ScalarExpr& expr);
+/// The expression as one product: factors are not expanded sums.
+Monomial product_of(const ScalarExpr& expr);
+Monomial multiply(const Monomial& a, const Monomial& b);
+Monomial power(const Monomial& a, int exponent);
+Polynomial scaled(const Polynomial& polynomial, double factor);
+ScalarExpr to_expr(const Monomial& monomial);
+
+/// Strips casts between floating point types.
+ScalarExpr strip_casts(const ScalarExpr& expr);
+/// True when the expression reads `tensor` (accesses of `statement`).
+bool reads_tensor(const Statement& statement, const ScalarExpr& expr, const std::string& tensor);
+/// The ordinal if `expr` is nothing but a read of `tensor`, casts aside.
+std::optional<int> plain_read_of(const Statement& statement, const ScalarExpr& expr, const std::string& tensor);
+
+/// Finds out at which pairs of instances two expressions of two statements are the same value.
+class InstanceMatch {
+ public:
+  InstanceMatch(const Statement& a, const Statement& b) : a_(a), b_(b) {}
+
+  /// Structural match; on success remembers which accesses and indices have to agree.
+  bool match(const ScalarExpr& a, const ScalarExpr& b);
+  bool match(const Polynomial& a, const Polynomial& b);
+  bool match(const Monomial& a, const Monomial& b);
+  /// Additionally requires that two accesses touch the same element.
+  void require(const Access& a, const Access& b) { same_element_.emplace_back(a, b); }
+
+  /// { A[dims] -> B[dims] } of instances in the two domains for which everything agrees.
+  isl::map relation(const isl::set& domain_a, const isl::set& domain_b) const;
+
+ private:
+  const Statement& a_;
+  const Statement& b_;
+  std::vector<std::pair<int, int>> reads_;
+  std::vector<std::pair<int, int>> indices_;
+  std::vector<std::pair<Access, Access>> same_element_;
+};
+
+}  // namespace nestor

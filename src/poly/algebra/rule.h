@@ -1,0 +1,47 @@
+// Algebra: rewrites of a nest that change the order or the grouping of arithmetic, each proved.
+#pragma once
+
+#include "poly/composite.h"
+#include "poly/nest.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// What a rule does to a nest: a rewritten nest, and reductions that may now be accumulated together.
+struct RuleResult {
+  Nest nest;
+  std::vector<Composite> composites;
+  bool reassociation = false;
+};
+
+/// A place where a rule applies.
+struct RuleMatch {
+  std::string rule;
+  std::vector<std::string> target;  ///< arguments for apply_rule after the rule's name, e.g. the lead statement
+  std::string description;
+};
+
+/// A rule: pattern (find), rewrite (apply), and what to say about it.
+struct Rule {
+  std::string name;
+  std::string summary;   ///< one line
+  std::string proof;     ///< short statement of why it holds, with its source
+  std::string rounding;  ///< effect on rounding error
+  std::vector<RuleMatch> (*find)(const Nest& nest);
+  /// Throws UserError when the target is no match, saying which side condition fails.
+  RuleResult (*apply)(const Nest& nest, const std::vector<std::string>& target);
+};
+
+/// All rules, in the order in which `find_matches` tries them.
+const std::vector<Rule>& rules();
+/// Throws UserError listing the rules when `name` is none of them.
+const Rule& rule(const std::string& name);
+std::vector<RuleMatch> find_matches(const Nest& nest);
+
+/// Proves composites anew after a later rule has rewritten the nest: those that still hold, with corrections that fit the
+/// nest as it is now. Call it whenever a rule is applied to a nest that has composites already.
+std::vector<Composite> reprove(const Nest& nest, const std::vector<Composite>& composites);
+
+}  // namespace nestor

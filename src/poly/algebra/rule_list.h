@@ -1,0 +1,27 @@
+// The rules, one function a file, and what their files share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "poly/algebra/rule.h"
+
+namespace nestor {
+
+const Rule& reassociate_rule();
+const Rule& online_rule();
+const Rule& moments_rule();
+const Rule& defer_factor_rule();
+const Rule& neutral_terms_rule();
+const Rule& exp2_scale_rule();
+const Rule& simplify_rule();
+const Rule& split_reduction_rule();
+
+/// target[0] as the name of a statement; throws UserError when there is none, or when target has not `count` entries.
+std::string statement_argument(const Nest& nest, const std::string& rule, const std::vector<std::string>& target,
+                               std::size_t count);
+void expect_arguments(const std::string& rule, const std::vector<std::string>& target, std::size_t count);
+/// Throws the UserError for a target that is no match.
+[[noreturn]] void refuse_rule(const std::string& rule, const std::string& target, const std::string& reason);
+
+}  // namespace nestor

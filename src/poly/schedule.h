@@ -1,0 +1,131 @@
+// Schedule: a nest plus a list of proved steps. Persistent: every step returns a new Schedule, so undo costs nothing.
+#pragma once
+
+#include "poly/composite.h"
+#include "poly/dependences.h"
+#include "poly/linear_form.h"
+#include "poly/nest.h"
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// How the iterations of a loop are executed. gpu_block: one block an iteration; gpu_warp, gpu_lane: spread over the
+/// warps of a block, the lanes of a warp.
+enum class LoopKind : std::uint8_t { serial, parallel, vectorize, unroll, gpu_block, gpu_warp, gpu_lane };
+std::string_view to_string(LoopKind kind);
+
+/// One step, as typed, stored and replayed: a name and its arguments in order. Arguments are strings or integers:
+///   apply_rule(rule, target...)                      algebra; before any loop step
+///   split(loop, factor, outer, inner)                v = factor*outer + inner, 0 <= inner < factor
+///   tile(x, y, xo, yo, xi, yi, fx, fy)               split both, then reorder xo, yo, xi, yi
+///   reorder(outermost, ..., innermost)               loops of one perfect chain
+///   fuse_with(loop, consumer_loop)                   the two loops, children of one sequence, become one (named as the latter)
+///   compute_at(statement, loop)                      fuse_with, from the outside in, until inside `loop`
+///   fission(loop, statement)                         the body is cut before `statement`; the later part's loop gets "_f" appended
+///   skew(x, y, factor)                               y' = y + factor*x; x outside y
+///   shift(statement, loop, distance)                 the statement runs `distance` iterations later in `loop`
+///   reverse(loop)                                    v' = -v
+///   parallel(loop), vectorize(loop[, width]), unroll(loop[, factor]), serial(loop)
+///   gpu_blocks(loop...), gpu_warps(loop), gpu_lanes(loop)
+///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
+///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
+///   streaming(tensor)                                stores to `tensor` bypass the caches
+struct Step {
+  std::string name;
+  std::vector<nlohmann::json> args;
+};
+
+std::string describe(const Step& step);
+nlohmann::json step_to_json(const Step& step);
+/// Throws UserError.
+Step step_from_json(const nlohmann::json& json);
+/// Parses "split(i, 32, io, ii)" or "split i 32 io ii". Throws UserError.
+Step parse_step(const std::string& text);
+/// Name, argument list and one-line help of every step, for `explore` and error messages.
+struct StepHelp {
+  std::string name;
+  std::string arguments;
+  std::string help;
+};
+const std::vector<StepHelp>& step_help();
+
+/// Node of the loop tree. Children of a sequence run in order; a loop has one child; a leaf is one statement.
+struct TreeNode {
+  enum class Kind : std::uint8_t { sequence, loop, leaf };
+  Kind kind;
+  std::string name;                                       ///< loop: its unique name; leaf: the statement
+  LoopKind loop_kind = LoopKind::serial;
+  std::int64_t factor = 0;                                ///< vector width or unroll factor; 0: left to the back end
+  bool specialized = false;
+  std::vector<std::shared_ptr<const TreeNode>> children;
+};
+using Tree = std::shared_ptr<const TreeNode>;
+
+/// Where a statement's dims come from: dims[k] as a form over the loops around it, and `constraints` (each >= 0) that the
+/// loops satisfy besides those of the domain (0 <= inner < factor after a split). The correspondence is one to one.
+struct LoopForm {
+  std::vector<LinearForm> dims;
+  std::vector<LinearForm> constraints;
+};
+
+struct StageDirective {
+  std::string tensor;
+  std::string loop;
+  std::string memory;  ///< "scratch", "shared" or "registers"
+  int slots = 1;
+};
+
+/// A legal schedule. Construction and `apply` either give a schedule whose every dependence is respected, or throw.
+class Schedule {
+ public:
+  /// The original order: a sequence with one loop chain per group; loops are named `<statement>.<dim>`.
+  explicit Schedule(Nest nest);
+
+  /// A new schedule with the step applied. Throws UserError: unknown loop or argument, a step that does not fit the tree,
+  /// or an order that breaks a dependence: the message names the step, both statement instances with their numbers, the
+  /// dependence, and a remedy if a simple one exists (a skew factor, a rule, fission first).
+  Schedule apply(const Step& step) const;
+  Schedule apply_all(const std::vector<Step>& steps) const;
+
+  const Nest& nest() const;                         ///< after the algebra steps
+  const Nest& original_nest() const;                ///< as defined
+  const std::vector<Dependence>& dependences() const;
+  const std::vector<Composite>& composites() const;
+  /// Composites whose relaxation this order really needs (lead and mediators share a reduction loop).
+  std::vector<Composite> active_composites() const;
+  /// Reductions may be regrouped (rule "reassociate" applied).
+  bool reassociation_allowed() const;
+  const Tree& tree() const;
+  const LoopForm& form(const std::string& statement) const;
+  const std::vector<Step>& steps() const;
+  const std::vector<StageDirective>& stages() const;
+  const std::vector<std::string>& streaming_tensors() const;
+
+  /// Names of the loops around a statement, outermost first.
+  std::vector<std::string> loops_of(const std::string& statement) const;
+  /// { Statement[dims] -> [loops of the statement, outermost first] }, one to one on the domain.
+  isl::map loop_relation(const std::string& statement) const;
+  /// The isl schedule tree of the current order.
+  isl::schedule isl_tree() const;
+  /// Loop nest as readable code, one line a loop, with kinds.
+  std::string str() const;
+
+ private:
+  struct State;
+  explicit Schedule(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  friend class ScheduleEditor;
+  std::shared_ptr<const State> state_;
+};
+
+/// {"nest": digest, "steps": [...]}
+nlohmann::json schedule_to_json(const Schedule& schedule);
+/// Replays onto `nest`. Throws UserError when the file is for another nest, or a step fails.
+Schedule schedule_from_json(const Nest& nest, const nlohmann::json& json);
+
+}  // namespace nestor

@@ -1,0 +1,110 @@
+// The legality check: a pair of dependent instances is broken if, at the first shared loop where the two differ, the sink
+// comes first or both run at once; or, where no shared loop tells them apart, the sink's body comes first.
+#include "poly/schedule_legality.h"
+
+#include <isl/map.h>
+
+namespace nestor {
+namespace {
+
+isl::map sink_before(const isl::map& pairs, std::size_t depth) {
+  const int at = static_cast<int>(depth);
+  return isl::manage(isl_map_order_lt(pairs.copy(), isl_dim_out, at, isl_dim_in, at));
+}
+
+isl::map sink_after(const isl::map& pairs, std::size_t depth) {
+  const int at = static_cast<int>(depth);
+  return isl::manage(isl_map_order_gt(pairs.copy(), isl_dim_out, at, isl_dim_in, at));
+}
+
+isl::map both_at_once(const isl::map& pairs, std::size_t depth) {
+  const int at = static_cast<int>(depth);
+  return isl::manage(isl_map_equate(pairs.copy(), isl_dim_in, at, isl_dim_out, at));
+}
+
+bool plainly_empty(const isl::map& pairs) { return isl_map_plain_is_empty(pairs.get()) == isl_bool_true; }
+
+/// The pairs that a loop of this kind breaks, given that all loops outside it agree; nothing if there are none.
+std::optional<isl::map> broken_at(const isl::map& pairs, std::size_t depth, LoopKind loop, DependenceClass dependence) {
+  const bool order_is_free = dependence == DependenceClass::accumulation;
+  const bool tasks = loop == LoopKind::parallel || loop == LoopKind::gpu_block;
+  if (order_is_free && !tasks) return std::nullopt;
+  const isl::map backwards = sink_before(pairs, depth);
+  if (!backwards.is_empty()) return backwards;
+  if (!is_concurrent(loop)) return std::nullopt;
+  const isl::map at_once = sink_after(pairs, depth);
+  if (!at_once.is_empty()) return at_once;
+  return std::nullopt;
+}
+
+bool concerns(const OrderScope& scope, const DependenceGroup& group) {
+  const auto source = scope.part.find(group.source);
+  const auto sink = scope.part.find(group.sink);
+  if (source == scope.part.end() || sink == scope.part.end()) return false;
+  return !scope.across_only || source->second != sink->second;
+}
+
+}  // namespace
+
+OrderChecker::OrderChecker(const ScheduleData& data) : data_(data), index_(data.tree) {}
+
+const LoopSpace& OrderChecker::space(const std::string& statement) {
+  const auto found = spaces_.find(statement);
+  if (found != spaces_.end()) return found->second;
+  LoopSpace made(data_.facts->nest.statement(statement), data_.forms.at(statement), index_.loop_names(statement));
+  return spaces_.emplace(statement, std::move(made)).first->second;
+}
+
+std::optional<Violation> OrderChecker::check_relation(const isl::map& relation, const std::string& source,
+                                                      const std::string& sink, DependenceClass kind,
+                                                      const Window& window) {
+  const TreeIndex::Meeting meeting = index_.meet(source, sink);
+  const bool bodies = window.sequence && meeting.order > 0 && kind != DependenceClass::accumulation;
+  if (window.first >= meeting.shared && !bodies) return std::nullopt;
+  const std::vector<const TreeNode*>& loops = index_.loops(source);
+  isl::map pairs = in_loop_space(relation, space(source), space(sink));
+  for (std::size_t depth = 0; depth < meeting.shared; ++depth) {
+    if (depth > window.last && !bodies) return std::nullopt;
+    if (depth >= window.first && depth <= window.last) {
+      const TreeNode& loop = *loops[depth];
+      if (auto broken = broken_at(pairs, depth, loop.loop_kind, kind)) {
+        return Violation{0, loop.name, loop.loop_kind, *broken, ""};
+      }
+    }
+    pairs = both_at_once(pairs, depth);
+    if (plainly_empty(pairs)) return std::nullopt;
+  }
+  if (bodies && !pairs.is_empty()) return Violation{0, "", LoopKind::serial, pairs, ""};
+  return std::nullopt;
+}
+
+bool OrderChecker::same_iteration(const isl::map& relation, const std::string& source, const std::string& sink,
+                                  std::size_t depth) {
+  isl::map pairs = in_loop_space(relation, space(source), space(sink));
+  for (std::size_t k = 0; k < depth; ++k) {
+    if (!sink_before(pairs, k).is_empty() || !sink_after(pairs, k).is_empty()) return false;
+    pairs = both_at_once(pairs, k);
+  }
+  return true;
+}
+
+std::optional<Violation> OrderChecker::check(const OrderScope& scope) {
+  const Window window{scope.first_depth, scope.last_depth, scope.sequence};
+  for (const DependenceGroup& group : data_.facts->groups()) {
+    if (group.kind == DependenceClass::relaxed || !concerns(scope, group)) continue;
+    auto broken = check_relation(group.relation, group.source, group.sink, group.kind, window);
+    if (!broken) continue;
+    for (const std::size_t member : group.members) {
+      const isl::map& relation = data_.facts->dependences()[member].relation;
+      auto own = check_relation(relation, group.source, group.sink, group.kind, window);
+      if (!own) continue;
+      own->dependence = member;
+      return own;
+    }
+    broken->dependence = group.members.front();
+    return broken;
+  }
+  return std::nullopt;
+}
+
+}  // namespace nestor

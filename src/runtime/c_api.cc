@@ -1,0 +1,150 @@
+// The C API: arguments to spans, exceptions to status codes and a message of the calling thread.
+#include "nestor/nestor.h"
+
+#include "runtime/library.h"
+#include "support/error.h"
+
+#include <array>
+#include <string>
+
+struct nestor_library {
+  std::shared_ptr<nestor::Library::Impl> impl;
+};
+
+namespace {
+
+using namespace nestor;
+
+thread_local std::string last_error;
+
+template <class Function>
+nestor_status guarded_call(Function&& function) {
+  const auto failed = [](nestor_status status, const char* message) noexcept {
+    try {
+      last_error = message;
+    } catch (...) {
+      last_error.clear();
+    }
+    return status;
+  };
+  try {
+    return function();
+  } catch (const UserError& error) {
+    return failed(NESTOR_USER_ERROR, error.what());
+  } catch (const DeviceError& error) {
+    return failed(NESTOR_DEVICE_ERROR, error.what());
+  } catch (const std::exception& error) {
+    return failed(NESTOR_INTERNAL_ERROR, error.what());
+  }
+}
+
+const KernelState* state_of(const nestor_kernel* kernel) {
+  if (kernel == nullptr) user_error("the kernel is NULL");
+  return reinterpret_cast<const KernelState*>(kernel);
+}
+
+// (name, value) pairs from two arrays, without allocating.
+template <class Named, class Value>
+class NamedArray {
+ public:
+  NamedArray(const char* what, std::int32_t count, const char* const* names, const Value* values) {
+    if (count < 0 || static_cast<std::size_t>(count) > items_.size()) user_error("{} {} are not possible; at most {}", count, what, items_.size());
+    if (count > 0 && (names == nullptr || values == nullptr)) user_error("the names or values of {} are NULL", what);
+    for (std::int32_t k = 0; k < count; ++k) {
+      if (names[k] == nullptr) user_error("a name among the {} is NULL", what);
+      items_[count_++] = {names[k], values[k]};
+    }
+  }
+  operator std::span<const Named>() const { return {items_.data(), count_}; }
+
+ private:
+  std::array<Named, PreparedLaunch::kSizes> items_;
+  std::size_t count_ = 0;
+};
+
+TensorArg to_arg(const nestor_tensor& tensor, std::int32_t index) {
+  if ((tensor.shape != nullptr || tensor.strides != nullptr) && tensor.rank < 0) user_error("tensor {} has the rank {}", index, tensor.rank);
+  if (tensor.type < NESTOR_ANY_TYPE || tensor.type > NESTOR_I32) user_error("tensor {} has an unknown type, {}", index, static_cast<int>(tensor.type));
+  const auto rank = static_cast<std::size_t>(tensor.rank);
+  TensorArg arg{tensor.data};
+  if (tensor.shape != nullptr) arg.shape = {tensor.shape, rank};
+  if (tensor.strides != nullptr) arg.strides = {tensor.strides, rank};
+  if (tensor.type != NESTOR_ANY_TYPE) arg.type = static_cast<ElementType>(tensor.type);
+  return arg;
+}
+
+static_assert(static_cast<int>(ElementType::f32) == NESTOR_F32 && static_cast<int>(ElementType::f16) == NESTOR_F16 &&
+              static_cast<int>(ElementType::bf16) == NESTOR_BF16 && static_cast<int>(ElementType::i32) == NESTOR_I32);
+static_assert(static_cast<int>(MatchKind::exact) == NESTOR_MATCH_EXACT && static_cast<int>(MatchKind::none) == NESTOR_MATCH_NONE);
+
+}  // namespace
+
+nestor_status nestor_open(const char* path, const nestor_options* options, nestor_library** library) {
+  return guarded_call([&] {
+    if (library == nullptr) user_error("the place for the library is NULL");
+    *library = nullptr;
+    LibraryOptions chosen;
+    if (options != nullptr) {
+      chosen.threads = options->threads;
+      chosen.use_system = options->system_path == nullptr || *options->system_path != '\0';
+      if (options->system_path != nullptr) chosen.system_path = options->system_path;
+    }
+    *library = new nestor_library{Library::Impl::open(path == nullptr ? "" : path, chosen)};
+    return NESTOR_OK;
+  });
+}
+
+void nestor_close(nestor_library* library) { delete library; }
+
+nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device, int32_t size_count,
+                           const char* const* size_names, const int64_t* size_values, nestor_kernel** kernel) {
+  return guarded_call([&] {
+    if (kernel == nullptr) user_error("the place for the kernel is NULL");
+    *kernel = nullptr;
+    if (library == nullptr || op == nullptr || variant == nullptr || device == nullptr) user_error("the library, operator, variant or device is NULL");
+    const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
+    const auto* state = library->impl->query({op, variant, device, sizes});
+    if (state == nullptr) {
+      last_error = fmt::format("no kernel of \"{}\" ({}) for {} fits these sizes: `nestor tune` makes one", op, variant, device);
+      return NESTOR_NOT_FOUND;
+    }
+    *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state->get()));
+    return NESTOR_OK;
+  });
+}
+
+nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* match, double* distance, const char** json) {
+  return guarded_call([&] {
+    const KernelState* state = state_of(kernel);
+    if (match != nullptr) *match = static_cast<nestor_match>(state->match);
+    if (distance != nullptr) *distance = state->distance;
+    if (json != nullptr) *json = state->info.c_str();
+    return NESTOR_OK;
+  });
+}
+
+nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors, int32_t size_count,
+                            const char* const* size_names, const int64_t* size_values, int32_t scalar_count, const char* const* scalar_names,
+                            const double* scalar_values) {
+  return guarded_call([&] {
+    const KernelState* state = state_of(kernel);
+    const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
+    const NamedArray<NamedScalar, double> scalars("scalars", scalar_count, scalar_names, scalar_values);
+    std::array<TensorArg, PreparedLaunch::kTensors> args;
+    if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size()) user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
+    if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");
+    for (std::int32_t k = 0; k < tensor_count; ++k) args[static_cast<std::size_t>(k)] = to_arg(tensors[k], k);
+    state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars);
+    return NESTOR_OK;
+  });
+}
+
+nestor_status nestor_refresh(nestor_library* library) {
+  return guarded_call([&] {
+    if (library == nullptr) user_error("the library is NULL");
+    library->impl->table.clear();
+    return NESTOR_OK;
+  });
+}
+
+const char* nestor_last_error(void) { return last_error.c_str(); }

@@ -1,0 +1,70 @@
+// LaunchPlan: a launch recipe made ready to check and prepare launches without allocating.
+#pragma once
+
+#include "nestor/runtime.h"
+#include "runtime/size_formula.h"
+#include "support/launch_recipe.h"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// A checked launch, as a device takes it. Lives on the stack of launch().
+struct PreparedLaunch {
+  static constexpr std::size_t kTensors = 32, kStrides = 128, kSizes = 32, kScalars = 32;
+  std::array<void*, kTensors> pointers;
+  std::array<std::int64_t, kStrides> strides;       ///< all tensors' in turn
+  std::array<std::int64_t, kSizes> sizes;           ///< recipe order, then fixed sizes that are no parameters
+  std::array<double, kScalars> scalars;             ///< recipe order
+  std::int64_t workspace_bytes = 0;
+};
+
+class LaunchPlan {
+ public:
+  /// `title` names the kernel in messages. Throws UserError when the recipe contradicts itself or is too large.
+  LaunchPlan(const LaunchRecipe& recipe, std::string title);
+
+  /// Checks everything that Kernel::launch promises to check; throws UserError naming the first thing wrong.
+  void prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars, PreparedLaunch& out) const;
+
+ private:
+  struct Tensor {
+    std::string name;
+    ElementType type;
+    bool output;
+    std::vector<SizeFormula> shape;
+  };
+  struct Scalar {
+    std::string name;
+    ElementType type;
+    double default_value;
+  };
+  struct Fixed {
+    std::size_t size;
+    std::int64_t value;
+  };
+  /// First and last byte that a tensor's elements touch; empty when it has no element.
+  struct Extent {
+    std::uintptr_t begin = 0, end = 0;
+  };
+
+  void fill_sizes(std::span<const NamedSize> given, PreparedLaunch& out) const;
+  void fill_scalars(std::span<const NamedScalar> given, PreparedLaunch& out) const;
+  Extent check_tensor(const Tensor& tensor, const TensorArg& arg, std::span<const std::int64_t> sizes, std::int64_t* strides) const;
+  void check_strides(const Tensor& tensor, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) const;
+  void check_overlaps(std::span<const Extent> extents) const;
+
+  std::string title_;
+  std::vector<std::string> names_;  ///< sizes of the recipe, then fixed sizes that are no parameters
+  std::vector<Fixed> fixed_;
+  std::vector<Tensor> tensors_;
+  std::vector<Scalar> scalars_;
+  std::vector<CompiledConstraint> constraints_;
+  SizeFormula workspace_;
+};
+
+}  // namespace nestor

@@ -1,0 +1,160 @@
+// Library and Kernel: remembered answers first, else the database.
+#include "runtime/library.h"
+
+#include "db/host_device.h"
+#include "support/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace nestor {
+namespace {
+
+using nlohmann::json;
+
+Sizes to_map(std::span<const NamedSize> sizes) {
+  Sizes map;
+  for (const NamedSize& size : sizes) {
+    if (!map.emplace(size.name, size.value).second) user_error("size \"{}\" is given twice", size.name);
+  }
+  return map;
+}
+
+json tensors_to_json(const LaunchRecipe& recipe) {
+  json tensors = json::array();
+  for (const ArgumentSpec& argument : recipe.arguments) {
+    json shape = json::array();
+    for (const IntExpr& extent : argument.shape) shape.push_back(extent.str());
+    tensors.push_back({{"name", argument.name}, {"type", to_string(argument.type)}, {"output", argument.output}, {"shape", shape}});
+  }
+  return tensors;
+}
+
+std::string info_text(const Match& match, const LaunchRecipe& recipe) {
+  json scalars = json::array(), valid = json::array();
+  for (const ScalarSpec& scalar : recipe.scalars) {
+    scalars.push_back({{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", scalar.default_value}});
+  }
+  for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());
+  return json{{"match", to_string(match.kind)},
+              {"distance", match.distance},
+              {"op", match.problem.op},
+              {"variant", match.problem.variant},
+              {"nest_digest", match.problem.nest_digest},
+              {"measured", {{"sizes", match.problem.sizes}, {"median_ms", match.trial.median_ms}, {"device", match.device.key()}, {"trial", match.trial.id}}},
+              {"kernel", {{"hash", match.trial.kernel->hash}, {"architecture", match.trial.kernel->architecture}}},
+              {"tensors", tensors_to_json(recipe)},
+              {"sizes", recipe.sizes},
+              {"fixed_sizes", recipe.fixed_sizes},
+              {"scalars", scalars},
+              {"valid", valid}}
+      .dump();
+}
+
+// Sizes of a map as an array on the stack, so that asking with a map allocates nothing either.
+class SizeArray {
+ public:
+  explicit SizeArray(const Sizes& sizes) {
+    if (sizes.size() > values_.size()) user_error("{} sizes are too many; at most {}", sizes.size(), values_.size());
+    for (const auto& [name, value] : sizes) values_[count_++] = {name, value};
+  }
+  operator std::span<const NamedSize>() const { return {values_.data(), count_}; }
+
+ private:
+  std::array<NamedSize, PreparedLaunch::kSizes> values_;
+  std::size_t count_ = 0;
+};
+
+const KernelState& require(const std::shared_ptr<const KernelState>& state) {
+  if (!state) user_error("there is no kernel to launch: the query found none");
+  return *state;
+}
+
+}  // namespace
+
+Library::Impl::Impl(Database opened, int thread_count)
+    : threads(thread_count > 0 ? thread_count : host_threads()), database_(std::move(opened)) {}
+
+std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, const LibraryOptions& options) {
+  if (options.threads < 0) user_error("a kernel cannot run with {} threads", options.threads);
+  std::string user = path.empty() ? Database::default_path() : path;
+  std::string system;
+  if (options.use_system) system = options.system_path.empty() ? Database::default_system_path() : options.system_path;
+  std::error_code ignored;
+  if (path.empty() && !std::filesystem::exists(user, ignored)) {
+    if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
+    user = std::exchange(system, "");
+  }
+  return std::make_shared<Impl>(Database::open(user, {.read_only = true, .system_path = system}), options.threads);
+}
+
+const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
+  if (const auto* remembered = table.find(key)) return remembered;
+  const std::lock_guard lock(mutex_);
+  if (const auto* remembered = table.find(key)) return remembered;
+  return look_up(key);
+}
+
+const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey& key) {
+  const Device& on = device(key.device);
+  const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), "", to_map(key.sizes));
+  if (match.kind == MatchKind::none) return nullptr;
+  const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
+  auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe),
+                                                               LaunchPlan(recipe, fmt::format("{} ({})", key.op, key.variant)),
+                                                               load(on, *match.trial.kernel, recipe)});
+  return &table.insert(key, std::move(state));
+}
+
+const Device& Library::Impl::device(std::string_view name) {
+  const auto found = devices_.find(name);
+  if (found != devices_.end()) return *found->second;
+  return *devices_.emplace(name, make_device(name, threads)).first->second;
+}
+
+// Several sizes often share one kernel.
+std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel, const LaunchRecipe& recipe) {
+  auto& slot = loaded_[device.identity().kind + "/" + kernel.hash];
+  if (!slot) slot = device.load(kernel, recipe);
+  return slot;
+}
+
+Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Library Library::open(const std::string& path, const LibraryOptions& options) { return Library(Impl::open(path, options)); }
+
+Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes, std::string_view device) const {
+  const auto* state = impl_->query({op, variant, device, sizes});
+  return state == nullptr ? Kernel() : Kernel(*state);
+}
+
+Kernel Library::query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device) const {
+  return query(op, variant, std::span<const NamedSize>(SizeArray(sizes)), device);
+}
+
+Kernel Library::query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes, std::string_view device) const {
+  return query(op, variant, std::span<const NamedSize>(sizes.begin(), sizes.size()), device);
+}
+
+void Library::refresh() { impl_->table.clear(); }
+
+int Library::threads() const { return impl_->threads; }
+
+MatchKind Kernel::match() const { return state_ ? state_->match : MatchKind::none; }
+double Kernel::distance() const { return state_ ? state_->distance : 0; }
+std::string_view Kernel::info() const { return state_ ? std::string_view(state_->info) : R"({"match":"none"})"; }
+
+void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars) const {
+  require(state_).launch(tensors, sizes, scalars);
+}
+
+void Kernel::launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars) const {
+  require(state_).launch(tensors, SizeArray(sizes), scalars);
+}
+
+void Kernel::launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes, std::initializer_list<NamedScalar> scalars) const {
+  require(state_).launch({tensors.begin(), tensors.size()}, {sizes.begin(), sizes.size()}, {scalars.begin(), scalars.size()});
+}
+
+}  // namespace nestor

@@ -1,0 +1,200 @@
+// Folding factories, queries and text of integer expressions.
+#include "support/int_expr.h"
+
+#include "support/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  const std::int64_t quotient = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+std::int64_t compute(IntOp op, const std::vector<std::int64_t>& v) {
+  switch (op) {
+    case IntOp::add: return v[0] + v[1];
+    case IntOp::sub: return v[0] - v[1];
+    case IntOp::mul: return v[0] * v[1];
+    case IntOp::floor_div: return floor_divide(v[0], v[1]);
+    case IntOp::mod: return v[0] - v[1] * floor_divide(v[0], v[1]);
+    case IntOp::min: return std::min(v[0], v[1]);
+    case IntOp::max: return std::max(v[0], v[1]);
+    case IntOp::select: return v[0] != 0 ? v[1] : v[2];
+    case IntOp::ge: return v[0] >= v[1];
+    case IntOp::gt: return v[0] > v[1];
+    case IntOp::eq: return v[0] == v[1];
+    case IntOp::logical_and: return v[0] != 0 && v[1] != 0;
+    case IntOp::logical_or: return v[0] != 0 || v[1] != 0;
+    case IntOp::logical_not: return v[0] == 0;
+    case IntOp::constant:
+    case IntOp::variable: break;
+  }
+  internal_error("integer operation {} has no value of its own", static_cast<int>(op));
+}
+
+bool same(const IntExpr& a, const IntExpr& b) {
+  if (a.op() != b.op() || a.args().size() != b.args().size()) return false;
+  if (a.op() == IntOp::constant) return a.value() == b.value();
+  if (a.op() == IntOp::variable) return a.name() == b.name();
+  for (std::size_t i = 0; i < a.args().size(); ++i) {
+    if (!same(a.args()[i], b.args()[i])) return false;
+  }
+  return true;
+}
+
+/// The simpler form of an operation whose neutral or absorbing arguments are known; undefined when there is none.
+IntExpr simplified(IntOp op, const std::vector<IntExpr>& a) {
+  switch (op) {
+    case IntOp::add:
+      if (a[0].is_constant(0)) return a[1];
+      if (a[1].is_constant(0)) return a[0];
+      break;
+    case IntOp::sub:
+      if (a[1].is_constant(0)) return a[0];
+      if (same(a[0], a[1])) return 0;
+      if (a[0].op() == IntOp::add && same(a[0].args()[0], a[1])) return a[0].args()[1];
+      if (a[0].op() == IntOp::add && same(a[0].args()[1], a[1])) return a[0].args()[0];
+      break;
+    case IntOp::mul:
+      if (a[0].is_constant(1)) return a[1];
+      if (a[1].is_constant(1)) return a[0];
+      if (a[0].is_constant(0) || a[1].is_constant(0)) return 0;
+      break;
+    case IntOp::floor_div:
+      if (a[1].is_constant(1)) return a[0];
+      break;
+    case IntOp::mod:
+      if (a[1].is_constant(1)) return 0;
+      break;
+    case IntOp::min:
+    case IntOp::max:
+      if (same(a[0], a[1])) return a[0];
+      break;
+    case IntOp::select:
+      if (a[0].as_constant()) return *a[0].as_constant() != 0 ? a[1] : a[2];
+      if (same(a[1], a[2])) return a[1];
+      break;
+    case IntOp::logical_and:
+      if (a[0].is_constant(1)) return a[1];
+      if (a[1].is_constant(1)) return a[0];
+      if (a[0].is_constant(0) || a[1].is_constant(0)) return 0;
+      break;
+    case IntOp::logical_or:
+      if (a[0].is_constant(0)) return a[1];
+      if (a[1].is_constant(0)) return a[0];
+      if (a[0].is_constant(1) || a[1].is_constant(1)) return 1;
+      break;
+    default: break;
+  }
+  return {};
+}
+
+const char* infix(IntOp op) {
+  switch (op) {
+    case IntOp::add: return " + ";
+    case IntOp::sub: return " - ";
+    case IntOp::mul: return "*";
+    case IntOp::floor_div: return " / ";
+    case IntOp::mod: return " % ";
+    case IntOp::ge: return " >= ";
+    case IntOp::gt: return " > ";
+    case IntOp::eq: return " == ";
+    case IntOp::logical_and: return " && ";
+    case IntOp::logical_or: return " || ";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+IntExpr::IntExpr(std::int64_t value) : IntExpr(Node{IntOp::constant, value, {}, {}}) {}
+
+IntExpr IntExpr::variable(std::string name) { return IntExpr(Node{IntOp::variable, 0, std::move(name), {}}); }
+
+IntExpr IntExpr::make(IntOp op, std::vector<IntExpr> args) {
+  std::vector<std::int64_t> values;
+  for (const IntExpr& arg : args) {
+    if (const auto value = arg.as_constant()) values.push_back(*value);
+  }
+  if (values.size() == args.size()) return compute(op, values);
+  if (IntExpr simple = simplified(op, args); simple.defined()) return simple;
+  return IntExpr(Node{op, 0, {}, std::move(args)});
+}
+
+std::optional<std::int64_t> IntExpr::as_constant() const {
+  if (!defined() || op() != IntOp::constant) return std::nullopt;
+  return value();
+}
+
+bool IntExpr::uses(const std::string& variable) const {
+  if (op() == IntOp::variable) return name() == variable;
+  return std::any_of(args().begin(), args().end(), [&](const IntExpr& arg) { return arg.uses(variable); });
+}
+
+std::optional<std::int64_t> IntExpr::coefficient(const std::string& variable) const {
+  if (op() == IntOp::constant) return 0;
+  if (op() == IntOp::variable) return name() == variable ? 1 : 0;
+  if (op() == IntOp::add || op() == IntOp::sub) {
+    const auto a = args()[0].coefficient(variable), b = args()[1].coefficient(variable);
+    if (!a || !b) return std::nullopt;
+    return op() == IntOp::add ? *a + *b : *a - *b;
+  }
+  if (op() == IntOp::mul) {
+    for (int side = 0; side < 2; ++side) {
+      const auto factor = args()[side].as_constant();
+      const auto inner = args()[1 - side].coefficient(variable);
+      if (factor && inner) return *factor * *inner;
+    }
+  }
+  if (uses(variable)) return std::nullopt;
+  return 0;
+}
+
+IntExpr IntExpr::substitute(const std::string& variable, const IntExpr& value) const {
+  if (op() == IntOp::constant) return *this;
+  if (op() == IntOp::variable) return name() == variable ? value : *this;
+  std::vector<IntExpr> rebuilt;
+  for (const IntExpr& arg : args()) rebuilt.push_back(arg.substitute(variable, value));
+  return make(op(), std::move(rebuilt));
+}
+
+std::int64_t IntExpr::evaluate(const std::function<std::int64_t(const std::string&)>& value_of) const {
+  if (op() == IntOp::constant) return value();
+  if (op() == IntOp::variable) return value_of(name());
+  if (op() == IntOp::select) return args()[0].evaluate(value_of) != 0 ? args()[1].evaluate(value_of) : args()[2].evaluate(value_of);
+  std::vector<std::int64_t> values;
+  for (const IntExpr& arg : args()) values.push_back(arg.evaluate(value_of));
+  return compute(op(), values);
+}
+
+std::string IntExpr::str() const {
+  if (!defined()) return "true";
+  if (op() == IntOp::constant) return std::to_string(value());
+  if (op() == IntOp::variable) return name();
+  const auto text = [](const IntExpr& arg) {
+    const std::string inner = arg.str();
+    return infix(arg.op()) != nullptr ? "(" + inner + ")" : inner;
+  };
+  if (const char* between = infix(op())) {
+    if (op() == IntOp::add) return args()[0].str() + between + args()[1].str();
+    return text(args()[0]) + between + text(args()[1]);
+  }
+  if (op() == IntOp::logical_not) return "!" + text(args()[0]);
+  if (op() == IntOp::select) return "(" + args()[0].str() + " ? " + args()[1].str() + " : " + args()[2].str() + ")";
+  return std::string(op() == IntOp::min ? "min(" : "max(") + args()[0].str() + ", " + args()[1].str() + ")";
+}
+
+IntExpr operator+(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::add, {a, b}); }
+IntExpr operator-(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::sub, {a, b}); }
+IntExpr operator*(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::mul, {a, b}); }
+IntExpr floor_div(const IntExpr& a, std::int64_t b) { return IntExpr::make(IntOp::floor_div, {a, IntExpr(b)}); }
+IntExpr mod(const IntExpr& a, std::int64_t b) { return IntExpr::make(IntOp::mod, {a, IntExpr(b)}); }
+IntExpr min(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::min, {a, b}); }
+IntExpr max(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::max, {a, b}); }
+IntExpr operator&&(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::logical_and, {a, b}); }
+
+}  // namespace nestor

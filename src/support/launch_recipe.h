@@ -1,0 +1,93 @@
+// LaunchRecipe: all that a launcher must know about a compiled kernel. Written by code generation, stored in the database,
+// read by the runtime.
+#pragma once
+
+#include "nestor/types.h"
+#include "support/int_expr.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// A linear fact about sizes that a kernel needs: sum(coefficient * size) + constant >= 0, or == 0, or divisible.
+struct SizeConstraint {
+  std::map<std::string, std::int64_t> terms;
+  std::int64_t constant = 0;
+  bool equality = false;     ///< == 0 instead of >= 0
+  std::int64_t modulus = 0;  ///< > 0: divisible by this (then `equality` is ignored)
+  std::string str() const;
+};
+
+/// True when every constraint holds at `sizes`; else `why` (if given) names the first that fails.
+bool is_valid_for(const std::vector<SizeConstraint>& valid, const Sizes& sizes, std::string* why = nullptr);
+
+/// A tensor argument. Strides are given at launch, in elements; the last index is dense.
+struct ArgumentSpec {
+  std::string name;
+  ElementType type;
+  bool output = false;
+  std::vector<IntExpr> shape;  ///< over size parameters
+};
+
+struct ScalarSpec {
+  std::string name;
+  ElementType type;
+  double default_value = 0;
+};
+
+/// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`
+/// (i64); size: size parameter `name` (i64); scalar: `name` in its own type; loop: enclosing launch loop `name` (i64);
+/// workspace: base address of the workspace.
+struct KernelParam {
+  enum class Kind : std::uint8_t { pointer, stride, size, scalar, loop, workspace } kind;
+  int index = 0;
+  int dim = 0;
+  std::string name;
+};
+
+/// One step of a launch: a kernel, or a loop around further steps (for var = lower; var < upper; ++var).
+struct LaunchNode {
+  enum class Kind : std::uint8_t { kernel, loop } kind = Kind::kernel;
+  // kernel
+  std::string symbol;
+  std::array<IntExpr, 3> grid{IntExpr(1), IntExpr(1), IntExpr(1)};  ///< over sizes and launch loops; 0 skips the launch
+  std::array<int, 3> block{1, 1, 1};
+  std::int64_t shared_bytes = 0;
+  std::vector<KernelParam> params;
+  // loop
+  std::string var;
+  IntExpr lower, upper;
+  std::vector<LaunchNode> children;
+};
+
+struct LaunchRecipe {
+  std::string target;                     ///< "host" or "nvptx"
+  std::string symbol;                     ///< host: the entry point, see include/nestor/host_abi.h
+  std::vector<ArgumentSpec> arguments;    ///< in the order of the nest's tensors
+  std::vector<std::string> sizes;         ///< size parameters in argument order
+  std::map<std::string, std::int64_t> fixed_sizes;
+  std::vector<ScalarSpec> scalars;
+  std::vector<SizeConstraint> valid;      ///< conjunction; includes the fixed sizes
+  IntExpr workspace_bytes{0};             ///< over size parameters; 64-byte aligned memory, need not be initialised
+  std::vector<LaunchNode> launches;       ///< GPU only
+};
+
+nlohmann::json int_expr_to_json(const IntExpr& expr);
+IntExpr int_expr_from_json(const nlohmann::json& json);
+nlohmann::json recipe_to_json(const LaunchRecipe& recipe);
+/// Throws UserError naming the offending key.
+LaunchRecipe recipe_from_json(const nlohmann::json& json);
+
+/// A kernel as compiled: code plus recipe. `code` is a relocatable ELF object (host) or PTX text (nvptx).
+struct CompiledKernel {
+  std::string architecture;  ///< "x86-64:<cpu>:<features>" or "sm_90"
+  std::string code;
+  LaunchRecipe recipe;
+};
+
+}  // namespace nestor

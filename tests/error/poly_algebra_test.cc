@@ -1,0 +1,131 @@
+// Every refusal of an algebra rule names the rule, the target and the side condition that fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "poly/algebra/rule.h"
+#include "support/algebra_nests.h"
+#include "support/error.h"
+#include "support/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::number;
+using samples::read;
+using testing::HasSubstr;
+
+std::string refusal(const Nest& nest, const std::string& name, const std::vector<std::string>& target) {
+  try {
+    rule(name).apply(nest, target);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(AlgebraError, UnknownRuleListsTheRules) {
+  try {
+    rule("magic");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, neutral_terms, "));
+  }
+}
+
+TEST(AlgebraError, WrongTargets) {
+  EXPECT_EQ(refusal(samples::matmul(), "online", {}), "rule online takes 1 arguments, not 0");
+  EXPECT_EQ(refusal(samples::matmul(), "online", {"X"}), "rule online: nest matmul has no statement X");
+  EXPECT_EQ(refusal(samples::matmul(), "simplify", {"C_init"}), "rule simplify takes 0 arguments, not 1");
+}
+
+TEST(AlgebraError, NothingToDo) {
+  EXPECT_EQ(refusal(samples::stencil2d(), "reassociate", {}), "rule reassociate does not apply: the nest has no reduction");
+  EXPECT_EQ(refusal(samples::matmul(), "simplify", {}), "rule simplify does not apply: nothing can be simplified");
+  EXPECT_EQ(refusal(samples::matmul(), "exp2_scale", {}), "rule exp2_scale does not apply: the nest has no exp");
+  EXPECT_THAT(refusal(samples::matmul(), "neutral_terms", {}), HasSubstr("no reduction has terms that are its neutral element"));
+}
+
+TEST(AlgebraError, OnlineNeedsAnExtremum) {
+  EXPECT_EQ(refusal(samples::matmul(), "online", {"C_update"}),
+            "rule online does not apply to C_update: it is no reduction by max or min");
+}
+
+TEST(AlgebraError, OnlineNeedsTheLeadsOwnTerms) {
+  Nest nest = samples::scores_softmax_values();
+  // P = exp(QK - Mx), but Mx is the maximum of S.
+  nest.statements[5].reads[0] = {"QK", nest.statements[5].reads[0].relation.set_range_tuple("QK")};
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in P, the exponent is no multiple of the difference"));
+}
+
+TEST(AlgebraError, OnlineNeedsTermsThatTheLeadHasSeen) {
+  Nest nest = samples::scores_softmax_values();
+  nest.statement("Mx_update");
+  nest.statements[4].domain = isl::set(isl_context(), "[R, C, D] -> { Mx_update[i, j] : 0 <= i < R and 0 <= j < C and j <= i }");
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in P, it uses terms that the leading value has not seen"));
+}
+
+TEST(AlgebraError, OnlineNeedsAFallingExponent) {
+  EXPECT_THAT(refusal(samples::inlined_softmax_sum(-1), "online", {"Mx_update"}),
+              HasSubstr("in L_update, the exponent grows beyond all bounds"));
+}
+
+TEST(AlgebraError, OnlineNeedsASumFromZero) {
+  Nest nest = samples::scores_softmax_values();
+  nest.statements[6].value = number(1);
+  nest.statements[8].value = number(1);
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in L_update, the sum does not start from 0"));
+}
+
+TEST(AlgebraError, OnlineNeedsOneLeadingValueAnAccumulator) {
+  Nest nest = samples::scores_softmax_values();
+  // L sums over rows as well.
+  nest.statements[7].write.relation = isl::map(isl_context(), "[R, C, D] -> { L_update[i, j] -> L[0] }");
+  nest.statements.resize(8);
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}),
+              HasSubstr("in L_update, one accumulator would need several leading values"));
+}
+
+TEST(AlgebraError, MomentsNeedTheMean) {
+  Nest nest = samples::row_norm();
+  nest.statements[1].value = read(0);
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("in variance_update, what is subtracted is not the mean"));
+}
+
+TEST(AlgebraError, MomentsNeedTheSamePoints) {
+  Nest nest = samples::row_norm();
+  nest.statements[3].domain =
+      isl::set(isl_context(), "[rows, cols] -> { variance_update[i, k] : 0 <= i < rows and 1 <= k < cols }");
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("the square is not taken over the same points"));
+}
+
+TEST(AlgebraError, MomentsNeedACountableRange) {
+  Nest nest = samples::row_norm();
+  nest.statements[1].domain =
+      isl::set(isl_context(), "[rows, cols] -> { mean_update[i, k] : 0 <= i < rows and 0 <= k < cols and k mod 2 = 0 }");
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("so its points cannot be counted"));
+}
+
+TEST(AlgebraError, MomentsNeedASquare) {
+  EXPECT_THAT(refusal(samples::matmul(), "moments", {"C_update"}), HasSubstr("no sum of squares around its mean follows it"));
+}
+
+TEST(AlgebraError, DeferNeedsACommonFactor) {
+  EXPECT_EQ(refusal(samples::matmul(), "defer_factor", {"C_update"}),
+            "rule defer_factor does not apply to C_update: no factor of its terms is the same for all points of an element");
+  EXPECT_THAT(refusal(samples::scores_softmax_values(), "defer_factor", {"Mx_update"}), HasSubstr("it is no sum"));
+}
+
+TEST(AlgebraError, SplitNeedsAReducedDim) {
+  const Nest nest = samples::matmul();
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "i", "p", "4"}),
+              HasSubstr("does not apply to C_update: i is not reduced"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "x", "p", "4"}), HasSubstr("C_update has no dim x"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "p", "0"}), HasSubstr("must be a positive integer, not \"0\""));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "p", "4x"}),
+              HasSubstr("must be a positive integer, not \"4x\""));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "j", "4"}), HasSubstr("\"j\" cannot name the parts"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_init", "i", "p", "4"}), HasSubstr("it is no reduction"));
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,163 @@
+// Every rule keeps what a nest computes: the nest before and after, evaluated in double on random data and random sizes.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "poly/algebra/rule.h"
+#include "poly/nest_json.h"
+#include "support/algebra_nests.h"
+#include "support/nest_interpreter.h"
+#include "support/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::Interpreter;
+using samples::Mask;
+using samples::Memory;
+
+constexpr double kTolerance =
+    1e-6;  // constants in nests are exact to about 7 digits only where a test says so; doubles elsewhere
+
+std::vector<Nest> nests() {
+  return {samples::matmul(),
+          samples::row_norm(),
+          samples::scores_softmax_values(),
+          samples::scores_softmax_values(Mask::domain),
+          samples::scores_softmax_values(Mask::select),
+          samples::windowed_attention(),
+          samples::inlined_softmax_sum(),
+          samples::inlined_softmax_sum(0.5),
+          samples::softmax(),
+          samples::normalised_attention(),
+          samples::late_division_norm()};
+}
+
+Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {
+  Sizes sizes;
+  for (const SizeParam& size : nest.sizes) sizes[size.name] = 1 + static_cast<std::int64_t>(random() % 9);
+  return sizes;
+}
+
+std::string tensor_of_output(const Nest& nest) {
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::output) return tensor.name;
+  }
+  return "";
+}
+
+/// Compares outputs of two nests, the second one run by `run`.
+void expect_same(const Nest& before, const Nest& after, const Sizes& sizes, std::uint64_t seed,
+                 const std::function<void(Interpreter&, Memory&)>& run, const std::string& what) {
+  Memory expected = Interpreter::random_inputs(before, sizes, seed);
+  Memory actual = expected;
+  Interpreter(before, sizes).run(expected);
+  Interpreter interpreter(after, sizes);
+  run(interpreter, actual);
+  const std::string output = tensor_of_output(before);
+  EXPECT_LT(samples::difference(expected[output], actual[output]), kTolerance) << what << "\n" << describe(after);
+}
+
+void run_plainly(Interpreter& interpreter, Memory& memory) { interpreter.run(memory); }
+
+TEST(AlgebraProperty, EveryMatchOfEveryRuleKeepsTheResult) {
+  std::mt19937_64 random(7);
+  int tried = 0;
+  for (const Nest& nest : nests()) {
+    ASSERT_NO_THROW(validate(nest)) << nest.op;
+    for (const RuleMatch& match : find_matches(nest)) {
+      const RuleResult result = rule(match.rule).apply(nest, match.target);
+      const std::string what = nest.op + ": " + match.rule + " " + (match.target.empty() ? "" : match.target[0]);
+      ASSERT_NO_THROW(validate(result.nest)) << what << "\n" << describe(result.nest);
+      for (int round = 0; round < 3; ++round)
+        expect_same(nest, result.nest, random_sizes(nest, random), random(), run_plainly, what);
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 40);
+}
+
+TEST(AlgebraProperty, CompositesRunTileByTile) {
+  std::mt19937_64 random(8);
+  int tried = 0;
+  for (const Nest& nest : nests()) {
+    for (const RuleMatch& match : find_matches(nest)) {
+      if (match.rule != "online" && match.rule != "moments") continue;
+      const RuleResult result = rule(match.rule).apply(nest, match.target);
+      ASSERT_EQ(result.composites.size(), 1U);
+      for (const std::int64_t tile : {1, 2, 3, 100}) {
+        expect_same(
+            nest, result.nest, random_sizes(nest, random), random(),
+            [&](Interpreter& interpreter, Memory& memory) { interpreter.run(memory, result.composites[0], tile); },
+            nest.op + " by tiles of " + std::to_string(tile));
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GE(tried, 40);
+}
+
+TEST(AlgebraProperty, SplitsOfAnySizeKeepTheResult) {
+  std::mt19937_64 random(9);
+  for (const Nest& nest : nests()) {
+    for (const RuleMatch& match : find_matches(nest)) {
+      if (match.rule != "split_reduction") continue;
+      for (const char* size : {"1", "2", "3", "4"}) {
+        std::vector<std::string> target = match.target;
+        target[3] = size;
+        const RuleResult result = rule(match.rule).apply(nest, target);
+        const std::string what = nest.op + ": split " + target[0] + " by " + size;
+        ASSERT_NO_THROW(validate(result.nest)) << what << "\n" << describe(result.nest);
+        expect_same(nest, result.nest, random_sizes(nest, random), random(), run_plainly, what);
+        for (const Composite& composite : result.composites) {
+          expect_same(
+              nest, result.nest, random_sizes(nest, random), random(),
+              [&](Interpreter& interpreter, Memory& memory) { interpreter.run(memory, composite, 2); },
+              what + ", fused at " + composite.lead);
+        }
+      }
+    }
+  }
+}
+
+/// Applies random rules one after the other, as a search does.
+TEST(AlgebraProperty, SequencesOfRulesKeepTheResultAndTheirComposites) {
+  std::mt19937_64 random(10);
+  int composites_run = 0;
+  for (int round = 0; round < 40; ++round) {
+    const std::vector<Nest> all = nests();
+    const Nest& nest = all[random() % all.size()];
+    Nest current = nest;
+    std::vector<Composite> composites;
+    std::string what = nest.op;
+    for (int step = 0; step < 4; ++step) {
+      const auto matches = find_matches(current);
+      if (matches.empty()) break;
+      const RuleMatch& match = matches[random() % matches.size()];
+      std::vector<std::string> target = match.target;
+      if (match.rule == "split_reduction") target[3] = "3";
+      what += "; " + match.rule + (target.empty() ? "" : " " + target[0]);
+      RuleResult result = rule(match.rule).apply(current, target);
+      current = result.nest;
+      composites = reprove(current, composites);
+      for (const Composite& composite : result.composites) composites.push_back(composite);
+    }
+    ASSERT_NO_THROW(validate(current)) << what << "\n" << describe(current);
+    const Sizes sizes = random_sizes(nest, random);
+    expect_same(nest, current, sizes, random(), run_plainly, what);
+    for (const Composite& composite : composites) {
+      if (!Interpreter(current, sizes).can_run(composite)) continue;
+      ++composites_run;
+      expect_same(
+          nest, current, sizes, random(),
+          [&](Interpreter& interpreter, Memory& memory) { interpreter.run(memory, composite, 2); },
+          what + " (composite of " + composite.lead + ")");
+    }
+    EXPECT_EQ(digest(nest_from_json(nest_to_json(current))), digest(current)) << what;
+  }
+  EXPECT_GT(composites_run, 10);
+}
+
+}  // namespace
+}  // namespace nestor

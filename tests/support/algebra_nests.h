@@ -1,0 +1,106 @@
+// Nests that algebra rules rewrite: the same operators written in different ways.
+#pragma once
+
+#include "poly/isl_tools.h"
+#include "support/sample_nests.h"
+
+namespace nestor::samples {
+
+/// Softmax over columns with the exponentials inlined into their sums.
+inline Nest inlined_softmax_sum(double factor = 1) {
+  const ScalarExpr phi = apply(ScalarOp::exp, (read(0) - read(1)) * number(factor));
+  return NestBuilder("inlined", {{"R", 4}, {"C", 7}, {"D", 3}})
+      .tensor("S", TensorRole::input, {"R", "C"})
+      .tensor("V", TensorRole::input, {"C", "D"})
+      .tensor("Mx", TensorRole::temporary, {"R"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("PV", TensorRole::temporary, {"R", "D"})
+      .tensor("O", TensorRole::output, {"R", "D"})
+      .statement("Mx_init[i] : 0 <= i < R", "Mx[i]", {}, number(-infinity()))
+      .statement("Mx_update[i, j] : 0 <= i < R and 0 <= j < C", "Mx[i]", {"S[i, j]"}, read(0), ReductionOp::max)
+      .statement("L_init[i] : 0 <= i < R", "L[i]", {}, number(0))
+      .statement("L_update[i, j] : 0 <= i < R and 0 <= j < C", "L[i]", {"S[i, j]", "Mx[i]"}, phi, ReductionOp::add)
+      .statement("PV_init[i, d] : 0 <= i < R and 0 <= d < D", "PV[i, d]", {}, number(0))
+      .statement("PV_update[i, d, j] : 0 <= i < R and 0 <= j < C and 0 <= d < D", "PV[i, d]", {"S[i, j]", "Mx[i]", "V[j, d]"},
+                 phi * read(2), ReductionOp::add)
+      .statement("O[i, d] : 0 <= i < R and 0 <= d < D", "O[i, d]", {"PV[i, d]", "L[i]"}, read(0) / read(1))
+      .build();
+}
+
+/// Row softmax: exponentials are written once and read by the sum and by the result.
+inline Nest softmax() {
+  return NestBuilder("soft", {{"R", 4}, {"C", 7}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("Mx", TensorRole::temporary, {"R"})
+      .tensor("E", TensorRole::temporary, {"R", "C"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("y", TensorRole::output, {"R", "C"})
+      .statement("Mx_init[i] : 0 <= i < R", "Mx[i]", {}, number(-infinity()))
+      .statement("Mx_update[i, j] : 0 <= i < R and 0 <= j < C", "Mx[i]", {"x[i, j]"}, read(0), ReductionOp::max)
+      .statement("E[i, j] : 0 <= i < R and 0 <= j < C", "E[i, j]", {"x[i, j]", "Mx[i]"}, apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("L_init[i] : 0 <= i < R", "L[i]", {}, number(0))
+      .statement("L_update[i, j] : 0 <= i < R and 0 <= j < C", "L[i]", {"E[i, j]"}, read(0), ReductionOp::add)
+      .statement("y[i, j] : 0 <= i < R and 0 <= j < C", "y[i, j]", {"E[i, j]", "L[i]"}, read(0) / read(1))
+      .build();
+}
+
+/// Attention whose probabilities are normalised before they meet the values.
+inline Nest normalised_attention() {
+  return NestBuilder("normalised", {{"R", 4}, {"C", 6}, {"D", 3}})
+      .tensor("S", TensorRole::input, {"R", "C"})
+      .tensor("V", TensorRole::input, {"C", "D"})
+      .tensor("Mx", TensorRole::temporary, {"R"})
+      .tensor("E", TensorRole::temporary, {"R", "C"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("P", TensorRole::temporary, {"R", "C"})
+      .tensor("O", TensorRole::output, {"R", "D"})
+      .statement("Mx_init[i] : 0 <= i < R", "Mx[i]", {}, number(-infinity()))
+      .statement("Mx_update[i, j] : 0 <= i < R and 0 <= j < C", "Mx[i]", {"S[i, j]"}, read(0), ReductionOp::max)
+      .statement("E[i, j] : 0 <= i < R and 0 <= j < C", "E[i, j]", {"S[i, j]", "Mx[i]"}, apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("L_init[i] : 0 <= i < R", "L[i]", {}, number(0))
+      .statement("L_update[i, j] : 0 <= i < R and 0 <= j < C", "L[i]", {"E[i, j]"}, read(0), ReductionOp::add)
+      .statement("P[i, j] : 0 <= i < R and 0 <= j < C", "P[i, j]", {"E[i, j]", "L[i]"}, read(0) / read(1))
+      .statement("O_init[i, d] : 0 <= i < R and 0 <= d < D", "O[i, d]", {}, number(0))
+      .statement("O_update[i, d, j] : 0 <= i < R and 0 <= d < D and 0 <= j < C", "O[i, d]", {"P[i, j]", "V[j, d]"},
+                 read(0) * read(1), ReductionOp::add)
+      .build();
+}
+
+/// Mean and variance with the divisions after the sums.
+inline Nest late_division_norm() {
+  const ScalarExpr count = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0));
+  const ScalarExpr centred = read(0) - read(1);
+  return NestBuilder("late", {{"R", 3}, {"C", 8}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("total", TensorRole::temporary, {"R"})
+      .tensor("mean", TensorRole::temporary, {"R"})
+      .tensor("squares", TensorRole::temporary, {"R"})
+      .tensor("y", TensorRole::output, {"R", "C"})
+      .statement("total_init[i] : 0 <= i < R", "total[i]", {}, number(0))
+      .statement("total_update[i, k] : 0 <= i < R and 0 <= k < C", "total[i]", {"x[i, k]"}, read(0), ReductionOp::add)
+      .statement("mean[i] : 0 <= i < R", "mean[i]", {"total[i]"}, read(0) / count, std::nullopt, {"C"})
+      .statement("squares_init[i] : 0 <= i < R", "squares[i]", {}, number(0))
+      .statement("squares_update[i, k] : 0 <= i < R and 0 <= k < C", "squares[i]", {"x[i, k]", "mean[i]"}, centred * centred,
+                 ReductionOp::add)
+      .statement("y[i, k] : 0 <= i < R and 0 <= k < C", "y[i, k]", {"x[i, k]", "mean[i]", "squares[i]"},
+                 centred * apply(ScalarOp::rsqrt, read(2) / count), std::nullopt, {"C"})
+      .build();
+}
+
+/// Scores masked to a window by a select: some tiles of a row have no visible column.
+inline Nest windowed_attention() {
+  Nest nest = scores_softmax_values(Mask::select);
+  Statement& scores = nest.statements[2];
+  const auto index = [&](const std::string& text) {
+    return parse_pw_aff("[R, C, D] -> { S[i, j] -> [(" + text + ")] }", "test");
+  };
+  scores.indices = {index("j"), index("i"), index("i - 1")};
+  const ScalarExpr window = ScalarExpr::make(
+      ScalarOp::logical_and,
+      {ScalarExpr::make(ScalarOp::le, {ScalarExpr::index(0), ScalarExpr::index(1)}),
+       ScalarExpr::make(ScalarOp::logical_not, {ScalarExpr::make(ScalarOp::lt, {ScalarExpr::index(0), ScalarExpr::index(2)})})});
+  scores.value = scores.value.with_args({window, scores.value.args()[1], scores.value.args()[2]});
+  return nest;
+}
+
+}  // namespace nestor::samples

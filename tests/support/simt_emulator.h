@@ -1,0 +1,303 @@
+// SIMT emulator: runs the LLVM IR of GPU kernels on the CPU. Each GPU thread is a fiber; barriers and shuffles are the points where
+// fibers wait for each other, and the order in which they run between such points is random, so that a missing barrier shows.
+// Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
+#pragma once
+
+#include "support/error.h"
+#include "support/elements.h"
+#include "support/simt_launch.h"
+
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+
+namespace nestor::testing {
+
+constexpr std::size_t kSharedBytes = 256 * 1024;
+
+/// One block's threads as fibers.
+class Fibers {
+ public:
+  enum class State { ready, barrier, shuffle, done };
+  static Fibers& current() {
+    static Fibers fibers;
+    return fibers;
+  }
+
+  void run_block(int threads, std::int64_t block, std::mt19937& random, const std::function<void()>& body) {
+    fibers_.resize(static_cast<std::size_t>(threads));
+    block_ = block;
+    body_ = &body;
+    for (Fiber& fiber : fibers_) {
+      if (fiber.stack.empty()) fiber.stack.resize(kStackBytes);
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.data();
+      fiber.context.uc_stack.ss_size = fiber.stack.size();
+      fiber.context.uc_link = &scheduler_;
+      fiber.state = State::ready;
+      makecontext(&fiber.context, &Fibers::entry, 0);
+    }
+    std::vector<int> order(fibers_.size());
+    for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+    while (!all(State::done)) {
+      std::shuffle(order.begin(), order.end(), random);
+      bool progress = false;
+      for (int k : order) {
+        if (fibers_[static_cast<std::size_t>(k)].state != State::ready) continue;
+        running_ = k;
+        progress = true;
+        swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(k)].context);
+      }
+      progress = release() || progress;
+      if (!progress) throw InternalError("threads of one block wait for each other for ever: a barrier or shuffle is not reached by all");
+    }
+  }
+
+  static std::int32_t thread() { return current().running_; }
+  static std::int32_t block() { return static_cast<std::int32_t>(current().block_); }
+  static void barrier() { current().wait(State::barrier); }
+  static std::uint32_t shuffle(std::uint32_t value, std::int32_t distance) {
+    Fibers& all = current();
+    Fiber& me = all.fibers_[static_cast<std::size_t>(all.running_)];
+    me.published[me.phase & 1] = value;
+    const std::size_t phase = me.phase++ & 1;
+    const auto partner = static_cast<std::size_t>(all.running_ ^ distance);
+    all.wait(State::shuffle);
+    return all.fibers_[partner].published[phase];
+  }
+
+ private:
+  static constexpr std::size_t kStackBytes = 128 * 1024;
+  struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    State state = State::done;
+    std::uint32_t published[2] = {0, 0};
+    std::size_t phase = 0;
+  };
+
+  static void entry() {
+    Fibers& all = current();
+    (*all.body_)();
+    all.fibers_[static_cast<std::size_t>(all.running_)].state = State::done;
+  }
+
+  void wait(State state) {
+    Fiber& me = fibers_[static_cast<std::size_t>(running_)];
+    me.state = state;
+    swapcontext(&me.context, &scheduler_);
+  }
+
+  bool all(State state) const {
+    return std::all_of(fibers_.begin(), fibers_.end(), [&](const Fiber& fiber) { return fiber.state == state; });
+  }
+
+  /// Lets go whoever waits for nobody any more.
+  bool release() {
+    if (all(State::barrier)) {
+      for (Fiber& fiber : fibers_) fiber.state = State::ready;
+      return true;
+    }
+    bool any = false;
+    for (std::size_t warp = 0; warp < fibers_.size(); warp += 32) {
+      const auto first = fibers_.begin() + static_cast<std::ptrdiff_t>(warp), last = first + 32;
+      if (!std::all_of(first, last, [](const Fiber& fiber) { return fiber.state == State::shuffle; })) continue;
+      std::for_each(first, last, [](Fiber& fiber) { fiber.state = State::ready; });
+      any = true;
+    }
+    return any;
+  }
+
+  ucontext_t scheduler_;
+  std::vector<Fiber> fibers_;
+  std::int64_t block_ = 0;
+  int running_ = 0;
+  const std::function<void()>* body_ = nullptr;
+};
+
+namespace emulated {
+inline float shuffle_f32(std::int32_t, float value, std::int32_t distance, std::int32_t) {
+  return std::bit_cast<float>(Fibers::shuffle(std::bit_cast<std::uint32_t>(value), distance));
+}
+inline std::int32_t shuffle_i32(std::int32_t, std::int32_t value, std::int32_t distance, std::int32_t) {
+  return static_cast<std::int32_t>(Fibers::shuffle(static_cast<std::uint32_t>(value), distance));
+}
+inline float rsqrt(float x) { return 1.0f / std::sqrt(x); }
+inline float exp2(float x) { return std::exp2(x); }
+inline float log2(float x) { return std::log2(x); }
+inline std::uint16_t bf16(float x) { return to_bf16(x); }
+inline std::uint16_t f16(float x) { return to_f16(x); }
+}  // namespace emulated
+
+/// Kernels of one module of NVPTX IR, ready to run.
+class SimtEmulator {
+ public:
+  explicit SimtEmulator(const std::string& ir, unsigned seed = 1) : random_(seed) {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto context = std::make_unique<llvm::LLVMContext>();
+    llvm::SMDiagnostic diagnostic;
+    auto module = llvm::parseAssemblyString(ir, diagnostic, *context);
+    if (!module) throw InternalError("emulator: " + diagnostic.getMessage().str());
+    jit_ = take(llvm::orc::LLJITBuilder().create());
+    adapt(*module);
+    define_helpers();
+    check(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+    shared_ = take(jit_->lookup("nestor_shared_emulated")).toPtr<char*>();
+  }
+
+  void run(const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
+    auto kernel = take(jit_->lookup("run_" + node.symbol)).toPtr<void (*)(void**)>();
+    if (node.shared_bytes > static_cast<std::int64_t>(kSharedBytes)) throw InternalError("emulator: too much shared memory");
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      std::memset(shared_, 0xff, kSharedBytes);
+      Fibers::current().run_block(node.block[0], block, random_, [&] { kernel(params.data()); });
+      const auto* end = shared_ + kSharedBytes;
+      if (std::any_of(static_cast<const char*>(shared_) + node.shared_bytes, end, [](char c) { return c != '\xff'; })) {
+        throw InternalError("kernel " + node.symbol + " writes beyond its shared memory");
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  static T take(llvm::Expected<T> value) {
+    if (!value) throw InternalError("emulator: " + llvm::toString(value.takeError()));
+    return std::move(*value);
+  }
+  static void check(llvm::Error error) {
+    if (error) throw InternalError("emulator: " + llvm::toString(std::move(error)));
+  }
+
+  void adapt(llvm::Module& module) {
+    module.setTargetTriple(jit_->getTargetTriple().str());
+    module.setDataLayout(jit_->getDataLayout());
+    llvm::IRBuilder<> b(module.getContext());
+    auto* shared = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes), false, llvm::GlobalValue::ExternalLinkage,
+                                            llvm::ConstantAggregateZero::get(llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes)),
+                                            "nestor_shared_emulated", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
+    shared->setAlignment(llvm::Align(16));
+    if (auto* old = module.getGlobalVariable("nestor_shared")) old->replaceAllUsesWith(shared);
+    std::vector<llvm::Function*> kernels;
+    for (llvm::Function& function : module) {
+      if (function.isDeclaration()) continue;
+      function.setCallingConv(llvm::CallingConv::C);
+      function.removeFnAttr("target-cpu");
+      function.removeFnAttr("target-features");
+      kernels.push_back(&function);
+      std::vector<llvm::CallInst*> calls;
+      for (llvm::Instruction& instruction : llvm::instructions(function)) {
+        if (auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction)) calls.push_back(call);
+      }
+      for (llvm::CallInst* call : calls) replace(module, *call);
+    }
+    for (llvm::Function* kernel : kernels) add_trampoline(module, *kernel);
+    std::string problem;
+    llvm::raw_string_ostream stream(problem);
+    if (llvm::verifyModule(module, &stream)) throw InternalError("emulator: " + problem);
+  }
+
+  /// void run_<kernel>(void** params): loads each parameter and calls the kernel.
+  static void add_trampoline(llvm::Module& module, llvm::Function& kernel) {
+    llvm::IRBuilder<> b(module.getContext());
+    auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false);
+    auto* function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "run_" + kernel.getName().str(), module);
+    b.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", function));
+    std::vector<llvm::Value*> values;
+    for (llvm::Argument& argument : kernel.args()) {
+      llvm::Value* slot = b.CreateConstGEP1_64(b.getPtrTy(), function->getArg(0), argument.getArgNo());
+      values.push_back(b.CreateLoad(argument.getType(), b.CreateLoad(b.getPtrTy(), slot)));
+    }
+    b.CreateCall(&kernel, values);
+    b.CreateRetVoid();
+  }
+
+  void replace(llvm::Module& module, llvm::CallInst& call) {
+    llvm::IRBuilder<> b(&call);
+    llvm::Value* result = nullptr;
+    if (const auto* assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand())) {
+      result = replace_assembly(b, call, assembly->getAsmString());
+    } else if (const llvm::Function* callee = call.getCalledFunction(); callee != nullptr && callee->getName().starts_with("llvm.nvvm.")) {
+      result = replace_intrinsic(module, b, call, callee->getName().drop_front(10).str());
+    } else {
+      return;
+    }
+    if (!call.getType()->isVoidTy()) call.replaceAllUsesWith(result);
+    call.eraseFromParent();
+  }
+
+  static llvm::Value* replace_assembly(llvm::IRBuilder<>& b, llvm::CallInst& call, const std::string& text) {
+    if (text.starts_with("div.full.f32")) return b.CreateFDiv(call.getArgOperand(0), call.getArgOperand(1));
+    if (text.starts_with("st.global.cs.v4.b32")) {
+      llvm::Value* vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), 4));
+      for (unsigned k = 0; k < 4; ++k) vector = b.CreateInsertElement(vector, call.getArgOperand(k + 1), k);
+      return b.CreateAlignedStore(vector, call.getArgOperand(0), llvm::Align(16));
+    }
+    throw InternalError("emulator: unknown assembly " + text);
+  }
+
+  static llvm::Value* replace_intrinsic(llvm::Module& module, llvm::IRBuilder<>& b, llvm::CallInst& call, const std::string& name) {
+    const auto helper = [&](const char* function, llvm::Type* result, std::vector<llvm::Value*> args) {
+      std::vector<llvm::Type*> types;
+      for (llvm::Value* arg : args) types.push_back(arg->getType());
+      return b.CreateCall(module.getOrInsertFunction(function, llvm::FunctionType::get(result, types, false)), args);
+    };
+    const std::vector<llvm::Value*> args(call.arg_begin(), call.arg_end());
+    if (name == "read.ptx.sreg.tid.x") return helper("emulated_thread", b.getInt32Ty(), {});
+    if (name == "read.ptx.sreg.ctaid.x") return helper("emulated_block", b.getInt32Ty(), {});
+    if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
+    if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);
+    if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
+    if (name == "ex2.approx.f") return helper("emulated_exp2", b.getFloatTy(), args);
+    if (name == "lg2.approx.f") return helper("emulated_log2", b.getFloatTy(), args);
+    if (name == "rsqrt.approx.f") return helper("emulated_rsqrt", b.getFloatTy(), args);
+    const bool f16 = name == "ff2f16x2.rn";
+    if (f16 || name == "ff2bf16x2.rn") {
+      const char* function = f16 ? "emulated_f16" : "emulated_bf16";
+      llvm::Value* pair = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt16Ty(), 2));
+      pair = b.CreateInsertElement(pair, helper(function, b.getInt16Ty(), {args[1]}), std::uint64_t{0});
+      pair = b.CreateInsertElement(pair, helper(function, b.getInt16Ty(), {args[0]}), std::uint64_t{1});
+      return b.CreateBitCast(pair, call.getType());
+    }
+    if (name == "f2bf16.rn") return b.CreateBitCast(helper("emulated_bf16", b.getInt16Ty(), args), call.getType());
+    throw InternalError("emulator: unknown intrinsic llvm.nvvm." + name);
+  }
+
+  void define_helpers() {
+    llvm::orc::SymbolMap symbols;
+    const auto add = [&](const char* name, auto* function) {
+      symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    };
+    add("emulated_thread", &Fibers::thread);
+    add("emulated_block", &Fibers::block);
+    add("emulated_barrier", &Fibers::barrier);
+    add("emulated_shuffle_f32", &emulated::shuffle_f32);
+    add("emulated_shuffle_i32", &emulated::shuffle_i32);
+    add("emulated_rsqrt", &emulated::rsqrt);
+    add("emulated_exp2", &emulated::exp2);
+    add("emulated_log2", &emulated::log2);
+    add("emulated_bf16", &emulated::bf16);
+    add("emulated_f16", &emulated::f16);
+    check(jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
+  }
+
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+  char* shared_ = nullptr;
+  std::mt19937 random_;
+};
+
+}  // namespace nestor::testing

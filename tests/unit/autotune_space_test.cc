@@ -1,0 +1,185 @@
+// The space of a nest comes from its structure: points give legal schedules, with the fusion that the algebra allows.
+#include "autotune/space/nest_space.h"
+
+#include "autotune/space/nest_structure.h"
+#include "autotune/space/rule_steps.h"
+#include "support/error.h"
+#include "support/sample_nests.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+namespace nestor {
+namespace {
+
+using samples::Mask;
+
+struct Problem {
+  explicit Problem(const Nest& nest, int threads = 2)
+      : sizes(complete_sizes(nest, {})), schedules(nest), space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8})) {}
+  Schedule replay(const Point& point) {
+    const Candidate candidate = space->candidate(point);
+    if (!candidate.infeasible.empty()) user_error("infeasible: {}", candidate.infeasible);
+    return schedules.replay(candidate.steps);
+  }
+  Sizes sizes;
+  BaseSchedules schedules;
+  std::unique_ptr<Space> space;
+};
+
+int count_loops(const TreeNode& node, LoopKind kind) {
+  int count = node.kind == TreeNode::Kind::loop && node.loop_kind == kind ? 1 : 0;
+  for (const Tree& child : node.children) count += count_loops(*child, kind);
+  return count;
+}
+
+bool share_loop(const Schedule& schedule, const std::string& a, const std::string& b, std::size_t depth) {
+  const auto first = schedule.loops_of(a), second = schedule.loops_of(b);
+  return first.size() > depth && second.size() > depth && first[depth] == second[depth];
+}
+
+std::vector<Nest> nests() {
+  return {samples::matmul(96, 80, 72), samples::row_norm(64, 128), samples::scores_softmax_values(Mask::none, 128, 128, 32),
+          samples::scores_softmax_values(Mask::domain, 128, 128, 32), samples::stencil2d(4, 40, 40), samples::seidel(4, 40, 40)};
+}
+
+TEST(NestSpace, TheBestGuessAndTheBaselineAreLegal) {
+  for (const Nest& nest : nests()) {
+    Problem problem(nest);
+    const Schedule guess = problem.replay(problem.space->defaults().front());
+    const Schedule baseline = problem.replay(problem.space->baseline());
+    if (std::getenv("NESTOR_TEST_SHOW")) {
+      fmt::print("{}: {}\n{}\n", nest.op, describe(*problem.space), guess.str());
+      for (const Step& step : guess.steps()) fmt::print("  {}\n", describe(step));
+    }
+    EXPECT_TRUE(std::none_of(baseline.steps().begin(), baseline.steps().end(), [](const Step& s) { return s.name != "parallel"; })) << nest.op;
+  }
+}
+
+TEST(NestSpace, RandomPointsAreMostlyLegalAndNeverFailOtherwise) {
+  for (const Nest& nest : nests()) {
+    Problem problem(nest);
+    std::uint64_t state = 12345;
+    int legal = 0, feasible = 0;
+    for (int trial = 0; trial < 12; ++trial) {
+      Point point;
+      for (const Parameter& parameter : problem.space->parameters()) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        point.push_back(static_cast<int>((state >> 33) % parameter.choices.size()));
+      }
+      const Candidate candidate = problem.space->candidate(point);
+      if (!candidate.infeasible.empty()) continue;
+      ++feasible;
+      try {
+        problem.schedules.replay(candidate.steps);
+        ++legal;
+      } catch (const UserError& error) {
+        if (std::getenv("NESTOR_TEST_SHOW")) fmt::print("{}: {}\n", nest.op, error.what());
+      }
+    }
+    EXPECT_GT(feasible, 0) << nest.op;
+    EXPECT_GE(4 * legal, 3 * feasible) << nest.op;
+  }
+}
+
+TEST(NestSpace, TheSamePointGivesTheSameSteps) {
+  const Nest nest = samples::row_norm(64, 128);
+  Problem first(nest), second(nest);
+  for (const Point& point : first.space->defaults()) {
+    const auto a = first.space->candidate(point), b = second.space->candidate(point);
+    ASSERT_EQ(a.steps.size(), b.steps.size());
+    for (std::size_t k = 0; k < a.steps.size(); ++k) EXPECT_EQ(describe(a.steps[k]), describe(b.steps[k]));
+  }
+}
+
+TEST(NestSpace, CompositesLetAllStatementsShareTheReductionLoop) {
+  Problem problem(samples::scores_softmax_values(Mask::none, 256, 512, 64));
+  const Point guess = problem.space->defaults().front();
+  const Schedule with = problem.replay(guess);
+  EXPECT_TRUE(share_loop(with, "Mx_update", "PV_update", 1)) << with.str();
+  EXPECT_FALSE(with.active_composites().empty());
+  // The same point without the rule: two passes over the streamed axis.
+  Point without = guess;
+  for (std::size_t k = 0; k < without.size(); ++k) {
+    if (problem.space->parameters()[k].name == "rule.online") without[k] = 1;
+  }
+  const Schedule two_pass = problem.replay(without);
+  EXPECT_TRUE(share_loop(two_pass, "Mx_update", "PV_update", 0)) << two_pass.str();
+  EXPECT_FALSE(share_loop(two_pass, "Mx_update", "PV_update", 1)) << two_pass.str();
+}
+
+TEST(NestSpace, RowsOfANormalisationAreFusedAndRunInParallel) {
+  Problem problem(samples::row_norm(64, 128));
+  const Schedule guess = problem.replay(problem.space->defaults().front());
+  EXPECT_TRUE(share_loop(guess, "mean_update", "out", 0)) << guess.str();
+  EXPECT_EQ(count_loops(*guess.tree(), LoopKind::parallel), 1) << guess.str();
+}
+
+TEST(NestSpace, OneThreadMeansNoParallelLoops) {
+  Problem problem(samples::row_norm(64, 128), 1);
+  const Schedule guess = problem.replay(problem.space->defaults().front());
+  EXPECT_EQ(count_loops(*guess.tree(), LoopKind::parallel), 0) << guess.str();
+}
+
+TEST(NestSpace, ATimeStencilRunsInParallelWithinEachStepAndASkewTilesTime) {
+  Problem problem(samples::stencil2d(8, 40, 40));
+  const Schedule guess = problem.replay(problem.space->defaults().front());
+  EXPECT_GE(count_loops(*guess.tree(), LoopKind::parallel), 1) << guess.str();
+  const auto& parameters = problem.space->parameters();
+  const auto form = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "form"; });
+  ASSERT_NE(form, parameters.end());
+  Point skewed = problem.space->defaults().front();
+  skewed[static_cast<std::size_t>(form - parameters.begin())] = static_cast<int>(form->choices.size()) - 1;
+  const auto steps = problem.replay(skewed).steps();
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.name == "skew"; }));
+}
+
+TEST(NestSpace, AnInPlaceSweepGetsAWavefront) {
+  Problem problem(samples::seidel(4, 40, 40));
+  const auto& parameters = problem.space->parameters();
+  const auto form = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "form"; });
+  ASSERT_NE(form, parameters.end());
+  bool parallel = false;
+  for (std::size_t choice = 1; choice < form->choices.size(); ++choice) {
+    Point point = problem.space->defaults().front();
+    point[static_cast<std::size_t>(form - parameters.begin())] = static_cast<int>(choice);
+    const Schedule schedule = problem.replay(point);
+    const auto loops = schedule.loops_of("sweep");
+    parallel = parallel || count_loops(*schedule.tree(), LoopKind::parallel) > 1;
+  }
+  EXPECT_TRUE(parallel);
+}
+
+TEST(NestSpace, TilesThatOverflowTheCacheAreInfeasibleBeforeAnyCompile) {
+  const Nest nest = samples::scores_softmax_values(Mask::none, 4096, 4096, 64);
+  Problem problem(nest);
+  Point huge = problem.space->defaults().front();
+  const auto& parameters = problem.space->parameters();
+  for (std::size_t k = 0; k < huge.size(); ++k) {
+    if (parameters[k].name.starts_with("tile.")) huge[k] = static_cast<int>(parameters[k].choices.size()) - 1;
+    if (parameters[k].name == "stream") huge[k] = 0;
+  }
+  EXPECT_NE(problem.space->candidate(huge).infeasible.find("KiB"), std::string::npos);
+}
+
+TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {
+  const Schedule base(samples::scores_softmax_values(Mask::none, 128, 128, 32));
+  const NestStructure structure = analyse(base, complete_sizes(base.nest(), {}));
+  const auto axis = [&](const std::string& unit, std::size_t loop) {
+    for (const Unit& u : structure.units) {
+      if (u.first == unit) return u.axes.at(loop);
+    }
+    return -1;
+  };
+  EXPECT_EQ(axis("QK_update", 0), axis("O", 0));         // i
+  EXPECT_EQ(axis("QK_update", 1), axis("L_update", 1));  // j
+  EXPECT_EQ(axis("PV_update", 2), axis("P", 1));         // j again
+  EXPECT_NE(axis("QK_update", 2), axis("PV_update", 2));
+  EXPECT_NE(axis("QK_update", 0), axis("QK_update", 1));
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,96 @@
+// Text records: the same contents give the same text, and text gives the same contents.
+#include "db/database.h"
+#include "db/encoding.h"
+#include "support/error.h"
+#include "unit/db_fixture.h"
+
+#include <gmock/gmock.h>
+#include <limits>
+#include <sstream>
+
+namespace nestor {
+namespace {
+
+using namespace test;
+
+std::string exported(const Database& database, bool winners_only = false) {
+  std::ostringstream out;
+  database.export_records(out, winners_only);
+  return out.str();
+}
+
+void fill(Database& database, bool backwards) {
+  std::vector<std::pair<Sizes, TrialRecord>> trials;
+  for (int k = 1; k <= 4; ++k) trials.emplace_back(Sizes{{"n", k}}, ok_trial(0.1 * k, std::string("code\0\xff", 6) + std::to_string(k)));
+  TrialRecord wrong = failed_trial(TrialStatus::wrong, "worst at y[\"3\"]\n");
+  wrong.max_error = std::numeric_limits<double>::infinity();
+  trials.emplace_back(Sizes{{"n", 1}}, wrong);
+  trials.emplace_back(Sizes{{"n", 1}}, ok_trial(3, "slower"));
+  if (backwards) std::reverse(trials.begin(), trials.end());
+  for (const auto& [sizes, trial] : trials) database.add_trial(device(), problem(sizes), kNest, trial);
+}
+
+TEST(Records, ExportDoesNotDependOnTheOrderOfStoring) {
+  TemporaryFolder folder;
+  Database first = Database::open(folder.file("1.db")), second = Database::open(folder.file("2.db"));
+  fill(first, false);
+  fill(second, true);
+  EXPECT_EQ(exported(first), exported(second));
+}
+
+TEST(Records, ImportRestoresWhatWasExported) {
+  TemporaryFolder folder;
+  Database from = Database::open(folder.file("1.db")), to = Database::open(folder.file("2.db"));
+  fill(from, false);
+  from.pin(from.best(device(), problem({{"n", 2}}))->id, true);
+  const std::string text = exported(from);
+  std::istringstream in(text);
+  EXPECT_EQ(to.import_records(in), 6);
+  EXPECT_EQ(exported(to), text);
+  EXPECT_EQ(to.best(device(), problem({{"n", 1}}))->kernel->code, (std::string("code\0\xff", 6) + "1"));
+  EXPECT_TRUE(to.check().empty());
+}
+
+TEST(Records, DuplicatesAreSkipped) {
+  TemporaryFolder folder;
+  Database database = Database::open(folder.file("1.db"));
+  fill(database, false);
+  const std::string text = exported(database);
+  std::istringstream twice(text + "\n" + text);
+  EXPECT_EQ(database.import_records(twice), 0);
+  Database other = Database::open(folder.file("2.db"));
+  std::istringstream again(text + "\n" + text);
+  EXPECT_EQ(other.import_records(again), 6);
+}
+
+TEST(Records, WinnersAloneAreOneLineAProblem) {
+  TemporaryFolder folder;
+  Database database = Database::open(folder.file("1.db"));
+  fill(database, false);
+  const std::string text = exported(database, true);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_EQ(text.find("\"median_ms\":3.0"), std::string::npos);
+}
+
+TEST(Encoding, Base64RoundTripsEveryLength) {
+  std::string data;
+  for (int k = 0; k < 300; ++k) {
+    EXPECT_EQ(base64_decode(base64_encode(data)), data);
+    data += static_cast<char>(k * 37);
+  }
+  EXPECT_EQ(base64_encode("Ma"), "TWE=");
+  for (const char* bad : {"abc", "ab*d", "TWF=", "=AAA", "TW==TW=="}) EXPECT_THROW(base64_decode(bad), UserError) << bad;
+}
+
+TEST(Encoding, ZstdRoundTripsAndRefusesDamage) {
+  const std::string data(5000, 'a');
+  const std::string packed = zstd_compress(data);
+  EXPECT_LT(packed.size(), 100u);
+  EXPECT_EQ(zstd_decompress(packed), data);
+  EXPECT_EQ(zstd_decompress(zstd_compress("")), "");
+  EXPECT_THROW(zstd_decompress(packed.substr(0, packed.size() - 1)), UserError);
+  EXPECT_THROW(zstd_decompress("plain text"), UserError);
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,271 @@
+// What each rule finds, what it makes of it, and what it leaves alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "poly/algebra/rule.h"
+#include "poly/isl_tools.h"
+#include "support/algebra_nests.h"
+#include "support/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::Mask;
+using samples::number;
+using samples::read;
+using testing::ElementsAre;
+
+std::vector<std::string> targets_of(const Nest& nest, const std::string& name) {
+  std::vector<std::string> targets;
+  for (const RuleMatch& match : rule(name).find(nest)) targets.push_back(match.target.empty() ? "" : match.target[0]);
+  return targets;
+}
+
+std::vector<std::string> followers_of(const Composite& composite) {
+  std::vector<std::string> names;
+  for (const Follower& follower : composite.followers) names.push_back(follower.statement);
+  return names;
+}
+
+std::string value_text(const Nest& nest, const std::string& statement) {
+  const Statement& s = nest.statement(statement);
+  return s.value.str([&](int k) { return s.reads.at(static_cast<std::size_t>(k)).tensor; }, [](int) { return "index"; });
+}
+
+bool same_domain(const Nest& a, const Nest& b, const std::string& statement) {
+  return a.statement(statement).domain.intersect_params(a.context).is_equal(
+      b.statement(statement).domain.intersect_params(b.context));
+}
+
+TEST(Algebra, RulesCarryTheirProofAndRounding) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules()) {
+    names.push_back(rule.name);
+    EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
+                                                   "exp2_scale", "simplify", "split_reduction"));
+}
+
+TEST(Algebra, ReassociateNeedsAReduction) {
+  EXPECT_TRUE(rule("reassociate").apply(samples::matmul(), {}).reassociation);
+  EXPECT_TRUE(targets_of(samples::stencil2d(), "reassociate").empty());
+}
+
+TEST(Online, AttentionIsOneComposite) {
+  const Nest nest = samples::scores_softmax_values();
+  EXPECT_THAT(targets_of(nest, "online"), ElementsAre("Mx_update"));
+  const RuleResult result = rule("online").apply(nest, {"Mx_update"});
+  ASSERT_EQ(result.composites.size(), 1U);
+  const Composite& composite = result.composites[0];
+  EXPECT_EQ(composite.lead_tensor, "Mx");
+  EXPECT_THAT(composite.mediators, ElementsAre("P"));
+  EXPECT_THAT(followers_of(composite), ElementsAre("L_update", "PV_update"));
+  EXPECT_EQ(composite.view.str({}, {}), "m");
+  EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp((m_old - m_new))))");
+}
+
+TEST(Online, MaskedScoresKeepTheRunningMaximumFinite) {
+  const RuleResult result = rule("online").apply(samples::scores_softmax_values(Mask::select), {"Mx_update"});
+  const ScalarExpr view = result.composites.at(0).view;
+  const auto at = [&](double m) {
+    return evaluate(view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
+  };
+  EXPECT_EQ(at(-3), -3);
+  EXPECT_TRUE(std::isfinite(at(-samples::infinity())));
+}
+
+TEST(Online, CorrectionOfAnUnmovedMaximumIsOneEvenAtMinusInfinity) {
+  const Composite composite = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"}).composites.at(0);
+  const auto corrected = [&](double r, double m_old, double m_new) {
+    return evaluate(
+        composite.followers[0].correction, [](int) { return 0.0; }, [](int) { return 0; },
+        [&](const std::string& name) { return name == "r"       ? r
+                                              : name == "m_old" ? m_old
+                                                                : m_new; });
+  };
+  EXPECT_EQ(corrected(0, -samples::infinity(), -samples::infinity()), 0);
+  EXPECT_EQ(corrected(0, -samples::infinity(), 4), 0);
+  EXPECT_EQ(corrected(5, 2, 2), 5);
+  EXPECT_NEAR(corrected(5, 1, 3), 5 * std::exp(-2), 1e-12);
+}
+
+TEST(Online, TermsThatOthersReadAreCopied) {
+  const RuleResult result = rule("online").apply(samples::softmax(), {"Mx_update"});
+  EXPECT_THAT(result.composites.at(0).mediators, ElementsAre("E_running"));
+  EXPECT_EQ(value_text(result.nest, "L_update"), "E_running");
+  EXPECT_EQ(value_text(result.nest, "y"), "(E / L)");
+}
+
+TEST(Online, InlinedTermsGetTheirOwnStatementWhereItSavesWork) {
+  const RuleResult result = rule("online").apply(samples::inlined_softmax_sum(), {"Mx_update"});
+  EXPECT_EQ(value_text(result.nest, "PV_update"), "(PV_update_term * V)");
+  EXPECT_THAT(result.nest.statement("PV_update_term").dims, ElementsAre("i", "j"));
+  EXPECT_EQ(value_text(result.nest, "L_update"), "exp(((S - Mx) * 1))");
+  EXPECT_THAT(result.composites.at(0).mediators, ElementsAre("PV_update_term"));
+  EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("L_update", "PV_update"));
+}
+
+TEST(Online, NormalisedTermsAreNoFollowersUntilTheFactorIsDeferred) {
+  const Nest nest = samples::normalised_attention();
+  EXPECT_THAT(followers_of(rule("online").apply(nest, {"Mx_update"}).composites.at(0)), ElementsAre("L_update"));
+  const Nest deferred = rule("defer_factor").apply(nest, {"O_update"}).nest;
+  EXPECT_EQ(value_text(deferred, "O_update"), "(E * V)");
+  EXPECT_EQ(deferred.find_statement("P"), nullptr);
+  EXPECT_THAT(followers_of(rule("online").apply(deferred, {"Mx_update"}).composites.at(0)), ElementsAre("L_update", "O_update"));
+}
+
+TEST(Online, DerivedCompositeIsProvedAgainAfterOtherRules) {
+  const RuleResult online = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"});
+  const Nest scaled = rule("exp2_scale").apply(online.nest, {}).nest;
+  const auto composites = reprove(scaled, online.composites);
+  ASSERT_EQ(composites.size(), 1U);
+  EXPECT_EQ(composites[0].followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp2((m_old - m_new))))");
+  EXPECT_TRUE(reprove(samples::matmul(), online.composites).empty());
+}
+
+TEST(Online, TermsStoredInHalfPrecisionAreStillHomogeneous) {
+  Nest nest = samples::scores_softmax_values();
+  nest.tensors[6].type = ElementType::f16;
+  const ScalarExpr stored = ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16));
+  nest.statements[5].value = ScalarExpr::cast(ElementType::f16, nest.statements[5].value);
+  nest.statements[7].value = stored;
+  nest.statements[9].value = ScalarExpr::make(ScalarOp::mul, {stored, read(1)});
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(followers_of(rule("online").apply(nest, {"Mx_update"}).composites.at(0)), ElementsAre("L_update", "PV_update"));
+}
+
+TEST(Online, AMinimumLeadsAsWell) {
+  Nest nest = samples::inlined_softmax_sum(-1);
+  nest.statements[0].value = number(samples::infinity());
+  nest.statements[1].reduction = ReductionOp::min;
+  const Composite composite = rule("online").apply(nest, {"Mx_update"}).composites.at(0);
+  EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp(((m_old - m_new) * -1))))");
+}
+
+TEST(Moments, MeanAndVarianceAreOneComposite) {
+  const RuleResult result = rule("moments").apply(samples::row_norm(), {"mean_update"});
+  const Composite& composite = result.composites.at(0);
+  EXPECT_TRUE(composite.mediators.empty());
+  EXPECT_THAT(followers_of(composite), ElementsAre("variance_update"));
+  EXPECT_EQ(composite.view.str({}, {}), "((m * n_total) / n)");
+}
+
+TEST(Moments, ADivisionBetweenTheSumsIsSeenThrough) {
+  const RuleResult result = rule("moments").apply(samples::late_division_norm(), {"total_update"});
+  EXPECT_EQ(value_text(result.nest, "squares_update"), "((x - (total / f32(index))) * (x - (total / f32(index))))");
+  EXPECT_NE(result.nest.find_statement("mean"), nullptr) << "the result reads it still";
+}
+
+TEST(Moments, PartialSumsOfSquaresDoNotCountAllPoints) {
+  const Nest split = rule("split_reduction").apply(samples::row_norm(), {"variance_update", "k", "p", "3"}).nest;
+  EXPECT_TRUE(targets_of(split, "moments").empty());
+}
+
+TEST(DeferFactor, LeavesAFactorThatVaries) {
+  EXPECT_TRUE(targets_of(samples::matmul(), "defer_factor").empty());
+  EXPECT_THAT(targets_of(samples::row_norm(), "defer_factor"), ElementsAre("mean_update", "variance_update"));
+  const Nest nest = rule("defer_factor").apply(samples::row_norm(), {"mean_update"}).nest;
+  EXPECT_EQ(value_text(nest, "mean_update"), "x");
+  EXPECT_EQ(value_text(nest, "mean_update_scale"), "(mean_sum / f32(index))");
+}
+
+TEST(NeutralTerms, AMaskBecomesTheDomain) {
+  const Nest masked = rule("neutral_terms").apply(samples::scores_softmax_values(Mask::select), {}).nest;
+  const Nest expected = samples::scores_softmax_values(Mask::domain);
+  for (const Statement& statement : expected.statements)
+    EXPECT_TRUE(same_domain(masked, expected, statement.name)) << statement.name;
+  EXPECT_EQ(value_text(masked, "S"), value_text(expected, "S"));
+  EXPECT_TRUE(targets_of(masked, "neutral_terms").empty());
+  EXPECT_TRUE(targets_of(samples::scores_softmax_values(), "neutral_terms").empty());
+}
+
+TEST(Exp2Scale, TheFactorJoinsTheScaleOfTheScores) {
+  const Nest nest = rule("exp2_scale").apply(samples::scores_softmax_values(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(QK * (scale * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "P"), "exp2((S - Mx))");
+  EXPECT_EQ(value_text(nest, "Mx_update"), "S");
+  EXPECT_TRUE(targets_of(nest, "exp2_scale").empty());
+}
+
+TEST(Exp2Scale, ScoresWithOtherUsesKeepTheirScale) {
+  Nest nest = samples::scores_softmax_values();
+  nest.tensors[4].role = TensorRole::output;
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(QK * scale)");
+  EXPECT_EQ(value_text(nest, "P"), "exp2(((S - Mx) * 1.4426950408889634))");
+}
+
+TEST(Exp2Scale, AConstantFactorTakesItIn) {
+  const Nest nest = rule("exp2_scale").apply(samples::inlined_softmax_sum(0.5), {}).nest;
+  EXPECT_EQ(value_text(nest, "L_update"), "exp2(((S - Mx) * 0.7213475204444817))");
+}
+
+/// What simplify makes of a value over the inputs a (f32, read 0) and h (f16, read 1).
+std::string simplified(const ScalarExpr& value) {
+  const Nest nest = samples::NestBuilder("one", {{"N", 4}})
+                        .tensor("a", TensorRole::input, {"N"})
+                        .tensor("h", TensorRole::input, {"N"}, ElementType::f16)
+                        .tensor("b", TensorRole::output, {"N"})
+                        .statement("B[i] : 0 <= i < N", "b[i]", {"a[i]", "h[i]"}, value)
+                        .build();
+  return targets_of(nest, "simplify").empty() ? "(unchanged)" : value_text(rule("simplify").apply(nest, {}).nest, "B");
+}
+
+TEST(Simplify, AppliesIdentities) {
+  using samples::apply;
+  using samples::operator*;
+  using samples::operator+;
+  using samples::operator-;
+  using samples::operator/;
+  const auto select = [](const ScalarExpr& c, const ScalarExpr& a, const ScalarExpr& b) {
+    return ScalarExpr::make(ScalarOp::select, {c, a, b});
+  };
+  EXPECT_EQ(simplified(read(0) * number(1) + number(0)), "a");
+  EXPECT_EQ(simplified(read(0) / number(8)), "(a * 0.125)");
+  EXPECT_EQ(simplified(read(0) / number(3)), "(unchanged)");
+  EXPECT_EQ(simplified(read(0) * number(0)), "(unchanged)");
+  EXPECT_EQ(simplified(apply(ScalarOp::neg, apply(ScalarOp::neg, read(0)))), "a");
+  EXPECT_EQ(simplified(ScalarExpr::make(ScalarOp::max, {read(0), number(-samples::infinity())})), "a");
+  EXPECT_EQ(simplified(select(ScalarExpr::make(ScalarOp::lt, {number(1), number(2)}), read(0), number(5))), "a");
+  EXPECT_EQ(simplified(read(0) + apply(ScalarOp::sqrt, number(16)) * number(0.5)), "(a + 2)");
+  const ScalarExpr half = read(1, ElementType::f16);
+  const ScalarExpr round_trip = ScalarExpr::cast(ElementType::f16, ScalarExpr::cast(ElementType::f32, half));
+  EXPECT_EQ(simplified(ScalarExpr::cast(ElementType::f32, round_trip)), "f32(h)");
+  const ScalarExpr rounding = ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::f16, read(0)));
+  EXPECT_EQ(simplified(rounding), "(unchanged)");
+}
+
+TEST(SplitReduction, APlainSumGetsPartsAndACombineStep) {
+  const RuleResult result = rule("split_reduction").apply(samples::matmul(), {"C_update", "k", "p", "16"});
+  EXPECT_TRUE(result.reassociation);
+  EXPECT_TRUE(
+      result.nest.statement("C_update_part")
+          .domain.is_equal(parse_set(
+              "[M, N, K] -> { C_update_part[i, j, p, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K and 16p <= k < 16p + 16 }",
+              "test")));
+  EXPECT_EQ(result.nest.statement("C_update_combine").reduction, ReductionOp::add);
+  EXPECT_EQ(shape_at(result.nest.tensor("C_part"), {{"M", 3}, {"N", 4}, {"K", 33}}), (std::vector<std::int64_t>{3, 4, 3}));
+}
+
+TEST(SplitReduction, ACompositeSplitsAsAWhole) {
+  const RuleResult result = rule("split_reduction").apply(samples::scores_softmax_values(), {"Mx_update", "j", "p", "64"});
+  ASSERT_EQ(result.composites.size(), 2U);
+  EXPECT_EQ(result.composites[0].lead, "Mx_update_part");
+  EXPECT_THAT(followers_of(result.composites[0]), ElementsAre("L_update_part", "PV_update_part"));
+  EXPECT_EQ(result.composites[1].lead, "Mx_update_combine");
+  EXPECT_THAT(followers_of(result.composites[1]), ElementsAre("L_update_combine", "PV_update_combine"));
+  EXPECT_EQ(value_text(result.nest, "P"), "exp((S - Mx_part))");
+}
+
+TEST(SplitReduction, MomentsOfPartsAreCentredOnTheirOwnMean) {
+  const RuleResult result = rule("split_reduction").apply(samples::row_norm(), {"mean_update", "k", "p", "64"});
+  ASSERT_EQ(result.composites.size(), 1U);
+  EXPECT_EQ(result.composites[0].lead, "mean_update_part");
+  EXPECT_EQ(value_text(result.nest, "mean_update_combine"), "(mean_part / f32(index))");
+}
+
+}  // namespace
+}  // namespace nestor

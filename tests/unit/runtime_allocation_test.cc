@@ -1,0 +1,54 @@
+// Asking again, and launching again, allocates nothing.
+#include "nestor/runtime.h"
+#include "unit/runtime_fixture.h"
+
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace {
+thread_local std::size_t allocations = 0;
+
+void* counted(std::size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace nestor {
+namespace {
+
+using namespace test;
+
+TEST(WarmPath, QueryAndLaunchAllocateNothing) {
+  NESTOR_NEEDS_C_COMPILER();
+  TemporaryFolder folder;
+  store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 32, 16);
+  const Library library = Library::open(folder.file("t.db"), {.threads = 2, .system_path = "", .use_system = false});
+  const Sizes map{{"rows", 8}, {"cols", 16}};
+  std::vector<float> x(128), y(128);
+  const TensorArg tensors[] = {{x.data()}, {y.data()}};
+  const auto once = [&] {
+    const Kernel kernel = library.query("scale", "f32", map);
+    if (!library.query("scale", "f32", {{"rows", 8}, {"cols", 16}})) std::abort();
+    kernel.launch({{x.data()}, {y.data()}}, {{"rows", 8}, {"cols", 16}}, {{"alpha", 3}});
+    kernel.launch(tensors, map);
+  };
+  for (int warm_up = 0; warm_up < 3; ++warm_up) once();
+  const std::size_t before = allocations;
+  for (int round = 0; round < 100; ++round) once();
+  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_GT(before, 0u) << "allocations are counted";
+}
+
+}  // namespace
+}  // namespace nestor
