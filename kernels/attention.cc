@@ -31,12 +31,17 @@ nestor::HalideDefinition attention(const std::string& variant) {
   weighted(d, i, h, b) = 0.0f;
   weighted(d, i, h, b) += power(t, i, h, b) * wide(v(d, t, h, b));
   out(d, i, h, b) = cast(type, weighted(d, i, h, b) / total(i, h, b));
-  nestor::HalideDefinition definition{
-      .outputs = {{out, {head_dim, queries, heads, batch}}},
-      .inputs = {{q, {head_dim, queries, heads, batch}}, {k, {head_dim, keys, heads, batch}}, {v, {head_dim, keys, heads, batch}}},
-      .sizes = {{batch, 2}, {heads, 8}, {queries, 1024}, {keys, 1024}, {.param = head_dim, .default_value = 64, .specialized = true}},
-      .scalars = {{scale, 0.125}},
-      .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
+  nestor::HalideDefinition definition{.outputs = {{out, {head_dim, queries, heads, batch}}},
+                                      .inputs = {{q, {head_dim, queries, heads, batch}},
+                                                 {k, {head_dim, keys, heads, batch}},
+                                                 {v, {head_dim, keys, heads, batch}}},
+                                      .sizes = {{batch, 2},
+                                                {heads, 8},
+                                                {queries, 1024},
+                                                {keys, 1024},
+                                                {.param = head_dim, .default_value = 64, .specialized = true}},
+                                      .scalars = {{scale, 0.125}},
+                                      .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
   if (causal_mask) definition.require = {keys >= queries};
   if (window_mask) definition.sizes.push_back({window, 256});
   return definition;

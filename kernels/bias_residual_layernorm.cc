@@ -8,7 +8,8 @@ nestor::HalideDefinition bias_residual_layernorm(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   Param<int> rows("rows"), cols("cols");
   Param<float> eps("eps");
-  ImageParam x(type, 2, "x"), bias(type, 1, "bias"), residual(type, 2, "residual"), gamma(type, 1, "gamma"), beta(type, 1, "beta");
+  ImageParam x(type, 2, "x"), bias(type, 1, "bias"), residual(type, 2, "residual"), gamma(type, 1, "gamma"),
+      beta(type, 1, "beta");
   Var c("c"), i("i");
   RDom k(0, cols, "k");
   Func summed("summed"), mean("mean"), variance("variance"), out("out");

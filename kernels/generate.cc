@@ -31,7 +31,8 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 void generate(const std::filesystem::path& folder, const std::filesystem::path& embedded) {
   std::filesystem::create_directories(folder);
   std::ofstream out(embedded);
-  out << "// Written by kernels/generate.cc when Nestor is built.\n#include \"support/embedded_nests.h\"\n\nnamespace nestor {\n\n"
+  out << "// Written by kernels/generate.cc when Nestor is built.\n#include \"support/embedded_nests.h\"\n\nnamespace nestor "
+         "{\n\n"
          "const std::vector<EmbeddedNest>& embedded_nests() {\n  static const std::vector<EmbeddedNest> all{\n";
   for (const nestor::kernels::Operator& op : nestor::kernels::operators()) {
     for (const std::string& variant : op.variants) {

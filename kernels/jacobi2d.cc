@@ -24,7 +24,9 @@ nestor::HalideDefinition jacobi2d(const std::string& variant) {
   out(x, y) = grid(x, y, steps);
   return {.outputs = {{out, {width, height}}},
           .inputs = {{start, {width, height}}},
-          .sizes = {{.param = width, .default_value = 1024, .min = 3}, {.param = height, .default_value = 1024, .min = 3}, {steps, 16}},
+          .sizes = {{.param = width, .default_value = 1024, .min = 3},
+                    {.param = height, .default_value = 1024, .min = 3},
+                    {steps, 16}},
           .tolerance = nestor::kernels::tolerance_for(variant, 1e-5)};
 }
 

@@ -19,7 +19,8 @@ std::vector<Operator>& registry() {
 
 Registration::Registration(Operator op) {
   std::vector<Operator>& all = registry();
-  const auto at = std::lower_bound(all.begin(), all.end(), op, [](const Operator& a, const Operator& b) { return a.name < b.name; });
+  const auto at =
+      std::lower_bound(all.begin(), all.end(), op, [](const Operator& a, const Operator& b) { return a.name < b.name; });
   all.insert(at, std::move(op));
 }
 
@@ -57,8 +58,6 @@ double tolerance_for(const std::string& variant, double f32_tolerance) {
   return std::max(f32_tolerance, type.is_bfloat() ? 1.6e-2 : 2e-3);
 }
 
-Halide::Expr gelu(const Halide::Expr& x) {
-  return 0.5f * x * (1.0f + Halide::erf(x * static_cast<float>(std::sqrt(0.5))));
-}
+Halide::Expr gelu(const Halide::Expr& x) { return 0.5f * x * (1.0f + Halide::erf(x * static_cast<float>(std::sqrt(0.5)))); }
 
 }  // namespace nestor::kernels

@@ -28,8 +28,10 @@ struct Registration {
 };
 
 /// NESTOR_OPERATOR(name, function, "variant", ...)
-#define NESTOR_OPERATOR(op, function, ...) \
-  static const nestor::kernels::Registration nestor_registration{nestor::kernels::Operator{#op, {__VA_ARGS__}, function}}
+#define NESTOR_OPERATOR(op, function, ...)                         \
+  static const nestor::kernels::Registration nestor_registration { \
+    nestor::kernels::Operator { #op, {__VA_ARGS__}, function }     \
+  }
 
 /// Element type that a variant's name ends with, as Halide has it.
 Halide::Type element_of(const std::string& variant);

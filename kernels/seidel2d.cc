@@ -15,7 +15,9 @@ nestor::HalideDefinition seidel2d(const std::string& variant) {
   out(r.x, r.y) = (row(r.y - 1) + row(r.y) + row(r.y + 1)) * (1.0f / 9.0f);
   return {.outputs = {{out, {width, height}}},
           .inputs = {{start, {width, height}}},
-          .sizes = {{.param = width, .default_value = 1024, .min = 3}, {.param = height, .default_value = 1024, .min = 3}, {steps, 16}},
+          .sizes = {{.param = width, .default_value = 1024, .min = 3},
+                    {.param = height, .default_value = 1024, .min = 3},
+                    {steps, 16}},
           .tolerance = nestor::kernels::tolerance_for(variant, 1e-5)};
 }
 

@@ -60,18 +60,20 @@ NESTOR_API void nestor_close(nestor_library* library);
 
 /* Best known kernel for an operator, its variant (element types, e.g. "f32") and sizes on a device ("host").
  * NESTOR_NOT_FOUND and *kernel NULL when none fits. */
-NESTOR_API nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device, int32_t size_count,
-                                      const char* const* size_names, const int64_t* size_values, nestor_kernel** kernel);
+NESTOR_API nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device,
+                                      int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                      nestor_kernel** kernel);
 
 /* How well the kernel fits; distance: sum over sizes of |log2(asked / measured)|; json: its tensors, sizes, scalars and
  * conditions. Any of the three may be NULL; the text lives as long as the kernel. */
-NESTOR_API nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* match, double* distance, const char** json);
+NESTOR_API nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* match, double* distance,
+                                            const char** json);
 
 /* Runs the kernel and returns when it is done. Tensors in the order of the JSON; scalars that are not given take their
  * default. Nothing is written unless all arguments fit. */
-NESTOR_API nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors, int32_t size_count,
-                                       const char* const* size_names, const int64_t* size_values, int32_t scalar_count,
-                                       const char* const* scalar_names, const double* scalar_values);
+NESTOR_API nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
+                                       int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                       int32_t scalar_count, const char* const* scalar_names, const double* scalar_values);
 
 /* Forgets remembered answers, so that what was tuned since is found; kernels in use stay valid. */
 NESTOR_API nestor_status nestor_refresh(nestor_library* library);

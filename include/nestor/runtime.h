@@ -34,10 +34,10 @@ struct NamedScalar {
 
 /// A tensor argument. The memory stays the caller's; it must live until launch() returns.
 struct TensorArg {
-  void* data = nullptr;                       ///< first element; aligned to the element's size
-  std::span<const std::int64_t> strides = {}; ///< in elements, outermost first, the last 1; empty: dense, row-major
-  std::span<const std::int64_t> shape = {};   ///< checked against the kernel's when given; empty: not checked
-  std::optional<ElementType> type = {};       ///< checked when given
+  void* data = nullptr;                        ///< first element; aligned to the element's size
+  std::span<const std::int64_t> strides = {};  ///< in elements, outermost first, the last 1; empty: dense, row-major
+  std::span<const std::int64_t> shape = {};    ///< checked against the kernel's when given; empty: not checked
+  std::optional<ElementType> type = {};        ///< checked when given
 };
 
 struct KernelState;
@@ -49,7 +49,7 @@ class NESTOR_API Kernel {
   explicit Kernel(std::shared_ptr<const KernelState> state) : state_(std::move(state)) {}
   explicit operator bool() const { return state_ != nullptr; }
 
-  MatchKind match() const;            ///< none for no kernel
+  MatchKind match() const;  ///< none for no kernel
   /// Sum over sizes of |log2(asked / measured)|.
   double distance() const;
   /// JSON: where it was measured and how fast, its tensors with types and shapes, sizes, scalars, and conditions on sizes.
@@ -59,7 +59,8 @@ class NESTOR_API Kernel {
   /// scalars that are not given take their default. Throws UserError, before anything is written, for a wrong number of
   /// tensors, a wrong type or shape, a null or misaligned pointer, a last stride other than 1, sizes for which the kernel
   /// is not valid, and an output whose memory overlaps another tensor's.
-  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars = {}) const;
+  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
+              std::span<const NamedScalar> scalars = {}) const;
   void launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars = {}) const;
   void launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes,
               std::initializer_list<NamedScalar> scalars = {}) const;
@@ -84,9 +85,11 @@ class NESTOR_API Library {
   /// The best known kernel, loaded and checked; an empty Kernel when none fits. An answer is remembered: asking for the
   /// same again takes well under a microsecond, allocates nothing and takes no lock. Throws UserError for a device other than
   /// "host" that is not here, for sizes that are not positive, and for a kernel that cannot be loaded.
-  Kernel query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes, std::string_view device = "host") const;
+  Kernel query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
+               std::string_view device = "host") const;
   Kernel query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device = "host") const;
-  Kernel query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes, std::string_view device = "host") const;
+  Kernel query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes,
+               std::string_view device = "host") const;
 
   /// Forgets remembered answers, so that what was tuned since is found. Kernels in use stay valid.
   void refresh();

@@ -12,7 +12,8 @@ TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& optio
   if (json.is_discarded()) user_error("the nest is not valid JSON");
   const auto searcher = searcher_kind_from(options.searcher);
   if (!searcher) user_error("unknown searcher '{}'; choose exhaustive, random or evolutionary", options.searcher);
-  TuneRequest request{.nest = nest_from_json(json)};
+  TuneRequest request;
+  request.nest = nest_from_json(json);
   request.sizes = options.sizes;
   request.fix_all_sizes = options.fix_all_sizes;
   request.searcher = *searcher;

@@ -39,7 +39,8 @@ TuneRequest make_request(const TuneArgs& args) {
     user_error("tuning measures on the host CPU alone; 'nestor show {} --as ptx --target {}' prints the kernel for that GPU",
                args.problem.source, args.target);
   }
-  TuneRequest request{.nest = args.problem.load()};
+  TuneRequest request;
+  request.nest = args.problem.load();
   request.sizes = args.problem.sizes(request.nest);
   request.fix_all_sizes = args.fix_all;
   request.searcher = *searcher_kind_from(args.searcher);

@@ -36,9 +36,11 @@ void throw_database_error(const SQLite::Exception& error, const std::string& pat
     case SQLITE_NOTADB:
       user_error("{} is not a tuning database: it is no SQLite file, or its first page is damaged", path);
     case SQLITE_CORRUPT:
-      user_error("the tuning database {} is damaged ({}): restore a copy, or move it away and start a new one", path, error.what());
+      user_error("the tuning database {} is damaged ({}): restore a copy, or move it away and start a new one", path,
+                 error.what());
     case SQLITE_FULL:
-      user_error("the tuning database {} cannot grow: the disk (or the limit set for it) is full; what was stored before is kept", path);
+      user_error("the tuning database {} cannot grow: the disk (or the limit set for it) is full; what was stored before is kept",
+                 path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
       user_error("the tuning database {} is read-only", path);

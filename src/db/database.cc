@@ -13,7 +13,8 @@
 namespace nestor {
 namespace {
 
-constexpr std::array<std::string_view, 8> kStatusNames{"ok", "illegal", "compile_error", "wrong", "crash", "timeout", "slow", "infeasible"};
+constexpr std::array<std::string_view, 8> kStatusNames{"ok",    "illegal", "compile_error", "wrong",
+                                                       "crash", "timeout", "slow",          "infeasible"};
 
 void warn_on_stderr(const std::string& message) { std::fprintf(stderr, "nestor: warning: %s\n", message.c_str()); }
 
@@ -89,10 +90,12 @@ Database Database::open(const std::string& path, const DatabaseOptions& options)
     below.read_only = true;
     system.emplace(options.system_path, below);
   }
-  return Database(std::make_unique<Impl>(Impl{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
+  return Database(
+      std::make_unique<Impl>(Impl{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
 }
 
-std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json, const TrialRecord& trial) {
+std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json,
+                                 const TrialRecord& trial) {
   impl_->require_writable("add a trial");
   Record record{device, problem, nest_json, trial, false};
   normalise(record);
@@ -144,8 +147,8 @@ std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const Pr
   return std::move(answer->record.trial);
 }
 
-Match Database::query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
-                      const Sizes& sizes) const {
+Match Database::query(const DeviceIdentity& device, const std::string& op, const std::string& variant,
+                      const std::string& nest_digest, const Sizes& sizes) const {
   require_positive(sizes);
   const Ask ask{&device, op, variant, nest_digest, sizes};
   const auto match = [](MatchKind kind, Answer answer) {

@@ -17,18 +17,18 @@ namespace nestor {
 
 /// Full identity of the device that measured. `key` is what look-ups compare.
 struct DeviceIdentity {
-  std::string kind;      ///< "host" or "cuda"
-  std::string name;      ///< "AMD EPYC ...", "NVIDIA H200"
-  std::string arch;      ///< "znver3", "sm_90"
-  int units = 0;         ///< threads used, or multiprocessors
-  std::string details;   ///< JSON: clocks, cache and memory sizes, driver
+  std::string kind;         ///< "host" or "cuda"
+  std::string name;         ///< "AMD EPYC ...", "NVIDIA H200"
+  std::string arch;         ///< "znver3", "sm_90"
+  int units = 0;            ///< threads used, or multiprocessors
+  std::string details;      ///< JSON: clocks, cache and memory sizes, driver
   std::string key() const;  ///< "host/znver3/2", stable across runs
 };
 
 /// What was tuned.
 struct ProblemKey {
   std::string op;
-  std::string variant;      ///< element types, e.g. "f32"
+  std::string variant;  ///< element types, e.g. "f32"
   std::string nest_digest;
   Sizes sizes;
 };
@@ -40,40 +40,40 @@ std::optional<TrialStatus> trial_status_from(std::string_view name);
 /// A kernel as stored.
 struct KernelRecord {
   std::string architecture;
-  std::string code;          ///< object or PTX, uncompressed here, zstd in the file
-  std::string recipe;        ///< LaunchRecipe as JSON
-  std::string hash;          ///< kernel_hash(code, recipe), checked whenever the record is read; may be empty when added
+  std::string code;    ///< object or PTX, uncompressed here, zstd in the file
+  std::string recipe;  ///< LaunchRecipe as JSON
+  std::string hash;    ///< kernel_hash(code, recipe), checked whenever the record is read; may be empty when added
 };
 
 /// XXH3-128 of code and recipe.
 std::string kernel_hash(std::string_view code, std::string_view recipe);
 
 struct TrialRecord {
-  std::int64_t id = 0;               ///< given by the database; negative for trials of the system database
-  std::string steps;                 ///< schedule as JSON (schedule_to_json)
+  std::int64_t id = 0;  ///< given by the database; negative for trials of the system database
+  std::string steps;    ///< schedule as JSON (schedule_to_json)
   TrialStatus status = TrialStatus::ok;
-  std::string reason;                ///< for every status but ok
-  std::vector<double> samples_ms;    ///< raw, in measuring order
-  double median_ms = 0;              ///< 0 unless ok or slow
-  double max_error = 0;              ///< worst |result - reference| / (1 + |reference|)
-  std::string toolchain;             ///< "nestor 0.1.0 llvm 19.1.7"
-  std::string created;               ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
+  std::string reason;              ///< for every status but ok
+  std::vector<double> samples_ms;  ///< raw, in measuring order
+  double median_ms = 0;            ///< 0 unless ok or slow
+  double max_error = 0;            ///< worst |result - reference| / (1 + |reference|)
+  std::string toolchain;           ///< "nestor 0.1.0 llvm 19.1.7"
+  std::string created;             ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
   std::optional<KernelRecord> kernel;
 };
 
 struct Match {
   MatchKind kind = MatchKind::none;
-  double distance = 0;               ///< sum over sizes of |log2(asked / measured)|
-  ProblemKey problem;                ///< the problem that was measured
+  double distance = 0;  ///< sum over sizes of |log2(asked / measured)|
+  ProblemKey problem;   ///< the problem that was measured
   DeviceIdentity device;
-  TrialRecord trial;                 ///< with its kernel
+  TrialRecord trial;  ///< with its kernel
 };
 
 struct DatabaseOptions {
   bool read_only = false;
-  std::string system_path = "";      ///< read-only database consulted after this one; "" for none
-  int busy_timeout_ms = 10000;       ///< how long to wait for another process that is writing
-  std::int64_t max_bytes = 0;        ///< the file may not grow beyond; 0: no limit but the disk's
+  std::string system_path = "";  ///< read-only database consulted after this one; "" for none
+  int busy_timeout_ms = 10000;   ///< how long to wait for another process that is writing
+  std::int64_t max_bytes = 0;    ///< the file may not grow beyond; 0: no limit but the disk's
   /// Told of records that are skipped because they are damaged; null: a line on stderr.
   std::function<void(const std::string&)> warn = nullptr;
 };
@@ -93,12 +93,17 @@ class Database {
   Database& operator=(Database&&) noexcept;
 
   /// Stores one trial in one transaction; returns its id. JSON texts are stored in canonical form.
-  std::int64_t add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json, const TrialRecord& trial);
+  std::int64_t add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json,
+                         const TrialRecord& trial);
   /// All trials of one problem on one device, oldest first, without kernels; those of the system database included.
   std::vector<TrialRecord> trials(const DeviceIdentity& device, const ProblemKey& problem) const;
-  std::optional<TrialRecord> trial(std::int64_t id) const;   ///< with its kernel
+  std::optional<TrialRecord> trial(std::int64_t id) const;  ///< with its kernel
   /// Device, problem and nest JSON of a trial.
-  struct Origin { DeviceIdentity device; ProblemKey problem; std::string nest_json; };
+  struct Origin {
+    DeviceIdentity device;
+    ProblemKey problem;
+    std::string nest_json;
+  };
   std::optional<Origin> origin(std::int64_t trial_id) const;
   /// Fastest ok trial with a kernel, of that problem and device; a pinned one first.
   std::optional<TrialRecord> best(const DeviceIdentity& device, const ProblemKey& problem) const;
@@ -107,7 +112,8 @@ class Database {
   /// `op` and `variant` must match; `nest_digest` restricts to one definition when not empty. Records of other devices
   /// answer (without promise of speed) only when the kernel's architecture can run on `device`. At equal distance a pinned
   /// trial comes before a faster one, and the user's database before the system's.
-  Match query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest, const Sizes& sizes) const;
+  Match query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
+              const Sizes& sizes) const;
 
   /// Throws UserError when there is no such trial, or it has no kernel, or it is in the system database.
   void pin(std::int64_t trial_id, bool pinned);
@@ -115,7 +121,13 @@ class Database {
   /// kernels and problems that nothing refers to any more. Returns the number of trials removed.
   std::int64_t prune(int keep);
 
-  struct ProblemSummary { ProblemKey problem; DeviceIdentity device; std::int64_t trials = 0; std::int64_t ok = 0; double best_ms = 0; };
+  struct ProblemSummary {
+    ProblemKey problem;
+    DeviceIdentity device;
+    std::int64_t trials = 0;
+    std::int64_t ok = 0;
+    double best_ms = 0;
+  };
   /// Of this file alone, by operator, variant, sizes and device.
   std::vector<ProblemSummary> summary() const;
 

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <fstream>
 #include <sched.h>
 #include <unistd.h>
+#include <algorithm>
+#include <fstream>
 
 namespace nestor {
 namespace {

@@ -72,7 +72,8 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
       "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
       " LEFT JOIN problem_size s ON s.problem_id = p.id"
       " WHERE p.op = ?1 AND p.variant = ?2 AND (?3 = '' OR n.digest = ?3) AND d.kind = ?4 AND (d.key = ?5) = ?6"
-      " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id IS NOT NULL)"
+      " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id "
+      "IS NOT NULL)"
       " ORDER BY p.id, d.id",
       ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(), std::int64_t{same_device});
   std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
@@ -120,7 +121,8 @@ std::optional<Answer> nearest_of(Store& store, const std::vector<Candidate>& can
 }  // namespace
 
 bool better(const Answer& a, const Answer& b) {
-  return std::tuple(a.distance, !a.record.pinned, a.record.trial.median_ms) < std::tuple(b.distance, !b.record.pinned, b.record.trial.median_ms);
+  return std::tuple(a.distance, !a.record.pinned, a.record.trial.median_ms) <
+         std::tuple(b.distance, !b.record.pinned, b.record.trial.median_ms);
 }
 
 std::optional<double> size_distance(const Sizes& asked, const Sizes& measured) {

@@ -13,12 +13,15 @@ namespace {
 
 // In an order that depends on contents alone: the ids of two files differ.
 constexpr std::string_view kExportOrder =
-    "SELECT t.id, t.status, t.problem_id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id"
+    "SELECT t.id, t.status, t.problem_id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = "
+    "t.problem_id"
     " JOIN nest n ON n.id = p.nest_id LEFT JOIN kernel k ON k.id = t.kernel_id"
-    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, t.created, t.status, t.median_ms, t.samples, t.steps, k.hash, t.id";
+    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, t.created, t.status, t.median_ms, t.samples, "
+    "t.steps, k.hash, t.id";
 
 constexpr std::string_view kWinnerOrder =
-    "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+    "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n "
+    "ON n.id = p.nest_id"
     " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok'"
     " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, t.median_ms, t.id";
 
@@ -59,7 +62,8 @@ std::vector<Record> read_records(std::istream& in) {
 
 void Database::pin(std::int64_t trial_id, bool pinned) {
   impl_->require_writable("pin a trial");
-  if (trial_id < 0 && impl_->system) user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
+  if (trial_id < 0 && impl_->system)
+    user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
   Store& store = impl_->user;
   guarded(store.path(), [&] {
     return store.in_transaction([&] {
@@ -107,7 +111,9 @@ std::vector<Database::ProblemSummary> Database::summary() const {
     while (row.step()) {
       ProblemSummary entry{{row.text(0), row.text(1), row.text(2), {}},
                            {row.text(4), row.text(5), row.text(6), static_cast<int>(row.integer(7)), row.text(8)},
-                           row.integer(9), row.integer(10), row.real(11)};
+                           row.integer(9),
+                           row.integer(10),
+                           row.real(11)};
       auto sizes = store.connection().query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(3));
       while (sizes.step()) entry.problem.sizes[sizes.text(0)] = sizes.integer(1);
       found.push_back(std::move(entry));
@@ -159,7 +165,9 @@ std::vector<std::string> Database::check() const {
       if (row.text(0) != "ok") findings.push_back(row.text(0));
     }
     auto orphan = connection.query("PRAGMA foreign_key_check");
-    while (orphan.step()) findings.push_back(fmt::format("table {}, row {}: refers to a missing row of {}", orphan.text(0), orphan.integer(1), orphan.text(2)));
+    while (orphan.step())
+      findings.push_back(
+          fmt::format("table {}, row {}: refers to a missing row of {}", orphan.text(0), orphan.integer(1), orphan.text(2)));
     auto kernels = connection.query("SELECT id FROM kernel ORDER BY id");
     while (kernels.step()) {
       try {

@@ -42,7 +42,8 @@ void require_time(double value, const char* what) {
 
 void normalise_kernel(KernelRecord& kernel) {
   const std::string given = kernel_hash(kernel.code, kernel.recipe);
-  if (!kernel.hash.empty() && kernel.hash != given) user_error("the kernel's hash is {}, but its contents give {}", kernel.hash, given);
+  if (!kernel.hash.empty() && kernel.hash != given)
+    user_error("the kernel's hash is {}, but its contents give {}", kernel.hash, given);
   if (kernel.architecture.empty()) user_error("the kernel's architecture is empty");
   if (kernel.code.empty()) user_error("the kernel's code is empty");
   kernel.recipe = canonical_json(kernel.recipe, "the launch recipe", "");

@@ -16,7 +16,11 @@ using nlohmann::json;
 constexpr int kRecordFormat = 1;
 
 json device_to_json(const DeviceIdentity& device) {
-  return {{"kind", device.kind}, {"name", device.name}, {"arch", device.arch}, {"units", device.units}, {"details", json::parse(device.details)}};
+  return {{"kind", device.kind},
+          {"name", device.name},
+          {"arch", device.arch},
+          {"units", device.units},
+          {"details", json::parse(device.details)}};
 }
 
 json problem_to_json(const ProblemKey& problem) {
@@ -24,7 +28,10 @@ json problem_to_json(const ProblemKey& problem) {
 }
 
 json kernel_to_json(const KernelRecord& kernel) {
-  return {{"architecture", kernel.architecture}, {"code", base64_encode(kernel.code)}, {"recipe", json::parse(kernel.recipe)}, {"hash", kernel.hash}};
+  return {{"architecture", kernel.architecture},
+          {"code", base64_encode(kernel.code)},
+          {"recipe", json::parse(kernel.recipe)},
+          {"hash", kernel.hash}};
 }
 
 // An object with exactly these keys.
@@ -57,13 +64,14 @@ DeviceIdentity device_from_json(const json& object) {
   require_keys(object, "\"device\"", {"kind", "name", "arch", "units", "details"});
   const auto units = value<std::int64_t>(object, "units");
   if (units < 0 || units > 1 << 20) user_error("\"units\" is {}", units);
-  return {value<std::string>(object, "kind"), value<std::string>(object, "name"), value<std::string>(object, "arch"), static_cast<int>(units),
-          object.at("details").dump()};
+  return {value<std::string>(object, "kind"), value<std::string>(object, "name"), value<std::string>(object, "arch"),
+          static_cast<int>(units), object.at("details").dump()};
 }
 
 ProblemKey problem_from_json(const json& object) {
   require_keys(object, "\"problem\"", {"op", "variant", "nest_digest", "sizes"});
-  ProblemKey problem{value<std::string>(object, "op"), value<std::string>(object, "variant"), value<std::string>(object, "nest_digest"), {}};
+  ProblemKey problem{
+      value<std::string>(object, "op"), value<std::string>(object, "variant"), value<std::string>(object, "nest_digest"), {}};
   const json& sizes = object.at("sizes");
   if (!sizes.is_object()) user_error("\"sizes\" is no JSON object");
   for (const auto& [name, size] : sizes.items()) problem.sizes[name] = value<std::int64_t>(sizes, name.c_str());
@@ -72,8 +80,8 @@ ProblemKey problem_from_json(const json& object) {
 
 KernelRecord kernel_from_json(const json& object) {
   require_keys(object, "\"kernel\"", {"architecture", "code", "recipe", "hash"});
-  return {value<std::string>(object, "architecture"), base64_decode(value<std::string>(object, "code")), object.at("recipe").dump(),
-          value<std::string>(object, "hash")};
+  return {value<std::string>(object, "architecture"), base64_decode(value<std::string>(object, "code")),
+          object.at("recipe").dump(), value<std::string>(object, "hash")};
 }
 
 TrialRecord trial_from_json(const json& object) {
@@ -86,7 +94,8 @@ TrialRecord trial_from_json(const json& object) {
   trial.reason = value<std::string>(object, "reason");
   trial.samples_ms = value<std::vector<double>>(object, "samples_ms");
   trial.median_ms = value<double>(object, "median_ms");
-  trial.max_error = object.at("max_error").is_null() ? std::numeric_limits<double>::infinity() : value<double>(object, "max_error");
+  trial.max_error =
+      object.at("max_error").is_null() ? std::numeric_limits<double>::infinity() : value<double>(object, "max_error");
   trial.toolchain = value<std::string>(object, "toolchain");
   trial.created = value<std::string>(object, "created");
   if (trial.created.empty()) user_error("\"created\" is empty");
@@ -121,12 +130,14 @@ Record record_from_line(std::string_view line) {
   if (!object.is_object() || !object.contains("format")) user_error("no record of a tuning database (it has no \"format\")");
   const auto format = value<std::int64_t>(object, "format");
   if (format != kRecordFormat) user_error("its format is {}, this program knows format {}", format, kRecordFormat);
-  require_keys(object, "the record", {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
-                                      "toolchain", "created", "pinned", "kernel"});
-  Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(), trial_from_json(object),
-                value<bool>(object, "pinned")};
+  require_keys(object, "the record",
+               {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
+                "toolchain", "created", "pinned", "kernel"});
+  Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(),
+                trial_from_json(object), value<bool>(object, "pinned")};
   normalise(record);
-  if (record.trial.status == TrialStatus::ok && record.trial.median_ms <= 0) user_error("the trial is ok, but its median is {}", record.trial.median_ms);
+  if (record.trial.status == TrialStatus::ok && record.trial.median_ms <= 0)
+    user_error("the trial is ok, but its median is {}", record.trial.median_ms);
   if (record.pinned && !record.trial.kernel) user_error("the trial is pinned, but has no kernel");
   return record;
 }

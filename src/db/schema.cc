@@ -21,7 +21,8 @@ const std::array<Migration, 1> kMigrations{{{1, kMigrationSql1To2}}};
 std::optional<int> schema_version(Connection& connection, const std::string& path) {
   SQLite::Database& raw = connection.raw();
   if (raw.execAndGet("SELECT count(*) FROM sqlite_master").getInt64() == 0) return std::nullopt;
-  if (!raw.tableExists("meta") || !raw.tableExists("trial")) user_error("{} is a SQLite database, but not a tuning database of Nestor", path);
+  if (!raw.tableExists("meta") || !raw.tableExists("trial"))
+    user_error("{} is a SQLite database, but not a tuning database of Nestor", path);
   SQLite::Statement query(raw, "SELECT value FROM meta WHERE key = 'schema_version'");
   const std::string text = query.executeStep() ? query.getColumn(0).getString() : "";
   int version = 0;
@@ -30,14 +31,18 @@ std::optional<int> schema_version(Connection& connection, const std::string& pat
     user_error("the tuning database {} is damaged: its schema version is \"{}\"", path, text);
   }
   if (version > kSchemaVersion) {
-    user_error("the tuning database {} has schema version {}, this program knows versions up to {}: use a newer Nestor, or another database", path,
-               version, kSchemaVersion);
+    user_error(
+        "the tuning database {} has schema version {}, this program knows versions up to {}: use a newer Nestor, or another "
+        "database",
+        path, version, kSchemaVersion);
   }
   return version;
 }
 
 void store_version(Connection& connection, int version) {
-  SQLite::Statement store(connection.raw(), "INSERT INTO meta (key, value) VALUES ('schema_version', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  SQLite::Statement store(
+      connection.raw(),
+      "INSERT INTO meta (key, value) VALUES ('schema_version', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
   store.bind(1, std::to_string(version));
   store.exec();
 }
@@ -64,8 +69,9 @@ void require_schema(Connection& connection, const std::string& path) {
   const std::optional<int> version = schema_version(connection, path);
   if (!version) user_error("{} is empty, not a tuning database", path);
   if (*version < kSchemaVersion) {
-    user_error("the tuning database {} has schema version {}: open it once for writing (`nestor db check`) to bring it to version {}", path, *version,
-               kSchemaVersion);
+    user_error(
+        "the tuning database {} has schema version {}: open it once for writing (`nestor db check`) to bring it to version {}",
+        path, *version, kSchemaVersion);
   }
 }
 

@@ -18,7 +18,8 @@ namespace {
 std::string percent_encoded(const std::string& path) {
   std::string out;
   for (const char c : path) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("/._-").find(c) != std::string_view::npos;
+    const bool plain =
+        std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("/._-").find(c) != std::string_view::npos;
     out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
@@ -27,7 +28,8 @@ std::string percent_encoded(const std::string& path) {
 Connection connect(const std::string& path, const DatabaseOptions& options) {
   const FileAccess access = check_database_file(path, options.read_only, file_system_type_of(path));
   return guarded(path, [&] {
-    if (!options.read_only) return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
+    if (!options.read_only)
+      return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
     std::string uri = "file:" + percent_encoded(std::filesystem::absolute(path).string());
     if (access.immutable) uri += "?immutable=1";
     return Connection(uri, SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
@@ -92,9 +94,10 @@ Store::Store(const std::string& path, const DatabaseOptions& options)
 }
 
 std::int64_t Store::device_id(const DeviceIdentity& device) {
-  connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", device.key(), device.kind,
-                  device.name, device.arch, std::int64_t{device.units}, device.details);
-  auto row = connection_.query("SELECT id FROM device WHERE key = ? AND name = ? AND details = ?", device.key(), device.name, device.details);
+  connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                  device.key(), device.kind, device.name, device.arch, std::int64_t{device.units}, device.details);
+  auto row = connection_.query("SELECT id FROM device WHERE key = ? AND name = ? AND details = ?", device.key(), device.name,
+                               device.details);
   row.step();
   return row.integer(0);
 }
@@ -110,10 +113,12 @@ std::int64_t Store::problem_id(const ProblemKey& problem, const std::string& nes
   const std::int64_t nest = nest_id(problem.nest_digest, nest_json);
   const std::string sizes = canonical_sizes(problem.sizes);
   {
-    auto row = connection_.query("SELECT id FROM problem WHERE op = ? AND variant = ? AND sizes = ? AND nest_id = ?", problem.op, problem.variant, sizes, nest);
+    auto row = connection_.query("SELECT id FROM problem WHERE op = ? AND variant = ? AND sizes = ? AND nest_id = ?", problem.op,
+                                 problem.variant, sizes, nest);
     if (row.step()) return row.integer(0);
   }
-  connection_.run("INSERT INTO problem (op, variant, sizes, nest_id) VALUES (?, ?, ?, ?)", problem.op, problem.variant, sizes, nest);
+  connection_.run("INSERT INTO problem (op, variant, sizes, nest_id) VALUES (?, ?, ?, ?)", problem.op, problem.variant, sizes,
+                  nest);
   const std::int64_t id = connection_.last_id();
   for (const auto& [name, value] : problem.sizes) {
     connection_.run("INSERT INTO problem_size (problem_id, name, value) VALUES (?, ?, ?)", id, name, value);
@@ -126,8 +131,8 @@ std::int64_t Store::kernel_id(const KernelRecord& kernel) {
     auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? AND architecture = ?", kernel.hash, kernel.architecture);
     if (row.step()) return row.integer(0);
   }
-  connection_.run("INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?, ?, ?, ?, ?)", kernel.hash, kernel.architecture,
-                  valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
+  connection_.run("INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?, ?, ?, ?, ?)", kernel.hash,
+                  kernel.architecture, valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
   return connection_.last_id();
 }
 
@@ -136,10 +141,11 @@ std::int64_t Store::insert(const Record& record) {
   const std::int64_t device = device_id(record.device);
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
-      "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, steps)"
+      "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
+      "steps)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain, trial.reason,
-      Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps);
+      device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
+      trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps);
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
   row.run();
   const std::int64_t id = connection_.last_id();
@@ -150,13 +156,16 @@ std::int64_t Store::insert(const Record& record) {
 bool Store::contains(const Record& record) {
   const TrialRecord& trial = record.trial;
   auto row = connection_.query(
-      "SELECT count(*) FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
+      "SELECT count(*) FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id "
+      "= t.device_id"
       " LEFT JOIN kernel k ON k.id = t.kernel_id"
-      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? AND d.details = ? AND t.created = ?"
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? AND d.details = ? AND "
+      "t.created = ?"
       " AND t.status = ? AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND t.reason = ? AND coalesce(k.hash, '') = ?",
-      record.problem.op, record.problem.variant, canonical_sizes(record.problem.sizes), record.problem.nest_digest, record.device.key(),
-      record.device.name, record.device.details, trial.created, to_string(trial.status), Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps,
-      trial.toolchain, trial.reason, trial.kernel ? trial.kernel->hash : "");
+      record.problem.op, record.problem.variant, canonical_sizes(record.problem.sizes), record.problem.nest_digest,
+      record.device.key(), record.device.name, record.device.details, trial.created, to_string(trial.status),
+      Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.toolchain, trial.reason,
+      trial.kernel ? trial.kernel->hash : "");
   row.step();
   return row.integer(0) > 0;
 }
@@ -164,7 +173,8 @@ bool Store::contains(const Record& record) {
 std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   auto row = connection_.query(
       "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created,"
-      " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT NULL"
+      " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT "
+      "NULL"
       " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
       " LEFT JOIN pin ON pin.trial_id = t.id WHERE t.id = ?",
       trial_id);
@@ -194,9 +204,11 @@ std::vector<TrialRecord> Store::trials(const std::string& device_key, const Prob
 
 std::vector<std::int64_t> Store::winners(const std::string& device_key, const ProblemKey& problem) {
   auto row = connection_.query(
-      "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
+      "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = "
+      "t.device_id"
       " LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL"
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND t.status = 'ok' AND t.kernel_id IS "
+      "NOT NULL"
       " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
       problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
   std::vector<std::int64_t> ids;
@@ -213,7 +225,8 @@ KernelRecord Store::kernel(std::int64_t kernel_id) {
   } catch (const UserError& error) {
     user_error("{}: kernel {} is damaged: {}", path_, kernel_id, error.what());
   }
-  if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash) user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
+  if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash)
+    user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
   return kernel;
 }
 

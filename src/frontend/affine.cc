@@ -138,7 +138,8 @@ AffineScope::Function AffineScope::visit_quotient(const Expr& a, const Expr& b, 
   const Function x = visit(a);
   if (!x) return std::nullopt;
   const auto divisor = constant_of(b);
-  if (!divisor || *divisor <= 0) return fail(remainder ? a % b : a / b, "does not divide by a positive constant, which is not affine");
+  if (!divisor || *divisor <= 0)
+    return fail(remainder ? a % b : a / b, "does not divide by a positive constant, which is not affine");
   if (remainder) return x->mod(static_cast<long>(*divisor));
   return x->scale_down(static_cast<long>(*divisor)).floor();
 }
@@ -157,8 +158,7 @@ AffineScope::Function AffineScope::visit_call(const ir::Call& call) {
   return fail(expr, reads ? "depends on data" : "is a function call, which is not affine");
 }
 
-std::optional<isl::set> AffineScope::compare(const Expr& a, const Expr& b,
-                                             isl::set (isl::pw_aff::*relation)(isl::pw_aff) const) {
+std::optional<isl::set> AffineScope::compare(const Expr& a, const Expr& b, isl::set (isl::pw_aff::*relation)(isl::pw_aff) const) {
   const Function x = visit(a);
   const Function y = x ? visit(b) : std::nullopt;
   if (!y) return std::nullopt;

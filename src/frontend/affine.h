@@ -13,9 +13,9 @@ namespace nestor {
 
 /// What the parameters of a definition mean, by their Halide names.
 struct ParameterTable {
-  std::map<std::string, std::string> sizes;              ///< Param -> isl parameter
-  std::map<std::string, std::string> scalars;            ///< Param -> scalar argument
-  std::map<std::string, Halide::Expr> aliases;           ///< e.g. "X.extent.0" of a declared input -> its extent
+  std::map<std::string, std::string> sizes;     ///< Param -> isl parameter
+  std::map<std::string, std::string> scalars;   ///< Param -> scalar argument
+  std::map<std::string, Halide::Expr> aliases;  ///< e.g. "X.extent.0" of a declared input -> its extent
 };
 
 /// Translates the expressions of one statement. Failure is a value: nullopt, and `reason()` tells why.
@@ -50,7 +50,8 @@ class AffineScope {
   Function visit_call(const Halide::Internal::Call& call);
   Function constant(std::int64_t value) const;
   std::optional<isl::set> visit_condition(const Halide::Expr& expr);
-  std::optional<isl::set> compare(const Halide::Expr& a, const Halide::Expr& b, isl::set (isl::pw_aff::*relation)(isl::pw_aff) const);
+  std::optional<isl::set> compare(const Halide::Expr& a, const Halide::Expr& b,
+                                  isl::set (isl::pw_aff::*relation)(isl::pw_aff) const);
   std::nullopt_t fail(const Halide::Expr& culprit, const std::string& why);
 
   isl::set universe_;

@@ -84,7 +84,8 @@ class Inference {
     check_outputs(func);
     for (StatementDraft& statement : func.statements) {
       // A reduction must stay within what its tensor's first definition covers; an assignment may write more than is needed.
-      const isl::set useful = statement.domain.intersect(needed_.at(statement.tensor).apply(statement.write.reverse())).coalesce();
+      const isl::set useful =
+          statement.domain.intersect(needed_.at(statement.tensor).apply(statement.write.reverse())).coalesce();
       statement.domain = statement.reduction ? useful : simpler(statement.domain, useful);
     }
     drop_overwritten(func, asked);

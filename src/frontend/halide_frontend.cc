@@ -43,7 +43,8 @@ class Extraction {
     add_scalars(nest);
     NameTable statement_names;
     int group = 0;
-    for (const FuncNode& node : graph_.funcs()) funcs_.push_back(build_statements(node, graph_, definition_, statement_names, group));
+    for (const FuncNode& node : graph_.funcs())
+      funcs_.push_back(build_statements(node, graph_, definition_, statement_names, group));
     declare_outputs();
     needed_ = infer_bounds(funcs_, context_, output_boxes_);
     add_inputs(nest);
@@ -75,7 +76,8 @@ class Extraction {
       context = context.intersect(*holds);
     }
     context = context.params().coalesce();
-    if (context.is_empty()) user_error("operator '{}': its requirements contradict each other: no sizes are left", definition_.op);
+    if (context.is_empty())
+      user_error("operator '{}': its requirements contradict each other: no sizes are left", definition_.op);
     return context;
   }
 
@@ -121,7 +123,8 @@ class Extraction {
       const auto needed = needed_.find(input.tensor.name);
       Tensor tensor{input.tensor.name, input.tensor.type, TensorRole::input, {}};
       if (input.declared >= 0) {
-        tensor.shape = extents_of(definition_.inputs[static_cast<std::size_t>(input.declared)].extents, "input '" + tensor.name + "'");
+        tensor.shape =
+            extents_of(definition_.inputs[static_cast<std::size_t>(input.declared)].extents, "input '" + tensor.name + "'");
         check_inside(tensor, needed == needed_.end() ? std::nullopt : std::optional<isl::set>(needed->second));
       } else {
         if (needed == needed_.end()) continue;
@@ -184,8 +187,7 @@ class Extraction {
       const isl::set negative = first.lt_set(constant_over_params(context_, 0)).intersect(context_);
       if (negative.is_empty()) continue;
       shifted = true;
-      const isl::pw_aff lifted =
-          isl::manage(isl_pw_aff_insert_domain(first.copy(), isl_set_get_space(universe.get())));
+      const isl::pw_aff lifted = isl::manage(isl_pw_aff_insert_domain(first.copy(), isl_set_get_space(universe.get())));
       index.back() = index.back().sub(lifted);
     }
     if (!shifted) return std::nullopt;
@@ -201,7 +203,7 @@ class Extraction {
   void add_statements(Nest& nest, const FuncDraft& func) const {
     for (const StatementDraft& draft : func.statements) {
       if (draft.domain.is_empty()) continue;
-      Statement statement{draft.name,    draft.dims,  draft.domain,    access(draft.tensor, draft.write), {}, draft.indices,
+      Statement statement{draft.name,  draft.dims,      draft.domain, access(draft.tensor, draft.write), {}, draft.indices,
                           draft.value, draft.reduction, draft.group};
       for (std::size_t k = 0; k < draft.reads.size(); ++k) {
         statement.reads.push_back(access(draft.reads[k].tensor, draft.read_relation(k)));
@@ -225,8 +227,8 @@ class Extraction {
 
 Nest extract_nest(const HalideDefinition& definition) {
   Nest nest;
-  with_isl_budget(fmt::format("extracting operator '{}'", definition.op), [&] { nest = Extraction(definition).run(); },
-                  10 * kIslBudget);
+  with_isl_budget(
+      fmt::format("extracting operator '{}'", definition.op), [&] { nest = Extraction(definition).run(); }, 10 * kIslBudget);
   return nest;
 }
 

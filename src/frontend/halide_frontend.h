@@ -14,11 +14,11 @@ namespace nestor {
 
 /// A symbolic size. Param<int>s that are not listed as sizes or scalars of a definition are refused.
 struct HalideSize {
-  Halide::Param<int> param;            ///< its name becomes the size's name
-  std::int64_t default_value = 1;      ///< what `tune` takes when the user names no value
-  std::int64_t min = 1;                ///< smallest value that makes sense
+  Halide::Param<int> param;                        ///< its name becomes the size's name
+  std::int64_t default_value = 1;                  ///< what `tune` takes when the user names no value
+  std::int64_t min = 1;                            ///< smallest value that makes sense
   std::optional<std::int64_t> max = std::nullopt;  ///< largest, if bounded
-  bool specialized = false;            ///< fixed when a kernel is compiled
+  bool specialized = false;                        ///< fixed when a kernel is compiled
 };
 
 /// A scalar argument: a Param<float> or Param<int> that occurs in values only, never in an index or a bound.
@@ -50,7 +50,7 @@ struct HalideDefinition {
   std::vector<HalideSize> sizes = {};
   std::vector<HalideScalar> scalars = {};
   std::vector<Halide::Expr> require = {};  ///< affine facts about the sizes, e.g. keys >= queries
-  double tolerance = 1e-4;             ///< see Nest::tolerance
+  double tolerance = 1e-4;                 ///< see Nest::tolerance
 };
 
 /// The nest that the definition denotes. Every definition of a Func becomes a statement per tuple component: the pure one

@@ -51,7 +51,8 @@ HalideGraph::HalideGraph(const HalideDefinition& definition) {
   add_declared_inputs(definition);
   if (definition.outputs.empty()) user_error("operator '{}': no output Func is listed", definition.op);
   for (const HalideOutput& output : definition.outputs) {
-    if (!output.func.defined()) user_error("operator '{}': output Func '{}' has no definition", definition.op, identifier(output.func.name()));
+    if (!output.func.defined())
+      user_error("operator '{}': output Func '{}' has no definition", definition.op, identifier(output.func.name()));
     walk(output.func.function(), definition);
   }
 }

@@ -30,10 +30,10 @@ bool binary(const Expr& expr, Shape& shape) {
 /// Constants and whatever the expansions do not contain are compared as whole expressions: nullopt.
 std::optional<Shape> shape_of(const Expr& expr) {
   Shape shape;
-  if (binary<ir::Add>(expr, shape) || binary<ir::Sub>(expr, shape) || binary<ir::Mul>(expr, shape) || binary<ir::Div>(expr, shape) ||
-      binary<ir::Min>(expr, shape) || binary<ir::Max>(expr, shape) || binary<ir::LT>(expr, shape) || binary<ir::LE>(expr, shape) ||
-      binary<ir::GT>(expr, shape) || binary<ir::GE>(expr, shape) || binary<ir::EQ>(expr, shape) || binary<ir::NE>(expr, shape) ||
-      binary<ir::And>(expr, shape) || binary<ir::Or>(expr, shape)) {
+  if (binary<ir::Add>(expr, shape) || binary<ir::Sub>(expr, shape) || binary<ir::Mul>(expr, shape) ||
+      binary<ir::Div>(expr, shape) || binary<ir::Min>(expr, shape) || binary<ir::Max>(expr, shape) ||
+      binary<ir::LT>(expr, shape) || binary<ir::LE>(expr, shape) || binary<ir::GT>(expr, shape) || binary<ir::GE>(expr, shape) ||
+      binary<ir::EQ>(expr, shape) || binary<ir::NE>(expr, shape) || binary<ir::And>(expr, shape) || binary<ir::Or>(expr, shape)) {
     return shape;
   }
   if (const auto* n = expr.as<ir::Cast>()) return Shape{{n->value}, ""};

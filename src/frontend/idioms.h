@@ -10,7 +10,7 @@
 namespace nestor {
 
 struct Idiom {
-  ScalarOp op;            ///< erf, exp (Halide's fast_exp) or log (fast_log)
+  ScalarOp op;  ///< erf, exp (Halide's fast_exp) or log (fast_log)
   Halide::Expr argument;
 };
 

@@ -9,8 +9,9 @@
 namespace nestor {
 namespace {
 
-constexpr std::array<std::string_view, 18> kIslKeywords{"and", "or",    "not",   "exists", "implies", "true", "false", "mod",  "floor",
-                                                        "min", "max",   "ceil",  "floord", "ceild",   "abs",  "infty", "infinity", "nan"};
+constexpr std::array<std::string_view, 18> kIslKeywords{"and",    "or",    "not",   "exists", "implies",  "true",
+                                                        "false",  "mod",   "floor", "min",    "max",      "ceil",
+                                                        "floord", "ceild", "abs",   "infty",  "infinity", "nan"};
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 

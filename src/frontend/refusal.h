@@ -29,7 +29,8 @@ struct Place {
 };
 
 /// Throws the UserError "Func 'f', update 0: index 'x*y' of 'g': <reason>".
-[[noreturn]] inline void refuse(const Place& place, const std::string& role, const Halide::Expr& expr, const std::string& reason) {
+[[noreturn]] inline void refuse(const Place& place, const std::string& role, const Halide::Expr& expr,
+                                const std::string& reason) {
   user_error("{}: {} '{}': {}", place.str(), role, text_of(expr), reason);
 }
 

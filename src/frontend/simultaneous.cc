@@ -73,9 +73,8 @@ void order_simultaneous(std::vector<StatementDraft>& components, std::vector<Ten
   std::vector<StatementDraft> waiting = components;
   while (!waiting.empty()) {
     const auto overwritten_too_early = [&](const StatementDraft& writer) {
-      return std::any_of(waiting.begin(), waiting.end(), [&](const StatementDraft& reader) {
-        return reader.name != writer.name && conflicts(reader, writer);
-      });
+      return std::any_of(waiting.begin(), waiting.end(),
+                         [&](const StatementDraft& reader) { return reader.name != writer.name && conflicts(reader, writer); });
     };
     auto next = std::find_if_not(waiting.begin(), waiting.end(), overwritten_too_early);
     if (next == waiting.end()) {

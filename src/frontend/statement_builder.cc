@@ -129,7 +129,8 @@ class ComponentBuilder {
   isl::set reduction_domain(ValueTranslator& translator, AffineScope& scope) const {
     isl::set domain = scope.universe();
     for (const ir::ReductionVariable& variable : stage_.reduction_variables) {
-      const std::string role = fmt::format("bound of reduction variable '{}'", reduction_name(variable.var, stage_.reduction_variables));
+      const std::string role =
+          fmt::format("bound of reduction variable '{}'", reduction_name(variable.var, stage_.reduction_variables));
       const isl::pw_aff value = dim_function(scope.universe(), positions_.at(variable.var));
       const isl::pw_aff low = translator.affine(without_lets(variable.min), role);
       const isl::pw_aff extent = translator.affine(without_lets(variable.extent), role);
@@ -232,7 +233,12 @@ class ComponentBuilder {
 Stage make_stage(const FuncNode& node, int update) {
   const ir::Function& function = node.function;
   const ir::Definition& definition = update < 0 ? function.definition() : function.update(update);
-  Stage stage{node, Place{identifier(function.name()), update}, {}, {}, {}, definition.schedule().rvars(),
+  Stage stage{node,
+              Place{identifier(function.name()), update},
+              {},
+              {},
+              {},
+              definition.schedule().rvars(),
               static_cast<int>(function.updates().size())};
   for (const Expr& arg : definition.args()) stage.lhs.push_back(without_lets(arg));
   for (const Expr& value : definition.values()) stage.values.push_back(without_lets(value));
@@ -247,8 +253,8 @@ isl::map StatementDraft::read_relation(std::size_t k) const {
   return relation_of(universe, reads[k].tensor, reads[k].index).intersect_domain(guard).coalesce();
 }
 
-FuncDraft build_statements(const FuncNode& node, HalideGraph& graph, const HalideDefinition& definition, NameTable& statement_names,
-                           int& group) {
+FuncDraft build_statements(const FuncNode& node, HalideGraph& graph, const HalideDefinition& definition,
+                           NameTable& statement_names, int& group) {
   FuncDraft draft;
   draft.tensors = node.tensors;
   for (int update = -1; update < static_cast<int>(node.function.updates().size()); ++update) {

@@ -14,16 +14,17 @@ namespace nestor {
 
 /// One component of one definition.
 struct StatementDraft {
-  StatementDraft(isl::set space, isl::map access) : universe(space), base(space), domain(space), write(access), pure_part(access) {}
+  StatementDraft(isl::set space, isl::map access)
+      : universe(space), base(space), domain(space), write(access), pure_part(access) {}
 
   std::string name;
   std::vector<std::string> dims;
-  isl::set universe;              ///< { S[dims] }
-  isl::set base;                  ///< bounds of reduction variables, and `where`
-  isl::set domain;                ///< set by bounds inference
+  isl::set universe;  ///< { S[dims] }
+  isl::set base;      ///< bounds of reduction variables, and `where`
+  isl::set domain;    ///< set by bounds inference
   std::string tensor;
-  isl::map write;                 ///< { S[dims] -> tensor[index] }
-  isl::map pure_part;             ///< as `write` in the positions of pure variables, anything in the others
+  isl::map write;      ///< { S[dims] -> tensor[index] }
+  isl::map pure_part;  ///< as `write` in the positions of pure variables, anything in the others
   std::vector<ReadDraft> reads;
   std::vector<isl::pw_aff> indices;
   ScalarExpr value;
@@ -41,7 +42,7 @@ struct FuncDraft {
 };
 
 /// Translates every definition of `node`. `group` counts up. Throws UserError naming the part that is not affine.
-FuncDraft build_statements(const FuncNode& node, HalideGraph& graph, const HalideDefinition& definition, NameTable& statement_names,
-                           int& group);
+FuncDraft build_statements(const FuncNode& node, HalideGraph& graph, const HalideDefinition& definition,
+                           NameTable& statement_names, int& group);
 
 }  // namespace nestor

@@ -24,16 +24,17 @@ std::string function_stem(std::string name) {
     const std::string ending(suffix);
     if (name.size() > ending.size() && name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
-  static const std::set<std::string> c_functions{"expf", "exp2f", "logf", "sqrtf", "tanhf", "erff", "fabsf", "floorf", "ceilf", "powf", "truncf"};
+  static const std::set<std::string> c_functions{"expf",  "exp2f",  "logf",  "sqrtf", "tanhf", "erff",
+                                                 "fabsf", "floorf", "ceilf", "powf",  "truncf"};
   if (c_functions.count(name) != 0) name.pop_back();
   return name == "fabs" ? "abs" : name;
 }
 
 const std::map<std::string, ScalarOp>& simple_functions() {
   static const std::map<std::string, ScalarOp> all{
-      {"exp", ScalarOp::exp},   {"exp2", ScalarOp::exp2}, {"log", ScalarOp::log},     {"sqrt", ScalarOp::sqrt},
-      {"tanh", ScalarOp::tanh}, {"erf", ScalarOp::erf},   {"floor", ScalarOp::floor}, {"abs", ScalarOp::abs},
-      {"fast_inverse_sqrt", ScalarOp::rsqrt}};
+      {"exp", ScalarOp::exp},     {"exp2", ScalarOp::exp2}, {"log", ScalarOp::log},
+      {"sqrt", ScalarOp::sqrt},   {"tanh", ScalarOp::tanh}, {"erf", ScalarOp::erf},
+      {"floor", ScalarOp::floor}, {"abs", ScalarOp::abs},   {"fast_inverse_sqrt", ScalarOp::rsqrt}};
   return all;
 }
 
@@ -42,11 +43,15 @@ const std::map<std::string, ScalarOp>& simple_functions() {
 ScalarExpr ValueTranslator::visit_call(const ir::Call& call) {
   switch (call.call_type) {
     case ir::Call::Halide:
-    case ir::Call::Image: return visit_read(call);
+    case ir::Call::Image:
+      return visit_read(call);
     case ir::Call::Intrinsic:
-    case ir::Call::PureIntrinsic: return visit_intrinsic(call);
-    case ir::Call::PureExtern: return visit_function(call);
-    default: refuse_value(Expr(&call), "calls an external function, of which Nestor knows nothing");
+    case ir::Call::PureIntrinsic:
+      return visit_intrinsic(call);
+    case ir::Call::PureExtern:
+      return visit_function(call);
+    default:
+      refuse_value(Expr(&call), "calls an external function, of which Nestor knows nothing");
   }
 }
 
@@ -119,14 +124,16 @@ ScalarExpr ValueTranslator::visit_bits(const ir::Call& call) {
   }
   const std::optional<std::int64_t> amount = constant_of(args[1]);
   // A negative amount of a signed type would shift the other way.
-  if (!args[1].type().is_uint() && !(amount && *amount >= 0)) refuse_value(whole, "shifts by a signed amount that may be negative");
+  if (!args[1].type().is_uint() && !(amount && *amount >= 0))
+    refuse_value(whole, "shifts by a signed amount that may be negative");
   const ScalarExpr value = visit(args[0]);
   const ScalarExpr by = amount ? integer(static_cast<std::int32_t>(*amount)) : visit(args[1]);
   if (left) return two_arguments(ScalarOp::shift_left, value, by);
   const ScalarExpr logical = two_arguments(ScalarOp::shift_right_logical, value, by);
   if (args[0].type().is_uint()) return logical;
   const ScalarExpr flipped = two_arguments(ScalarOp::bit_xor, value, integer(-1));
-  const ScalarExpr negative = two_arguments(ScalarOp::bit_xor, two_arguments(ScalarOp::shift_right_logical, flipped, by), integer(-1));
+  const ScalarExpr negative =
+      two_arguments(ScalarOp::bit_xor, two_arguments(ScalarOp::shift_right_logical, flipped, by), integer(-1));
   return ScalarExpr::make(ScalarOp::select, {two_arguments(ScalarOp::lt, value, integer(0)), negative, logical});
 }
 
@@ -160,9 +167,10 @@ ScalarExpr ValueTranslator::visit_function(const ir::Call& call) {
     if (stem == "is_inf") return two_arguments(ScalarOp::eq, magnitude, infinity);
     if (stem == "is_finite") return two_arguments(ScalarOp::lt, magnitude, infinity);
   }
-  refuse_value(whole, fmt::format("calls '{}'; known functions are exp, exp2, log, sqrt, tanh, erf, floor, ceil, trunc, abs, pow, "
-                                  "fast_inverse and fast_inverse_sqrt",
-                                  call.name));
+  refuse_value(whole,
+               fmt::format("calls '{}'; known functions are exp, exp2, log, sqrt, tanh, erf, floor, ceil, trunc, abs, pow, "
+                           "fast_inverse and fast_inverse_sqrt",
+                           call.name));
 }
 
 }  // namespace nestor

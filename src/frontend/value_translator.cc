@@ -120,7 +120,8 @@ ScalarExpr ValueTranslator::visit_cast(const ir::Cast& cast) {
     const auto* shift = cast.value.as<ir::Call>();
     const auto* quotient = cast.value.as<ir::Div>();
     Expr product;
-    if (shift != nullptr && shift->is_intrinsic(ir::Call::shift_right) && constant_of(shift->args[1]) == 32) product = shift->args[0];
+    if (shift != nullptr && shift->is_intrinsic(ir::Call::shift_right) && constant_of(shift->args[1]) == 32)
+      product = shift->args[0];
     if (quotient != nullptr && constant_of(quotient->b) == std::int64_t{1} << 32) product = quotient->a;
     const auto* mul = product.defined() ? product.as<ir::Mul>() : nullptr;
     const auto* a = mul != nullptr ? mul->a.as<ir::Cast>() : nullptr;
@@ -138,7 +139,8 @@ ScalarExpr ValueTranslator::visit_cast(const ir::Cast& cast) {
   // An affine integer keeps its meaning through int64.
   Expr inner = cast.value;
   while (const auto* wide = inner.as<ir::Cast>()) {
-    if (!(wide->type.is_int() && wide->type.bits() >= 32 && wide->value.type().is_int() && wide->value.type().bits() >= 32)) break;
+    if (!(wide->type.is_int() && wide->type.bits() >= 32 && wide->value.type().is_int() && wide->value.type().bits() >= 32))
+      break;
     inner = wide->value;
   }
   element_type_of(inner.type(), place_, whole);
@@ -165,8 +167,10 @@ ScalarExpr ValueTranslator::convert(ScalarExpr value, Halide::Type from, Halide:
   const auto half = [&](ScalarOp op, std::int64_t by) {
     return ScalarExpr::cast(ElementType::f32, ScalarExpr::make(op, {value, integer_constant(by)}));
   };
-  const bool small = (value.op() == ScalarOp::shift_right_logical && value.args()[1].op() == ScalarOp::constant && value.args()[1].number() > 0) ||
-                     (value.op() == ScalarOp::bit_and && value.args()[1].op() == ScalarOp::constant && value.args()[1].number() >= 0);
+  const bool small =
+      (value.op() == ScalarOp::shift_right_logical && value.args()[1].op() == ScalarOp::constant &&
+       value.args()[1].number() > 0) ||
+      (value.op() == ScalarOp::bit_and && value.args()[1].op() == ScalarOp::constant && value.args()[1].number() >= 0);
   if (small) return rounded(ScalarExpr::cast(ElementType::f32, value), to);
   const ScalarExpr high = ScalarExpr::make(ScalarOp::mul, {half(ScalarOp::shift_right_logical, 16), ScalarExpr::constant(65536)});
   return rounded(ScalarExpr::make(ScalarOp::add, {high, half(ScalarOp::bit_and, 0xffff)}), to);
@@ -182,7 +186,8 @@ ScalarExpr ValueTranslator::visit_arithmetic(const Expr& expr) {
     const ScalarExpr x = visit(a);
     const ScalarExpr y = visit(b);
     const ScalarExpr less = ScalarExpr::make(ScalarOp::lt, {order_key(x, a.type()), order_key(y, b.type())});
-    return op == ScalarOp::min ? ScalarExpr::make(ScalarOp::select, {less, x, y}) : ScalarExpr::make(ScalarOp::select, {less, y, x});
+    return op == ScalarOp::min ? ScalarExpr::make(ScalarOp::select, {less, x, y})
+                               : ScalarExpr::make(ScalarOp::select, {less, y, x});
   };
   if (const auto* n = expr.as<ir::Add>()) return both(ScalarOp::add, n->a, n->b);
   if (const auto* n = expr.as<ir::Sub>()) {
@@ -203,7 +208,8 @@ ScalarExpr ValueTranslator::visit_division(const Expr& a, const Expr& b, const E
   const std::optional<std::int64_t> divisor = constant_of(b);
   if (!divisor || *divisor <= 0) refuse_value(whole, "divides an integer by something that is not a positive constant");
   if (whole.type().is_int()) return ScalarExpr::make(ScalarOp::div, {visit(a), integer_constant(*divisor)});
-  if ((*divisor & (*divisor - 1)) != 0) refuse_value(whole, "divides an unsigned integer by something that is not a power of two");
+  if ((*divisor & (*divisor - 1)) != 0)
+    refuse_value(whole, "divides an unsigned integer by something that is not a power of two");
   int shift = 0;
   while ((std::int64_t{1} << shift) < *divisor) ++shift;
   return ScalarExpr::make(ScalarOp::shift_right_logical, {visit(a), integer_constant(shift)});

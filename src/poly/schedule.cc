@@ -33,13 +33,20 @@ LoopForm original_form(const Statement& statement, const Statement& first) {
 
 std::string_view to_string(LoopKind kind) {
   switch (kind) {
-    case LoopKind::serial: return "serial";
-    case LoopKind::parallel: return "parallel";
-    case LoopKind::vectorize: return "vectorize";
-    case LoopKind::unroll: return "unroll";
-    case LoopKind::gpu_block: return "gpu_block";
-    case LoopKind::gpu_warp: return "gpu_warp";
-    case LoopKind::gpu_lane: return "gpu_lane";
+    case LoopKind::serial:
+      return "serial";
+    case LoopKind::parallel:
+      return "parallel";
+    case LoopKind::vectorize:
+      return "vectorize";
+    case LoopKind::unroll:
+      return "unroll";
+    case LoopKind::gpu_block:
+      return "gpu_block";
+    case LoopKind::gpu_warp:
+      return "gpu_warp";
+    case LoopKind::gpu_lane:
+      return "gpu_lane";
   }
   return "serial";
 }

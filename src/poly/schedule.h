@@ -59,9 +59,9 @@ const std::vector<StepHelp>& step_help();
 struct TreeNode {
   enum class Kind : std::uint8_t { sequence, loop, leaf };
   Kind kind;
-  std::string name;                                       ///< loop: its unique name; leaf: the statement
+  std::string name;  ///< loop: its unique name; leaf: the statement
   LoopKind loop_kind = LoopKind::serial;
-  std::int64_t factor = 0;                                ///< vector width or unroll factor; 0: left to the back end
+  std::int64_t factor = 0;  ///< vector width or unroll factor; 0: left to the back end
   bool specialized = false;
   std::vector<std::shared_ptr<const TreeNode>> children;
 };
@@ -88,13 +88,14 @@ class Schedule {
   explicit Schedule(Nest nest);
 
   /// A new schedule with the step applied. Throws UserError: unknown loop or argument, a step that does not fit the tree,
-  /// or an order that breaks a dependence: the message names the step, both statement instances with their numbers, the
-  /// dependence, and a remedy if a simple one exists (a skew factor, a rule, fission first).
+  /// or an order that breaks a dependence. In the last case the message contains " is illegal: " and names the step, both
+  /// statement instances with their numbers, the dependence, and a remedy if a simple one exists (a skew factor, a rule,
+  /// fission first).
   Schedule apply(const Step& step) const;
   Schedule apply_all(const std::vector<Step>& steps) const;
 
-  const Nest& nest() const;                         ///< after the algebra steps
-  const Nest& original_nest() const;                ///< as defined
+  const Nest& nest() const;           ///< after the algebra steps
+  const Nest& original_nest() const;  ///< as defined
   const std::vector<Dependence>& dependences() const;
   const std::vector<Composite>& composites() const;
   /// Composites whose relaxation this order really needs (lead and mediators share a reduction loop).
@@ -111,7 +112,8 @@ class Schedule {
   std::vector<std::string> loops_of(const std::string& statement) const;
   /// { Statement[dims] -> [loops of the statement, outermost first] }, one to one on the domain.
   isl::map loop_relation(const std::string& statement) const;
-  /// The isl schedule tree of the current order.
+  /// The isl schedule tree of the current order: context, sequences of filters, and for each loop a band of one member under
+  /// a mark with the loop's name (and kind, unless serial). Loops that run concurrently are marked coincident.
   isl::schedule isl_tree() const;
   /// Loop nest as readable code, one line a loop, with kinds.
   std::string str() const;
@@ -123,7 +125,7 @@ class Schedule {
   std::shared_ptr<const State> state_;
 };
 
-/// {"nest": digest, "steps": [...]}
+/// {"op": name, "nest": digest of the original nest, "steps": [...]}
 nlohmann::json schedule_to_json(const Schedule& schedule);
 /// Replays onto `nest`. Throws UserError when the file is for another nest, or a step fails.
 Schedule schedule_from_json(const Nest& nest, const nlohmann::json& json);

@@ -38,8 +38,7 @@ std::vector<std::string> members(const Composite& composite) {
 }
 
 bool reads_tensor(const Statement& statement, const std::string& tensor) {
-  return std::any_of(statement.reads.begin(), statement.reads.end(),
-                     [&](const Access& read) { return read.tensor == tensor; });
+  return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
 }
 
 /// True when the correction or the view counts points, so that m and r must have seen exactly the same ones.
@@ -105,9 +104,7 @@ class CompositeJudge {
   }
 
  private:
-  const isl::map& relation(const RelaxedDependence& relaxed) const {
-    return facts_.dependences()[relaxed.dependence].relation;
-  }
+  const isl::map& relation(const RelaxedDependence& relaxed) const { return facts_.dependences()[relaxed.dependence].relation; }
 
   std::string objection_to(const RelaxedDependence& relaxed) {
     const std::string& reader = relaxed.reader;

@@ -18,7 +18,8 @@ std::vector<std::string> leading_value_readers(const Nest& nest, const Composite
 
 /// { Lead[dims] -> Reader[dims] } of `dependence` cut down to instances that read the same element of the same tensor;
 /// empty when they have no tensor in common.
-isl::map matching_instances(const Nest& nest, const Composite& composite, const std::string& reader, const Dependence& dependence);
+isl::map matching_instances(const Nest& nest, const Composite& composite, const std::string& reader,
+                            const Dependence& dependence);
 
 /// Judges every composite with a statement in `touched` anew: one whose dependences all hold is inactive; one that needs
 /// its relaxation and may have it is active. Updates `active`; returns a violation if one needs it and may not have it.

@@ -90,7 +90,8 @@ std::string what_goes_wrong(const Violation& violation) {
 
 }  // namespace
 
-std::string explain_violation(const ScheduleData& before, const ScheduleData& after, const Step& step, const Violation& violation) {
+std::string explain_violation(const ScheduleData& before, const ScheduleData& after, const Step& step,
+                              const Violation& violation) {
   const Dependence& dependence = after.facts->dependences()[violation.dependence];
   const TreeIndex index(after.tree);
   const std::vector<std::string> source_loops = index.loop_names(dependence.source);
@@ -98,9 +99,9 @@ std::string explain_violation(const ScheduleData& before, const ScheduleData& af
   const Witness witness = witness_of(violation.pairs, source_loops.size());
   std::string text = fmt::format("step `{}` is illegal: {} must come before {} ({} through {}{}), but {}{}.", describe(step),
                                  instance_text(after, dependence.source, source_loops, witness.source_loops),
-                                 instance_text(after, dependence.sink, sink_loops, witness.sink_loops), to_string(dependence.kind),
-                                 dependence.tensor, dependence.reduction ? ", a reduction" : "", what_goes_wrong(violation),
-                                 sizes_text(witness));
+                                 instance_text(after, dependence.sink, sink_loops, witness.sink_loops),
+                                 to_string(dependence.kind), dependence.tensor, dependence.reduction ? ", a reduction" : "",
+                                 what_goes_wrong(violation), sizes_text(witness));
   if (!violation.note.empty()) text += " Note: " + violation.note + ".";
   const std::string remedy = find_remedy(before, step, violation);
   if (!remedy.empty()) text += " Remedy: " + remedy + ".";

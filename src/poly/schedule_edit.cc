@@ -107,7 +107,8 @@ Tree ScheduleEditor::resolve_loop(const std::string& name) const {
   std::vector<std::string> fitting;
   std::copy_if(all.begin(), all.end(), std::back_inserter(fitting), [&](const std::string& l) { return ends_in(l, name); });
   if (fitting.size() == 1) return find_loop(data_.tree, fitting.front());
-  if (!fitting.empty()) user_error("{}`{}` may mean any of the loops {}; give the full name", where(), name, fmt::join(fitting, ", "));
+  if (!fitting.empty())
+    user_error("{}`{}` may mean any of the loops {}; give the full name", where(), name, fmt::join(fitting, ", "));
   if (all.empty()) user_error("{}there is no loop `{}`: the schedule has no loops", where(), name);
   user_error("{}there is no loop `{}`; the loops are {}", where(), name, fmt::join(all, ", "));
 }

@@ -104,7 +104,8 @@ class ScheduleEditor {
 };
 
 /// Message of an illegal step: both instances with their numbers, the dependence, sizes, and a remedy if one is found.
-std::string explain_violation(const ScheduleData& before, const ScheduleData& after, const Step& step, const Violation& violation);
+std::string explain_violation(const ScheduleData& before, const ScheduleData& after, const Step& step,
+                              const Violation& violation);
 
 /// What would make `step` legal on `before`: a sentence, or empty.
 std::string find_remedy(const ScheduleData& before, const Step& step, const Violation& violation);

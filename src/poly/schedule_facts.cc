@@ -90,10 +90,7 @@ std::vector<RuleOffer> rules_that_relax(const Nest& nest) {
 }  // namespace
 
 NestFacts::NestFacts(Nest original_nest, Nest current, std::vector<Composite> found, bool reassociate)
-    : original(std::move(original_nest)),
-      nest(std::move(current)),
-      composites(std::move(found)),
-      reassociation(reassociate) {}
+    : original(std::move(original_nest)), nest(std::move(current)), composites(std::move(found)), reassociation(reassociate) {}
 
 const std::vector<Dependence>& NestFacts::dependences() const {
   if (!dependences_) dependences_ = compute_dependences(nest);

@@ -11,7 +11,8 @@ namespace nestor {
 namespace {
 
 std::size_t position(const TreeNode& sequence, const Tree& child) {
-  return static_cast<std::size_t>(std::find(sequence.children.begin(), sequence.children.end(), child) - sequence.children.begin());
+  return static_cast<std::size_t>(std::find(sequence.children.begin(), sequence.children.end(), child) -
+                                  sequence.children.begin());
 }
 
 /// The sequence that holds both nodes as children, or null.
@@ -141,7 +142,9 @@ std::string ScheduleEditor::producer_loop(const std::string& statement, const Tr
   if (!related) {
     for (const std::string& other : others) keep_equal(sharing_instances(data_.facts->nest, statement, other), other);
   }
-  if (!related) user_error("{}no flow dependence and no common read ties {} to the statements in loop {}", where(), statement, consumer->name);
+  if (!related)
+    user_error("{}no flow dependence and no common read ties {} to the statements in loop {}", where(), statement,
+               consumer->name);
   if (candidates.empty()) {
     user_error("{}no loop of {} runs along with {} (on the way into {}): split or reorder {}'s loops the same way first", where(),
                statement, consumer->name, asked, statement);
@@ -199,7 +202,8 @@ void ScheduleEditor::fission() {
   if (!contains(*loop, leaf.get())) user_error("{}statement {} is not inside loop {}", where(), statement, loop->name);
   const Tree body = loop->children.front();
   if (body->kind == TreeNode::Kind::loop && statements_under(*body).size() > 1) {
-    user_error("{}the body of {} is loop {} alone: apply fission({}, {}) first", where(), loop->name, body->name, body->name, statement);
+    user_error("{}the body of {} is loop {} alone: apply fission({}, {}) first", where(), loop->name, body->name, body->name,
+               statement);
   }
   std::vector<Tree> head, tail;
   for (const Tree& child : body->children) {

@@ -74,8 +74,8 @@ isl::map loop_relation_of(const Statement& statement, const LoopSpace& space) {
   forward = isl_map_intersect_domain(forward, space.constraints().copy());
   isl::map relation = isl::manage(isl_map_intersect_domain(isl_map_reverse(forward), statement.domain.copy()));
   for (std::size_t k = 0; k < space.loops().size(); ++k) {
-    relation = isl::manage(
-        isl_map_set_dim_name(relation.release(), isl_dim_out, static_cast<unsigned>(k), space.loops()[k].c_str()));
+    relation =
+        isl::manage(isl_map_set_dim_name(relation.release(), isl_dim_out, static_cast<unsigned>(k), space.loops()[k].c_str()));
   }
   return relation;
 }

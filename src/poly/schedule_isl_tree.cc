@@ -30,9 +30,12 @@ class IslTreeBuilder {
 
   isl::schedule build(const TreeNode& node) const {
     switch (node.kind) {
-      case TreeNode::Kind::leaf: return leaf(node);
-      case TreeNode::Kind::loop: return loop(node);
-      case TreeNode::Kind::sequence: break;
+      case TreeNode::Kind::leaf:
+        return leaf(node);
+      case TreeNode::Kind::loop:
+        return loop(node);
+      case TreeNode::Kind::sequence:
+        break;
     }
     isl::schedule result = build(*node.children.front());
     for (std::size_t k = 1; k < node.children.size(); ++k) {
@@ -52,7 +55,8 @@ class IslTreeBuilder {
     const isl::schedule whole = isl::manage(isl_schedule_insert_partial_schedule(inner, values(node).release()));
     isl_schedule_node* band = isl_schedule_node_child(isl_schedule_get_root(whole.get()), 0);
     if (is_concurrent(node.loop_kind)) band = isl_schedule_node_band_member_set_coincident(band, 0, 1);
-    const std::string label = node.loop_kind == LoopKind::serial ? node.name : node.name + " " + std::string(to_string(node.loop_kind));
+    const std::string label =
+        node.loop_kind == LoopKind::serial ? node.name : node.name + " " + std::string(to_string(node.loop_kind));
     band = isl_schedule_node_insert_mark(band, isl_id_alloc(isl_context().get(), label.c_str(), nullptr));
     isl_schedule* result = isl_schedule_node_get_schedule(band);
     isl_schedule_node_free(band);

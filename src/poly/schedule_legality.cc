@@ -56,8 +56,7 @@ const LoopSpace& OrderChecker::space(const std::string& statement) {
 }
 
 std::optional<Violation> OrderChecker::check_relation(const isl::map& relation, const std::string& source,
-                                                      const std::string& sink, DependenceClass kind,
-                                                      const Window& window) {
+                                                      const std::string& sink, DependenceClass kind, const Window& window) {
   const TreeIndex::Meeting meeting = index_.meet(source, sink);
   const bool bodies = window.sequence && meeting.order > 0 && kind != DependenceClass::accumulation;
   if (window.first >= meeting.shared && !bodies) return std::nullopt;

@@ -27,8 +27,8 @@ struct Violation {
   std::size_t dependence = 0;  ///< index into NestFacts::dependences()
   std::string loop;            ///< the loop that breaks it; empty: the order of bodies
   LoopKind loop_kind = LoopKind::serial;
-  isl::map pairs;              ///< { [source loops] -> [sink loops] }, not empty
-  std::string note;            ///< why a composite does not cover it, if there is one
+  isl::map pairs;    ///< { [source loops] -> [sink loops] }, not empty
+  std::string note;  ///< why a composite does not cover it, if there is one
 };
 
 /// Checks relations against the order of one ScheduleData, which must outlive it.

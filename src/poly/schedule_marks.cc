@@ -72,8 +72,10 @@ void ScheduleEditor::check_stages() const {
     if (!loop) internal_error("the stage of {} refers to loop {}, which is gone", stage.tensor, stage.loop);
     for (const std::string& name : statements_under(*loop)) {
       if (data_.facts->nest.statement(name).write.tensor != stage.tensor) continue;
-      user_error("{}{} is written by {} inside loop {}, so a copy made before the iteration would be stale; stage it at a loop "
-                 "that {} is not in", where(), stage.tensor, name, stage.loop, name);
+      user_error(
+          "{}{} is written by {} inside loop {}, so a copy made before the iteration would be stale; stage it at a loop "
+          "that {} is not in",
+          where(), stage.tensor, name, stage.loop, name);
     }
   }
 }
@@ -87,9 +89,8 @@ void ScheduleEditor::rename_in_stages(const std::string& from, const std::string
 void ScheduleEditor::drop_idle_stages() {
   std::erase_if(data_.stages, [&](const StageDirective& stage) {
     const std::vector<std::string> below = statements_under(*find_loop(data_.tree, stage.loop));
-    return std::none_of(below.begin(), below.end(), [&](const std::string& name) {
-      return reads(data_.facts->nest.statement(name), stage.tensor);
-    });
+    return std::none_of(below.begin(), below.end(),
+                        [&](const std::string& name) { return reads(data_.facts->nest.statement(name), stage.tensor); });
   });
 }
 

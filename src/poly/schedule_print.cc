@@ -63,8 +63,8 @@ struct Bound {
 };
 
 std::optional<Bound> bound_from(isl_constraint* constraint, const std::vector<std::string>& loops, int last) {
-  if (isl_constraint_involves_dims(constraint, isl_dim_div, 0, static_cast<unsigned>(isl_constraint_dim(constraint, isl_dim_div))) ==
-      isl_bool_true) {
+  if (isl_constraint_involves_dims(constraint, isl_dim_div, 0,
+                                   static_cast<unsigned>(isl_constraint_dim(constraint, isl_dim_div))) == isl_bool_true) {
     return std::nullopt;
   }
   const std::int64_t own = number(isl_constraint_get_coefficient_val(constraint, isl_dim_set, last));
@@ -181,7 +181,8 @@ class Printer {
       for (const std::string& name : statements) {
         isl_set* own = sets_.at(name).copy();
         const unsigned dims = static_cast<unsigned>(isl_set_dim(own, isl_dim_set));
-        own = isl_set_project_out(own, isl_dim_set, static_cast<unsigned>(loops.size()), dims - static_cast<unsigned>(loops.size()));
+        own = isl_set_project_out(own, isl_dim_set, static_cast<unsigned>(loops.size()),
+                                  dims - static_cast<unsigned>(loops.size()));
         all = all == nullptr ? own : isl_set_union(all, own);
       }
       all = isl_set_gist_params(isl_set_coalesce(isl_set_remove_divs(all)), schedule_.nest().context.copy());
@@ -200,6 +201,8 @@ class Printer {
 
 }  // namespace
 
-std::string Schedule::str() const { return isl_guarded("printing the schedule", [&] { return Printer(*this).text(); }); }
+std::string Schedule::str() const {
+  return isl_guarded("printing the schedule", [&] { return Printer(*this).text(); });
+}
 
 }  // namespace nestor

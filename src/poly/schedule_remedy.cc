@@ -28,7 +28,8 @@ std::string first_then(const std::vector<Step>& before, const Step& step) {
 }
 
 /// Tries `make(f)` followed by `step` for small factors.
-std::string try_factors(const ScheduleData& before, const Step& step, const std::function<std::vector<Step>(std::int64_t)>& make) {
+std::string try_factors(const ScheduleData& before, const Step& step,
+                        const std::function<std::vector<Step>(std::int64_t)>& make) {
   for (std::int64_t factor = 1; factor <= kLargestTried; ++factor) {
     std::vector<Step> steps = make(factor);
     const std::vector<Step> preparation = steps;
@@ -62,9 +63,8 @@ std::string skew_for_order(const ScheduleData& before, const Step& step) {
   for (const Tree& outer : loops) {
     for (const Tree& inner : loops) {
       if (outer == inner || !contains(*outer, inner.get())) continue;
-      const std::string found = try_factors(before, step, [&](std::int64_t f) {
-        return std::vector<Step>{make_step("skew", {outer->name, inner->name, f})};
-      });
+      const std::string found = try_factors(
+          before, step, [&](std::int64_t f) { return std::vector<Step>{make_step("skew", {outer->name, inner->name, f})}; });
       if (!found.empty()) return found;
     }
   }
@@ -133,15 +133,18 @@ bool covers(const Composite& composite, const Dependence& dependence) {
                      [&](const Follower& follower) { return follower.statement == dependence.sink; });
 }
 
-std::string for_reduction(const ScheduleData& before, const Step& step, const Violation& violation, const std::string& statement) {
+std::string for_reduction(const ScheduleData& before, const Step& step, const Violation& violation,
+                          const std::string& statement) {
   const bool tasks = violation.loop_kind == LoopKind::parallel || violation.loop_kind == LoopKind::gpu_block;
   if (tasks) {
     std::string rule = fmt::format("apply_rule({}, {}, ...)", kSplitReduction, statement);
     for (const RuleOffer& offer : before.facts->offers()) {
       if (offer.rule == kSplitReduction && !offer.target.empty() && offer.target.front() == statement) rule = offer.step;
     }
-    return fmt::format("parts of a reduction that run at once need accumulators of their own: {} before the loop steps, then {} "
-                       "on the loop over the parts", rule, step.name);
+    return fmt::format(
+        "parts of a reduction that run at once need accumulators of their own: {} before the loop steps, then {} "
+        "on the loop over the parts",
+        rule, step.name);
   }
   if (before.facts->reassociation) return "";
   for (const RuleOffer& offer : before.facts->offers()) {

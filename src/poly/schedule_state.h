@@ -31,9 +31,9 @@ struct DependenceGroup {
 struct RelaxedDependence {
   std::size_t dependence;  ///< index into NestFacts::dependences()
   std::string reader;
-  isl::map match;          ///< { Lead[dims] -> Reader[dims] }: both read one element, for one element of the leading tensor
-  bool readers_matched;    ///< every reader instance that the dependence reaches has a match
-  bool leads_matched;      ///< every lead instance that the dependence leaves has one
+  isl::map match;        ///< { Lead[dims] -> Reader[dims] }: both read one element, for one element of the leading tensor
+  bool readers_matched;  ///< every reader instance that the dependence reaches has a match
+  bool leads_matched;    ///< every lead instance that the dependence leaves has one
 };
 
 /// A rule that would lift or divide dependences of this nest, for the remedies in error messages.
@@ -79,7 +79,7 @@ struct ScheduleData {
   std::vector<Step> steps;
   std::vector<StageDirective> stages;
   std::vector<std::string> streaming;
-  std::vector<std::size_t> active;        ///< composites whose relaxation this order needs
+  std::vector<std::size_t> active;  ///< composites whose relaxation this order needs
 };
 
 struct Schedule::State : ScheduleData {

@@ -9,9 +9,7 @@
 namespace nestor {
 namespace {
 
-std::string argument_text(const nlohmann::json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
+std::string argument_text(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 bool is_integer(const std::string& text) {
   const std::size_t start = text.starts_with('-') ? 1 : 0;
@@ -61,8 +59,10 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
       {"tile", "x, y, xo, yo, xi, yi, fx, fy", "split x and y, then reorder to xo, yo, xi, yi", &E::tile},
       {"reorder", "outermost, ..., innermost", "permute loops of one perfect chain", &E::reorder},
       {"fuse_with", "loop, consumer_loop", "make two loops of one body one loop, named as the second", &E::fuse_with},
-      {"compute_at", "statement, loop", "fuse the statement's loops, from the outside in, until it is inside loop", &E::compute_at},
-      {"fission", "loop, statement", "cut the loop's body before the statement; the later loop gets \"_f\" appended", &E::fission},
+      {"compute_at", "statement, loop", "fuse the statement's loops, from the outside in, until it is inside loop",
+       &E::compute_at},
+      {"fission", "loop, statement", "cut the loop's body before the statement; the later loop gets \"_f\" appended",
+       &E::fission},
       {"skew", "x, y, factor", "y' = y + factor*x, for x outside y", &E::skew},
       {"shift", "statement, loop, distance", "run the statement `distance` iterations later in loop", &E::shift},
       {"reverse", "loop", "run the loop backwards", &E::reverse},
@@ -73,7 +73,8 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
       {"gpu_blocks", "loop[, loop[, loop]]", "one GPU block for each iteration", &E::gpu_blocks},
       {"gpu_warps", "loop", "spread iterations over the warps of a block", &E::gpu_warps},
       {"gpu_lanes", "loop", "spread iterations over the lanes of a warp", &E::gpu_lanes},
-      {"stage", "tensor, loop, memory[, slots]", "copy what an iteration of loop reads of tensor to scratch, shared or registers", &E::stage},
+      {"stage", "tensor, loop, memory[, slots]", "copy what an iteration of loop reads of tensor to scratch, shared or registers",
+       &E::stage},
       {"specialize", "loop", "separate full tiles from partial ones", &E::specialize},
       {"streaming", "tensor", "stores to the output bypass the caches", &E::streaming},
   };
@@ -83,7 +84,8 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
 const std::vector<StepHelp>& step_help() {
   static const std::vector<StepHelp> help = [] {
     std::vector<StepHelp> list;
-    for (const ScheduleEditor::Entry& entry : ScheduleEditor::entries()) list.push_back({entry.name, entry.arguments, entry.help});
+    for (const ScheduleEditor::Entry& entry : ScheduleEditor::entries())
+      list.push_back({entry.name, entry.arguments, entry.help});
     return list;
   }();
   return help;
@@ -122,7 +124,8 @@ Step parse_step(const std::string& text) {
   const std::string rest = trimmed(whole.substr(name_end));
   std::vector<std::string> parts;
   if (rest.starts_with('(')) {
-    if (!rest.ends_with(')') || rest.find(')') != rest.size() - 1) user_error("step `{}`: the argument list must end in one ')'", whole);
+    if (!rest.ends_with(')') || rest.find(')') != rest.size() - 1)
+      user_error("step `{}`: the argument list must end in one ')'", whole);
     const std::string inner = trimmed(rest.substr(1, rest.size() - 2));
     if (!inner.empty()) parts = split_at(inner, ",");
     for (std::string& part : parts) part = trimmed(part);

@@ -51,11 +51,13 @@ void ScheduleEditor::split() {
   split_loop(loop_argument(0)->name, args_.integer(1, 1, kLargestFactor), args_.text(2), args_.text(3));
 }
 
-void ScheduleEditor::split_loop(const std::string& name, std::int64_t factor, const std::string& outer, const std::string& inner) {
+void ScheduleEditor::split_loop(const std::string& name, std::int64_t factor, const std::string& outer,
+                                const std::string& inner) {
   const Tree loop = find_loop(data_.tree, name);
-  const bool keeps_kind = loop->loop_kind == LoopKind::serial || loop->loop_kind == LoopKind::parallel ||
-                          loop->loop_kind == LoopKind::gpu_block;
-  if (!keeps_kind) user_error("{}loop {} is marked {}; split it first and mark a part", where(), name, to_string(loop->loop_kind));
+  const bool keeps_kind =
+      loop->loop_kind == LoopKind::serial || loop->loop_kind == LoopKind::parallel || loop->loop_kind == LoopKind::gpu_block;
+  if (!keeps_kind)
+    user_error("{}loop {} is marked {}; split it first and mark a part", where(), name, to_string(loop->loop_kind));
   check_new_loop(outer, name);
   check_new_loop(inner, name);
   if (outer == inner) user_error("{}the two parts need different names", where());
@@ -106,12 +108,13 @@ std::vector<Tree> ScheduleEditor::perfect_chain(const std::vector<Tree>& wanted)
   for (std::size_t k = 0; k < chain.size(); ++k) {
     if (chain[k]->kind == TreeNode::Kind::loop) continue;
     const Tree& taken = chain[k + 1];
-    const auto other = std::find_if(chain[k]->children.begin(), chain[k]->children.end(), [&](const Tree& c) { return c != taken; });
+    const auto other =
+        std::find_if(chain[k]->children.begin(), chain[k]->children.end(), [&](const Tree& c) { return c != taken; });
     const bool before = other < std::find(chain[k]->children.begin(), chain[k]->children.end(), taken);
     const std::string cut = statements_under(before ? *taken : **other).front();
     user_error("{}the loops from {} to {} are no perfect chain: {} is in loop {} too. Apply fission({}, {}) first", where(),
-               chain.front()->name, chain.back()->name, statements_under(**other).front(), chain[k - 1]->name,
-               chain[k - 1]->name, cut);
+               chain.front()->name, chain.back()->name, statements_under(**other).front(), chain[k - 1]->name, chain[k - 1]->name,
+               cut);
   }
   return chain;
 }

@@ -48,7 +48,8 @@ template <class Named, class Value>
 class NamedArray {
  public:
   NamedArray(const char* what, std::int32_t count, const char* const* names, const Value* values) {
-    if (count < 0 || static_cast<std::size_t>(count) > items_.size()) user_error("{} {} are not possible; at most {}", count, what, items_.size());
+    if (count < 0 || static_cast<std::size_t>(count) > items_.size())
+      user_error("{} {} are not possible; at most {}", count, what, items_.size());
     if (count > 0 && (names == nullptr || values == nullptr)) user_error("the names or values of {} are NULL", what);
     for (std::int32_t k = 0; k < count; ++k) {
       if (names[k] == nullptr) user_error("a name among the {} is NULL", what);
@@ -63,8 +64,10 @@ class NamedArray {
 };
 
 TensorArg to_arg(const nestor_tensor& tensor, std::int32_t index) {
-  if ((tensor.shape != nullptr || tensor.strides != nullptr) && tensor.rank < 0) user_error("tensor {} has the rank {}", index, tensor.rank);
-  if (tensor.type < NESTOR_ANY_TYPE || tensor.type > NESTOR_I32) user_error("tensor {} has an unknown type, {}", index, static_cast<int>(tensor.type));
+  if ((tensor.shape != nullptr || tensor.strides != nullptr) && tensor.rank < 0)
+    user_error("tensor {} has the rank {}", index, tensor.rank);
+  if (tensor.type < NESTOR_ANY_TYPE || tensor.type > NESTOR_I32)
+    user_error("tensor {} has an unknown type, {}", index, static_cast<int>(tensor.type));
   const auto rank = static_cast<std::size_t>(tensor.rank);
   TensorArg arg{tensor.data};
   if (tensor.shape != nullptr) arg.shape = {tensor.shape, rank};
@@ -101,7 +104,8 @@ nestor_status nestor_query(nestor_library* library, const char* op, const char* 
   return guarded_call([&] {
     if (kernel == nullptr) user_error("the place for the kernel is NULL");
     *kernel = nullptr;
-    if (library == nullptr || op == nullptr || variant == nullptr || device == nullptr) user_error("the library, operator, variant or device is NULL");
+    if (library == nullptr || op == nullptr || variant == nullptr || device == nullptr)
+      user_error("the library, operator, variant or device is NULL");
     const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
     const auto* state = library->impl->query({op, variant, device, sizes});
     if (state == nullptr) {
@@ -124,14 +128,15 @@ nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* matc
 }
 
 nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors, int32_t size_count,
-                            const char* const* size_names, const int64_t* size_values, int32_t scalar_count, const char* const* scalar_names,
-                            const double* scalar_values) {
+                            const char* const* size_names, const int64_t* size_values, int32_t scalar_count,
+                            const char* const* scalar_names, const double* scalar_values) {
   return guarded_call([&] {
     const KernelState* state = state_of(kernel);
     const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
     const NamedArray<NamedScalar, double> scalars("scalars", scalar_count, scalar_names, scalar_values);
     std::array<TensorArg, PreparedLaunch::kTensors> args;
-    if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size()) user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
+    if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size())
+      user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
     if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");
     for (std::int32_t k = 0; k < tensor_count; ++k) args[static_cast<std::size_t>(k)] = to_arg(tensors[k], k);
     state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars);

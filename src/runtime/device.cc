@@ -38,12 +38,14 @@ class HostResources {
 class HostKernel : public LoadedKernel {
  public:
   HostKernel(std::shared_ptr<HostResources> resources, const std::string& code, const std::string& symbol)
-      : resources_(std::move(resources)), object_(LoadedObject::load(code)),
+      : resources_(std::move(resources)),
+        object_(LoadedObject::load(code)),
         entry_(reinterpret_cast<nestor_host_kernel>(object_->function(symbol))) {}
 
   void launch(const PreparedLaunch& launch) const override {
     const WorkspacePool::Lease workspace(resources_->workspaces(), launch.workspace_bytes);
-    entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(), resources_->services());
+    entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(),
+           resources_->services());
   }
 
  private:
@@ -54,14 +56,16 @@ class HostKernel : public LoadedKernel {
 
 class HostDevice : public Device {
  public:
-  explicit HostDevice(int threads) : identity_(host_device(threads)), resources_(std::make_shared<HostResources>(identity_.units)) {}
+  explicit HostDevice(int threads)
+      : identity_(host_device(threads)), resources_(std::make_shared<HostResources>(identity_.units)) {}
 
   const DeviceIdentity& identity() const override { return identity_; }
 
   std::shared_ptr<const LoadedKernel> load(const KernelRecord& kernel, const LaunchRecipe& recipe) const override {
     std::string why;
     if (recipe.target != "host") user_error("the kernel {} is for target \"{}\", not for the host", recipe.symbol, recipe.target);
-    if (!can_run(kernel.architecture, "host", identity_.arch, &why)) user_error("the kernel {} cannot run here: {}", recipe.symbol, why);
+    if (!can_run(kernel.architecture, "host", identity_.arch, &why))
+      user_error("the kernel {} cannot run here: {}", recipe.symbol, why);
     return std::make_shared<HostKernel>(resources_, kernel.code, recipe.symbol);
   }
 

@@ -38,12 +38,15 @@ Elf64_Ehdr checked_header(std::string_view object) {
   const auto header = record<Elf64_Ehdr>(range(object, 0, sizeof(Elf64_Ehdr), "the ELF header"), 0);
   const unsigned char* ident = header.e_ident;
   if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) user_error("the kernel's object is no ELF file");
-  if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB || ident[EI_VERSION] != EV_CURRENT || header.e_machine != EM_X86_64) {
+  if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB || ident[EI_VERSION] != EV_CURRENT ||
+      header.e_machine != EM_X86_64) {
     user_error("the kernel's object is not for x86-64");
   }
   if (header.e_type != ET_REL) user_error("the kernel's object is not relocatable (ELF type {})", header.e_type);
-  if (header.e_shentsize != sizeof(Elf64_Shdr)) user_error("the kernel's object is damaged: section headers of {} bytes", header.e_shentsize);
-  if (header.e_shnum == 0 || header.e_shstrndx >= header.e_shnum) user_error("the kernel's object is damaged: it names no sections");
+  if (header.e_shentsize != sizeof(Elf64_Shdr))
+    user_error("the kernel's object is damaged: section headers of {} bytes", header.e_shentsize);
+  if (header.e_shnum == 0 || header.e_shstrndx >= header.e_shnum)
+    user_error("the kernel's object is damaged: it names no sections");
   return header;
 }
 
@@ -55,9 +58,11 @@ ElfSection checked_section(std::string_view object, const Elf64_Shdr& header) {
   section.link = header.sh_link;
   section.info = header.sh_info;
   section.alignment = header.sh_addralign == 0 ? 1 : header.sh_addralign;
-  if (header.sh_type != SHT_NULL && header.sh_type != SHT_NOBITS) section.bytes = range(object, header.sh_offset, header.sh_size, "a section");
+  if (header.sh_type != SHT_NULL && header.sh_type != SHT_NOBITS)
+    section.bytes = range(object, header.sh_offset, header.sh_size, "a section");
   if (section.loaded() && (!std::has_single_bit(section.alignment) || section.alignment > kPage)) {
-    user_error("the kernel's object wants a section aligned to {} bytes; powers of two up to {} are possible", section.alignment, kPage);
+    user_error("the kernel's object wants a section aligned to {} bytes; powers of two up to {} are possible", section.alignment,
+               kPage);
   }
   return section;
 }
@@ -70,14 +75,17 @@ std::vector<ElfSymbol> checked_symbols(const ElfView& view) {
     table = &section;
   }
   if (table == nullptr) user_error("the kernel's object has no symbols");
-  if (table->bytes.size() % sizeof(Elf64_Sym) != 0 || table->link >= view.sections.size()) user_error("the kernel's object is damaged: bad symbol table");
+  if (table->bytes.size() % sizeof(Elf64_Sym) != 0 || table->link >= view.sections.size())
+    user_error("the kernel's object is damaged: bad symbol table");
   const std::string_view names = view.sections[table->link].bytes;
   std::vector<ElfSymbol> symbols;
   for (std::uint64_t k = 0; k < table->bytes.size() / sizeof(Elf64_Sym); ++k) {
     const auto raw = record<Elf64_Sym>(table->bytes, k);
     const bool special = raw.st_shndx == SHN_UNDEF || raw.st_shndx >= SHN_LORESERVE;
-    if (!special && raw.st_shndx >= view.sections.size()) user_error("the kernel's object is damaged: a symbol lies in a section that does not exist");
-    symbols.push_back({name_at(names, raw.st_name), static_cast<unsigned char>(ELF64_ST_TYPE(raw.st_info)), raw.st_shndx, raw.st_value});
+    if (!special && raw.st_shndx >= view.sections.size())
+      user_error("the kernel's object is damaged: a symbol lies in a section that does not exist");
+    symbols.push_back(
+        {name_at(names, raw.st_name), static_cast<unsigned char>(ELF64_ST_TYPE(raw.st_info)), raw.st_shndx, raw.st_value});
   }
   return symbols;
 }
@@ -86,9 +94,11 @@ std::vector<ElfSymbol> checked_symbols(const ElfView& view) {
 
 ElfView parse_object(std::string_view object) {
   const Elf64_Ehdr header = checked_header(object);
-  const std::string_view table = range(object, header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "the section table");
+  const std::string_view table =
+      range(object, header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "the section table");
   ElfView view;
-  for (std::uint64_t k = 0; k < header.e_shnum; ++k) view.sections.push_back(checked_section(object, record<Elf64_Shdr>(table, k)));
+  for (std::uint64_t k = 0; k < header.e_shnum; ++k)
+    view.sections.push_back(checked_section(object, record<Elf64_Shdr>(table, k)));
   const std::string_view names = view.sections[header.e_shstrndx].bytes;
   for (std::uint64_t k = 0; k < header.e_shnum; ++k) view.sections[k].name = name_at(names, record<Elf64_Shdr>(table, k).sh_name);
   view.symbols = checked_symbols(view);
@@ -96,9 +106,11 @@ ElfView parse_object(std::string_view object) {
 }
 
 std::vector<Elf64_Rela> relocations_of(const ElfSection& section) {
-  if (section.bytes.size() % sizeof(Elf64_Rela) != 0) user_error("the kernel's object is damaged: section {} has a broken record", section.name);
+  if (section.bytes.size() % sizeof(Elf64_Rela) != 0)
+    user_error("the kernel's object is damaged: section {} has a broken record", section.name);
   std::vector<Elf64_Rela> records;
-  for (std::uint64_t k = 0; k < section.bytes.size() / sizeof(Elf64_Rela); ++k) records.push_back(record<Elf64_Rela>(section.bytes, k));
+  for (std::uint64_t k = 0; k < section.bytes.size() / sizeof(Elf64_Rela); ++k)
+    records.push_back(record<Elf64_Rela>(section.bytes, k));
   return records;
 }
 

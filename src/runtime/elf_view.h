@@ -1,8 +1,8 @@
 // ElfView: a relocatable x86-64 object as checked sections and symbols. Nothing in the file is trusted.
 #pragma once
 
-#include <cstdint>
 #include <elf.h>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -13,16 +13,16 @@ struct ElfSection {
   std::uint32_t type = 0;
   std::uint64_t flags = 0;
   std::uint64_t size = 0;
-  std::uint64_t alignment = 1;     ///< a power of two, at most a page
-  std::string_view bytes;          ///< of `size`, empty for SHT_NOBITS
+  std::uint64_t alignment = 1;  ///< a power of two, at most a page
+  std::string_view bytes;       ///< of `size`, empty for SHT_NOBITS
   std::uint32_t link = 0, info = 0;
   bool loaded() const { return (flags & SHF_ALLOC) != 0; }
 };
 
 struct ElfSymbol {
   std::string_view name;
-  unsigned char type = 0;          ///< STT_...
-  std::uint16_t section = 0;       ///< index, or SHN_...
+  unsigned char type = 0;     ///< STT_...
+  std::uint16_t section = 0;  ///< index, or SHN_...
   std::uint64_t value = 0;
 };
 

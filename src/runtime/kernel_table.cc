@@ -11,15 +11,19 @@ namespace {
 
 constexpr std::size_t kFirstSlots = 64;
 
-std::uint64_t hash_text(std::string_view text, std::uint64_t seed) { return XXH3_64bits_withSeed(text.data(), text.size(), seed); }
+std::uint64_t hash_text(std::string_view text, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(text.data(), text.size(), seed);
+}
 
 }  // namespace
 
 bool KernelTable::Entry::equals(std::uint64_t other, const KernelKey& key) const {
-  if (hash != other || sizes.size() != key.sizes.size() || op != key.op || variant != key.variant || device != key.device) return false;
+  if (hash != other || sizes.size() != key.sizes.size() || op != key.op || variant != key.variant || device != key.device)
+    return false;
   // An entry's names are all different; so if each of them is asked for with its value, nothing else is asked for.
   return std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) {
-    return std::any_of(key.sizes.begin(), key.sizes.end(), [&](const NamedSize& asked) { return asked.value == size.second && asked.name == size.first; });
+    return std::any_of(key.sizes.begin(), key.sizes.end(),
+                       [&](const NamedSize& asked) { return asked.value == size.second && asked.name == size.first; });
   });
 }
 
@@ -62,7 +66,8 @@ const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& k
   Slots* slots = current_.load(std::memory_order_relaxed);
   const std::uint64_t hashed = hash(key);
   if (const Entry* present = probe(*slots, hashed, key)) return present->state;
-  auto entry = std::make_unique<Entry>(Entry{hashed, std::string(key.op), std::string(key.variant), std::string(key.device), {}, std::move(state)});
+  auto entry = std::make_unique<Entry>(
+      Entry{hashed, std::string(key.op), std::string(key.variant), std::string(key.device), {}, std::move(state)});
   for (const NamedSize& size : key.sizes) entry->sizes.emplace_back(size.name, size.value);
   if (2 * (used_ + 1) > slots->entries.size()) {
     Slots* larger = add_slots(2 * slots->entries.size());

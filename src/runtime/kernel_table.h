@@ -55,7 +55,7 @@ class KernelTable {
 
   std::atomic<Slots*> current_{nullptr};
   std::mutex writer_;
-  std::size_t used_ = 0;                          // entries in *current_
+  std::size_t used_ = 0;                           // entries in *current_
   std::vector<std::unique_ptr<Slots>> all_slots_;  // the current ones last
   std::vector<std::unique_ptr<Entry>> all_entries_;
 };

@@ -55,24 +55,27 @@ LaunchPlan::LaunchPlan(const LaunchRecipe& recipe, std::string title)
     Tensor tensor{argument.name, argument.type, argument.output, {}};
     for (const IntExpr& extent : argument.shape) tensor.shape.emplace_back(extent, names_);
     strides += tensor.shape.size();
-    if (tensor.shape.size() > kRank) user_error("{}: tensor \"{}\" has {} indices, more than {}", title_, tensor.name, tensor.shape.size(), kRank);
+    if (tensor.shape.size() > kRank)
+      user_error("{}: tensor \"{}\" has {} indices, more than {}", title_, tensor.name, tensor.shape.size(), kRank);
     tensors_.push_back(std::move(tensor));
   }
   for (const ScalarSpec& scalar : recipe.scalars) scalars_.push_back({scalar.name, scalar.type, scalar.default_value});
   for (const SizeConstraint& constraint : recipe.valid) constraints_.emplace_back(constraint, names_);
-  const bool fits = tensors_.size() <= PreparedLaunch::kTensors && strides <= PreparedLaunch::kStrides && names_.size() <= PreparedLaunch::kSizes &&
-                    scalars_.size() <= PreparedLaunch::kScalars;
+  const bool fits = tensors_.size() <= PreparedLaunch::kTensors && strides <= PreparedLaunch::kStrides &&
+                    names_.size() <= PreparedLaunch::kSizes && scalars_.size() <= PreparedLaunch::kScalars;
   if (!fits) {
-    user_error("{}: too many arguments ({} tensors with {} indices, {} sizes, {} scalars)", title_, tensors_.size(), strides, names_.size(), scalars_.size());
+    user_error("{}: too many arguments ({} tensors with {} indices, {} sizes, {} scalars)", title_, tensors_.size(), strides,
+               names_.size(), scalars_.size());
   }
 }
 
-void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
-                         PreparedLaunch& out) const {
+void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
+                         std::span<const NamedScalar> scalars, PreparedLaunch& out) const {
   fill_sizes(sizes, out);
   fill_scalars(scalars, out);
   if (tensors.size() != tensors_.size()) {
-    user_error("{} takes {} tensors ({}), not {}", title_, tensors_.size(), joined(tensors_, [](const Tensor& t) { return t.name; }), tensors.size());
+    user_error("{} takes {} tensors ({}), not {}", title_, tensors_.size(),
+               joined(tensors_, [](const Tensor& t) { return t.name; }), tensors.size());
   }
   const std::span<const std::int64_t> values(out.sizes.data(), names_.size());
   std::array<Extent, PreparedLaunch::kTensors> extents;
@@ -118,10 +121,12 @@ void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch
   for (const NamedScalar& scalar : given) {
     const auto found = std::find_if(scalars_.begin(), scalars_.end(), [&](const Scalar& s) { return s.name == scalar.name; });
     if (found == scalars_.end()) {
-      user_error("{} has no scalar \"{}\"; its scalars are: {}", title_, scalar.name, joined(scalars_, [](const Scalar& s) { return s.name; }));
+      user_error("{} has no scalar \"{}\"; its scalars are: {}", title_, scalar.name,
+                 joined(scalars_, [](const Scalar& s) { return s.name; }));
     }
     const bool integer = found->type == ElementType::i32;
-    const bool fits = !integer || (std::trunc(scalar.value) == scalar.value && std::abs(scalar.value) <= std::numeric_limits<std::int32_t>::max());
+    const bool fits = !integer || (std::trunc(scalar.value) == scalar.value &&
+                                   std::abs(scalar.value) <= std::numeric_limits<std::int32_t>::max());
     if (!fits) user_error("{}: scalar \"{}\" is {}, not a 32-bit integer", title_, scalar.name, scalar.value);
     out.scalars[static_cast<std::size_t>(found - scalars_.begin())] = scalar.value;
   }
@@ -156,7 +161,8 @@ LaunchPlan::Extent LaunchPlan::check_tensor(const Tensor& tensor, const TensorAr
   if (arg.data == nullptr) user_error("{}: tensor \"{}\" is a null pointer", title_, tensor.name);
   const auto begin = reinterpret_cast<std::uintptr_t>(arg.data);
   const auto width = static_cast<std::int64_t>(size_in_bytes(tensor.type));
-  if (begin % static_cast<std::uintptr_t>(width) != 0) user_error("{}: tensor \"{}\" is not aligned to its {} byte elements", title_, tensor.name, width);
+  if (begin % static_cast<std::uintptr_t>(width) != 0)
+    user_error("{}: tensor \"{}\" is not aligned to its {} byte elements", title_, tensor.name, width);
   std::int64_t last = 0, step = 0;
   for (std::size_t d = 0; d < rank; ++d) {
     fits = fits && !__builtin_mul_overflow(shape[d] - 1, strides[d], &step) && !__builtin_add_overflow(last, step, &last);
@@ -168,17 +174,20 @@ LaunchPlan::Extent LaunchPlan::check_tensor(const Tensor& tensor, const TensorAr
 }
 
 // Strides of 0 repeat an input's elements; an output's elements must all be different ones.
-void LaunchPlan::check_strides(const Tensor& tensor, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) const {
+void LaunchPlan::check_strides(const Tensor& tensor, std::span<const std::int64_t> shape,
+                               std::span<const std::int64_t> strides) const {
   const std::size_t rank = shape.size();
   if (rank == 0) return;
-  if (strides[rank - 1] != 1 && shape[rank - 1] > 1) user_error("{}: tensor \"{}\" has the last stride {}; it must be 1", title_, tensor.name, strides[rank - 1]);
+  if (strides[rank - 1] != 1 && shape[rank - 1] > 1)
+    user_error("{}: tensor \"{}\" has the last stride {}; it must be 1", title_, tensor.name, strides[rank - 1]);
   std::array<std::size_t, kRank> order;
   for (std::size_t d = 0; d < rank; ++d) {
     order[d] = d;
     if (strides[d] < 0) user_error("{}: tensor \"{}\" has a negative stride, {}", title_, tensor.name, strides[d]);
   }
   if (!tensor.output) return;
-  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(rank), [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
+  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(rank),
+            [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
   __int128 span = 1;  // elements that the dimensions so far reach over
   for (std::size_t k = 0; k < rank; ++k) {
     const std::size_t d = order[k];

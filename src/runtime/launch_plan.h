@@ -17,9 +17,9 @@ namespace nestor {
 struct PreparedLaunch {
   static constexpr std::size_t kTensors = 32, kStrides = 128, kSizes = 32, kScalars = 32;
   std::array<void*, kTensors> pointers;
-  std::array<std::int64_t, kStrides> strides;       ///< all tensors' in turn
-  std::array<std::int64_t, kSizes> sizes;           ///< recipe order, then fixed sizes that are no parameters
-  std::array<double, kScalars> scalars;             ///< recipe order
+  std::array<std::int64_t, kStrides> strides;  ///< all tensors' in turn
+  std::array<std::int64_t, kSizes> sizes;      ///< recipe order, then fixed sizes that are no parameters
+  std::array<double, kScalars> scalars;        ///< recipe order
   std::int64_t workspace_bytes = 0;
 };
 
@@ -29,7 +29,8 @@ class LaunchPlan {
   LaunchPlan(const LaunchRecipe& recipe, std::string title);
 
   /// Checks everything that Kernel::launch promises to check; throws UserError naming the first thing wrong.
-  void prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars, PreparedLaunch& out) const;
+  void prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
+               PreparedLaunch& out) const;
 
  private:
   struct Tensor {
@@ -54,7 +55,8 @@ class LaunchPlan {
 
   void fill_sizes(std::span<const NamedSize> given, PreparedLaunch& out) const;
   void fill_scalars(std::span<const NamedScalar> given, PreparedLaunch& out) const;
-  Extent check_tensor(const Tensor& tensor, const TensorArg& arg, std::span<const std::int64_t> sizes, std::int64_t* strides) const;
+  Extent check_tensor(const Tensor& tensor, const TensorArg& arg, std::span<const std::int64_t> sizes,
+                      std::int64_t* strides) const;
   void check_strides(const Tensor& tensor, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) const;
   void check_overlaps(std::span<const Extent> extents) const;
 

@@ -26,7 +26,8 @@ json tensors_to_json(const LaunchRecipe& recipe) {
   for (const ArgumentSpec& argument : recipe.arguments) {
     json shape = json::array();
     for (const IntExpr& extent : argument.shape) shape.push_back(extent.str());
-    tensors.push_back({{"name", argument.name}, {"type", to_string(argument.type)}, {"output", argument.output}, {"shape", shape}});
+    tensors.push_back(
+        {{"name", argument.name}, {"type", to_string(argument.type)}, {"output", argument.output}, {"shape", shape}});
   }
   return tensors;
 }
@@ -42,7 +43,11 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe) {
               {"op", match.problem.op},
               {"variant", match.problem.variant},
               {"nest_digest", match.problem.nest_digest},
-              {"measured", {{"sizes", match.problem.sizes}, {"median_ms", match.trial.median_ms}, {"device", match.device.key()}, {"trial", match.trial.id}}},
+              {"measured",
+               {{"sizes", match.problem.sizes},
+                {"median_ms", match.trial.median_ms},
+                {"device", match.device.key()},
+                {"trial", match.trial.id}}},
               {"kernel", {{"hash", match.trial.kernel->hash}, {"architecture", match.trial.kernel->architecture}}},
               {"tensors", tensors_to_json(recipe)},
               {"sizes", recipe.sizes},
@@ -114,7 +119,8 @@ const Device& Library::Impl::device(std::string_view name) {
 }
 
 // Several sizes often share one kernel.
-std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel, const LaunchRecipe& recipe) {
+std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel,
+                                                        const LaunchRecipe& recipe) {
   auto& slot = loaded_[device.identity().kind + "/" + kernel.hash];
   if (!slot) slot = device.load(kernel, recipe);
   return slot;
@@ -124,7 +130,8 @@ Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Library Library::open(const std::string& path, const LibraryOptions& options) { return Library(Impl::open(path, options)); }
 
-Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes, std::string_view device) const {
+Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
+                      std::string_view device) const {
   const auto* state = impl_->query({op, variant, device, sizes});
   return state == nullptr ? Kernel() : Kernel(*state);
 }
@@ -133,7 +140,8 @@ Kernel Library::query(std::string_view op, std::string_view variant, const Sizes
   return query(op, variant, std::span<const NamedSize>(SizeArray(sizes)), device);
 }
 
-Kernel Library::query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes, std::string_view device) const {
+Kernel Library::query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes,
+                      std::string_view device) const {
   return query(op, variant, std::span<const NamedSize>(sizes.begin(), sizes.size()), device);
 }
 
@@ -145,7 +153,8 @@ MatchKind Kernel::match() const { return state_ ? state_->match : MatchKind::non
 double Kernel::distance() const { return state_ ? state_->distance : 0; }
 std::string_view Kernel::info() const { return state_ ? std::string_view(state_->info) : R"({"match":"none"})"; }
 
-void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars) const {
+void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
+                    std::span<const NamedScalar> scalars) const {
   require(state_).launch(tensors, sizes, scalars);
 }
 
@@ -153,7 +162,8 @@ void Kernel::launch(std::span<const TensorArg> tensors, const Sizes& sizes, std:
   require(state_).launch(tensors, SizeArray(sizes), scalars);
 }
 
-void Kernel::launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes, std::initializer_list<NamedScalar> scalars) const {
+void Kernel::launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes,
+                    std::initializer_list<NamedScalar> scalars) const {
   require(state_).launch({tensors.begin(), tensors.size()}, {sizes.begin(), sizes.size()}, {scalars.begin(), scalars.size()});
 }
 

@@ -25,27 +25,46 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + 
 // Name of a relocation for messages.
 std::string relocation_name(std::uint32_t type) {
   switch (type) {
-    case R_X86_64_GOT32: return "R_X86_64_GOT32";
-    case R_X86_64_COPY: return "R_X86_64_COPY";
-    case R_X86_64_32: return "R_X86_64_32";
-    case R_X86_64_32S: return "R_X86_64_32S";
-    case R_X86_64_16: return "R_X86_64_16";
-    case R_X86_64_8: return "R_X86_64_8";
-    case R_X86_64_TLSGD: return "R_X86_64_TLSGD";
-    case R_X86_64_TLSLD: return "R_X86_64_TLSLD";
-    case R_X86_64_DTPOFF32: return "R_X86_64_DTPOFF32";
-    case R_X86_64_GOTTPOFF: return "R_X86_64_GOTTPOFF";
-    case R_X86_64_TPOFF32: return "R_X86_64_TPOFF32";
-    case R_X86_64_GOTOFF64: return "R_X86_64_GOTOFF64";
-    case R_X86_64_GOTPC32: return "R_X86_64_GOTPC32";
-    case R_X86_64_GOTPC64: return "R_X86_64_GOTPC64";
-    case R_X86_64_SIZE32: return "R_X86_64_SIZE32";
-    case R_X86_64_IRELATIVE: return "R_X86_64_IRELATIVE";
-    default: return fmt::format("type {}", type);
+    case R_X86_64_GOT32:
+      return "R_X86_64_GOT32";
+    case R_X86_64_COPY:
+      return "R_X86_64_COPY";
+    case R_X86_64_32:
+      return "R_X86_64_32";
+    case R_X86_64_32S:
+      return "R_X86_64_32S";
+    case R_X86_64_16:
+      return "R_X86_64_16";
+    case R_X86_64_8:
+      return "R_X86_64_8";
+    case R_X86_64_TLSGD:
+      return "R_X86_64_TLSGD";
+    case R_X86_64_TLSLD:
+      return "R_X86_64_TLSLD";
+    case R_X86_64_DTPOFF32:
+      return "R_X86_64_DTPOFF32";
+    case R_X86_64_GOTTPOFF:
+      return "R_X86_64_GOTTPOFF";
+    case R_X86_64_TPOFF32:
+      return "R_X86_64_TPOFF32";
+    case R_X86_64_GOTOFF64:
+      return "R_X86_64_GOTOFF64";
+    case R_X86_64_GOTPC32:
+      return "R_X86_64_GOTPC32";
+    case R_X86_64_GOTPC64:
+      return "R_X86_64_GOTPC64";
+    case R_X86_64_SIZE32:
+      return "R_X86_64_SIZE32";
+    case R_X86_64_IRELATIVE:
+      return "R_X86_64_IRELATIVE";
+    default:
+      return fmt::format("type {}", type);
   }
 }
 
-bool uses_got(std::uint32_t type) { return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX; }
+bool uses_got(std::uint32_t type) {
+  return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
+}
 
 Protection protection_of(const ElfSection& section) {
   if ((section.flags & SHF_EXECINSTR) != 0) return kCode;
@@ -66,8 +85,8 @@ void check_loadable(const ElfSection& section) {
 
 struct LoadedObject::Impl {
   ElfView view;
-  std::vector<std::uint64_t> offset;       // of each loaded section in the mapping
-  std::vector<std::uint64_t> got_slot;     // of each symbol's entry in the mapping; 0: none
+  std::vector<std::uint64_t> offset;                    // of each loaded section in the mapping
+  std::vector<std::uint64_t> got_slot;                  // of each symbol's entry in the mapping; 0: none
   std::array<std::uint64_t, kProtections + 1> begin{};  // of each protection's pages
   unsigned char* base = nullptr;
   std::uint64_t size = 0;
@@ -104,7 +123,8 @@ void LoadedObject::Impl::lay_out() {
       check_loadable(section);
       if (!section.loaded() || protection_of(section) != protection) continue;
       offset[k] = round_up(at, section.alignment);
-      if (section.size > kLargest || offset[k] + section.size > kLargest) user_error("the kernel's object wants more than {} bytes of memory", kLargest);
+      if (section.size > kLargest || offset[k] + section.size > kLargest)
+        user_error("the kernel's object wants more than {} bytes of memory", kLargest);
       at = offset[k] + section.size;
     }
     if (protection == kConstant) at = lay_out_got(at);
@@ -143,13 +163,16 @@ void LoadedObject::Impl::map_and_copy() {
 }
 
 std::uint64_t LoadedObject::Impl::address_of(std::uint64_t symbol) const {
-  if (symbol >= view.symbols.size()) user_error("the kernel's object is damaged: a relocation refers to symbol {} of {}", symbol, view.symbols.size());
+  if (symbol >= view.symbols.size())
+    user_error("the kernel's object is damaged: a relocation refers to symbol {} of {}", symbol, view.symbols.size());
   const ElfSymbol& found = view.symbols[symbol];
   if (found.section == SHN_ABS) return found.value;
   if (found.section == SHN_UNDEF) user_error("the kernel's object refers to \"{}\", which it does not define", found.name);
-  if (found.section >= SHN_LORESERVE) user_error("the kernel's object has a symbol \"{}\" of unknown placement {:#x}", found.name, found.section);
+  if (found.section >= SHN_LORESERVE)
+    user_error("the kernel's object has a symbol \"{}\" of unknown placement {:#x}", found.name, found.section);
   const ElfSection& section = view.sections[found.section];
-  if (!section.loaded()) user_error("the kernel's object refers to \"{}\" in section {}, which is not loaded", found.name, section.name);
+  if (!section.loaded())
+    user_error("the kernel's object refers to \"{}\" in section {}, which is not loaded", found.name, section.name);
   if (found.value > section.size) user_error("the kernel's object is damaged: \"{}\" lies outside its section", found.name);
   return reinterpret_cast<std::uint64_t>(base) + offset[found.section] + found.value;
 }
@@ -162,7 +185,8 @@ void LoadedObject::Impl::relocate() {
   }
   for (const ElfSection& section : view.sections) {
     if (section.type != SHT_REL && section.type != SHT_RELA) continue;
-    if (section.info >= view.sections.size()) user_error("the kernel's object is damaged: {} relocates a section that does not exist", section.name);
+    if (section.info >= view.sections.size())
+      user_error("the kernel's object is damaged: {} relocates a section that does not exist", section.name);
     if (!view.sections[section.info].loaded()) continue;  // debugging information
     if (section.type == SHT_REL) user_error("the kernel's object has relocations without addends (section {})", section.name);
     relocate_section(section);
@@ -191,17 +215,22 @@ void LoadedObject::Impl::apply(const Elf64_Rela& relocation, const ElfSection& t
   const std::uint64_t symbol = ELF64_R_SYM(relocation.r_info);
   const auto value = static_cast<__int128>(address_of(symbol)) + relocation.r_addend;
   switch (type) {
-    case R_X86_64_64: return store<std::uint64_t>(at, value);
-    case R_X86_64_PC64: return store<std::int64_t>(at, value - place);
+    case R_X86_64_64:
+      return store<std::uint64_t>(at, value);
+    case R_X86_64_PC64:
+      return store<std::int64_t>(at, value - place);
     case R_X86_64_PC32:
-    case R_X86_64_PLT32: return store<std::int32_t>(at, value - place);  // every callee is in the same mapping
+    case R_X86_64_PLT32:
+      return store<std::int32_t>(at, value - place);  // every callee is in the same mapping
     case R_X86_64_GOTPCREL:
     case R_X86_64_GOTPCRELX:
     case R_X86_64_REX_GOTPCRELX: {
       const auto slot = static_cast<__int128>(reinterpret_cast<std::uint64_t>(base) + got_slot[symbol]);
       return store<std::int32_t>(at, slot + relocation.r_addend - place);
     }
-    default: user_error("the kernel's object has a relocation that is not supported: {} in section {}", relocation_name(type), target.name);
+    default:
+      user_error("the kernel's object has a relocation that is not supported: {} in section {}", relocation_name(type),
+                 target.name);
   }
 }
 

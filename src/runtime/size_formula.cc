@@ -25,19 +25,32 @@ std::int64_t floored_quotient(std::int64_t a, std::int64_t b) {
 std::int64_t binary(IntOp op, std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
   switch (op) {
-    case IntOp::add: return __builtin_add_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::sub: return __builtin_sub_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::mul: return __builtin_mul_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::floor_div: return floored_quotient(a, b);
-    case IntOp::mod: return a - floored_quotient(a, b) * b;
-    case IntOp::min: return std::min(a, b);
-    case IntOp::max: return std::max(a, b);
-    case IntOp::ge: return a >= b ? 1 : 0;
-    case IntOp::gt: return a > b ? 1 : 0;
-    case IntOp::eq: return a == b ? 1 : 0;
-    case IntOp::logical_and: return a != 0 && b != 0 ? 1 : 0;
-    case IntOp::logical_or: return a != 0 || b != 0 ? 1 : 0;
-    default: internal_error("size formula with operator {}", static_cast<int>(op));
+    case IntOp::add:
+      return __builtin_add_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::sub:
+      return __builtin_sub_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::mul:
+      return __builtin_mul_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::floor_div:
+      return floored_quotient(a, b);
+    case IntOp::mod:
+      return a - floored_quotient(a, b) * b;
+    case IntOp::min:
+      return std::min(a, b);
+    case IntOp::max:
+      return std::max(a, b);
+    case IntOp::ge:
+      return a >= b ? 1 : 0;
+    case IntOp::gt:
+      return a > b ? 1 : 0;
+    case IntOp::eq:
+      return a == b ? 1 : 0;
+    case IntOp::logical_and:
+      return a != 0 && b != 0 ? 1 : 0;
+    case IntOp::logical_or:
+      return a != 0 || b != 0 ? 1 : 0;
+    default:
+      internal_error("size formula with operator {}", static_cast<int>(op));
   }
 }
 
@@ -67,9 +80,15 @@ std::int64_t SizeFormula::evaluate(std::span<const std::int64_t> sizes) const {
   std::size_t top = 0;
   for (const Instruction& instruction : program_) {
     switch (instruction.op) {
-      case IntOp::constant: stack[top++] = instruction.operand; break;
-      case IntOp::variable: stack[top++] = sizes[static_cast<std::size_t>(instruction.operand)]; break;
-      case IntOp::logical_not: stack[top - 1] = stack[top - 1] == 0 ? 1 : 0; break;
+      case IntOp::constant:
+        stack[top++] = instruction.operand;
+        break;
+      case IntOp::variable:
+        stack[top++] = sizes[static_cast<std::size_t>(instruction.operand)];
+        break;
+      case IntOp::logical_not:
+        stack[top - 1] = stack[top - 1] == 0 ? 1 : 0;
+        break;
       case IntOp::select:
         top -= 2;
         stack[top - 1] = stack[top - 1] != 0 ? stack[top] : stack[top + 1];

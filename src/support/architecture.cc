@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cpuid.h>
 #include <array>
 #include <charconv>
-#include <cpuid.h>
 #include <cstdint>
 #include <optional>
 
@@ -153,20 +153,51 @@ std::string_view amd_name(unsigned family, unsigned model) {
 std::string_view intel_name(unsigned family, unsigned model) {
   if (family != 6) return "";
   switch (model) {
-    case 0x3c: case 0x3f: case 0x45: case 0x46: return "haswell";
-    case 0x3d: case 0x47: case 0x4f: case 0x56: return "broadwell";
-    case 0x4e: case 0x5e: case 0x8e: case 0x9e: case 0xa5: case 0xa6: return "skylake";
-    case 0x55: return has("avx512bf16") ? "cooperlake" : has("avx512vnni") ? "cascadelake" : "skylake-avx512";
-    case 0x7d: case 0x7e: return "icelake-client";
-    case 0x6a: case 0x6c: return "icelake-server";
-    case 0x8c: case 0x8d: return "tigerlake";
-    case 0xa7: return "rocketlake";
-    case 0x97: case 0x9a: return "alderlake";
-    case 0xb7: case 0xba: case 0xbf: return "raptorlake";
-    case 0x8f: return "sapphirerapids";
-    case 0xcf: return "emeraldrapids";
-    case 0xad: return "graniterapids";
-    default: return "";
+    case 0x3c:
+    case 0x3f:
+    case 0x45:
+    case 0x46:
+      return "haswell";
+    case 0x3d:
+    case 0x47:
+    case 0x4f:
+    case 0x56:
+      return "broadwell";
+    case 0x4e:
+    case 0x5e:
+    case 0x8e:
+    case 0x9e:
+    case 0xa5:
+    case 0xa6:
+      return "skylake";
+    case 0x55:
+      return has("avx512bf16") ? "cooperlake" : has("avx512vnni") ? "cascadelake" : "skylake-avx512";
+    case 0x7d:
+    case 0x7e:
+      return "icelake-client";
+    case 0x6a:
+    case 0x6c:
+      return "icelake-server";
+    case 0x8c:
+    case 0x8d:
+      return "tigerlake";
+    case 0xa7:
+      return "rocketlake";
+    case 0x97:
+    case 0x9a:
+      return "alderlake";
+    case 0xb7:
+    case 0xba:
+    case 0xbf:
+      return "raptorlake";
+    case 0x8f:
+      return "sapphirerapids";
+    case 0xcf:
+      return "emeraldrapids";
+    case 0xad:
+      return "graniterapids";
+    default:
+      return "";
   }
 }
 

@@ -78,9 +78,9 @@ struct ThreadPool::Impl {
   static constexpr std::uint32_t kOpen = 1u << 31;
 
   nestor_host_services services{};
-  std::deque<Slot> slots;             // 0: the caller's
+  std::deque<Slot> slots;  // 0: the caller's
   std::vector<std::thread> workers;
-  std::mutex turn;                    // held by the caller whose job it is
+  std::mutex turn;  // held by the caller whose job it is
   Job job;
 
   alignas(kCacheLine) std::atomic<std::int64_t> next{0};

@@ -24,7 +24,8 @@ class OpenError : public testing::Test {
   }
   void make_database(int trials = 1) {
     Database database = Database::open(path);
-    for (int k = 1; k <= trials; ++k) database.add_trial(device(), problem({{"n", k}}), kNest, ok_trial(k, "code " + std::to_string(k)));
+    for (int k = 1; k <= trials; ++k)
+      database.add_trial(device(), problem({{"n", k}}), kNest, ok_trial(k, "code " + std::to_string(k)));
   }
   void change(const char* sql) { SQLite::Database(path, SQLite::OPEN_READWRITE).exec(sql); }
 
@@ -35,7 +36,8 @@ class OpenError : public testing::Test {
 TEST_F(OpenError, NewerSchemaVersion) {
   make_database();
   change("UPDATE meta SET value = '3' WHERE key = 'schema_version'");
-  EXPECT_THAT(open_error(), AllOf(HasSubstr(path), HasSubstr("schema version 3"), HasSubstr("up to 2"), HasSubstr("newer Nestor")));
+  EXPECT_THAT(open_error(),
+              AllOf(HasSubstr(path), HasSubstr("schema version 3"), HasSubstr("up to 2"), HasSubstr("newer Nestor")));
 }
 
 TEST_F(OpenError, NotASqliteFile) {
@@ -95,7 +97,8 @@ TEST_F(OpenError, ReadOnlyFile) {
 TEST_F(OpenError, ReadOnlyFolder) {
   make_database();
   fs::permissions(path, fs::perms::all);
-  fs::permissions(folder.path(), fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(folder.path(), fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
+                                     fs::perms::others_exec);
   const Unprivileged nobody;
   if (::access(folder.path().c_str(), W_OK) == 0 && geteuid() == getuid()) GTEST_SKIP() << "this user owns the folder";
   EXPECT_THAT(open_error(), AllOf(HasSubstr("folder"), HasSubstr("read-only")));
@@ -117,7 +120,9 @@ TEST_F(OpenError, FolderThatDoesNotExist) {
   EXPECT_FALSE(fs::exists(folder.file("no")));
 }
 
-TEST_F(OpenError, NothingThereToRead) { EXPECT_THAT(open_error({.read_only = true}), HasSubstr("there is no tuning database at " + path)); }
+TEST_F(OpenError, NothingThereToRead) {
+  EXPECT_THAT(open_error({.read_only = true}), HasSubstr("there is no tuning database at " + path));
+}
 
 TEST_F(OpenError, AFolderInsteadOfAFile) {
   path = folder.path().string();
@@ -161,7 +166,8 @@ TEST_F(OpenError, NetworkFileSystem) {
 }
 
 TEST_F(OpenError, AMissingSystemDatabase) {
-  EXPECT_THAT(open_error({.system_path = folder.file("none.db")}), HasSubstr("there is no tuning database at " + folder.file("none.db")));
+  EXPECT_THAT(open_error({.system_path = folder.file("none.db")}),
+              HasSubstr("there is no tuning database at " + folder.file("none.db")));
 }
 
 TEST_F(OpenError, AProcessThatHoldsTheFileTooLong) {

@@ -44,7 +44,8 @@ class RecordError : public testing::Test {
 };
 
 TEST_F(RecordError, ALateBadLineStoresNothing) {
-  EXPECT_THAT(import_error(good + "\n" + with("/created", "2025-02-01T00:00:00Z") + "{\"format\":1"), AllOf(HasSubstr("line 4"), HasSubstr("not JSON")));
+  EXPECT_THAT(import_error(good + "\n" + with("/created", "2025-02-01T00:00:00Z") + "{\"format\":1"),
+              AllOf(HasSubstr("line 4"), HasSubstr("not JSON")));
 }
 
 TEST_F(RecordError, EachKindOfBadValueIsNamed) {

@@ -26,9 +26,7 @@ struct Parts {
   ImageParam x{Float(32), 1, "x"};
   Var i{"i"}, j{"j"};
   Func out{"out"};
-  HalideDefinition define() const {
-    return {.op = "bad", .variant = "test", .outputs = {{out, {n}}}, .sizes = {{n, 8}, {m, 8}}};
-  }
+  HalideDefinition define() const { return {.op = "bad", .variant = "test", .outputs = {{out, {n}}}, .sizes = {{n, 8}, {m, 8}}}; }
 };
 
 TEST(FrontendBadDefinition, OutputBoxHasTheWrongRank) {

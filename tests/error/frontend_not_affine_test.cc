@@ -26,21 +26,21 @@ struct Parts {
   ImageParam x{Float(32), 1, "x"}, at{Int(32), 1, "at"};
   Var i{"i"}, j{"j"};
   Func out{"out"};
-  HalideDefinition define() const {
-    return {.op = "bad", .variant = "test", .outputs = {{out, {n}}}, .sizes = {{n, 8}, {m, 8}}};
-  }
+  HalideDefinition define() const { return {.op = "bad", .variant = "test", .outputs = {{out, {n}}}, .sizes = {{n, 8}, {m, 8}}}; }
 };
 
 TEST(FrontendNotAffine, ProductOfTwoUnknowns) {
   Parts p;
   p.out(p.i) = p.x(p.i * p.m);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("index of 'x'"), HasSubstr("i*m"), HasSubstr("not affine")));
+  EXPECT_THAT(refusal(p.define()),
+              AllOf(HasSubstr("Func 'out'"), HasSubstr("index of 'x'"), HasSubstr("i*m"), HasSubstr("not affine")));
 }
 
 TEST(FrontendNotAffine, GatherDependsOnData) {
   Parts p;
   p.out(p.i) = p.x(clamp(p.at(p.i), 0, p.n - 1));
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("index of 'x'"), HasSubstr("at"), HasSubstr("depends on data")));
+  EXPECT_THAT(refusal(p.define()),
+              AllOf(HasSubstr("Func 'out'"), HasSubstr("index of 'x'"), HasSubstr("at"), HasSubstr("depends on data")));
 }
 
 TEST(FrontendNotAffine, HistogramDependsOnData) {
@@ -48,7 +48,8 @@ TEST(FrontendNotAffine, HistogramDependsOnData) {
   RDom r(0, p.m, "r");
   p.out(p.i) = 0.0f;
   p.out(clamp(p.at(r), 0, p.n - 1)) += 1.0f;
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out', update 0"), HasSubstr("index of 'out'"), HasSubstr("depends on data")));
+  EXPECT_THAT(refusal(p.define()),
+              AllOf(HasSubstr("Func 'out', update 0"), HasSubstr("index of 'out'"), HasSubstr("depends on data")));
 }
 
 TEST(FrontendNotAffine, WhereDependsOnData) {
@@ -57,7 +58,8 @@ TEST(FrontendNotAffine, WhereDependsOnData) {
   r.where(p.x(r) > 0.0f);
   p.out(p.i) = 0.0f;
   p.out(p.i) += p.x(r);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out', update 0"), HasSubstr("where condition"), HasSubstr("not affine")));
+  EXPECT_THAT(refusal(p.define()),
+              AllOf(HasSubstr("Func 'out', update 0"), HasSubstr("where condition"), HasSubstr("not affine")));
 }
 
 TEST(FrontendNotAffine, WhereWithProduct) {

@@ -26,7 +26,9 @@ std::string error_of(const Nest& nest, const std::vector<std::string>& before, c
 
 std::string matmul_error(const std::string& step) { return error_of(samples::matmul(), {}, step); }
 
-TEST(StepError, unknown_step_lists_the_steps) { EXPECT_THAT(matmul_error("splti(k, 4, a, b)"), AllOf(HasSubstr("no step `splti`"), HasSubstr("split, tile"))); }
+TEST(StepError, unknown_step_lists_the_steps) {
+  EXPECT_THAT(matmul_error("splti(k, 4, a, b)"), AllOf(HasSubstr("no step `splti`"), HasSubstr("split, tile")));
+}
 
 TEST(StepError, wrong_number_of_arguments_shows_the_right_ones) {
   EXPECT_THAT(matmul_error("split(k, 4)"), HasSubstr("split takes (loop, factor, outer, inner), but 2 arguments were given"));
@@ -71,7 +73,8 @@ TEST(StepError, loop_names_must_be_new_and_well_formed) {
 
 TEST(StepError, imperfect_chain_says_fission_first) {
   const std::vector<std::string> fused{"fuse_with(C_init.i, C_update.i)"};
-  EXPECT_THAT(error_of(samples::matmul(), fused, "reorder(C_update.k, C_update.i)"), HasSubstr("fission(C_update.i, C_update) first"));
+  EXPECT_THAT(error_of(samples::matmul(), fused, "reorder(C_update.k, C_update.i)"),
+              HasSubstr("fission(C_update.i, C_update) first"));
   EXPECT_THAT(error_of(samples::matmul(), fused, "tile(C_update.i, C_update.j, a, b, c, d, 2, 2)"), HasSubstr("fission"));
   EXPECT_EQ(error_of(samples::matmul(), {fused[0], "fission(C_update.i, C_update)"}, "reorder(C_update.k, C_update.i_f)"), "");
 }
@@ -108,7 +111,8 @@ TEST(StepError, fission_of_a_recurrence_names_the_instances) {
 }
 
 TEST(StepError, marked_loops_are_split_before_marking) {
-  EXPECT_THAT(error_of(samples::matmul(), {"vectorize(C_update.j)"}, "split(C_update.j, 8, jo, ji)"), HasSubstr("split it first"));
+  EXPECT_THAT(error_of(samples::matmul(), {"vectorize(C_update.j)"}, "split(C_update.j, 8, jo, ji)"),
+              HasSubstr("split it first"));
 }
 
 TEST(StepError, stage_explains_what_it_cannot_copy) {
@@ -116,7 +120,8 @@ TEST(StepError, stage_explains_what_it_cannot_copy) {
   EXPECT_THAT(matmul_error("stage(A, C_init.i, scratch)"), HasSubstr("nothing in loop C_init.i reads A"));
   const Nest nest = samples::row_norm();
   const std::vector<std::string> fused{"fuse_with(variance_update.i, out.i)"};
-  EXPECT_THAT(error_of(nest, fused, "stage(variance, out.i, scratch)"), HasSubstr("written by variance_update inside loop out.i"));
+  EXPECT_THAT(error_of(nest, fused, "stage(variance, out.i, scratch)"),
+              HasSubstr("written by variance_update inside loop out.i"));
   EXPECT_THAT(error_of(nest, {"stage(variance, out.i, scratch)"}, fused[0]), HasSubstr("would be stale"));
 }
 
@@ -128,13 +133,15 @@ TEST(StepError, algebra_comes_first) {
 }
 
 TEST(StepError, text_that_is_no_step) {
-  for (const std::string text : {"", "  ", "(i)", "split(i, 4", "split(i, , a, b)", "split(i, 4, a, b) c", "split(i, 99999999999999999999, a, b)"}) {
+  for (const std::string text :
+       {"", "  ", "(i)", "split(i, 4", "split(i, , a, b)", "split(i, 4, a, b) c", "split(i, 99999999999999999999, a, b)"}) {
     EXPECT_THROW(parse_step(text), UserError) << text;
   }
 }
 
 TEST(StepError, json_that_is_no_step_or_schedule) {
-  for (const char* text : {"3", "{}", R"({"name": 3})", R"({"name": "split", "args": 3})", R"({"name": "split", "args": [1.5]})"}) {
+  for (const char* text :
+       {"3", "{}", R"({"name": 3})", R"({"name": "split", "args": 3})", R"({"name": "split", "args": [1.5]})"}) {
     EXPECT_THROW(step_from_json(nlohmann::json::parse(text)), UserError) << text;
   }
   for (const char* text : {"[]", R"({"nest": 3, "steps": []})", R"({"nest": "x"})", R"({"steps": []})"}) {
@@ -148,7 +155,8 @@ TEST(StepError, schedule_of_another_nest_names_both_digests_and_the_operator) {
     schedule_from_json(samples::row_norm(), json);
     FAIL() << "accepted";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr(json["nest"].get<std::string>()), HasSubstr("(matmul)"), HasSubstr("row_norm is the nest ")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr(json["nest"].get<std::string>()), HasSubstr("(matmul)"), HasSubstr("row_norm is the nest ")));
   }
 }
 

@@ -29,7 +29,8 @@ class LaunchError : public testing::Test {
   std::string launch_error(std::vector<TensorArg> tensors, std::initializer_list<NamedSize> sizes = {{"rows", 4}, {"cols", 8}},
                            std::initializer_list<NamedScalar> scalars = {}) {
     const std::vector<float> before = memory;
-    const std::string message = user_error_of([&] { kernel.launch(tensors, std::span(sizes.begin(), sizes.size()), std::span(scalars.begin(), scalars.size())); });
+    const std::string message = user_error_of(
+        [&] { kernel.launch(tensors, std::span(sizes.begin(), sizes.size()), std::span(scalars.begin(), scalars.size())); });
     EXPECT_EQ(memory, before) << "nothing is written";
     EXPECT_THAT(message, HasSubstr("scale (f32)"));
     return message;
@@ -92,11 +93,13 @@ TEST_F(LaunchError, OverlappingMemory) {
 
 TEST_F(LaunchError, WrongSizes) {
   EXPECT_THAT(launch_error(good(), {{"rows", 4}}), HasSubstr("size \"cols\" is missing; its sizes are: rows, cols"));
-  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}, {"depth", 2}}), HasSubstr("no size \"depth\"; its sizes are: rows, cols"));
+  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}, {"depth", 2}}),
+              HasSubstr("no size \"depth\"; its sizes are: rows, cols"));
   EXPECT_THAT(launch_error(good(), {{"rows", 0}, {"cols", 8}}), HasSubstr("\"rows\" is 0; sizes are positive"));
   EXPECT_THAT(launch_error(good(), {{"rows", -4}, {"cols", 8}}), HasSubstr("\"rows\" is -4"));
   EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"rows", 4}, {"cols", 8}}), HasSubstr("given twice"));
-  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 6}}), AllOf(HasSubstr("not valid for these sizes"), HasSubstr("divisible by 4")));
+  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 6}}),
+              AllOf(HasSubstr("not valid for these sizes"), HasSubstr("divisible by 4")));
   EXPECT_THAT(launch_error(good(), {{"rows", std::int64_t{1} << 62}, {"cols", 8}}), HasSubstr("address space"));
 }
 
@@ -111,8 +114,10 @@ TEST_F(LaunchError, SizesOtherThanThoseTheKernelWasCompiledFor) {
 }
 
 TEST_F(LaunchError, WrongScalars) {
-  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"beta", 1}}), HasSubstr("no scalar \"beta\"; its scalars are: alpha, offset"));
-  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"offset", 1.5}}), HasSubstr("\"offset\" is 1.5, not a 32-bit integer"));
+  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"beta", 1}}),
+              HasSubstr("no scalar \"beta\"; its scalars are: alpha, offset"));
+  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"offset", 1.5}}),
+              HasSubstr("\"offset\" is 1.5, not a 32-bit integer"));
 }
 
 TEST_F(LaunchError, NoKernelToLaunch) {
@@ -120,8 +125,10 @@ TEST_F(LaunchError, NoKernelToLaunch) {
 }
 
 TEST_F(LaunchError, DevicesThatAreNotHere) {
-  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "cuda"); }), HasSubstr("CUDA driver"));
-  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "tpu"); }), HasSubstr("no device \"tpu\"; devices are: host, cuda"));
+  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "cuda"); }),
+              HasSubstr("CUDA driver"));
+  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "tpu"); }),
+              HasSubstr("no device \"tpu\"; devices are: host, cuda"));
 }
 
 TEST_F(LaunchError, SizesOfAQueryMustBePositive) {
@@ -142,7 +149,8 @@ TEST_F(LaunchError, AnObjectThatCannotBeLoaded) {
   store_kernel(path, scale_object(), renamed, 4, 8, "renamed");
   library->refresh();
   EXPECT_THAT(user_error_of([&] { library->query("cut", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("object"));
-  EXPECT_THAT(user_error_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("no function \"other\""));
+  EXPECT_THAT(user_error_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }),
+              HasSubstr("no function \"other\""));
 }
 
 TEST_F(LaunchError, LibrariesThatCannotBeOpened) {

@@ -42,15 +42,7 @@ class Fibers {
     fibers_.resize(static_cast<std::size_t>(threads));
     block_ = block;
     body_ = &body;
-    for (Fiber& fiber : fibers_) {
-      if (fiber.stack.empty()) fiber.stack.resize(kStackBytes);
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = fiber.stack.size();
-      fiber.context.uc_link = &scheduler_;
-      fiber.state = State::ready;
-      makecontext(&fiber.context, &Fibers::entry, 0);
-    }
+    for (Fiber& fiber : fibers_) start(fiber);
     std::vector<int> order(fibers_.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
     while (!all(State::done)) {
@@ -89,6 +81,16 @@ class Fibers {
     std::uint32_t published[2] = {0, 0};
     std::size_t phase = 0;
   };
+
+  void start(Fiber& fiber) {
+    if (fiber.stack.empty()) fiber.stack.resize(kStackBytes);
+    fiber.state = State::ready;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = &scheduler_;
+    makecontext(&fiber.context, &Fibers::entry, 0);
+  }
 
   static void entry() {
     Fibers& all = current();
@@ -146,7 +148,7 @@ inline std::uint16_t f16(float x) { return to_f16(x); }
 /// Kernels of one module of NVPTX IR, ready to run.
 class SimtEmulator {
  public:
-  explicit SimtEmulator(const std::string& ir, unsigned seed = 1) : random_(seed) {
+  explicit SimtEmulator(const std::string& ir) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     auto context = std::make_unique<llvm::LLVMContext>();
@@ -159,6 +161,8 @@ class SimtEmulator {
     check(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
     shared_ = take(jit_->lookup("nestor_shared_emulated")).toPtr<char*>();
   }
+
+  void seed(unsigned value) { random_.seed(value); }
 
   void run(const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
     auto kernel = take(jit_->lookup("run_" + node.symbol)).toPtr<void (*)(void**)>();

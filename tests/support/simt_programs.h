@@ -3,7 +3,10 @@
 
 #include "codegen/tile/tile_program.h"
 
+#include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -415,6 +418,41 @@ inline TileProgram functions_program() {
   add([&](ScalarExpr v) { return ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::f16, v)); });
   add([&](ScalarExpr v) { return ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::bf16, v)); });
   return m.finish(sequence(ops));
+}
+
+/// A product whose terms are restricted by a guard over its rows and ks: c[i, j] = sum over l <= i of a[i, l] b[l, j].
+inline TileProgram masked_product_program() {
+  ProgramMaker m("masked_product");
+  m.size("n");
+  const std::vector<IntExpr> shape{var("n"), var("n")};
+  const int a = m.input("a", ElementType::f32, shape), b = m.input("b", ElementType::f32, shape), c = m.output("c", ElementType::f32, shape);
+  TileOp op = make_op(OpKind::contract, "c", {parallel_dim("i", 0, var("n")), parallel_dim("j", 0, var("n")), reduced_dim("l", 0, var("n") + IntExpr(3))},
+                      {c, {var("i"), var("j")}}, {{a, {var("i"), var("l")}}, {b, {var("l"), var("j")}}});
+  op.guard = IntExpr::make(IntOp::ge, {var("i"), var("l")});
+  op.value = times(m.read(op, 0), m.read(op, 1));
+  op.reduction = ReductionOp::add;
+  op.initialize = true;
+  return m.finish(leaf(op));
+}
+
+/// Sequential steps inside of a block on a tile that neighbours read: a barrier each step, carried around the loop.
+inline TileProgram block_steps_program() {
+  constexpr std::int64_t kWidth = 200;
+  ProgramMaker m("block_steps");
+  m.size("rows").size("steps");
+  const int x = m.input("x", ElementType::f32, {var("rows"), kWidth}), y = m.output("y", ElementType::f32, {var("rows"), kWidth});
+  const int old = m.scratch("old", {kWidth}), next = m.scratch("next", {kWidth});
+  const auto c = parallel_dim("c", 0, kWidth);
+  TileOp load = make_op(OpKind::copy, "load", {c}, {old, {var("c")}}, {{x, {var("b"), var("c")}}});
+  load.value = m.read(load, 0);
+  TileOp step = make_op(OpKind::map, "step", {c}, {next, {var("c")}}, {{old, {var("c")}}, {old, {mod(var("c") + IntExpr(37), kWidth)}}});
+  step.value = times(ScalarExpr::constant(0.5), plus(m.read(step, 0), m.read(step, 1)));
+  TileOp back = make_op(OpKind::copy, "back", {c}, {old, {var("c")}}, {{next, {var("c")}}});
+  back.value = m.read(back, 0);
+  TileOp store = make_op(OpKind::copy, "store", {c}, {y, {var("b"), var("c")}}, {{old, {var("c")}}});
+  store.value = m.read(store, 0);
+  const TileTree steps = loop("t", 0, var("steps"), sequence({leaf(step), leaf(back)}));
+  return m.finish(loop("b", 0, var("rows"), sequence({leaf(load), steps, leaf(store)}), LoopKind::gpu_block));
 }
 
 /// Scratch of a size that is left open.

@@ -8,6 +8,7 @@
 
 #include "api/operators.h"
 #include "poly/algebra/rule.h"
+#include "support/error.h"
 #include "support/temporary_folder.h"
 
 namespace nestor {

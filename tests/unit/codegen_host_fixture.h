@@ -214,6 +214,8 @@ struct RunOptions {
   std::int64_t shift = 0;        ///< elements before the first
   int threads = 2;
   unsigned seed = 1;
+  /// Compare with accumulation in wide types, rounded once: host code keeps sums in f32 until they are stored.
+  bool wide_accumulators = false;
   std::map<std::string, double> scalars;
 };
 
@@ -249,7 +251,11 @@ inline void expect_as_interpreted(const TileProgram& p, const Sizes& sizes, cons
   for (const ScalarParam& scalar : p.scalars) scalars.push_back(options.scalars.count(scalar.name) != 0 ? options.scalars.at(scalar.name) : scalar.default_value);
   const CompiledHost compiled = compile_host(p, target);
   LoadedHostKernel(compiled.kernel).run(pointers, strides, sizes, scalars, options.threads);
-  interpret(p, sizes, options.scalars, memory);
+  TileProgram reference = p;
+  for (Buffer& buffer : reference.buffers) {
+    if (options.wide_accumulators && buffer.role == TensorRole::output) buffer.type = ElementType::f32;
+  }
+  interpret(reference, sizes, options.scalars, memory);
   std::size_t k = 0;
   for (const Buffer& buffer : p.buffers) {
     if (buffer.memory != Memory::argument) continue;

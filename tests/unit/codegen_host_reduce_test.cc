@@ -117,7 +117,8 @@ TileProgram product(const Product& s, const Sizes& sizes) {
 
 RunOptions tolerant(const Product& s) {
   RunOptions options;
-  options.tolerance = s.c == ElementType::bf16 ? 2e-2 : s.c == ElementType::f16 ? 3e-3 : 1e-5;
+  options.tolerance = s.c == ElementType::bf16 ? 8e-3 : s.c == ElementType::f16 ? 1e-3 : 1e-5;
+  options.wide_accumulators = true;
   return options;
 }
 
@@ -168,8 +169,6 @@ TEST(HostContract, LargerThanTheCacheBlocks) {
     s.transposed_b = narrow;
     if (narrow) s.c = ElementType::f16;
     RunOptions options = tolerant(s);
-    // In f16 the interpreter rounds after each term; the result of f32 accumulation is better than that.
-    if (narrow) options.tolerance = 0.05;
     if (!narrow) options.tolerance = 5e-5;
     expect_as_interpreted(product(s, sizes), sizes, detect_host(), options);
   }

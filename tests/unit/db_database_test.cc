@@ -3,8 +3,8 @@
 #include "support/error.h"
 #include "unit/db_fixture.h"
 
-#include <cmath>
 #include <gmock/gmock.h>
+#include <cmath>
 #include <limits>
 
 namespace nestor {
@@ -16,7 +16,9 @@ using testing::HasSubstr;
 
 class DatabaseTest : public testing::Test {
  protected:
-  std::int64_t add(const Sizes& sizes, const TrialRecord& trial) { return database.add_trial(device(), problem(sizes), kNest, trial); }
+  std::int64_t add(const Sizes& sizes, const TrialRecord& trial) {
+    return database.add_trial(device(), problem(sizes), kNest, trial);
+  }
 
   TemporaryFolder folder;
   Database database = Database::open(folder.file("t.db"));
@@ -69,8 +71,8 @@ TEST_F(DatabaseTest, FailuresAreRowsToo) {
 }
 
 TEST_F(DatabaseTest, EveryStatusHasAName) {
-  for (const auto status : {TrialStatus::ok, TrialStatus::illegal, TrialStatus::compile_error, TrialStatus::wrong, TrialStatus::crash,
-                            TrialStatus::timeout, TrialStatus::slow, TrialStatus::infeasible}) {
+  for (const auto status : {TrialStatus::ok, TrialStatus::illegal, TrialStatus::compile_error, TrialStatus::wrong,
+                            TrialStatus::crash, TrialStatus::timeout, TrialStatus::slow, TrialStatus::infeasible}) {
     EXPECT_EQ(trial_status_from(to_string(status)), status);
     add({{"n", 1}}, failed_trial(status, "r"));
   }
@@ -154,6 +156,36 @@ TEST_F(DatabaseTest, AMissingTimeIsNow) {
   TrialRecord trial = ok_trial(1, "a");
   trial.created.clear();
   EXPECT_GT(database.trial(add({{"n", 1}}, trial))->created, "2025-01-31T12:00:00Z");
+}
+
+// Sets an environment variable for one test.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(DefaultPath, FollowsTheEnvironmentAndIsMadeOnDemand) {
+  TemporaryFolder folder;
+  const Variable home("HOME", folder.file("home")), data("XDG_DATA_HOME", ""), own("NESTOR_DB", "");
+  EXPECT_EQ(Database::default_path(), folder.file("home/.local/share/nestor/tuning.db"));
+  {
+    const Variable xdg("XDG_DATA_HOME", folder.file("data"));
+    EXPECT_EQ(Database::default_path(), folder.file("data/nestor/tuning.db"));
+    Database::open(Database::default_path());
+    EXPECT_TRUE(std::filesystem::exists(folder.file("data/nestor/tuning.db")));
+    const Variable path("NESTOR_DB", folder.file("chosen.db"));
+    EXPECT_EQ(Database::default_path(), folder.file("chosen.db"));
+  }
+  const Variable system("NESTOR_SYSTEM_DB", "/some/system.db");
+  EXPECT_EQ(Database::default_system_path(), "/some/system.db");
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <unistd.h>
 
 namespace nestor::test {
 
@@ -51,9 +51,13 @@ class Unprivileged {
   bool was_root_;
 };
 
-inline DeviceIdentity device(const std::string& arch = "testcpu", int units = 2) { return {"host", "Test CPU", arch, units, R"({"clock_mhz":3000})"}; }
+inline DeviceIdentity device(const std::string& arch = "testcpu", int units = 2) {
+  return {"host", "Test CPU", arch, units, R"({"clock_mhz":3000})"};
+}
 
-inline ProblemKey problem(const Sizes& sizes, const std::string& op = "scale", const std::string& digest = "d1") { return {op, "f32", digest, sizes}; }
+inline ProblemKey problem(const Sizes& sizes, const std::string& op = "scale", const std::string& digest = "d1") {
+  return {op, "f32", digest, sizes};
+}
 
 inline const std::string kNest = R"({"op":"scale"})";
 
@@ -62,7 +66,8 @@ inline LaunchRecipe recipe(const std::vector<SizeConstraint>& valid = {}) {
   LaunchRecipe made;
   made.target = "host";
   made.symbol = "kernel";
-  made.arguments = {{"x", ElementType::f32, false, {IntExpr::variable("n")}}, {"y", ElementType::f32, true, {IntExpr::variable("n")}}};
+  made.arguments = {{"x", ElementType::f32, false, {IntExpr::variable("n")}},
+                    {"y", ElementType::f32, true, {IntExpr::variable("n")}}};
   made.sizes = {"n"};
   made.valid = valid;
   return made;

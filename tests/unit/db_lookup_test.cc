@@ -21,7 +21,9 @@ class LookupTest : public testing::Test {
                    const DeviceIdentity& on = device(), const std::string& digest = "d1") {
     return database.add_trial(on, problem({{"n", n}}, "scale", digest), kNest, ok_trial(ms, code, valid));
   }
-  Match query(std::int64_t n, const std::string& digest = "") { return database.query(device(), "scale", "f32", digest, {{"n", n}}); }
+  Match query(std::int64_t n, const std::string& digest = "") {
+    return database.query(device(), "scale", "f32", digest, {{"n", n}});
+  }
 
   TemporaryFolder folder;
   std::vector<std::string> warnings;
@@ -148,7 +150,9 @@ TEST_F(LookupTest, ADamagedKernelIsReportedSkippedAndListedByCheck) {
   EXPECT_THAT(database.check()[0], HasSubstr("hash does not match"));
 }
 
-TEST_F(LookupTest, SizesMustBePositive) { EXPECT_THAT(user_error_of([&] { query(0); }), HasSubstr("size n is 0")); }
+TEST_F(LookupTest, SizesMustBePositive) {
+  EXPECT_THAT(user_error_of([&] { query(0); }), HasSubstr("size n is 0"));
+}
 
 TEST(SizeDistance, IsTheSumOfLogRatiosOverAllSizes) {
   EXPECT_EQ(size_distance({{"a", 8}, {"b", 2}}, {{"a", 2}, {"b", 4}}), 3);

@@ -46,7 +46,8 @@ INSERT INTO problem_size VALUES (1, 'n', 64);
 void build_version_1(const std::string& path) {
   SQLite::Database raw(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   raw.exec(kVersion1);
-  const std::string recipe = recipe_to_json(test::recipe()).dump(), code = zstd_compress("old code"), samples = doubles_to_bytes({2.0, 1.0});
+  const std::string recipe = recipe_to_json(test::recipe()).dump(), code = zstd_compress("old code"),
+                    samples = doubles_to_bytes({2.0, 1.0});
   SQLite::Statement kernel(raw, "INSERT INTO kernel VALUES (1, ?, 'x86-64:test:', '[]', ?, ?)");
   kernel.bind(1, kernel_hash("old code", recipe));
   kernel.bind(2, recipe);
@@ -61,9 +62,11 @@ void build_version_1(const std::string& path) {
 std::set<std::string> shape_of(const std::string& path) {
   SQLite::Database raw(path, SQLite::OPEN_READONLY);
   SQLite::Statement columns(raw,
-                            "SELECT m.name || '.' || c.name || ' ' || c.type || ' ' || c.\"notnull\" || ' ' || coalesce(c.dflt_value, '-') || ' ' || c.pk"
+                            "SELECT m.name || '.' || c.name || ' ' || c.type || ' ' || c.\"notnull\" || ' ' || "
+                            "coalesce(c.dflt_value, '-') || ' ' || c.pk"
                             " FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"
-                            " UNION SELECT 'index ' || m.name || ' (' || i.name || ')' FROM sqlite_master m JOIN pragma_index_info(m.name) i WHERE m.type = 'index'");
+                            " UNION SELECT 'index ' || m.name || ' (' || i.name || ')' FROM sqlite_master m JOIN "
+                            "pragma_index_info(m.name) i WHERE m.type = 'index'");
   std::set<std::string> shape;
   while (columns.executeStep()) shape.insert(columns.getColumn(0).getString());
   return shape;

@@ -21,7 +21,8 @@ std::string exported(const Database& database, bool winners_only = false) {
 
 void fill(Database& database, bool backwards) {
   std::vector<std::pair<Sizes, TrialRecord>> trials;
-  for (int k = 1; k <= 4; ++k) trials.emplace_back(Sizes{{"n", k}}, ok_trial(0.1 * k, std::string("code\0\xff", 6) + std::to_string(k)));
+  for (int k = 1; k <= 4; ++k)
+    trials.emplace_back(Sizes{{"n", k}}, ok_trial(0.1 * k, std::string("code\0\xff", 6) + std::to_string(k)));
   TrialRecord wrong = failed_trial(TrialStatus::wrong, "worst at y[\"3\"]\n");
   wrong.max_error = std::numeric_limits<double>::infinity();
   trials.emplace_back(Sizes{{"n", 1}}, wrong);

@@ -2,8 +2,8 @@
 #include "db/database.h"
 #include "unit/db_fixture.h"
 
-#include <cstdio>
 #include <sys/wait.h>
+#include <cstdio>
 
 namespace nestor {
 namespace {

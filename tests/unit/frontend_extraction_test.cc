@@ -16,13 +16,15 @@ using nestor::Statement;
 void expect_domain(const Nest& nest, const std::string& statement, const std::string& text) {
   const isl::set expected = nestor::parse_set(text, "expected domain");
   const isl::set found = nest.statement(statement).domain.intersect_params(nestor::full_context(nest));
-  EXPECT_TRUE(found.is_equal(expected.intersect_params(nestor::full_context(nest)))) << nestor::isl_text(found) << "\nis not\n" << text;
+  EXPECT_TRUE(found.is_equal(expected.intersect_params(nestor::full_context(nest)))) << nestor::isl_text(found) << "\nis not\n"
+                                                                                     << text;
 }
 
 void expect_access(const nestor::Access& access, const Statement& statement, const std::string& text) {
   const isl::map expected = nestor::parse_map(text, "expected access");
   EXPECT_TRUE(access.relation.intersect_domain(statement.domain).is_equal(expected.intersect_domain(statement.domain)))
-      << nestor::isl_text(access.relation) << "\nis not\n" << text;
+      << nestor::isl_text(access.relation) << "\nis not\n"
+      << text;
 }
 
 std::int64_t extent(const Nest& nest, const std::string& tensor, std::size_t dim, const nestor::Sizes& sizes) {
@@ -53,8 +55,11 @@ struct CausalAttention {
     weighted(d, i) = 0.0f;
     weighted(d, i) += power(t, i) * cast<float>(v(d, t));
     out(d, i) = weighted(d, i) / total(i);
-    return {.op = "attention", .variant = "test", .outputs = {{out, {depth, n}}}, .sizes = {{n, 5}, {m, 7}, {depth, 4}},
-                                  .require = {m >= n}};
+    return {.op = "attention",
+            .variant = "test",
+            .outputs = {{out, {depth, n}}},
+            .sizes = {{n, 5}, {m, 7}, {depth, 4}},
+            .require = {m >= n}};
   }
 };
 
@@ -112,7 +117,9 @@ TEST(FrontendExtraction, SizesBecomeIndicesAndScalarsArguments) {
   mean(i) = 0.0f;
   mean(i) += x(k, i) / cast<float>(cols);
   out(c, i) = x(c, i) - mean(i) + eps + cast<float>(2 * c + i);
-  const Nest nest = extract_nest({.op = "center", .variant = "f32", .outputs = {{out, {cols, rows}}},
+  const Nest nest = extract_nest({.op = "center",
+                                  .variant = "f32",
+                                  .outputs = {{out, {cols, rows}}},
                                   .sizes = {{rows, 8}, {.param = cols, .default_value = 16, .max = 64, .specialized = true}},
                                   .scalars = {{eps, 0.5}}});
   const Statement& mean_statement = nest.statement("mean");
@@ -138,8 +145,7 @@ TEST(FrontendExtraction, SelectRestrictsWhatIsRead) {
   Func padded("padded"), out("out");
   padded(i) = select(i >= 0 && i < n, x(i), 0.0f);
   out(i) = padded(i - 1) + padded(i + 1);
-  const Nest nest = extract_nest({.op = "pad", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 8}},
-                                  .scalars = {}});
+  const Nest nest = extract_nest({.op = "pad", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 8}}, .scalars = {}});
   // Index -1 is moved to the origin; two more elements than x has.
   EXPECT_EQ(extent(nest, "padded", 0, {{"n", 8}}), 10);
   EXPECT_EQ(extent(nest, "x", 0, {{"n", 8}}), 8);
@@ -153,8 +159,8 @@ TEST(FrontendExtraction, ClampedIndicesArePiecewise) {
   Var i("i");
   Func out("out");
   out(i) = x(clamp(i - 1, 0, n - 1)) + x(min(i / 2, n - 1)) + x(i % 3);
-  const Nest nest = extract_nest({.op = "clamp", .variant = "f32", .outputs = {{out, {n}}}, .inputs = {{x, {n}}}, .sizes = {{n, 8, 3}},
-                                  .scalars = {}});
+  const Nest nest = extract_nest(
+      {.op = "clamp", .variant = "f32", .outputs = {{out, {n}}}, .inputs = {{x, {n}}}, .sizes = {{n, 8, 3}}, .scalars = {}});
   const Statement& statement = nest.statement("out");
   expect_access(statement.reads[0], statement, "[n] -> { out[i] -> x[i - 1] : i >= 1; out[i] -> x[0] : i < 1 }");
   expect_access(statement.reads[1], statement, "[n] -> { out[i] -> x[floor(i / 2)] }");
@@ -170,7 +176,9 @@ TEST(FrontendExtraction, TimeStepsReadTheStepBefore) {
   f(i, t) = x(i);
   f(r.x, r.y) = (f(r.x - 1, r.y - 1) + f(r.x, r.y - 1) + f(r.x + 1, r.y - 1)) / 3.0f;
   out(i) = f(i, steps);
-  const Nest nest = extract_nest({.op = "heat", .variant = "f32", .outputs = {{out, {n}}},
+  const Nest nest = extract_nest({.op = "heat",
+                                  .variant = "f32",
+                                  .outputs = {{out, {n}}},
                                   .sizes = {{.param = n, .default_value = 9, .min = 3}, {steps, 4}}});
   const Statement& step = nest.statement("f");
   EXPECT_EQ(step.dims, (std::vector<std::string>{"r_y", "r_x"}));
@@ -190,8 +198,8 @@ TEST(FrontendExtraction, OverwrittenInitialValuesAreDropped) {
   f(i, t) = x(i);
   f(i, r) = f(i, r - 1) * 0.5f;
   out(i) = f(i, steps);
-  const Nest nest = extract_nest({.op = "decay", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}, {steps, 4}},
-                                  .scalars = {}});
+  const Nest nest =
+      extract_nest({.op = "decay", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}, {steps, 4}}, .scalars = {}});
   expect_domain(nest, "f_init", "[n, steps] -> { f_init[t, i] : t = 0 and 0 <= i < n }");
 }
 
@@ -202,8 +210,7 @@ TEST(FrontendExtraction, OnlyWhatIsReadIsComputed) {
   Func squares("squares"), out("out");
   squares(i) = x(i) * x(i);
   out(i) = squares(2 * i);
-  const Nest nest = extract_nest({.op = "evens", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  const Nest nest = extract_nest({.op = "evens", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}}, .scalars = {}});
   expect_domain(nest, "squares", "[n] -> { squares[i] : 0 <= i < 2n and i mod 2 = 0 }");
   EXPECT_EQ(nest.statement("squares").reads.size(), 1U);
 }
@@ -218,8 +225,8 @@ TEST(FrontendExtraction, PartsOfATupleShareAGroup) {
   const Expr better = x(r, i) > best(i)[0];
   best(i) = Tuple(select(better, x(r, i), best(i)[0]), select(better, r, best(i)[1]));
   out(i) = best(i)[1];
-  const Nest nest = extract_nest({.op = "argmax", .variant = "f32", .outputs = {{out, {m}}}, .sizes = {{n, 9}, {m, 3}},
-                                  .scalars = {}});
+  const Nest nest =
+      extract_nest({.op = "argmax", .variant = "f32", .outputs = {{out, {m}}}, .sizes = {{n, 9}, {m, 3}}, .scalars = {}});
   const Statement& value = nest.statement("best_0");
   const Statement& position = nest.statement("best_1");
   EXPECT_EQ(value.group, position.group);
@@ -234,15 +241,14 @@ TEST(FrontendExtraction, RecognisesHalidesExpansions) {
   ImageParam x(Float(32), 1, "x");
   Var i("i");
   Func out("out");
-  out(i) = erf(x(i) * 0.5f) + fast_exp(x(i)) + fast_log(x(i) + 1.0f) + fast_inverse(x(i)) + fast_inverse_sqrt(x(i)) + pow(2.0f, x(i)) +
-           likely(tanh(x(i))) + strict_float(sqrt(x(i)));
-  const Nest nest = extract_nest({.op = "maths", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  out(i) = erf(x(i) * 0.5f) + fast_exp(x(i)) + fast_log(x(i) + 1.0f) + fast_inverse(x(i)) + fast_inverse_sqrt(x(i)) +
+           pow(2.0f, x(i)) + likely(tanh(x(i))) + strict_float(sqrt(x(i)));
+  const Nest nest = extract_nest({.op = "maths", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}}, .scalars = {}});
   std::map<nestor::ScalarOp, int> count;
   nest.statement("out").value.visit([&](const nestor::ScalarExpr& e) { ++count[e.op()]; });
   using nestor::ScalarOp;
-  for (const ScalarOp op : {ScalarOp::erf, ScalarOp::exp, ScalarOp::log, ScalarOp::div, ScalarOp::rsqrt, ScalarOp::exp2, ScalarOp::tanh,
-                            ScalarOp::sqrt}) {
+  for (const ScalarOp op : {ScalarOp::erf, ScalarOp::exp, ScalarOp::log, ScalarOp::div, ScalarOp::rsqrt, ScalarOp::exp2,
+                            ScalarOp::tanh, ScalarOp::sqrt}) {
     EXPECT_EQ(count[op], 1) << nestor::to_string(op);
   }
   EXPECT_EQ(count[ScalarOp::select], 0);
@@ -265,8 +271,7 @@ TEST(FrontendExtraction, EveryAccumulationIsAReduction) {
   chain() = 0.0f;
   chain() = chain() * 0.5f + x(r);
   out(i) = add() + subtract() + product() + smallest() + chain() + sum(r, x(r) * x(i)) + maximum(r, x(r));
-  const Nest nest = extract_nest({.op = "sums", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  const Nest nest = extract_nest({.op = "sums", .variant = "f32", .outputs = {{out, {n}}}, .sizes = {{n, 9}}, .scalars = {}});
   using nestor::ReductionOp;
   EXPECT_EQ(nest.statement("add").reduction, ReductionOp::add);
   EXPECT_EQ(nest.statement("subtract").reduction, ReductionOp::add);
@@ -286,8 +291,8 @@ TEST(FrontendExtraction, SelectOfTheOldValueNarrowsTheDomain) {
   Func prefix("prefix");
   prefix(i) = 0.0f;
   prefix(i) = select(r <= i, prefix(i) + x(r), prefix(i));
-  const Nest nest = extract_nest({.op = "prefix", .variant = "f32", .outputs = {{prefix, {n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  const Nest nest =
+      extract_nest({.op = "prefix", .variant = "f32", .outputs = {{prefix, {n}}}, .sizes = {{n, 9}}, .scalars = {}});
   expect_domain(nest, "prefix", "[n] -> { prefix[i, r] : 0 <= i < n and 0 <= r <= i }");
   EXPECT_EQ(nest.statement("prefix").reduction, nestor::ReductionOp::add);
 }
@@ -299,8 +304,8 @@ TEST(FrontendExtraction, SeveralOutputs) {
   Func twice("twice"), shifted("shifted");
   twice(i) = x(i) * 2.0f;
   shifted(i) = cast<float16_t>(twice(i) + 1.0f);
-  const Nest nest = extract_nest({.op = "pair", .variant = "f32", .outputs = {{shifted, {n}}, {twice, {n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  const Nest nest =
+      extract_nest({.op = "pair", .variant = "f32", .outputs = {{shifted, {n}}, {twice, {n}}}, .sizes = {{n, 9}}, .scalars = {}});
   EXPECT_EQ(nest.tensor("twice").role, nestor::TensorRole::output);
   EXPECT_EQ(nest.tensor("shifted").role, nestor::TensorRole::output);
   EXPECT_EQ(nest.tensor("shifted").type, nestor::ElementType::f16);
@@ -315,8 +320,8 @@ TEST(FrontendExtraction, DeclaredExtentsMayBeMentioned) {
   Func out("out");
   out(i) = 0.0f;
   out(i) += x(r);
-  const Nest nest = extract_nest({.op = "extent", .variant = "f32", .outputs = {{out, {n}}}, .inputs = {{x, {2 * n}}}, .sizes = {{n, 9}},
-                                  .scalars = {}});
+  const Nest nest = extract_nest(
+      {.op = "extent", .variant = "f32", .outputs = {{out, {n}}}, .inputs = {{x, {2 * n}}}, .sizes = {{n, 9}}, .scalars = {}});
   expect_domain(nest, "out", "[n] -> { out[i, r] : 0 <= i < n and 0 <= r < 2n }");
 }
 

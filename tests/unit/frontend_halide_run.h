@@ -105,7 +105,11 @@ inline DenseTensors run_by_halide(const HalideDefinition& definition, const Nest
       }
     }
   }
+#ifdef HALIDE_VERSION_MAJOR  // since Halide 15, a Realization takes the vector over
+  Halide::Realization results(std::vector<Halide::Buffer<>>{buffers});
+#else
   Halide::Realization results(buffers);
+#endif
   Halide::Pipeline(funcs).realize(results);
   DenseTensors tensors;
   for (std::size_t k = 0; k < buffers.size(); ++k) {

@@ -22,7 +22,8 @@ struct DenseTensor {
   std::vector<double> values;
   std::size_t at(const std::vector<std::int64_t>& index) const {
     std::size_t linear = 0;
-    for (std::size_t k = 0; k < shape.size(); ++k) linear = linear * static_cast<std::size_t>(shape[k]) + static_cast<std::size_t>(index[k]);
+    for (std::size_t k = 0; k < shape.size(); ++k)
+      linear = linear * static_cast<std::size_t>(shape[k]) + static_cast<std::size_t>(index[k]);
     return linear;
   }
 };
@@ -34,7 +35,8 @@ class Interpreter {
   Interpreter(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const DenseTensors& inputs)
       : nest_(nest), sizes_(sizes), scalars_(scalars), fixed_(nest.context) {
     for (const SizeParam& size : nest.sizes) {
-      fixed_ = fixed_.intersect(isl::set(isl_context(), fmt::format("[{0}] -> {{ : {0} = {1} }}", size.name, sizes.at(size.name))));
+      fixed_ =
+          fixed_.intersect(isl::set(isl_context(), fmt::format("[{0}] -> {{ : {0} = {1} }}", size.name, sizes.at(size.name))));
     }
     for (const Tensor& tensor : nest.tensors) {
       DenseTensor dense;
@@ -125,7 +127,8 @@ class Interpreter {
     std::vector<std::size_t> order(instances.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return instances[a].dims != instances[b].dims ? instances[a].dims < instances[b].dims : instances[a].plan < instances[b].plan;
+      return instances[a].dims != instances[b].dims ? instances[a].dims < instances[b].dims
+                                                    : instances[a].plan < instances[b].plan;
     });
     for (const std::size_t k : order) execute(plans[instances[k].plan], instances[k].point);
   }

@@ -69,8 +69,8 @@ TEST(FrontendValues, BitOperations) {
   const Expr high = cast<uint32_t>((cast<uint64_t>(word) * cast<uint64_t>(word_constant(0xD2511F53))) >> 32);
   hashed(line.i) = cast<int>((high ^ (word << 7)) | (word >> 3));
   uniform(line.i) = cast<float>(high >> 8) * (1.0f / 16777216.0f) + cast<float>(word) * 1e-9f;
-  shifted(line.i) = (line.w(line.i) >> 2) + (line.w(line.i) & 5) + (~line.w(line.i)) * 3 + (line.w(line.i) / 3) + (line.w(line.i) % 5) +
-                    (line.w(line.i) % 4);
+  shifted(line.i) = (line.w(line.i) >> 2) + (line.w(line.i) & 5) + (~line.w(line.i)) * 3 + (line.w(line.i) / 3) +
+                    (line.w(line.i) % 5) + (line.w(line.i) % 4);
   wrapped(line.i) = select(word < word_constant(0x80000000), 1, 0) + select(min(word, high) == word, 2, 0);
   expect_same(line.define({hashed, uniform, shifted, wrapped}), {{"n", 13}}, 1e-6);
 }
@@ -129,7 +129,10 @@ TEST(FrontendValues, InPlaceUpdatesKeepHalidesOrder) {
   Func f("f");
   f(i, j) = x(i, j);
   f(r.x, r.y) = 0.5f * f(r.x - 1, r.y) + 0.25f * f(r.x, r.y - 1) + 0.125f * f(r.x, r.y);
-  HalideDefinition definition{.op = "sweep", .variant = "test", .outputs = {{f, {n, m}}}, .inputs = {{x, {n, m}}},
+  HalideDefinition definition{.op = "sweep",
+                              .variant = "test",
+                              .outputs = {{f, {n, m}}},
+                              .inputs = {{x, {n, m}}},
                               .sizes = {{.param = n, .default_value = 6, .min = 2}, {.param = m, .default_value = 5, .min = 2}}};
   expect_same(definition, {{"n", 6}, {"m", 5}}, 1e-6);
 }

@@ -109,7 +109,8 @@ TEST(Schedule, reversing_a_reduction_needs_reassociation) {
 TEST(Schedule, a_parallel_reduction_is_refused_even_if_it_may_be_regrouped) {
   const Schedule schedule = steps(Schedule{samples::matmul()}, {"apply_rule(reassociate)"});
   const std::string message = message_of(schedule, "parallel(C_update.k)");
-  EXPECT_THAT(message, HasSubstr("C_update[i=0, j=0, k=0] must come before C_update[i=0, j=0, k=1] (flow through C, a reduction)"));
+  EXPECT_THAT(message,
+              HasSubstr("C_update[i=0, j=0, k=0] must come before C_update[i=0, j=0, k=1] (flow through C, a reduction)"));
   EXPECT_THAT(message, HasSubstr("split_reduction, C_update"));
   EXPECT_THAT(message_of(schedule, "gpu_blocks(C_update.i, C_update.k)"), HasSubstr("split_reduction"));
   EXPECT_EQ(message_of(schedule, "gpu_lanes(C_update.k)"), "");
@@ -122,7 +123,8 @@ TEST(Schedule, sweeps_in_place_are_refused_in_parallel_and_accepted_as_a_wavefro
     EXPECT_THAT(message, HasSubstr("is illegal: sweep[t=")) << loop;
     EXPECT_THAT(message, HasSubstr("skew(")) << loop;
   }
-  EXPECT_THAT(message_of(schedule, "parallel(x)"), HasSubstr("apply skew(sweep.y, sweep.x, 2), reorder(sweep.x, sweep.y), then parallel(sweep.y)"));
+  EXPECT_THAT(message_of(schedule, "parallel(x)"),
+              HasSubstr("apply skew(sweep.y, sweep.x, 2), reorder(sweep.x, sweep.y), then parallel(sweep.y)"));
   const Schedule wave = steps(schedule, {"skew(y, x, 2)", "reorder(x, y)", "parallel(y)"});
   EXPECT_THAT(wave.loops_of("sweep"), ElementsAre("sweep.t", "sweep.x", "sweep.y"));
 }
@@ -139,9 +141,9 @@ TEST(Schedule, sweeps_in_place_are_refused_in_tiles_and_accepted_after_a_skew) {
 }
 
 TEST(Schedule, time_and_space_of_a_sweep_can_be_tiled_together_after_skewing_both) {
-  const Schedule schedule = steps(Schedule{nine_point_sweeps()},
-                                  {"skew(t, y, 1)", "skew(t, x, 1)", "skew(y, x, 1)", "split(t, 2, to, ti)", "split(y, 8, yo, yi)",
-                                   "split(x, 8, xo, xi)", "reorder(to, yo, xo, ti, yi, xi)"});
+  const Schedule schedule =
+      steps(Schedule{nine_point_sweeps()}, {"skew(t, y, 1)", "skew(t, x, 1)", "skew(y, x, 1)", "split(t, 2, to, ti)",
+                                            "split(y, 8, yo, yi)", "split(x, 8, xo, xi)", "reorder(to, yo, xo, ti, yi, xi)"});
   EXPECT_TRUE(schedule.loop_relation("sweep").is_bijective());
 }
 
@@ -157,8 +159,9 @@ TEST(Schedule, fusion_of_a_stencil_needs_a_shift_and_says_so) {
 }
 
 TEST(Schedule, fission_takes_fusion_back) {
-  const Schedule schedule = steps(Schedule{two_stages()}, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)",
-                                                           "fission(second.i, second)", "parallel(second.i)", "parallel(second.i_f)"});
+  const Schedule schedule =
+      steps(Schedule{two_stages()}, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)", "fission(second.i, second)",
+                                     "parallel(second.i)", "parallel(second.i_f)"});
   EXPECT_THAT(schedule.loops_of("first"), ElementsAre("second.i"));
   EXPECT_THAT(schedule.loops_of("second"), ElementsAre("second.i_f"));
 }
@@ -168,7 +171,8 @@ TEST(Schedule, fusion_moves_the_producer_down_to_the_consumer) {
   const Schedule fused = steps(schedule, {"fuse_with(variance_update.i, out.i)", "fuse_with(variance_init.i, out.i)",
                                           "fuse_with(mean_update.i, out.i)", "fuse_with(mean_init.i, out.i)", "parallel(out.i)"});
   EXPECT_EQ(fused.tree()->children.size(), 1u);
-  EXPECT_THAT(message_of(schedule, "fuse_with(mean_init.i, out.i)"), HasSubstr("mean_init[i=0] must come before mean_update[i=0, k=0]"));
+  EXPECT_THAT(message_of(schedule, "fuse_with(mean_init.i, out.i)"),
+              HasSubstr("mean_init[i=0] must come before mean_update[i=0, k=0]"));
 }
 
 TEST(Schedule, fusion_past_a_sibling_suggests_what_to_fuse_first) {
@@ -178,9 +182,11 @@ TEST(Schedule, fusion_past_a_sibling_suggests_what_to_fuse_first) {
 }
 
 TEST(Schedule, compute_at_matches_loops_by_value) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"reorder(C_update.j, C_update.i, C_update.k)", "compute_at(C_init, C_update.i)"});
+  const Schedule schedule =
+      steps(Schedule{samples::matmul()}, {"reorder(C_update.j, C_update.i, C_update.k)", "compute_at(C_init, C_update.i)"});
   EXPECT_THAT(schedule.loops_of("C_init"), ElementsAre("C_update.j", "C_update.i"));
-  EXPECT_THAT(message_of(Schedule{samples::matmul()}, "compute_at(C_init, C_update.k)"), HasSubstr("no loop left to run along with C_update.k"));
+  EXPECT_THAT(message_of(Schedule{samples::matmul()}, "compute_at(C_init, C_update.k)"),
+              HasSubstr("no loop left to run along with C_update.k"));
 }
 
 TEST(Schedule, compute_at_follows_tiles_that_were_split_alike) {
@@ -201,33 +207,38 @@ TEST(Schedule, undo_is_keeping_the_old_value) {
 }
 
 TEST(Schedule, stages_follow_their_loop) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, scratch, 2)", "split(C_update.i, 8, io, ii)"});
+  const Schedule schedule =
+      steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, scratch, 2)", "split(C_update.i, 8, io, ii)"});
   ASSERT_EQ(schedule.stages().size(), 1u);
   EXPECT_EQ(schedule.stages()[0].loop, "ii");
   EXPECT_EQ(schedule.stages()[0].slots, 2);
 }
 
 TEST(Schedule, marks_show_in_the_code) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
-                                                                "streaming(C)", "stage(B, C_update.i, registers)"});
+  const Schedule schedule =
+      steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
+                                          "streaming(C)", "stage(B, C_update.i, registers)"});
   EXPECT_THAT(schedule.str(), HasSubstr("parallel for C_update.i in [0, M):  # full tiles apart  # B in registers"));
   EXPECT_THAT(schedule.str(), HasSubstr("vectorize(8) for C_update.j in [0, N):"));
   EXPECT_THAT(schedule.streaming_tensors(), ElementsAre("C"));
 }
 
 TEST(Schedule, isl_tree_has_the_order_of_the_loops) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)"});
+  const Schedule schedule =
+      steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)"});
   const isl::schedule tree = schedule.isl_tree();
   const isl::union_map order = isl::manage(isl_schedule_get_map(tree.get()));
-  const isl::union_map expected(isl_context(),
-                                "[M, N, K] -> { C_init[i, j] -> [0, i, j, 0, 0, 0]; C_update[i, j, k] -> [1, io, jo, ii, ji, k] : "
-                                "i = 8io + ii and 0 <= ii < 8 and j = 16jo + ji and 0 <= ji < 16 }");
+  const isl::union_map expected(
+      isl_context(),
+      "[M, N, K] -> { C_init[i, j] -> [0, i, j, 0, 0, 0]; C_update[i, j, k] -> [1, io, jo, ii, ji, k] : "
+      "i = 8io + ii and 0 <= ii < 8 and j = 16jo + ji and 0 <= ji < 16 }");
   EXPECT_TRUE(order.intersect_domain(tree.domain()).is_equal(expected.intersect_domain(tree.domain()))) << order;
 }
 
 TEST(Schedule, json_round_trip_replays_every_step) {
   const Nest nest = samples::matmul();
-  const Schedule schedule = steps(Schedule{nest}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)", "vectorize(ji, 8)"});
+  const Schedule schedule =
+      steps(Schedule{nest}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)", "vectorize(ji, 8)"});
   const nlohmann::json json = schedule_to_json(schedule);
   EXPECT_EQ(json["nest"], digest(nest));
   EXPECT_EQ(schedule_from_json(nest, nlohmann::json::parse(json.dump())).str(), schedule.str());

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define REQUIRE(condition) \
-  do {                     \
+#define REQUIRE(condition)               \
+  do {                                   \
     if (!(condition)) return #condition; \
   } while (0)
 

@@ -26,7 +26,8 @@ inline std::string compile_c(const std::string& source, const std::string& flags
   const TemporaryFolder folder;
   std::ofstream(folder.file("in.c")) << source;
   const std::string include = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "include";
-  const std::string command = "cc " + flags + " -fno-asynchronous-unwind-tables -fno-builtin -fno-tree-loop-distribute-patterns -I" + include +
+  const std::string command = "cc " + flags +
+                              " -fno-asynchronous-unwind-tables -fno-builtin -fno-tree-loop-distribute-patterns -I" + include +
                               " -o " + folder.file("out.o") + " " + folder.file("in.c");
   if (std::system(command.c_str()) != 0) throw std::runtime_error("cc failed: " + command);
   std::ifstream file(folder.file("out.o"), std::ios::binary);
@@ -66,8 +67,9 @@ inline LaunchRecipe scale_recipe() {
 }
 
 /// Stores a kernel as measured on this machine at rows x cols.
-inline void store_kernel(const std::string& path, const std::string& code, const LaunchRecipe& recipe, std::int64_t rows, std::int64_t cols,
-                         const std::string& op = "scale", const std::string& architecture = "x86-64:x86-64:+sse2", int threads = 0) {
+inline void store_kernel(const std::string& path, const std::string& code, const LaunchRecipe& recipe, std::int64_t rows,
+                         std::int64_t cols, const std::string& op = "scale",
+                         const std::string& architecture = "x86-64:x86-64:+sse2", int threads = 0) {
   Database database = Database::open(path);
   TrialRecord trial = ok_trial(1, code);
   trial.kernel = KernelRecord{architecture, code, recipe_to_json(recipe).dump(), ""};

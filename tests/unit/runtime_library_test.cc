@@ -64,7 +64,8 @@ TEST_F(LibraryTest, StridesLeaveTheRestOfTheMemoryAlone) {
   const Kernel kernel = open().query("scale", "f32", {{"rows", 3}, {"cols", 4}});
   std::vector<float> x = numbers(3 * 10), y(3 * 7, -1);
   const std::int64_t x_strides[] = {10, 1}, y_strides[] = {7, 1}, shape[] = {3, 4};
-  kernel.launch({{x.data(), x_strides, shape, ElementType::f32}, {y.data(), y_strides, shape, ElementType::f32}}, {{"rows", 3}, {"cols", 4}});
+  kernel.launch({{x.data(), x_strides, shape, ElementType::f32}, {y.data(), y_strides, shape, ElementType::f32}},
+                {{"rows", 3}, {"cols", 4}});
   EXPECT_EQ(y[0], 2);
   EXPECT_EQ(y[7 + 3], 2 * 14);
   EXPECT_EQ(y[4], -1);
@@ -115,9 +116,11 @@ TEST_F(LibraryTest, SizesMayComeInAnyOrder) {
 TEST_F(LibraryTest, ManyAnswersAreRememberedApart) {
   const Library library = open();
   std::vector<const char*> first;
-  for (int rows = 1; rows <= 300; ++rows) first.push_back(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data());
+  for (int rows = 1; rows <= 300; ++rows)
+    first.push_back(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data());
   for (int rows = 1; rows <= 300; ++rows) {
-    EXPECT_EQ(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data(), first[static_cast<std::size_t>(rows - 1)]);
+    EXPECT_EQ(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data(),
+              first[static_cast<std::size_t>(rows - 1)]);
   }
 }
 
@@ -185,7 +188,8 @@ TEST_F(LibraryTest, ASystemDatabaseAloneIsEnough) {
   setenv("NESTOR_DB", folder.file("not_there.db").c_str(), 1);
   const Library library = Library::open("", {.threads = 0, .system_path = path, .use_system = true});
   EXPECT_TRUE(library.query("scale", "f32", {{"rows", 32}, {"cols", 16}}));
-  EXPECT_THAT(user_error_of([] { Library::open("", {.threads = 0, .system_path = "", .use_system = false}); }), HasSubstr("nestor tune"));
+  EXPECT_THAT(user_error_of([] { Library::open("", {.threads = 0, .system_path = "", .use_system = false}); }),
+              HasSubstr("nestor tune"));
   unsetenv("NESTOR_DB");
 }
 

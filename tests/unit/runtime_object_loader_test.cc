@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
 #include <elf.h>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -51,8 +51,8 @@ uint64_t alignment(void) { return (uint64_t)lanes % 64; }
 )c";
 
 TEST_F(ObjectLoader, CompiledCodeRuns) {
-  for (const char* flags : {"-c -O2 -fPIC", "-c -O0 -fPIC", "-c -O2 -fPIC -mcmodel=small -fno-plt", "-c -O2 -fpie", "-c -O2 -fPIC -ffunction-sections -fdata-sections",
-                            "-c -g -O1 -fPIC"}) {
+  for (const char* flags : {"-c -O2 -fPIC", "-c -O0 -fPIC", "-c -O2 -fPIC -mcmodel=small -fno-plt", "-c -O2 -fpie",
+                            "-c -O2 -fPIC -ffunction-sections -fdata-sections", "-c -g -O1 -fPIC"}) {
     const auto object = LoadedObject::load(compile_c(kEverything, flags));
     auto* compute = function<std::int64_t(std::int64_t)>(object, "compute");
     EXPECT_EQ(compute(2), 84 + 1000) << flags;
@@ -87,7 +87,8 @@ std::string permissions_at(const void* address) {
 }
 
 TEST_F(ObjectLoader, NoPageCanBeWrittenAndExecuted) {
-  const auto object = LoadedObject::load(compile_c(std::string(kEverything) + "void* data_at(void) { return &start; } const void* constant_at(void) { return factors; }"));
+  const auto object = LoadedObject::load(compile_c(
+      std::string(kEverything) + "void* data_at(void) { return &start; } const void* constant_at(void) { return factors; }"));
   EXPECT_EQ(permissions_at(object->function("compute")), "r-xp");
   EXPECT_EQ(permissions_at(function<void*()>(object, "data_at")()), "rw-p");
   EXPECT_EQ(permissions_at(function<void*()>(object, "constant_at")()), "r--p");
@@ -104,11 +105,15 @@ std::string load_error(const std::string& object) {
 }
 
 TEST_F(ObjectLoader, WhatNeedsMoreThanRelocatingIsRefusedByName) {
-  EXPECT_THAT(load_error(compile_c("int other(void); int kernel(void) { return other(); }")), HasSubstr("\"other\", which it does not define"));
-  EXPECT_THAT(load_error(compile_c("int table[4]; int kernel(long k) { return table[k]; }", "-c -O2 -fno-pic -fno-pie -mcmodel=small")),
-              AnyOf(HasSubstr("R_X86_64_32S"), HasSubstr("R_X86_64_32")));
+  EXPECT_THAT(load_error(compile_c("int other(void); int kernel(void) { return other(); }")),
+              HasSubstr("\"other\", which it does not define"));
+  EXPECT_THAT(
+      load_error(compile_c("int table[4]; int kernel(long k) { return table[k]; }", "-c -O2 -fno-pic -fno-pie -mcmodel=small")),
+      AnyOf(HasSubstr("R_X86_64_32S"), HasSubstr("R_X86_64_32")));
   EXPECT_THAT(load_error(compile_c("static __thread int x; int kernel(void) { return ++x; }")), HasSubstr("thread-local"));
-  EXPECT_THAT(load_error(compile_c("__attribute__((constructor)) static void f(void) {} int kernel(void) { return 1; }")), HasSubstr("constructors"));
+  EXPECT_THAT(load_error(compile_c(
+                  "volatile int x; __attribute__((constructor)) static void f(void) { x = 1; } int kernel(void) { return x; }")),
+              HasSubstr("constructors"));
   EXPECT_THAT(load_error(compile_c("int kernel(void) { return 1; }", "-shared -fPIC -nostdlib")), HasSubstr("not relocatable"));
   EXPECT_THAT(load_error(compile_c("int big[1 << 29]; int kernel(long k) { return big[k]; }")), HasSubstr("more than"));
 }
@@ -124,7 +129,8 @@ TEST_F(ObjectLoader, OtherFilesAreRefused) {
 TEST_F(ObjectLoader, EveryTruncationIsRefused) {
   const std::string object = compile_c(kEverything);
   ASSERT_GT(object.size(), 1000u);
-  for (std::size_t length = 0; length < object.size(); length += 64) EXPECT_THROW(LoadedObject::load(object.substr(0, length)), UserError) << length;
+  for (std::size_t length = 0; length < object.size(); length += 64)
+    EXPECT_THROW(LoadedObject::load(object.substr(0, length)), UserError) << length;
 }
 
 // Whatever single bytes change, loading ends with an object or a UserError.
@@ -158,8 +164,7 @@ TEST_F(ObjectLoader, DamagedTablesNeverCrash) {
     std::memcpy(damaged.data() + header.e_shoff + section * sizeof(Elf64_Shdr) + field * 8, &value, sizeof(value));
     try {
       LoadedObject::load(damaged);
-    } catch (const UserError&) {
-    }
+    } catch (const UserError&) {}
   }
 }
 

@@ -20,20 +20,34 @@ IntExpr random_expr(std::mt19937& random, int depth) {
   }
   const auto arg = [&] { return random_expr(random, depth - 1); };
   switch (random() % 14) {
-    case 0: return arg() + arg();
-    case 1: return arg() - arg();
-    case 2: return arg() * arg();
-    case 3: return floor_div(arg(), 1 + static_cast<std::int64_t>(random() % 7));
-    case 4: return mod(arg(), 1 + static_cast<std::int64_t>(random() % 7));
-    case 5: return min(arg(), arg());
-    case 6: return max(arg(), arg());
-    case 7: return IntExpr::make(IntOp::select, {arg(), arg(), arg()});
-    case 8: return IntExpr::make(IntOp::ge, {arg(), arg()});
-    case 9: return IntExpr::make(IntOp::gt, {arg(), arg()});
-    case 10: return IntExpr::make(IntOp::eq, {arg(), arg()});
-    case 11: return IntExpr::make(IntOp::logical_and, {arg(), arg()});
-    case 12: return IntExpr::make(IntOp::logical_or, {arg(), arg()});
-    default: return IntExpr::make(IntOp::logical_not, {arg()});
+    case 0:
+      return arg() + arg();
+    case 1:
+      return arg() - arg();
+    case 2:
+      return arg() * arg();
+    case 3:
+      return floor_div(arg(), 1 + static_cast<std::int64_t>(random() % 7));
+    case 4:
+      return mod(arg(), 1 + static_cast<std::int64_t>(random() % 7));
+    case 5:
+      return min(arg(), arg());
+    case 6:
+      return max(arg(), arg());
+    case 7:
+      return IntExpr::make(IntOp::select, {arg(), arg(), arg()});
+    case 8:
+      return IntExpr::make(IntOp::ge, {arg(), arg()});
+    case 9:
+      return IntExpr::make(IntOp::gt, {arg(), arg()});
+    case 10:
+      return IntExpr::make(IntOp::eq, {arg(), arg()});
+    case 11:
+      return IntExpr::make(IntOp::logical_and, {arg(), arg()});
+    case 12:
+      return IntExpr::make(IntOp::logical_or, {arg(), arg()});
+    default:
+      return IntExpr::make(IntOp::logical_not, {arg()});
   }
 }
 
@@ -74,7 +88,8 @@ TEST(CompiledConstraint, AgreesWithTheConstraint) {
     constraint.constant = static_cast<std::int64_t>(random() % 21) - 10;
     constraint.equality = random() % 3 == 0;
     constraint.modulus = random() % 3 == 0 ? 1 + static_cast<std::int64_t>(random() % 5) : 0;
-    const std::vector<std::int64_t> values{1 + static_cast<std::int64_t>(random() % 9), 1 + static_cast<std::int64_t>(random() % 9), 2};
+    const std::vector<std::int64_t> values{1 + static_cast<std::int64_t>(random() % 9),
+                                           1 + static_cast<std::int64_t>(random() % 9), 2};
     const Sizes sizes{{"a", values[0]}, {"b", values[1]}, {"c", values[2]}};
     ASSERT_EQ(CompiledConstraint(constraint, kNames).holds(values), is_valid_for({constraint}, sizes)) << constraint.str();
   }

@@ -18,8 +18,10 @@ TEST(Architecture, EveryX86CpuRunsBaselineKernels) {
 }
 
 TEST(Architecture, FeaturesOfTheCpuAreAskedFor) {
-  for (const auto& [feature, present] : {std::pair{"avx2", __builtin_cpu_supports("avx2")}, {"fma", __builtin_cpu_supports("fma")},
-                                         {"f16c", __builtin_cpu_supports("f16c")}, {"avx512f", __builtin_cpu_supports("avx512f")}}) {
+  for (const auto& [feature, present] : {std::pair{"avx2", __builtin_cpu_supports("avx2")},
+                                         {"fma", __builtin_cpu_supports("fma")},
+                                         {"f16c", __builtin_cpu_supports("f16c")},
+                                         {"avx512f", __builtin_cpu_supports("avx512f")}}) {
     std::string why;
     const std::string wanted = std::string("x86-64:some:+sse2,+") + feature;
     EXPECT_EQ(can_run(wanted, "host", "", &why), present != 0) << feature;

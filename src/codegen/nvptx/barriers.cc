@@ -113,8 +113,8 @@ class BarrierPass {
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
     if (op.crosses_warps()) {
-      add_range(before, op.partials_offset, round_up(plan_.threads / 32 * 4 * std::max<std::int64_t>(1, op.row_bound().value_or(1)), 16));
-      add_range(after, op.partials_offset, round_up(plan_.threads / 32 * 4 * std::max<std::int64_t>(1, op.row_bound().value_or(1)), 16));
+      const std::int64_t slots = op.unroll_rows ? std::max<std::int64_t>(ceil_div(op.row_bound().value_or(1), op.layout.groups), 1) : 1;
+      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, slots * (plan_.threads / 32) * 4);
     }
     if (op.product) {
       const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;

@@ -12,7 +12,8 @@ using llvm::Value;
 BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments)
     : b_(b), function_(function), arguments_(std::move(arguments)) {
   llvm::FastMathFlags flags;
-  flags.setAllowContract();  // a product and a sum become one fma
+  flags.setAllowContract();   // a product and a sum become one fma
+  flags.setNoSignedZeros();   // 0 + x is x
   b_.setFastMathFlags(flags);
   llvm::Module& module = *function.getParent();
   shared_ = module.getGlobalVariable("nestor_shared");

@@ -118,7 +118,9 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     }
     if (op.crosses_warps()) {
       const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
-      items.push_back({"partial results of " + op.op.name, round_up(std::max<std::int64_t>(slots, 1) * (plan.threads / 32) * 4, 16), k, k, &op.partials_offset});
+      // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
+      const std::int64_t bytes = round_up(std::max<std::int64_t>(slots, 1) * (plan.threads / 32) * 4, 16);
+      items.push_back({"partial results of " + op.op.name, bytes, 0, static_cast<int>(plan.ops.size()), &op.partials_offset});
     }
   }
   for (auto& [id, item] : buffers) items.push_back(item);

@@ -53,8 +53,18 @@ isl::map dim_values(const StatementPlan& plan, int dim, const isl::map& points) 
   return isl::manage(isl_map_project_out(instance, isl_dim_in, static_cast<unsigned>(plan.outer.size()), static_cast<unsigned>(plan.inner.size())));
 }
 
+/// The composite's formulas depend on how many points were accumulated.
+bool counts_points(const Composite& composite) {
+  const auto counts = [](const ScalarExpr& expr) {
+    return mentions_scalar(expr, "n") || mentions_scalar(expr, "n_old") || mentions_scalar(expr, "n_total");
+  };
+  return counts(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(), [&](const Follower& f) { return counts(f.correction); });
+}
+
 /// Counts along the one dense reduced dim that the rule's side conditions guarantee.
-PointCounts count_points(const ProgramPlan& plan, const StatementPlan& lead, const OpBox& box) {
+PointCounts count_points(const ProgramPlan& plan, const Composite& composite, const OpBox& box) {
+  if (!counts_points(composite)) return {};
+  const StatementPlan& lead = plan.plan(composite.lead);
   const std::vector<int> reduced = reduced_dims(*lead.statement);
   if (reduced.size() != 1) internal_error("composite of {}: the reduction must run over one dimension", lead.statement->name);
   const isl::map tile = dim_values(lead, reduced[0], box.points).coalesce();
@@ -145,13 +155,14 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   TileAccess before = now;
   before.buffer = previous_buffer;
   op.reads = {accumulate.write, before, now};
-  const ScalarExpr n_before = as_float(add_index(op, counts.before)), n_through = as_float(add_index(op, counts.through));
-  const ScalarExpr total = as_float(add_index(op, counts.total));
+  const bool counted = counts.total.defined();
+  const auto count = [&](const IntExpr& value) { return counted ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
+  const ScalarExpr n_before = count(counts.before), n_through = count(counts.through), total = count(counts.total);
   const ScalarExpr r = ScalarExpr::read(0, ElementType::f32);
   const ScalarExpr m_old = substitute(composite.view, {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
   const ScalarExpr m_new = substitute(composite.view, {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
   op.value = substitute(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
-  if (!is_identity(composite.view) || mentions_scalar(follower.correction, "n_old")) {
+  if (counted) {
     const ScalarExpr started = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), n_before});
     op.value = ScalarExpr::make(ScalarOp::select, {started, op.value, r});
   }
@@ -175,7 +186,7 @@ std::map<std::string, int> add_previous_values(const ProgramPlan& plan, Storage&
 
 std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, const Composite& composite, int previous_buffer,
                              const TileOp& lead, const std::map<std::string, OpBox>& boxes) {
-  const PointCounts counts = count_points(plan, plan.plan(composite.lead), boxes.at(composite.lead));
+  const PointCounts counts = count_points(plan, composite, boxes.at(composite.lead));
   std::vector<TileOp> ops{save_op(lead, previous_buffer), lead};
   for (const Follower& follower : composite.followers) {
     const auto box = boxes.find(follower.statement);
@@ -187,8 +198,9 @@ std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, co
 
 void apply_view(const ProgramPlan& plan, const Composite& composite, const std::map<std::string, OpBox>& boxes, const StatementPlan& reader, TileOp& op) {
   if (is_identity(composite.view)) return;
-  const PointCounts counts = count_points(plan, plan.plan(composite.lead), boxes.at(composite.lead));
-  const ScalarExpr n = as_float(add_index(op, counts.through)), total = as_float(add_index(op, counts.total));
+  const PointCounts counts = count_points(plan, composite, boxes.at(composite.lead));
+  const auto count = [&](const IntExpr& value) { return value.defined() ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
+  const ScalarExpr n = count(counts.through), total = count(counts.total);
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::read || reader.statement->reads[static_cast<std::size_t>(node.ordinal())].tensor != composite.lead_tensor) return node;
     return substitute(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});

@@ -4,8 +4,8 @@
 // Rewrite    r'_e = sum_j g_ej;  r_e = f_e r'_e (or r'_e / f_e), computed once after the sum.
 // Conditions the reduction is a sum that starts from 0 and is alone in its loops; f is a function of the element e alone and not the
 //            number 1; nobody reads r before the sum is complete.
-// Proof      Distributive law: sum_j f g_j = f sum_j g_j. In attention this is the deferred normalisation of T. Dao et al.,
-//            "FlashAttention", 2022, §3.1 (Algorithm 1 keeps it inside, FlashAttention-2, 2023, §3.1 takes it out).
+// Proof      Distributive law: sum_j f g_j = f sum_j g_j. Known as deferred normalisation: T. Dao, 2023,
+//            arXiv:2307.08691, §3.1.
 // Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f, so
 //            overflow is possible only if f is tiny.
 #include <fmt/format.h>
@@ -143,59 +143,72 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   return "";
 }
 
-void move_factor(Nest& nest, const std::string& update) {
-  Statement sum = nest.statement(update);
-  const Deferred parts = separate(nest, sum);
-  const std::string result_tensor = sum.write.tensor;
-  const std::string name = fresh_name(nest, result_tensor + "_sum");
+/// An expression of `sum` that its element determines, as seen from `finish`; `to_sum` is { Finish -> Sum }.
+ScalarExpr seen_by_finish(Statement& finish, const Statement& sum, const isl::map& to_sum, const ScalarExpr& expr) {
+  return expr.rewrite([&](const ScalarExpr& node) {
+    const auto ordinal = static_cast<std::size_t>(node.ordinal());
+    if (node.op() == ScalarOp::read) {
+      const Access& read = sum.reads.at(ordinal);
+      const isl::map relation = to_sum.apply_range(read.relation).gist_domain(finish.domain).coalesce();
+      return ScalarExpr::read(add_read(finish, {read.tensor, relation}), node.type());
+    }
+    if (node.op() == ScalarOp::index) {
+      const isl::map index = isl::manage(isl_map_from_pw_aff(sum.indices.at(ordinal).copy()));
+      return ScalarExpr::index(add_index(finish, functions_of(to_sum.apply_range(index)).at(0).gist(finish.domain)));
+    }
+    return node;
+  });
+}
+
+/// r = f * r', with r' in the tensor `plain`.
+Statement finishing_statement(const Nest& nest, const Statement& sum, const Monomial& factor, const std::string& plain) {
   isl::map to_sum;
-  Statement finish = element_statement(nest, sum, fresh_name(nest, update + "_scale"), to_sum);
-  Tensor storage = nest.tensor(result_tensor);
-  storage.name = name;
+  Statement finish = element_statement(nest, sum, fresh_name(nest, sum.name + "_scale"), to_sum);
+  const int ordinal = add_read(finish, {plain, finish.write.relation.set_range_tuple(plain)});
+  Monomial product{factor.coefficient, {{ScalarExpr::read(ordinal, ElementType::f32), 1}}};
+  for (const auto& [expr, exponent] : factor.factors) {
+    product.factors.emplace_back(seen_by_finish(finish, sum, to_sum, expr), exponent);
+  }
+  finish.value = to_expr(product);
+  const ElementType type = nest.tensor(sum.write.tensor).type;
+  if (type != ElementType::f32) finish.value = ScalarExpr::cast(type, finish.value);
+  return finish;
+}
+
+/// Makes `sum` accumulate into the new tensor `plain`, started where r was; returns the elements of r that were initialised.
+isl::set accumulate_elsewhere(Nest& nest, Statement sum, const ScalarExpr& term, const std::string& plain,
+                              const std::vector<std::string>& starts) {
+  Tensor storage = nest.tensor(sum.write.tensor);
+  storage.name = plain;
   storage.role = TensorRole::temporary;
   storage.type = ElementType::f32;
-
-  Monomial outside{parts.outside.coefficient, {}};
-  outside.factors.emplace_back(
-      ScalarExpr::read(add_read(finish, {name, finish.write.relation.set_range_tuple(name)}), ElementType::f32), 1);
-  for (const auto& [expr, exponent] : parts.outside.factors) {
-    const ScalarExpr imported = expr.rewrite([&](const ScalarExpr& node) {
-      const auto ordinal = static_cast<std::size_t>(node.ordinal());
-      if (node.op() == ScalarOp::read) {
-        const Access& read = sum.reads.at(ordinal);
-        const isl::map relation = to_sum.apply_range(read.relation).gist_domain(finish.domain).coalesce();
-        return ScalarExpr::read(add_read(finish, {read.tensor, relation}), node.type());
-      }
-      if (node.op() == ScalarOp::index) {
-        const isl::map index = isl::manage(isl_map_from_pw_aff(sum.indices.at(ordinal).copy()));
-        return ScalarExpr::index(add_index(finish, functions_of(to_sum.apply_range(index)).at(0).gist(finish.domain)));
-      }
-      return node;
-    });
-    outside.factors.emplace_back(imported, exponent);
-  }
-  finish.value = to_expr(outside);
-  const ElementType type = nest.tensor(result_tensor).type;
-  if (type != ElementType::f32) finish.value = ScalarExpr::cast(type, finish.value);
-
   nest.tensors.push_back(storage);
-  std::vector<std::string> starts;
-  for (const Statement* start : initialisers_of(nest, sum)) starts.push_back(start->name);
-  isl::set started = isl::set::empty(nest.statement(starts[0]).write.relation.range().space());
+  isl::set started = isl::set::empty(nest.statement(starts.at(0)).write.relation.range().space());
   for (const std::string& start : starts) {
-    Statement copy = nest.statement(start);
-    started = started.unite(copy.write.relation.intersect_domain(domain_in(nest, copy)).range());
-    Statement fresh = renamed(copy, fresh_name(nest, start + "_sum"));
-    fresh.write = {name, fresh.write.relation.set_range_tuple(name)};
+    const Statement old = nest.statement(start);
+    started = started.unite(old.write.relation.intersect_domain(domain_in(nest, old)).range());
+    Statement fresh = renamed(old, fresh_name(nest, start + "_sum"));
+    fresh.write = {plain, fresh.write.relation.set_range_tuple(plain)};
     fresh.value = build::number(0);
     compact(fresh);
     insert_statement(nest, group_end(nest, start), fresh);
   }
-  sum.write = {name, sum.write.relation.set_range_tuple(name)};
-  sum.value = to_expr(parts.inside);
+  sum.write = {plain, sum.write.relation.set_range_tuple(plain)};
+  sum.value = term;
   compact(sum);
-  sum.group = nest.statement(update).group;
+  sum.group = nest.statement(sum.name).group;
   replace_statement(nest, sum);
+  return started;
+}
+
+void move_factor(Nest& nest, const std::string& update) {
+  const Statement sum = nest.statement(update);
+  const Deferred parts = separate(nest, sum);
+  const std::string plain = fresh_name(nest, sum.write.tensor + "_sum");
+  std::vector<std::string> starts;
+  for (const Statement* start : initialisers_of(nest, sum)) starts.push_back(start->name);
+  const Statement finish = finishing_statement(nest, sum, parts.outside, plain);
+  const isl::set started = accumulate_elsewhere(nest, sum, to_expr(parts.inside), plain, starts);
   insert_statement(nest, group_end(nest, update), finish);
   // The old initialisation stays only for elements without points.
   const isl::set finished = finish.write.relation.intersect_domain(domain_in(nest, finish)).range();

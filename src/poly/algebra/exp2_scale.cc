@@ -7,7 +7,7 @@
 // Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, or by an extremum that is
 //            itself of this kind; each is written by products, selects of products and infinite constants, or the extremum; they hold f32.
 // Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c * (+-inf) = +-inf. The same folding is in
-//            T. Dao, "FlashAttention-2", 2023, §3.3 and its sources.
+//            T. Dao, 2023, arXiv:2307.08691.
 // Rounding   log2(e) is rounded once: |x| 2^-24 relative error of the result, which exp itself has when it is computed by exp2.
 #include <fmt/format.h>
 

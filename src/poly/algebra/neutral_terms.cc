@@ -8,7 +8,7 @@
 //            -inf - x = -inf): see Rounding.
 // Proof      In a monoid with neutral element e, (+)_{J} t_j = (+)_{J'} t_j when t_j = e for j in J \ J'. Constants are propagated through
 //            elementwise statements by exp(-inf) = 0, 0 * x = 0, -inf - x = -inf. Not reading an element of a temporary does not change
-//            the others. For attention masks this is the tile skipping of T. Dao et al., "FlashAttention", 2022, §3.3, element by element.
+//            the others. For masks this is the tile skipping of T. Dao et al., 2022, arXiv:2205.14135, element by element.
 // Rounding   None on finite inputs. Where an input is infinite or not a number, the original may give NaN (0 * inf) and the rewritten
 //            nest a number. A row without any term keeps its neutral elements (0/0 stays NaN).
 #include <fmt/format.h>

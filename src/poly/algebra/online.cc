@@ -8,8 +8,8 @@
 //            instance it has seen) - m; terms are homogeneous in p; a sum starts from 0; one accumulator depends on one m.
 // Proof      Let phi(a, m) = exp(c (a - m)) and C(m, m') = exp(c (m - m')). Then phi(a, m') = C(m, m') phi(a, m), C(m, m) = 1 and
 //            C(m', m'') C(m, m') = C(m, m''), which is what the composite theorem (docs/algebra.md) asks for. Homogeneous terms of
-//            degree d have correction C^d. M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018;
-//            T. Dao et al., "FlashAttention", 2022; fusion of such cascades in general: RedFuser, 2026.
+//            degree d have correction C^d. M. Milakov, N. Gimelshein, 2018, arXiv:1805.02867;
+//            T. Dao et al., 2022, arXiv:2205.14135; fusion of such cascades in general: RedFuser, 2026.
 // Infinity   a = -inf (a mask) with a running m = -inf would give inf - inf. The correction is 1 where m does not move, and
 //            if terms may be -inf the mediators see max(m, lowest finite number), for which exp(-inf - m) = 0.
 // Rounding   Each move of m multiplies r by a factor <= 1 with relative error about 2 ulp; over T tiles the relative error grows

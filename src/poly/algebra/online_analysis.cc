@@ -161,6 +161,25 @@ class OnlineAnalysis {
     return Degree{x->value + y->value, x->value != 0 ? x->base : y->base, x->zero || y->zero};
   }
 
+  std::optional<Degree> degree_of_quotient(const Statement& statement, const ScalarExpr& expr) {
+    const auto below = degree_of(statement, expr.args()[1]);
+    if (!below) return std::nullopt;
+    if (below->value != 0) return refuse(statement, "it divides by a term that depends on the leading value");
+    return degree_of(statement, expr.args()[0]);
+  }
+
+  std::optional<Degree> degree_of_select(const Statement& statement, const ScalarExpr& expr) {
+    if (reads_tensor(statement, expr.args()[0], plan_.lead_tensor)) {
+      if (is_guard(expr)) return degree_of(statement, expr.args()[2]);
+      return refuse(statement, "the leading value decides a select");
+    }
+    const auto condition = degree_of(statement, expr.args()[0]);
+    if (!condition || condition->value != 0) {
+      return refuse(statement, "a term that depends on the leading value decides a select");
+    }
+    return degree_of_sum(statement, expr.args()[1], expr.args()[2]);
+  }
+
   std::optional<Degree> degree_of_read(const Statement& statement, const ScalarExpr& expr) {
     const std::string& tensor = statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor;
     if (tensor == plan_.lead_tensor) return refuse(statement, "the leading value is used outside an exponential");
@@ -186,22 +205,10 @@ class OnlineAnalysis {
         return degree_of_sum(statement, expr.args()[0], expr.args()[1]);
       case ScalarOp::mul:
         return degree_of_product(statement, expr.args()[0], expr.args()[1]);
-      case ScalarOp::div: {
-        const auto below = degree_of(statement, expr.args()[1]);
-        if (!below) return std::nullopt;
-        if (below->value != 0) return refuse(statement, "it divides by a term that depends on the leading value");
-        return degree_of(statement, expr.args()[0]);
-      }
-      case ScalarOp::select: {
-        if (reads_tensor(statement, expr.args()[0], plan_.lead_tensor)) {
-          if (is_guard(expr)) return degree_of(statement, expr.args()[2]);
-          return refuse(statement, "the leading value decides a select");
-        }
-        const auto condition = degree_of(statement, expr.args()[0]);
-        if (!condition || condition->value != 0)
-          return refuse(statement, "a term that depends on the leading value decides a select");
-        return degree_of_sum(statement, expr.args()[1], expr.args()[2]);
-      }
+      case ScalarOp::div:
+        return degree_of_quotient(statement, expr);
+      case ScalarOp::select:
+        return degree_of_select(statement, expr);
       case ScalarOp::exp:
       case ScalarOp::exp2:
         if (reads_tensor(statement, expr, plan_.lead_tensor)) {

@@ -4,8 +4,8 @@
 // Rewrite    r'_ep = (+) over j in part p of t_ej, parts p = floor(j / size);  r_e = (+)_p r'_ep. For a composite, the terms of a part are
 //            relative to its own m'_p, and parts are combined by the composite's correction: r_e = sum_p C(m'_p, m) r'_ep.
 // Conditions the dim is reduced and starts at 0 or above; the statement is alone in its group; for a composite, each term belongs to one part.
-// Proof      Associativity and commutativity of the monoid, for composites of the monoid of docs/algebra.md. The combine step for softmax is
-//            that of T. Dao, D. Haziza, F. Massa, G. Sizov, "Flash-Decoding for long-context inference", 2023; for moments Chan, Golub &
+// Proof      Associativity and commutativity of the monoid, for composites of the monoid of docs/algebra.md. The combine step for online composites is
+//            that of T. Dao, D. Haziza, F. Massa, G. Sizov, "Flash-Decoding", 2023; for moments Chan, Golub &
 //            LeVeque 1983, equation (2.1).
 // Rounding   As reassociate; one further correction for each part.
 #include <fmt/format.h>

@@ -1,0 +1,93 @@
+// The cases that GPU code must get right, emulated and on a device: programs, sizes, addresses, threads.
+#pragma once
+
+#include "support/simt_check.h"
+#include "support/simt_programs.h"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace nestor::testing {
+
+struct SimtCase {
+  std::string name;
+  TileProgram program;
+  Sizes sizes;
+  CheckOptions options;
+  int threads = 256;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const SimtCase& c) { return out << c.name; }
+
+class CaseList {
+ public:
+  /// The name may repeat: cases are numbered.
+  CaseList& add(const std::string& name, TileProgram program, Sizes sizes, CheckOptions options = {}, int threads = 256) {
+    cases_.push_back({name + "_" + std::to_string(cases_.size()), std::move(program), std::move(sizes), options, threads});
+    return *this;
+  }
+  std::vector<SimtCase> cases_;
+};
+
+inline std::vector<SimtCase> simt_cases() {
+  constexpr ElementType f32 = ElementType::f32, f16 = ElementType::f16, bf16 = ElementType::bf16;
+  const CheckOptions plain{}, half{.tolerance = 2e-3}, bfloat{.tolerance = 1e-2};
+  CaseList list;
+  for (std::int64_t n : {1, 8, 1000, 4096, 5003}) {
+    list.add("vector_f32", vector_program(f32), {{"n", n}});
+    list.add("vector_f16", vector_program(f16), {{"n", n}}, half);
+  }
+  list.add("vector_bf16", vector_program(bf16), {{"n", 4096}}, bfloat);
+  list.add("vector_misaligned", vector_program(f32), {{"n", 4096}}, {.misalignment = 1});
+  // One row a block, kept in registers.
+  list.add("row_f32", norm_program(f32, 1024, 1), {{"batch", 3}});
+  list.add("row_bf16", norm_program(bf16, 1024, 1), {{"batch", 3}}, bfloat);
+  list.add("row_f16_96_threads", norm_program(f16, 768, 1), {{"batch", 2}}, half);
+  list.add("row_f32_long", norm_program(f32, 8192, 1), {{"batch", 2}});
+  list.add("row_streaming", norm_program(f16, 1024, 1, true), {{"batch", 2}}, half);
+  // Several rows a block, the last block partial.
+  list.add("rows_f16", norm_program(f16, 128, 8), {{"batch", 13}}, half);
+  list.add("rows_f32", norm_program(f32, 512, 4), {{"batch", 7}});
+  list.add("rows_across_warps", norm_program(f32, 4096, 2), {{"batch", 5}});
+  // Awkward widths, padding between rows, odd addresses.
+  list.add("row_odd_width", norm_program(f32, 1001, 1), {{"batch", 2}});
+  list.add("row_padded", norm_program(f32, 1024, 1), {{"batch", 3}}, {.row_padding = 3});
+  list.add("row_padded_aligned", norm_program(f16, 1024, 4), {{"batch", 5}}, {.row_padding = 8, .tolerance = 2e-3});
+  list.add("row_misaligned", norm_program(bf16, 1024, 4), {{"batch", 5}}, {.misalignment = 1, .tolerance = 1e-2});
+  for (std::int64_t cols : {1, 31, 1000, 4104}) list.add("unknown_width", softmax_program(f32), {{"rows", 3}, {"cols", cols}});
+  list.add("unknown_width_f16", softmax_program(f16), {{"rows", 2}, {"cols", 2048}}, half);
+  for (bool columns : {false, true}) {
+    list.add(columns ? "column_sums" : "row_sums", sum_program(f32, columns), {{"rows", 37}, {"cols", 300}});
+    list.add(columns ? "column_sums" : "row_sums", sum_program(f16, columns), {{"rows", 5}, {"cols", 4096}}, half);
+  }
+  list.add("product_tails", product_program(f32, false, false), {{"m", 70}, {"n", 130}, {"k", 45}});
+  list.add("product_whole", product_program(f32, false, false), {{"m", 128}, {"n", 64}, {"k", 64}});
+  list.add("product_transposed", product_program(f32, true, false), {{"m", 64}, {"n", 128}, {"k", 96}});
+  list.add("product_tiny", product_program(f32, false, false), {{"m", 1}, {"n", 5}, {"k", 3}});
+  // The reference rounds after every term of the sum, the kernel once.
+  list.add("product_batch", product_program(f16, true, true), {{"batch", 2}, {"m", 33}, {"n", 72}, {"k", 40}}, {.tolerance = 8e-3});
+  list.add("product_bf16", product_program(bf16, false, false), {{"m", 64}, {"n", 64}, {"k", 32}}, {.tolerance = 4e-2});
+  list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
+  list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);
+  list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
+  list.add("one_pass_masked", streaming_attention_program(f32, 64, true), {{"heads", 1}, {"s", 200}});
+  list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
+  list.add("masked_product", masked_product_program(), {{"n", 100}});
+  // Launches in loops, sequential dims, other orders, other types.
+  list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});
+  list.add("wavefronts", wavefront_program(), {{"n", 20}});
+  list.add("running_sums", running_sum_program(), {{"rows", 70}, {"cols", 33}});
+  list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
+  list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
+  list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
+  list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
+  list.add("functions", functions_program(), {{"n", 300}}, {.spread = 3});
+  for (int threads : {32, 96, 512}) {
+    list.add("threads", norm_program(f32, 1000, 2), {{"batch", 3}}, plain, threads);
+    list.add("threads_product", tiled_product_program(f32, 64, 32), {{"m", 70}, {"n", 64}, {"k", 40}}, plain, threads);
+  }
+  return list.cases_;
+}
+
+}  // namespace nestor::testing
