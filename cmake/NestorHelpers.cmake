@@ -50,7 +50,7 @@ function(nestor_test name label)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest_main GTest::gmock)
   nestor_warnings(${name})
   list(LENGTH arg_SOURCES count)
-  if(count GREATER 2)
+  if(count GREATER 2 AND NOT "${arg_SOURCES}" MATCHES "\\.c(;|$)")
     list(GET arg_LIBRARIES 0 layer)
     nestor_precompile(${name} ${layer} <gtest/gtest.h>)
   endif()
@@ -58,7 +58,8 @@ function(nestor_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
 endfunction()
 
-# nestor_shared_library(NAME EXPORT_NAME libraries...): a shared library of whole static ones, exporting the public API alone.
+# nestor_shared_library(NAME EXPORT_NAME libraries...): a shared library of whole static ones (none of which another one of
+# its dependencies links again), exporting the public API alone.
 function(nestor_shared_library name export_name)
   add_library(${name} SHARED ${PROJECT_SOURCE_DIR}/cmake/shared_library.cc)
   list(JOIN ARGN "," whole)

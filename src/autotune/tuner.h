@@ -51,20 +51,20 @@ struct TuneProgress {
 
 struct TuneRequest {
   Nest nest;                       ///< as defined, sizes not fixed
-  Sizes sizes;                     ///< missing ones take their default
+  Sizes sizes{};                     ///< missing ones take their default
   /// Fix every size in the kernel instead of only the specialised ones: faster at best, but it serves no other size.
   bool fix_all_sizes = false;
   SearcherKind searcher = SearcherKind::evolutionary;
   int max_trials = 200;            ///< new measurements in this run
   double time_budget_s = 60;       ///< wall clock; the trial under way when it runs out is finished
   std::uint64_t seed = 1;          ///< of the search; the same seed gives the same order of candidates
-  MeasureOptions measure;
-  std::string database;            ///< path; "": Database::default_path()
-  DatabaseOptions database_options;
-  std::function<void(const TuneProgress&)> progress;   ///< called after each trial, on the calling thread
+  MeasureOptions measure{};
+  std::string database{};            ///< path; "": Database::default_path()
+  DatabaseOptions database_options{};
+  std::function<void(const TuneProgress&)> progress{};   ///< called after each trial, on the calling thread
   const std::atomic<bool>* stop = nullptr;  ///< set from a signal handler: the search ends, the trial under way is killed
   /// Measures instead of the host's worker processes (tests, other devices); null: the host.
-  std::shared_ptr<Measurer> measurer;
+  std::shared_ptr<Measurer> measurer{};
 };
 
 struct TuneResult {

@@ -54,8 +54,12 @@ int run_export(const DbArgs& args) {
   }
   std::ofstream file(args.file, std::ios::binary);
   if (!file) user_error("cannot write {}", args.file);
-  database.export_records(file, args.winners);
-  file.close();
+  try {
+    database.export_records(file, args.winners);
+    file.close();
+  } catch (const UserError&) {
+    if (file) throw;
+  }
   if (!file) user_error("writing {} failed: is the disk full?", args.file);
   return kOk;
 }

@@ -43,6 +43,7 @@ void OperatorArgs::add_to(CLI::App& command, bool required) {
       .add_option("--sizes", size_texts,
                   "sizes as name=value,...; --<name> <value> does the same, e.g. --rows 4096 (others: defaults)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->take_all();
 }
 

@@ -44,6 +44,12 @@ std::string match_text(const Match& match) {
   return "";
 }
 
+/// "x86-64:znver3" of "x86-64:znver3:+avx2,...": every feature by name is for machines.
+std::string short_architecture(const std::string& architecture) {
+  const std::size_t cpu = architecture.find(':');
+  return cpu == std::string::npos ? architecture : architecture.substr(0, architecture.find(':', cpu + 1));
+}
+
 void print_match(const Match& match) {
   print(fmt::format("match     {}", match_text(match)));
   print(fmt::format("time      {}  (worst error {:.2g})", format_ms(match.trial.median_ms), match.trial.max_error));
@@ -51,7 +57,8 @@ void print_match(const Match& match) {
   print("schedule");
   print(steps_text(match.trial.steps));
   if (match.trial.kernel) {
-    print(fmt::format("kernel    {} bytes for {}", match.trial.kernel->code.size(), match.trial.kernel->architecture));
+    print(fmt::format("kernel    {} bytes for {}", match.trial.kernel->code.size(),
+                      short_architecture(match.trial.kernel->architecture)));
   }
 }
 

@@ -23,7 +23,8 @@ std::string error_of(const std::function<void()>& action) {
 }
 
 TuneRequest request() {
-  TuneRequest request{.nest = samples::matmul()};
+  TuneRequest request;
+  request.nest = samples::matmul();
   request.database = "/tmp/nestor_tune_errors_" + std::to_string(getpid()) + ".db";
   request.max_trials = 1;
   return request;

@@ -27,7 +27,7 @@ TEST_P(CliViews, AreAsRecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, CliViews,
-                         testing::Values(Case{"operators", {"show"}, ""}, Case{"help", {"--help"}, ""},
+                         testing::Values(Case{"help", {"--help"}, ""},
                                          Case{"original_loops", {"show", "layernorm", "--as", "loops"}, ""},
                                          Case{"steps_applied",
                                               {"show", "layernorm", "--as", "loops", "--steps", "-"},

@@ -46,7 +46,8 @@ TEST_F(EndToEnd, TuneQueryBenchVerifyExportImport) {
 
   const Outcome bench = run_nestor({"--json", "bench", "layernorm", kRows, "--rounds", "1", "--db", database()});
   ASSERT_EQ(bench.code, 0) << bench.err;
-  EXPECT_GT(json_of(bench).at("speedup").get<double>(), 0);
+  for (const char* contender : {"original", "parallel", "best"})
+    EXPECT_GT(json_of(bench).at(contender).at("median_ms").get<double>(), 0);
 
   const Outcome verified = run_nestor({"--json", "verify", best, "--db", database()});
   ASSERT_EQ(verified.code, 0) << verified.out << verified.err;
@@ -86,6 +87,12 @@ TEST_F(EndToEnd, AQueryOfNothingHasItsOwnExitCode) {
   const Outcome outcome = run_nestor({"query", "layernorm", kRows, "--db", database()});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.out, HasSubstr("nestor tune layernorm"));
+}
+
+TEST_F(EndToEnd, SizesMayComeBeforeTheOperator) {
+  const Outcome outcome = run_nestor({"show", "--rows", "4", "--sizes", "cols=8", "layernorm", "--as", "loops"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[0, 8)"));
 }
 
 TEST_F(EndToEnd, PeopleGetTheWholeStory) {

@@ -14,7 +14,8 @@ class RandomOps {
     for (int k = 0; k < count; ++k) {
       const std::int64_t extent = pick(1, chance(0.3) ? 70 : 20);
       extents_[names_[static_cast<std::size_t>(k)]] = extent;
-      OpDim d = dim(names_[static_cast<std::size_t>(k)], chance(0.5) ? IntExpr(extent) : var(sizes_[static_cast<std::size_t>(k)]));
+      OpDim d =
+          dim(names_[static_cast<std::size_t>(k)], chance(0.5) ? IntExpr(extent) : var(sizes_[static_cast<std::size_t>(k)]));
       if (chance(0.15)) d.kind = LoopKind::unroll, d.factor = pick(0, 4);
       if (chance(0.15)) d.kind = LoopKind::vectorize, d.factor = std::int64_t{1} << pick(0, 6);
       dims_.push_back(d);
@@ -132,10 +133,18 @@ class RandomOps {
     ScalarExpr value = terms[0];
     for (std::size_t k = 1; k < terms.size(); ++k) {
       switch (pick(0, 4)) {
-        case 0: value = op(ScalarOp::mul, {value, terms[k]}); break;
-        case 1: value = op(ScalarOp::max, {value, terms[k]}); break;
-        case 2: value = op(ScalarOp::select, {op(ScalarOp::lt, {f32(0.2), terms[k]}), value, terms[k]}); break;
-        default: value = op(ScalarOp::add, {value, terms[k]}); break;
+        case 0:
+          value = op(ScalarOp::mul, {value, terms[k]});
+          break;
+        case 1:
+          value = op(ScalarOp::max, {value, terms[k]});
+          break;
+        case 2:
+          value = op(ScalarOp::select, {op(ScalarOp::lt, {f32(0.2), terms[k]}), value, terms[k]});
+          break;
+        default:
+          value = op(ScalarOp::add, {value, terms[k]});
+          break;
       }
     }
     const ScalarOp functions[] = {ScalarOp::tanh, ScalarOp::neg, ScalarOp::abs};
@@ -159,7 +168,8 @@ TEST(HostProperty, RandomOpsMeanWhatTheInterpreterSays) {
     options.gap = seed % 3;
     // One rounding to 16 bits may fall to the other side when f32 and double differ in the last bit.
     bool narrow = false;
-    for (const Buffer& buffer : p.buffers) narrow = narrow || (buffer.role == TensorRole::output && buffer.type != ElementType::f32);
+    for (const Buffer& buffer : p.buffers)
+      narrow = narrow || (buffer.role == TensorRole::output && buffer.type != ElementType::f32);
     options.tolerance = narrow ? 1e-2 : 2e-4;
     SCOPED_TRACE("seed " + std::to_string(seed));
     expect_as_interpreted(p, ops.sizes(), seed % 4 == 0 ? plain_target() : detect_host(), options);

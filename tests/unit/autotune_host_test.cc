@@ -83,7 +83,8 @@ TEST(HostMeasurer, ArgumentsAreGuarded) {
 
 TEST(TuneHost, FindsACorrectKernelAndRemembersIt) {
   const Nest nest = samples::row_norm(64, 256);
-  TuneRequest request{.nest = nest};
+  TuneRequest request;
+  request.nest = nest;
   request.max_trials = 5;
   request.time_budget_s = 240;
   request.measure = quick();

@@ -230,8 +230,12 @@ TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {
 TEST(ElementCodec, EveryHalfAndBfloatComesBack) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto word = static_cast<std::uint16_t>(bits);
-    if (!std::isnan(half_to_double(word))) EXPECT_EQ(double_to_half(half_to_double(word)), word);
-    if (!std::isnan(bfloat_to_double(word))) EXPECT_EQ(double_to_bfloat(bfloat_to_double(word)), word);
+    if (!std::isnan(half_to_double(word))) {
+      EXPECT_EQ(double_to_half(half_to_double(word)), word);
+    }
+    if (!std::isnan(bfloat_to_double(word))) {
+      EXPECT_EQ(double_to_bfloat(bfloat_to_double(word)), word);
+    }
   }
   EXPECT_TRUE(std::isnan(half_to_double(double_to_half(std::nan("")))));
   EXPECT_EQ(double_to_half(65520.0), 0x7c00);  // rounds up beyond the largest finite half

@@ -78,7 +78,8 @@ class Tuner : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   TuneRequest request(std::shared_ptr<Measurer> measurer, int trials) const {
-    TuneRequest request{.nest = samples::matmul()};
+    TuneRequest request;
+    request.nest = samples::matmul();
     request.max_trials = trials;
     request.time_budget_s = 600;
     request.database = (folder_ / "tuning.db").string();
@@ -111,7 +112,9 @@ TEST_F(Tuner, StoresEveryTrialWithItsStatus) {
   EXPECT_GT(result.baseline_ms, 0);
   ASSERT_TRUE(result.best.has_value());
   for (const TrialRecord& row : rows) {
-    if (row.status == TrialStatus::ok) EXPECT_LE(result.best->median_ms, row.median_ms);
+    if (row.status == TrialStatus::ok) {
+      EXPECT_LE(result.best->median_ms, row.median_ms);
+    }
   }
 }
 

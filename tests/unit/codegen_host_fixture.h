@@ -2,8 +2,8 @@
 #pragma once
 
 #include "codegen/host/host_backend.h"
-#include "support/error.h"
 #include "codegen/tile/tile_program.h"
+#include "support/error.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,8 @@ inline OpDim dim(const std::string& name, const IntExpr& upper, bool reduced = f
   return out;
 }
 
-inline Buffer argument(const std::string& name, TensorRole role, std::vector<IntExpr> extents, ElementType type = ElementType::f32) {
+inline Buffer argument(const std::string& name, TensorRole role, std::vector<IntExpr> extents,
+                       ElementType type = ElementType::f32) {
   Buffer out;
   out.name = out.tensor = name;
   out.type = type;
@@ -107,7 +108,9 @@ inline TileOp make(OpKind kind, std::vector<OpDim> dims, TileAccess write, std::
 inline double rounded(ElementType type, double value) {
   const auto none = [](int) -> double { return 0; };
   const double in_f32 = type == ElementType::i32 ? value : static_cast<double>(static_cast<float>(value));
-  return evaluate(ScalarExpr::cast(type, ScalarExpr::constant(in_f32)), none, [](int) -> std::int64_t { return 0; }, [](const std::string&) { return 0.0; });
+  return evaluate(
+      ScalarExpr::cast(type, ScalarExpr::constant(in_f32)), none, [](int) -> std::int64_t { return 0; },
+      [](const std::string&) { return 0.0; });
 }
 
 inline std::uint32_t to_bits(ElementType type, double value) {
@@ -179,7 +182,8 @@ class Tensor {
     std::size_t count = 1;
     for (const std::int64_t extent : extents_) count *= static_cast<std::size_t>(extent);
     std::vector<std::uint8_t> copy = bytes_;
-    each(count, [&](std::size_t, std::uint8_t* at) { std::memset(copy.data() + (at - bytes_.data()), kCanary, size_in_bytes(type_)); });
+    each(count,
+         [&](std::size_t, std::uint8_t* at) { std::memset(copy.data() + (at - bytes_.data()), kCanary, size_in_bytes(type_)); });
     return std::all_of(copy.begin(), copy.end(), [](std::uint8_t byte) { return byte == kCanary; });
   }
 
@@ -209,9 +213,9 @@ inline HostTarget plain_target() { return {"x86-64-v2", "", 16, 16}; }
 
 struct RunOptions {
   double tolerance = 2e-6;
-  double low = -1, high = 1;     ///< of the inputs' values
-  std::int64_t gap = 3;          ///< elements between rows
-  std::int64_t shift = 0;        ///< elements before the first
+  double low = -1, high = 1;  ///< of the inputs' values
+  std::int64_t gap = 3;       ///< elements between rows
+  std::int64_t shift = 0;     ///< elements before the first
   int threads = 2;
   unsigned seed = 1;
   /// Compare with accumulation in wide types, rounded once: host code keeps sums in f32 until they are stored.
@@ -240,7 +244,8 @@ inline void expect_as_interpreted(const TileProgram& p, const Sizes& sizes, cons
       count *= static_cast<std::size_t>(extents.back());
     }
     std::vector<double> values(count);
-    for (double& value : values) value = rounded(buffer.type, buffer.type == ElementType::i32 ? std::floor(uniform(random) * 1000) : uniform(random));
+    for (double& value : values)
+      value = rounded(buffer.type, buffer.type == ElementType::i32 ? std::floor(uniform(random) * 1000) : uniform(random));
     tensors.push_back(std::make_unique<Tensor>(buffer.type, extents, options.gap, options.shift));
     tensors.back()->put(values);
     memory[buffer.name] = std::move(values);
@@ -248,7 +253,8 @@ inline void expect_as_interpreted(const TileProgram& p, const Sizes& sizes, cons
     strides.insert(strides.end(), tensors.back()->strides().begin(), tensors.back()->strides().end());
   }
   std::vector<double> scalars;
-  for (const ScalarParam& scalar : p.scalars) scalars.push_back(options.scalars.count(scalar.name) != 0 ? options.scalars.at(scalar.name) : scalar.default_value);
+  for (const ScalarParam& scalar : p.scalars)
+    scalars.push_back(options.scalars.count(scalar.name) != 0 ? options.scalars.at(scalar.name) : scalar.default_value);
   const CompiledHost compiled = compile_host(p, target);
   LoadedHostKernel(compiled.kernel).run(pointers, strides, sizes, scalars, options.threads);
   TileProgram reference = p;
@@ -267,7 +273,8 @@ inline void expect_as_interpreted(const TileProgram& p, const Sizes& sizes, cons
       const double expected = rounded(buffer.type, want[i]);
       if (got[i] == expected || (std::isnan(got[i]) && std::isnan(expected))) continue;
       if (std::fabs(got[i] - expected) <= options.tolerance * (1 + std::fabs(expected))) continue;
-      if (++wrong <= 5) ADD_FAILURE() << target.cpu << ": " << buffer.name << "[" << i << "] is " << got[i] << ", should be " << expected;
+      if (++wrong <= 5)
+        ADD_FAILURE() << target.cpu << ": " << buffer.name << "[" << i << "] is " << got[i] << ", should be " << expected;
     }
     EXPECT_EQ(wrong, 0) << "elements of " << buffer.name;
   }

@@ -6,7 +6,8 @@ namespace {
 
 const IntExpr i = var("i"), j = var("j"), k = var("k"), h = var("h"), M = var("M"), N = var("N"), K = var("K"), H = var("H");
 
-TileOp reduction(std::vector<OpDim> dims, TileAccess write, std::vector<TileAccess> reads, const ScalarExpr& value, ReductionOp with, bool initialize) {
+TileOp reduction(std::vector<OpDim> dims, TileAccess write, std::vector<TileAccess> reads, const ScalarExpr& value,
+                 ReductionOp with, bool initialize) {
   TileOp s = make(OpKind::reduce, std::move(dims), std::move(write), std::move(reads), value);
   s.reduction = with;
   s.initialize = initialize;
@@ -42,8 +43,9 @@ TEST(HostReduce, ValuesAreComputedOnTheWay) {
 
 TEST(HostReduce, ColumnsAccumulateAsVectors) {
   for (const bool initialize : {true, false}) {
-    const TileProgram p = program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {N})},
-                                  node(reduction({dim("i", M, true), dim("j", N)}, {1, {j}}, {{0, {i, j}}}, read(0), ReductionOp::add, initialize)));
+    const TileProgram p = program(
+        {"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {N})},
+        node(reduction({dim("i", M, true), dim("j", N)}, {1, {j}}, {{0, {i, j}}}, read(0), ReductionOp::add, initialize)));
     for (const std::int64_t n : {1, 8, 31, 33, 70}) {
       RunOptions options;
       options.tolerance = 1e-5;
@@ -54,36 +56,51 @@ TEST(HostReduce, ColumnsAccumulateAsVectors) {
 
 TEST(HostReduce, IntegersAndSixteenBitAccumulators) {
   const ScalarExpr x = ScalarExpr::read(0, ElementType::i32);
-  const TileProgram integers = program({"M", "N"}, {argument("in", TensorRole::input, {M, N}, ElementType::i32), argument("out", TensorRole::output, {M}, ElementType::i32)},
-                                       node(reduction({dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {i, j}}}, x, ReductionOp::add, true)));
+  const TileProgram integers = program(
+      {"M", "N"},
+      {argument("in", TensorRole::input, {M, N}, ElementType::i32), argument("out", TensorRole::output, {M}, ElementType::i32)},
+      node(reduction({dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {i, j}}}, x, ReductionOp::add, true)));
   RunOptions exact;
   exact.tolerance = 0;
   expect_right(integers, {{"M", 4}, {"N", 45}}, exact);
-  const TileProgram narrow = program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M}, ElementType::f16)},
-                                     node(reduction({dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {i, j}}}, read(0), ReductionOp::max, true)));
+  const TileProgram narrow =
+      program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M}, ElementType::f16)},
+              node(reduction({dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {i, j}}}, read(0), ReductionOp::max, true)));
   expect_right(narrow, {{"M", 4}, {"N", 45}});
 }
 
 TEST(HostReduce, SeveralReducedDimsAndEmptyOnes) {
-  const TileProgram p = program({"M", "N", "K"}, {argument("in", TensorRole::input, {K, M, N}), argument("out", TensorRole::output, {M})},
-                                node(reduction({dim("k", K, true), dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {k, i, j}}}, read(0), ReductionOp::max, true)));
+  const TileProgram p =
+      program({"M", "N", "K"}, {argument("in", TensorRole::input, {K, M, N}), argument("out", TensorRole::output, {M})},
+              node(reduction({dim("k", K, true), dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {k, i, j}}}, read(0),
+                             ReductionOp::max, true)));
   expect_right(p, {{"M", 3}, {"N", 19}, {"K", 4}});
   expect_right(rows(read(0), ReductionOp::add, true), {{"M", 3}, {"N", 0}});
   expect_right(rows(read(0), ReductionOp::max, true), {{"M", 3}, {"N", 0}});
 }
 
 TEST(HostReduce, Guards) {
-  const IntExpr guards[] = {ge(i, j), ge(j, i), ge(i, 2), ge(mod(j, 3), 1), ge(i, j) && ge(j, i - IntExpr(6)), ge(M, 100),
+  const IntExpr guards[] = {ge(i, j),
+                            ge(j, i),
+                            ge(i, 2),
+                            ge(mod(j, 3), 1),
+                            ge(i, j) && ge(j, i - IntExpr(6)),
+                            ge(M, 100),
                             IntExpr::make(IntOp::logical_or, {ge(i, j), ge(j, 20)})};
   for (const IntExpr& guard : guards) {
     for (const bool initialize : {true, false}) {
       SCOPED_TRACE(guard.str());
       TileOp by_row = reduction({dim("i", M), dim("j", N, true)}, {1, {i}}, {{0, {i, j}}}, read(0), ReductionOp::add, initialize);
       by_row.guard = guard;
-      expect_right(program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M})}, node(by_row)), {{"M", 11}, {"N", 35}});
-      TileOp by_column = reduction({dim("i", M, true), dim("j", N)}, {1, {j}}, {{0, {i, j}}}, read(0), ReductionOp::max, initialize);
+      expect_right(program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M})},
+                           node(by_row)),
+                   {{"M", 11}, {"N", 35}});
+      TileOp by_column =
+          reduction({dim("i", M, true), dim("j", N)}, {1, {j}}, {{0, {i, j}}}, read(0), ReductionOp::max, initialize);
       by_column.guard = guard;
-      expect_right(program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {N})}, node(by_column)), {{"M", 11}, {"N", 35}});
+      expect_right(program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {N})},
+                           node(by_column)),
+                   {{"M", 11}, {"N", 35}});
     }
   }
 }
@@ -93,14 +110,16 @@ struct Product {
   ElementType a = ElementType::f32, b = ElementType::f32, c = ElementType::f32;
   bool initialize = true;
   double scale = 1;
-  bool fixed = false;   ///< extents known at compile time
+  bool fixed = false;  ///< extents known at compile time
 };
 
 TileProgram product(const Product& s, const Sizes& sizes) {
   const auto access = [](int buffer, const IntExpr& x, const IntExpr& y, bool transposed) {
     return TileAccess{buffer, transposed ? std::vector<IntExpr>{y, x} : std::vector<IntExpr>{x, y}};
   };
-  const auto extents = [](const IntExpr& x, const IntExpr& y, bool transposed) { return transposed ? std::vector<IntExpr>{y, x} : std::vector<IntExpr>{x, y}; };
+  const auto extents = [](const IntExpr& x, const IntExpr& y, bool transposed) {
+    return transposed ? std::vector<IntExpr>{y, x} : std::vector<IntExpr>{x, y};
+  };
   const auto size = [&](const char* name) { return s.fixed ? IntExpr(sizes.at(name)) : var(name); };
   ScalarExpr value = op(ScalarOp::mul, {read(0, s.a), read(1, s.b)});
   if (s.scale != 1) value = op(ScalarOp::mul, {value, f32(s.scale)});
@@ -108,7 +127,8 @@ TileProgram product(const Product& s, const Sizes& sizes) {
                        {access(0, i, k, s.transposed_a), access(1, k, j, s.transposed_b)}, value, ReductionOp::add, s.initialize);
   o.kind = OpKind::contract;
   TileProgram p = program({"M", "N", "K"},
-                          {argument("a", TensorRole::input, extents(M, K, s.transposed_a), s.a), argument("b", TensorRole::input, extents(K, N, s.transposed_b), s.b),
+                          {argument("a", TensorRole::input, extents(M, K, s.transposed_a), s.a),
+                           argument("b", TensorRole::input, extents(K, N, s.transposed_b), s.b),
                            argument("c", TensorRole::output, extents(M, N, s.transposed_c), s.c)},
                           node(o));
   if (s.fixed) p.fixed_sizes = sizes;
@@ -181,12 +201,12 @@ TEST(HostContract, AnEmptyDepthStillInitialises) {
 
 TEST(HostContract, BatchesAndSeveralReducedDims) {
   const IntExpr r = var("r");
-  TileOp o = reduction({dim("h", H), dim("i", M), dim("r", 3, true), dim("j", N), dim("k", K, true)}, {2, {h, i, j}}, {{0, {h, i + r, k}}, {1, {r, j, k}}},
-                       op(ScalarOp::mul, {read(0), read(1)}), ReductionOp::add, true);
+  TileOp o = reduction({dim("h", H), dim("i", M), dim("r", 3, true), dim("j", N), dim("k", K, true)}, {2, {h, i, j}},
+                       {{0, {h, i + r, k}}, {1, {r, j, k}}}, op(ScalarOp::mul, {read(0), read(1)}), ReductionOp::add, true);
   o.kind = OpKind::contract;
   const TileProgram p = program({"H", "M", "N", "K"},
-                                {argument("a", TensorRole::input, {H, M + IntExpr(2), K}), argument("b", TensorRole::input, {3, N, K}),
-                                 argument("c", TensorRole::output, {H, M, N})},
+                                {argument("a", TensorRole::input, {H, M + IntExpr(2), K}),
+                                 argument("b", TensorRole::input, {3, N, K}), argument("c", TensorRole::output, {H, M, N})},
                                 node(o));
   RunOptions options;
   options.tolerance = 1e-5;
@@ -210,14 +230,21 @@ TEST(HostContract, GuardsOfOneDimOrOfSeveral) {
 }
 
 TEST(HostContract, MatrixTimesVectorInBothDirections) {
-  TileOp o = reduction({dim("i", M), dim("k", K, true)}, {2, {i}}, {{0, {i, k}}, {1, {k}}}, op(ScalarOp::mul, {read(0), read(1)}), ReductionOp::add, true);
+  TileOp o = reduction({dim("i", M), dim("k", K, true)}, {2, {i}}, {{0, {i, k}}, {1, {k}}}, op(ScalarOp::mul, {read(0), read(1)}),
+                       ReductionOp::add, true);
   o.kind = OpKind::contract;
   RunOptions options;
   options.tolerance = 1e-5;
-  expect_right(program({"M", "K"}, {argument("a", TensorRole::input, {M, K}), argument("x", TensorRole::input, {K}), argument("y", TensorRole::output, {M})}, node(o)),
+  expect_right(program({"M", "K"},
+                       {argument("a", TensorRole::input, {M, K}), argument("x", TensorRole::input, {K}),
+                        argument("y", TensorRole::output, {M})},
+                       node(o)),
                {{"M", 13}, {"K", 77}}, options);
   o.reads[0].index = {k, i};
-  expect_right(program({"M", "K"}, {argument("a", TensorRole::input, {K, M}), argument("x", TensorRole::input, {K}), argument("y", TensorRole::output, {M})}, node(o)),
+  expect_right(program({"M", "K"},
+                       {argument("a", TensorRole::input, {K, M}), argument("x", TensorRole::input, {K}),
+                        argument("y", TensorRole::output, {M})},
+                       node(o)),
                {{"M", 77}, {"K", 13}}, options);
 }
 

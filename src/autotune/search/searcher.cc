@@ -48,6 +48,7 @@ class BasicSearcher : public Searcher {
  protected:
   virtual std::optional<Point> propose_more() = 0;
   virtual void learn(const Point&, std::optional<double>) {}
+  const std::vector<Point>& defaults() const { return defaults_; }
   bool is_new(const Point& point) { return seen_.insert(point).second; }
   bool all_seen() const { return static_cast<double>(seen_.size()) >= point_count(space_); }
 
@@ -121,7 +122,7 @@ class RandomSearcher : public BasicSearcher {
 };
 
 /// Steady state: parents are drawn by tournament from the fastest so far; a child is one of them with few coordinates
-/// changed (mostly to neighbours), or a mix of two. Now and then a fresh random point keeps the search from settling.
+/// changed (mostly to neighbours), or a mix of two. Now and then a fresh point near a default keeps the search from settling.
 class EvolutionarySearcher : public BasicSearcher {
  public:
   EvolutionarySearcher(const Space& space, std::uint64_t seed) : BasicSearcher(space), random_(seed) {}
@@ -145,12 +146,23 @@ class EvolutionarySearcher : public BasicSearcher {
     if (all_seen()) return std::nullopt;
     for (int draw = 0; draw < kDraws; ++draw) {
       const bool fresh = population_.empty() || random_draws_ < kWarmUp || random_.chance(10);
-      Point point = fresh ? random_point(random_) : child(draw);
+      Point point = fresh ? sketch() : child(draw);
       if (!is_new(point)) continue;
       random_draws_ += fresh ? 1 : 0;
       return point;
     }
     return first_unseen();
+  }
+
+  /// A default with a third of its coordinates drawn anew: sensible structure, and not what was tried before.
+  Point sketch() {
+    Point point = random_point(random_);
+    if (defaults().empty()) return point;
+    const Point& base = defaults()[static_cast<std::size_t>(random_.below(static_cast<int>(defaults().size())))];
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      if (!random_.chance(3)) point[k] = base[k];
+    }
+    return point;
   }
 
   const Point& parent() {

@@ -58,6 +58,7 @@ class NestSpace : public Space {
   std::int64_t footprint(const Variant& variant, const Cluster& cluster, const ClusterPlan& plan) const;
   void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values, std::vector<Step>& steps) const;
   Values default_values() const;
+  std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
 
   BaseSchedules& schedules_;
@@ -304,6 +305,17 @@ Point NestSpace::baseline() const {
   return point_of(values);
 }
 
+std::int64_t NestSpace::output_bytes() const {
+  std::int64_t total = 0;
+  for (const Tensor& tensor : schedules_.nest().tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    std::int64_t bytes = static_cast<std::int64_t>(size_in_bytes(tensor.type));
+    for (const std::int64_t extent : shape_at(tensor, sizes_)) bytes *= extent;
+    total += bytes;
+  }
+  return total;
+}
+
 /// Tiles that keep one task's temporaries in the private cache, streaming long reductions.
 NestSpace::Values NestSpace::default_values() const {
   Values values;
@@ -330,6 +342,7 @@ NestSpace::Values NestSpace::default_values() const {
   const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
   const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
   values["stream_tile"] = 64;
+  values["streaming"] = output_bytes() > limits_.shared_cache_bytes / 2;
   const bool long_stream = !main->stream_axes.empty() && inner > 16384;
   if (long_stream) values["stream"] = main->stream_axes.front();
   if (inner > 1) axis_value(last, contracts && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
@@ -351,7 +364,7 @@ std::vector<Point> NestSpace::defaults() const {
     for (const auto& [name, value] : changes) values[name] = value;
     points.push_back(point_of(values));
   };
-  changed({{"streaming", 1}});
+  changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
   changed({{"stream_tile", 128}});
   changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"stream", -1}});
@@ -374,6 +387,8 @@ SpaceLimits host_space_limits(int threads) {
   limits.threads = threads > 0 ? threads : host_threads();
   const long private_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
   if (private_cache > 0) limits.scratch_bytes = 2 * private_cache;
+  const long shared_cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  if (shared_cache > 0) limits.shared_cache_bytes = shared_cache;
   return limits;
 }
 

@@ -13,6 +13,7 @@ namespace nestor {
 struct SpaceLimits {
   int threads = 1;                            ///< of a kernel
   std::int64_t scratch_bytes = 1 << 20;       ///< temporaries of one tile: a core's private cache
+  std::int64_t shared_cache_bytes = 8 << 20;  ///< of all cores: larger outputs are written past the caches by default
   std::int64_t vector_elements = 8;           ///< f32 lanes
 };
 

@@ -10,12 +10,19 @@
 namespace nestor {
 namespace {
 
-/// More applications of one rule than any sensible nest needs; a guard against rules that feed themselves.
+/// More applications of one rule than any sensible nest needs.
 constexpr int kMostApplications = 16;
 
-bool apply_once(const Rule& rule, BaseSchedules& schedules, std::vector<Step>& steps, std::set<std::string>& attempted) {
+/// A target that the rule's own earlier applications made, such as the parts of a split sum: splitting those again and
+/// again would never end.
+bool made_by_rule(const RuleMatch& match, const Nest& nest, const Nest& before) {
+  return !match.target.empty() && nest.find_statement(match.target[0]) != nullptr && before.find_statement(match.target[0]) == nullptr;
+}
+
+bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps, std::set<std::string>& attempted) {
   const Nest nest = schedules.base(steps).nest();
   for (const RuleMatch& match : rule.find(nest)) {
+    if (made_by_rule(match, nest, before)) continue;
     if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
     std::vector<nlohmann::json> args{rule.name};
     args.insert(args.end(), match.target.begin(), match.target.end());
@@ -37,7 +44,8 @@ std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::strin
   for (const Rule& rule : rules()) {
     if (!enabled.contains(rule.name)) continue;
     std::set<std::string> attempted;
-    for (int k = 0; k < kMostApplications && apply_once(rule, schedules, steps, attempted); ++k) {
+    const Nest before = schedules.base(steps).nest();
+    for (int k = 0; k < kMostApplications && apply_once(rule, schedules, before, steps, attempted); ++k) {
     }
   }
   return steps;

@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kBlockDepth = 256;
 constexpr std::int64_t kBlockColumns = 1024;
 constexpr std::int64_t kBlockRows = 144;
-constexpr std::int64_t kUnknown = 1 << 20;   ///< stands for an extent without a known bound
+constexpr std::int64_t kUnknown = 1 << 20;  ///< stands for an extent without a known bound
+constexpr std::int64_t kTypical = 512;      ///< what tile sizes are judged by where extents are larger or unknown
 
 struct Product {
   std::vector<int> reads;
@@ -22,10 +23,17 @@ struct Product {
 /// Collects factors of f32 products; casts of reads only widen.
 bool collect(const ScalarExpr& value, Product& out) {
   switch (value.op()) {
-    case ScalarOp::mul: return value.type() == ElementType::f32 && collect(value.args()[0], out) && collect(value.args()[1], out);
-    case ScalarOp::neg: out.scale = -out.scale; return collect(value.args()[0], out);
-    case ScalarOp::constant: out.scale *= value.number(); return value.type() == ElementType::f32;
-    case ScalarOp::read: out.reads.push_back(value.ordinal()); return value.type() == ElementType::f32;
+    case ScalarOp::mul:
+      return value.type() == ElementType::f32 && collect(value.args()[0], out) && collect(value.args()[1], out);
+    case ScalarOp::neg:
+      out.scale = -out.scale;
+      return collect(value.args()[0], out);
+    case ScalarOp::constant:
+      out.scale *= value.number();
+      return value.type() == ElementType::f32;
+    case ScalarOp::read:
+      out.reads.push_back(value.ordinal());
+      return value.type() == ElementType::f32;
     case ScalarOp::cast: {
       const ScalarExpr& from = value.args()[0];
       if (value.type() != ElementType::f32) return false;
@@ -34,7 +42,8 @@ bool collect(const ScalarExpr& value, Product& out) {
       out.reads.push_back(from.ordinal());
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -44,7 +53,8 @@ class Planner {
 
   std::optional<ContractPlan> run() {
     Product product;
-    if (op_.reduction != ReductionOp::add || op_.value.type() != ElementType::f32 || !collect(op_.value, product)) return std::nullopt;
+    if (op_.reduction != ReductionOp::add || op_.value.type() != ElementType::f32 || !collect(op_.value, product))
+      return std::nullopt;
     if (product.reads.size() != 2) return std::nullopt;
     plan_.a = product.reads[0];
     plan_.b = product.reads[1];
@@ -85,7 +95,8 @@ class Planner {
   }
 
   bool has_unit_write(const std::vector<int>& candidates) const {
-    return std::any_of(candidates.begin(), candidates.end(), [&](int k) { return c_.motion(OpContext::kWrite, k) == OpContext::Motion::unit; });
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [&](int k) { return c_.motion(OpContext::kWrite, k) == OpContext::Motion::unit; });
   }
 
   /// Columns are vectors, so the dense index of C must move with b.
@@ -99,7 +110,8 @@ class Planner {
     const auto larger = [&](int x, int y) { return size(x) < size(y); };
     plan_.row = *std::max_element(rows.begin(), rows.end(), larger);
     plan_.column = *std::max_element(columns.begin(), columns.end(), [&](int x, int y) {
-      const bool unit_x = c_.motion(OpContext::kWrite, x) == OpContext::Motion::unit, unit_y = c_.motion(OpContext::kWrite, y) == OpContext::Motion::unit;
+      const bool unit_x = c_.motion(OpContext::kWrite, x) == OpContext::Motion::unit,
+                 unit_y = c_.motion(OpContext::kWrite, y) == OpContext::Motion::unit;
       return unit_x != unit_y ? unit_y : larger(x, y);
     });
     for (int k = 0; k < dims(); ++k) {
@@ -129,11 +141,13 @@ class Planner {
     for (const IntExpr& part : conjuncts(op_.guard)) {
       int inner = 0;
       for (const int k : {plan_.row, plan_.column, plan_.depth}) inner += part.uses(dim(k).var) ? 1 : 0;
-      const bool crosses = std::any_of(plan_.outer_depth.begin(), plan_.outer_depth.end(), [&](int k) { return part.uses(dim(k).var); });
+      const bool crosses =
+          std::any_of(plan_.outer_depth.begin(), plan_.outer_depth.end(), [&](int k) { return part.uses(dim(k).var); });
       if (inner > 1 || crosses) return false;
     }
     plan_.outer_guards = split_guard(outer_part(), plan_.outer, -1);
-    return add_bounds(plan_.row, plan_.row_bounds) && add_bounds(plan_.column, plan_.column_bounds) && add_bounds(plan_.depth, plan_.depth_bounds);
+    return add_bounds(plan_.row, plan_.row_bounds) && add_bounds(plan_.column, plan_.column_bounds) &&
+           add_bounds(plan_.depth, plan_.depth_bounds);
   }
 
   /// The op with only those parts of its guard that no dim of the product decides.
@@ -151,8 +165,8 @@ class Planner {
   /// Estimated cycles of rows x vectors tiles over the whole product: two fused multiply-adds or two to three loads a cycle.
   double cost(int rows, int vectors) const {
     const double width = plan_.width;
-    const double row_tiles = std::ceil(static_cast<double>(size(plan_.row)) / rows);
-    const double column_tiles = std::ceil(static_cast<double>(size(plan_.column)) / (vectors * width));
+    const auto tiles = [&](int k, double tile) { return std::ceil(static_cast<double>(std::min(size(k), kTypical)) / tile); };
+    const double row_tiles = tiles(plan_.row, rows), column_tiles = tiles(plan_.column, vectors * width);
     const double multiply = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4.0;
     return row_tiles * column_tiles * std::max({multiply, load, latency}) * (1 + 0.02 * std::max(0, 12 - rows * vectors));
   }
@@ -162,7 +176,8 @@ class Planner {
     const HostShape& target = c_.frame.host.shape;
     plan_.width = target.width;
     const int registers = static_cast<int>(target.registers);
-    const int wanted_vectors = dim(plan_.column).kind == LoopKind::vectorize ? static_cast<int>(dim(plan_.column).factor / plan_.width) : 0;
+    const int wanted_vectors =
+        dim(plan_.column).kind == LoopKind::vectorize ? static_cast<int>(dim(plan_.column).factor / plan_.width) : 0;
     const int wanted_rows = dim(plan_.row).kind == LoopKind::unroll ? static_cast<int>(dim(plan_.row).factor) : 0;
     double best = std::numeric_limits<double>::infinity();
     for (int vectors = 4; vectors >= 1; --vectors) {
@@ -188,7 +203,8 @@ class Planner {
     const bool b_plain = c_.type(plan_.b) == ElementType::f32 && c_.motion(plan_.b, plan_.column) == OpContext::Motion::unit;
     const bool even = c_.extent(plan_.column) && plan_.column_bounds.empty() && columns % plan_.panel_columns() == 0;
     plan_.pack_b = !(b_plain && even && columns * depth <= 32768);
-    plan_.direct_c = c_.type(OpContext::kWrite) == ElementType::f32 && c_.motion(OpContext::kWrite, plan_.column) == OpContext::Motion::unit;
+    plan_.direct_c =
+        c_.type(OpContext::kWrite) == ElementType::f32 && c_.motion(OpContext::kWrite, plan_.column) == OpContext::Motion::unit;
     const auto up = [](std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; };
     plan_.block_depth = has_size(plan_.depth) && depth <= kBlockDepth * 3 / 2 ? std::max<std::int64_t>(depth, 1) : kBlockDepth;
     plan_.block_columns = up(has_size(plan_.column) ? std::min(columns, kBlockColumns) : kBlockColumns, plan_.panel_columns());

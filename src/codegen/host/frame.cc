@@ -13,7 +13,8 @@ namespace nestor {
 
 using llvm::Value;
 
-HostModule::HostModule(const TileProgram& the_program, const HostShape& the_shape, const MathEmitter& the_math, llvm::Module& the_module)
+HostModule::HostModule(const TileProgram& the_program, const HostShape& the_shape, const MathEmitter& the_math,
+                       llvm::Module& the_module)
     : program(the_program), shape(the_shape), math(the_math), module(the_module) {
   llvm::MDBuilder metadata(context());
   llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain("nestor");
@@ -74,7 +75,8 @@ void annotate_unroll(llvm::BranchInst* latch, std::int64_t unroll) {
   llvm::LLVMContext& context = latch->getContext();
   llvm::SmallVector<llvm::Metadata*, 2> parts{nullptr};
   if (unroll > 1) {
-    llvm::Metadata* count = llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(unroll)));
+    llvm::Metadata* count = llvm::ConstantAsMetadata::get(
+        llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(unroll)));
     parts.push_back(llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), count}));
   } else {
     parts.push_back(llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")}));
@@ -155,11 +157,15 @@ Value* Frame::invariant_load(llvm::Type* type, Value* address) {
 
 llvm::Type* memory_type(llvm::LLVMContext& context, ElementType type) {
   switch (type) {
-    case ElementType::f32: return llvm::Type::getFloatTy(context);
-    case ElementType::i32: return llvm::Type::getInt32Ty(context);
-    case ElementType::boolean: return llvm::Type::getInt8Ty(context);
+    case ElementType::f32:
+      return llvm::Type::getFloatTy(context);
+    case ElementType::i32:
+      return llvm::Type::getInt32Ty(context);
+    case ElementType::boolean:
+      return llvm::Type::getInt8Ty(context);
     case ElementType::f16:
-    case ElementType::bf16: return llvm::Type::getInt16Ty(context);
+    case ElementType::bf16:
+      return llvm::Type::getInt16Ty(context);
   }
   internal_error("unknown element type {}", static_cast<int>(type));
 }

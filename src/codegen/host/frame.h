@@ -19,10 +19,10 @@ namespace nestor {
 
 /// What the target can do, as lowerings need it.
 struct HostShape {
-  unsigned width = 8;            ///< f32 lanes of one vector register
+  unsigned width = 8;  ///< f32 lanes of one vector register
   unsigned registers = 16;
-  bool masked = true;            ///< 32-bit masked loads and stores are instructions
-  bool masked16 = false;         ///< 16-bit ones too
+  bool masked = true;     ///< 32-bit masked loads and stores are instructions
+  bool masked16 = false;  ///< 16-bit ones too
 };
 
 /// Everything shared by the functions of one kernel.
@@ -31,10 +31,10 @@ struct HostModule {
   HostShape shape;
   const MathEmitter& math;
   llvm::Module& module;
-  std::vector<llvm::MDNode*> scope;     ///< alias scope list of each buffer; two more for packing scratch
-  std::vector<llvm::MDNode*> no_alias;  ///< all other scopes
+  std::vector<llvm::MDNode*> scope;                ///< alias scope list of each buffer; two more for packing scratch
+  std::vector<llvm::MDNode*> no_alias;             ///< all other scopes
   std::map<std::string, llvm::Function*> helpers;  ///< microkernels and packers, by name
-  int functions = 0;                    ///< numbers the outlined bodies
+  int functions = 0;                               ///< numbers the outlined bodies
 
   HostModule(const TileProgram& program, const HostShape& shape, const MathEmitter& math, llvm::Module& module);
   llvm::LLVMContext& context() const { return module.getContext(); }
@@ -61,9 +61,9 @@ struct Frame {
   llvm::Value* scalars = nullptr;
   llvm::Value* workspace = nullptr;
   llvm::Value* services = nullptr;
-  llvm::Value* temporary = nullptr;               ///< packing scratch, 64-byte aligned
-  std::int64_t temporary_bytes = 0;               ///< most that any op of the function asked for
-  bool streamed = false;                          ///< it holds non-temporal stores
+  llvm::Value* temporary = nullptr;  ///< packing scratch, 64-byte aligned
+  std::int64_t temporary_bytes = 0;  ///< most that any op of the function asked for
+  bool streamed = false;             ///< it holds non-temporal stores
 
   Frame(HostModule& host, llvm::Function* function);
 
@@ -75,7 +75,8 @@ struct Frame {
   llvm::BasicBlock* block(const char* name);
 
   /// for (iv = lower; iv < upper; iv += step) body(iv). Constant bounds that allow no iteration emit nothing.
-  void loop(llvm::Value* lower, llvm::Value* upper, std::int64_t step, const std::function<void(llvm::Value*)>& body, std::int64_t unroll = 1);
+  void loop(llvm::Value* lower, llvm::Value* upper, std::int64_t step, const std::function<void(llvm::Value*)>& body,
+            std::int64_t unroll = 1);
   /// if (condition) then; else otherwise. Constant conditions emit one side only.
   void branch(llvm::Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise = {});
 

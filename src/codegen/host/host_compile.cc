@@ -2,6 +2,7 @@
 #include "codegen/host/host_backend.h"
 #include "codegen/host/host_target.h"
 #include "codegen/host/kernel_emitter.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <llvm/IR/Verifier.h>
@@ -55,6 +56,7 @@ std::string text_of(const llvm::Module& module) {
 }  // namespace
 
 CompiledHost compile_host(const TileProgram& program, const HostTarget& target, const HostOptions& options) {
+  const DebugTimer timer("host code");
   const std::unique_ptr<llvm::TargetMachine> machine = make_host_machine(target);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
@@ -69,7 +71,8 @@ CompiledHost compile_host(const TileProgram& program, const HostTarget& target, 
   }
   std::string problems;
   llvm::raw_string_ostream stream(problems);
-  if (llvm::verifyModule(module, &stream)) internal_error("kernel {} gives invalid LLVM IR: {}\n{}", program.name, stream.str(), text_of(module));
+  if (llvm::verifyModule(module, &stream))
+    internal_error("kernel {} gives invalid LLVM IR: {}\n{}", program.name, stream.str(), text_of(module));
   optimize_host_module(module, *machine);
 
   CompiledHost out;

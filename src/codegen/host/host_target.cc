@@ -94,9 +94,8 @@ std::unique_ptr<llvm::TargetMachine> make_host_machine(const HostTarget& target)
   }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(kTriple, target.cpu, target.features, options,
-                                                                                llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                                                llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(
+      kTriple, target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (!machine) internal_error("LLVM cannot make code for the CPU {}", target.cpu);
   return machine;
 }
@@ -128,7 +127,8 @@ std::string emit_host_code(const llvm::Module& module, llvm::TargetMachine& mach
   llvm::legacy::PassManager passes;
   const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
   const auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind)) internal_error("LLVM cannot emit code for {}", machine.getTargetCPU().str());
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
+    internal_error("LLVM cannot emit code for {}", machine.getTargetCPU().str());
   passes.run(*copy);
   return std::string(buffer);
 }
@@ -141,7 +141,8 @@ void check_no_undefined_symbols(const std::string& object) {
     auto flags = symbol.getFlags();
     auto name = symbol.getName();
     if (!flags || !name) internal_error("the emitted object has an unreadable symbol table");
-    if ((*flags & llvm::object::SymbolRef::SF_Undefined) != 0 && !name->empty()) names += (names.empty() ? "" : ", ") + name->str();
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) != 0 && !name->empty())
+      names += (names.empty() ? "" : ", ") + name->str();
   }
   if (!names.empty()) internal_error("generated host code refers to undefined symbols: {}", names);
 }

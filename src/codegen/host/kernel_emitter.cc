@@ -27,7 +27,8 @@ class KernelEmitter {
 
   IntExpr emit() {
     llvm::Type* pointer = llvm::PointerType::getUnqual(host_.context());
-    llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getVoidTy(host_.context()), std::vector<llvm::Type*>(6, pointer), false);
+    llvm::FunctionType* type =
+        llvm::FunctionType::get(llvm::Type::getVoidTy(host_.context()), std::vector<llvm::Type*>(6, pointer), false);
     llvm::Function* function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, host_.program.name, host_.module);
     Frame f(host_, function);
     f.pointers = function->getArg(0);
@@ -45,7 +46,9 @@ class KernelEmitter {
   }
 
  private:
-  static Value* bytes_at(Frame& f, Value* base, const IntExpr& offset) { return f.b.CreateInBoundsGEP(f.b.getInt8Ty(), base, f.integer(offset)); }
+  static Value* bytes_at(Frame& f, Value* base, const IntExpr& offset) {
+    return f.b.CreateInBoundsGEP(f.b.getInt8Ty(), base, f.integer(offset));
+  }
 
   static void finish(Frame& f) {
     // Weakly ordered stores must be visible before the task counts as done.
@@ -57,9 +60,10 @@ class KernelEmitter {
     const TileProgram& program = host_.program;
     for (std::size_t k = 0; k < program.sizes.size(); ++k) {
       const auto fixed = program.fixed_sizes.find(program.sizes[k]);
-      f.variables[program.sizes[k]] = fixed != program.fixed_sizes.end()
-                                          ? static_cast<Value*>(f.i64(fixed->second))
-                                          : f.invariant_load(f.b.getInt64Ty(), f.b.CreateConstInBoundsGEP1_64(f.b.getInt64Ty(), f.sizes, k));
+      f.variables[program.sizes[k]] =
+          fixed != program.fixed_sizes.end()
+              ? static_cast<Value*>(f.i64(fixed->second))
+              : f.invariant_load(f.b.getInt64Ty(), f.b.CreateConstInBoundsGEP1_64(f.b.getInt64Ty(), f.sizes, k));
     }
   }
 
@@ -89,7 +93,8 @@ class KernelEmitter {
     view.base = slot(f.b.getPtrTy(), f.pointers, place.argument);
     for (std::size_t k = 0; k < buffer.extents.size(); ++k) {
       const bool last = k + 1 == buffer.extents.size();
-      view.strides.push_back(last ? static_cast<Value*>(f.i64(1)) : slot(f.b.getInt64Ty(), f.strides, place.first_stride + static_cast<int>(k)));
+      view.strides.push_back(last ? static_cast<Value*>(f.i64(1))
+                                  : slot(f.b.getInt64Ty(), f.strides, place.first_stride + static_cast<int>(k)));
     }
     return view;
   }
@@ -106,23 +111,33 @@ class KernelEmitter {
 
   void emit_node(Frame& f, const TileNode& node, bool in_task) {
     switch (node.kind) {
-      case TileNode::Kind::sequence: return emit_children(f, node, in_task);
+      case TileNode::Kind::sequence:
+        return emit_children(f, node, in_task);
       case TileNode::Kind::condition:
         return f.branch(emit_condition(f.b, node.condition, f.lookup()), [&] { emit_children(f, node, in_task); });
-      case TileNode::Kind::loop: return !in_task && is_parallel_loop(node) ? emit_parallel(f, node) : emit_loop(f, node, in_task);
-      case TileNode::Kind::op: return emit_op(f, node.op);
+      case TileNode::Kind::loop:
+        return !in_task && is_parallel_loop(node) ? emit_parallel(f, node) : emit_loop(f, node, in_task);
+      case TileNode::Kind::op:
+        return emit_op(f, node.op);
     }
   }
 
+  /// Repeating more than one simple op would cost more in code than it gains.
+  static bool small_body(const TileNode& node) {
+    if (node.kind == TileNode::Kind::op) return node.op.kind != OpKind::contract;
+    return node.children.size() == 1 && small_body(*node.children[0]);
+  }
+
   void emit_loop(Frame& f, const TileNode& node, bool in_task) {
-    const std::int64_t unroll = node.loop_kind == LoopKind::unroll ? 4 : 1;
-    f.loop(f.integer(node.lower), f.integer(node.upper), node.step,
-           [&](Value* iv) {
-             f.variables[node.var] = iv;
-             emit_children(f, node, in_task);
-             f.variables.erase(node.var);
-           },
-           unroll);
+    const std::int64_t unroll = node.loop_kind == LoopKind::unroll && small_body(node) ? 4 : 1;
+    f.loop(
+        f.integer(node.lower), f.integer(node.upper), node.step,
+        [&](Value* iv) {
+          f.variables[node.var] = iv;
+          emit_children(f, node, in_task);
+          f.variables.erase(node.var);
+        },
+        unroll);
   }
 
   /// Sets the accumulators of a reduction to the neutral element.
@@ -149,9 +164,12 @@ class KernelEmitter {
     switch (op.kind) {
       case OpKind::copy:
       case OpKind::map:
-      case OpKind::points: return lower_map(f, op);
-      case OpKind::reduce: return lower_reduce(f, op);
-      case OpKind::contract: return lower_contract(f, op);
+      case OpKind::points:
+        return lower_map(f, op);
+      case OpKind::reduce:
+        return lower_reduce(f, op);
+      case OpKind::contract:
+        return lower_contract(f, op);
     }
   }
 
@@ -163,7 +181,8 @@ class KernelEmitter {
       range.loops.push_back(next);
       Value* lower = f.integer(next->lower);
       Value* length = f.b.CreateNSWSub(f.integer(next->upper), lower);
-      Value* rounded = next->step == 1 ? length : f.b.CreateSDiv(f.b.CreateNSWAdd(length, f.i64(next->step - 1)), f.i64(next->step));
+      Value* rounded =
+          next->step == 1 ? length : f.b.CreateSDiv(f.b.CreateNSWAdd(length, f.i64(next->step - 1)), f.i64(next->step));
       range.lower.push_back(lower);
       range.count.push_back(f.maximum(rounded, f.i64(0)));
       const TileNode* child = next;
@@ -188,7 +207,9 @@ class KernelEmitter {
     const TaskRange range = task_range(f, node);
     std::vector<std::string> outer;
     for (const auto& [name, value] : f.variables) {
-      if (value != nullptr && std::find(host_.program.sizes.begin(), host_.program.sizes.end(), name) == host_.program.sizes.end()) outer.push_back(name);
+      if (value != nullptr &&
+          std::find(host_.program.sizes.begin(), host_.program.sizes.end(), name) == host_.program.sizes.end())
+        outer.push_back(name);
     }
     Value* total = f.i64(1);
     for (Value* count : range.count) total = f.b.CreateNSWMul(total, count);
@@ -204,7 +225,8 @@ class KernelEmitter {
     llvm::Type* pointer = f.b.getPtrTy();
     const std::vector<Value*> addresses{f.pointers, f.strides, f.sizes, f.scalars, f.workspace, f.services};
     llvm::StructType* closure_type = llvm::StructType::get(
-        host_.context(), {llvm::ArrayType::get(pointer, addresses.size()), llvm::ArrayType::get(f.b.getInt64Ty(), numbers.size())});
+        host_.context(),
+        {llvm::ArrayType::get(pointer, addresses.size()), llvm::ArrayType::get(f.b.getInt64Ty(), numbers.size())});
     llvm::AllocaInst* closure = f.entry_alloca(closure_type);
     for (std::size_t k = 0; k < addresses.size(); ++k) f.b.CreateStore(addresses[k], slot(f, closure_type, closure, 0, k));
     for (std::size_t k = 0; k < numbers.size(); ++k) f.b.CreateStore(numbers[k], slot(f, closure_type, closure, 1, k));
@@ -212,23 +234,27 @@ class KernelEmitter {
     std::int64_t temporary_bytes = 0;
     llvm::Function* task = emit_task(range, outer, closure_type, temporary_bytes);
     const auto private_bytes = layout_.task_bytes.find(&node);
-    Value* scratch_bytes = f.integer((private_bytes == layout_.task_bytes.end() ? IntExpr(0) : private_bytes->second) + IntExpr(temporary_bytes));
+    Value* scratch_bytes =
+        f.integer((private_bytes == layout_.task_bytes.end() ? IntExpr(0) : private_bytes->second) + IntExpr(temporary_bytes));
     llvm::StructType* services = llvm::StructType::get(host_.context(), {pointer, pointer});
     Value* context = f.invariant_load(pointer, f.b.CreateStructGEP(services, f.services, 0));
     Value* parallel_for = f.invariant_load(pointer, f.b.CreateStructGEP(services, f.services, 1));
-    llvm::FunctionType* type = llvm::FunctionType::get(f.b.getVoidTy(), {pointer, f.b.getInt64Ty(), f.b.getInt64Ty(), pointer, pointer}, false);
+    llvm::FunctionType* type =
+        llvm::FunctionType::get(f.b.getVoidTy(), {pointer, f.b.getInt64Ty(), f.b.getInt64Ty(), pointer, pointer}, false);
     f.b.CreateCall(type, parallel_for, {context, tasks, scratch_bytes, task, closure});
   }
 
   static Value* slot(Frame& f, llvm::StructType* type, Value* closure, unsigned part, std::size_t index) {
-    return f.b.CreateInBoundsGEP(type, closure, {f.b.getInt32(0), f.b.getInt32(part), f.b.getInt32(static_cast<std::uint32_t>(index))});
+    return f.b.CreateInBoundsGEP(type, closure,
+                                 {f.b.getInt32(0), f.b.getInt32(part), f.b.getInt32(static_cast<std::uint32_t>(index))});
   }
 
   /// void task(closure, index, scratch): one chunk of iterations.
-  llvm::Function* emit_task(const TaskRange& range, const std::vector<std::string>& outer, llvm::StructType* closure_type, std::int64_t& temporary_bytes) {
+  llvm::Function* emit_task(const TaskRange& range, const std::vector<std::string>& outer, llvm::StructType* closure_type,
+                            std::int64_t& temporary_bytes) {
     llvm::Type* pointer = llvm::PointerType::getUnqual(host_.context());
-    llvm::FunctionType* type =
-        llvm::FunctionType::get(llvm::Type::getVoidTy(host_.context()), {pointer, llvm::Type::getInt64Ty(host_.context()), pointer}, false);
+    llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getVoidTy(host_.context()),
+                                                       {pointer, llvm::Type::getInt64Ty(host_.context()), pointer}, false);
     const std::string name = fmt::format("{}_task{}", host_.program.name, host_.functions++);
     llvm::Function* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, host_.module);
     Frame f(host_, function);
@@ -261,7 +287,8 @@ class KernelEmitter {
         index = f.b.CreateSRem(rest, count);
         rest = f.b.CreateSDiv(rest, count);
       }
-      f.variables[range.loops[k]->var] = f.b.CreateNSWAdd(number(2 + 2 * k), f.b.CreateNSWMul(index, f.i64(range.loops[k]->step)));
+      f.variables[range.loops[k]->var] =
+          f.b.CreateNSWAdd(number(2 + 2 * k), f.b.CreateNSWMul(index, f.i64(range.loops[k]->step)));
     }
     emit_children(f, *range.loops.back(), true);
   }

@@ -69,6 +69,8 @@ LoadedHostKernel::LoadedHostKernel(const CompiledKernel& kernel) : impl_(std::ma
   const std::string& symbol = kernel.recipe.symbol;
   make_host_machine(detect_host());  // registers the target with LLVM
   llvm::orc::LLJITBuilder builder;
+  // Kernels need no initialisers, so no platform support code has to be compiled for each.
+  builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
   builder.setJITTargetMachineBuilder(llvm::orc::JITTargetMachineBuilder(llvm::Triple("x86_64-unknown-linux-gnu")));
   impl_->jit = checked(builder.create(), symbol);
   check(impl_->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(kernel.code, symbol)), symbol);
@@ -84,14 +86,15 @@ void LoadedHostKernel::run(const std::vector<void*>& pointers, const std::vector
   std::size_t indices = 0;
   for (const ArgumentSpec& argument : recipe.arguments) indices += argument.shape.size();
   if (pointers.size() != recipe.arguments.size() || strides.size() != indices || scalars.size() != recipe.scalars.size()) {
-    user_error("kernel {} takes {} pointers, {} strides and {} scalars, not {}, {} and {}", recipe.symbol, recipe.arguments.size(), indices,
-               recipe.scalars.size(), pointers.size(), strides.size(), scalars.size());
+    user_error("kernel {} takes {} pointers, {} strides and {} scalars, not {}, {} and {}", recipe.symbol,
+               recipe.arguments.size(), indices, recipe.scalars.size(), pointers.size(), strides.size(), scalars.size());
   }
   std::vector<std::int64_t> values;
   for (const std::string& name : recipe.sizes) {
     const auto found = sizes.find(name);
     const auto fixed = recipe.fixed_sizes.find(name);
-    if (found == sizes.end() && fixed == recipe.fixed_sizes.end()) user_error("kernel {} needs a value for the size {}", recipe.symbol, name);
+    if (found == sizes.end() && fixed == recipe.fixed_sizes.end())
+      user_error("kernel {} needs a value for the size {}", recipe.symbol, name);
     values.push_back(found != sizes.end() ? found->second : fixed->second);
     if (fixed != recipe.fixed_sizes.end() && values.back() != fixed->second) {
       user_error("kernel {} was compiled for {} = {}, not {}", recipe.symbol, name, fixed->second, values.back());

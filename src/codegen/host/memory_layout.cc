@@ -1,15 +1,13 @@
 // Placement of buffers: by the parallel loops that use them.
 #include "codegen/host/memory_layout.h"
 
-#include "support/error.h"
-
 #include <algorithm>
 
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kStackBuffer = 16 * 1024;      ///< larger buffers go to scratch memory
-constexpr std::int64_t kStackFunction = 128 * 1024;   ///< bytes of buffers on the stack of one function
+constexpr std::int64_t kStackBuffer = 16 * 1024;     ///< larger buffers go to scratch memory
+constexpr std::int64_t kStackFunction = 128 * 1024;  ///< bytes of buffers on the stack of one function
 constexpr std::int64_t kAlignment = 64;
 
 using Uses = std::map<const TileNode*, std::set<int>>;
@@ -69,22 +67,21 @@ MemoryLayout lay_out_memory(const TileProgram& program) {
       if (used.count(static_cast<int>(k)) != 0) regions.push_back(region);
     }
     const bool outside = std::find(regions.begin(), regions.end(), nullptr) != regions.end();
-    const bool is_private = buffer.memory == Memory::scratch && regions.size() == 1;
-    const TileNode* region = is_private ? regions[0] : nullptr;
+    const bool is_private = buffer.memory == Memory::scratch && !regions.empty() && (regions.size() == 1 || !outside);
+    const TileNode* region = regions.size() == 1 ? regions[0] : nullptr;
     const IntExpr bytes = bytes_of(buffer, place);
     const auto constant = bytes.as_constant();
-    if (is_private && constant && *constant <= kStackBuffer && stack[region] + *constant <= kStackFunction) {
+    if (regions.size() == 1 && is_private && constant && *constant <= kStackBuffer &&
+        stack[region] + *constant <= kStackFunction) {
       place.where = BufferPlace::Where::stack;
       stack[region] += *constant;
     } else if (is_private && !outside) {
+      // Several regions (the parts of a specialised loop) each have their own copy, at the same place.
       place.where = BufferPlace::Where::task;
-      IntExpr& end = layout.task_bytes.try_emplace(region, 0).first->second;
-      place.offset = end;
-      end = end + bytes;
+      place.offset = IntExpr(0);
+      for (const TileNode* user : regions) place.offset = max(place.offset, layout.task_bytes.try_emplace(user, 0).first->second);
+      for (const TileNode* user : regions) layout.task_bytes.at(user) = place.offset + bytes;
     } else {
-      if (buffer.memory == Memory::scratch && regions.size() > 1 && !outside) {
-        internal_error("buffer {} is private to one parallel loop but used in {}", buffer.name, regions.size());
-      }
       place.where = BufferPlace::Where::workspace;
       place.offset = layout.workspace_bytes;
       layout.workspace_bytes = layout.workspace_bytes + bytes;

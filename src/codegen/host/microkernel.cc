@@ -18,7 +18,11 @@ constexpr int kDepthUnroll = 4;
 class Microkernel {
  public:
   Microkernel(HostModule& host, llvm::Function* function, const MicrokernelShape& shape)
-      : f_(host, function), b_(f_.b), shape_(shape), real_(b_.getFloatTy()), vector_(llvm::FixedVectorType::get(real_, shape.width)) {
+      : f_(host, function),
+        b_(f_.b),
+        shape_(shape),
+        real_(b_.getFloatTy()),
+        vector_(llvm::FixedVectorType::get(real_, shape.width)) {
     const auto arg = [&](unsigned k) { return function->getArg(k); };
     a_ = arg(0), a_stride_ = arg(1), bp_ = arg(2), b_stride_ = arg(3), c_ = arg(4), c_stride_ = arg(5);
     depth_ = arg(6), rows_ = arg(7), columns_ = arg(8), scale_ = arg(9), accumulate_ = arg(10);
@@ -33,7 +37,8 @@ class Microkernel {
     Value* unrolled = b_.CreateAnd(depth_, f_.i64(-kDepthUnroll));
     f_.loop(f_.i64(0), unrolled, kDepthUnroll, [&](Value* k) { steps(k, kDepthUnroll); });
     f_.loop(unrolled, depth_, 1, [&](Value* k) { steps(k, 1); });
-    Value* whole = b_.CreateAnd(b_.CreateICmpSGE(rows_, f_.i64(shape_.rows)), b_.CreateICmpSGE(columns_, f_.i64(shape_.vectors * static_cast<int>(shape_.width))));
+    Value* whole = b_.CreateAnd(b_.CreateICmpSGE(rows_, f_.i64(shape_.rows)),
+                                b_.CreateICmpSGE(columns_, f_.i64(shape_.vectors * static_cast<int>(shape_.width))));
     f_.branch(whole, [&] { write_whole(); }, [&] { write_part(); });
     b_.CreateRetVoid();
   }
@@ -64,10 +69,12 @@ class Microkernel {
         columns.push_back(b_.CreateAlignedLoad(vector_, at(b_block, v * static_cast<int>(shape_.width)), llvm::Align(4)));
       }
       for (int i = 0; i < shape_.rows; ++i) {
-        Value* from = shape_.packed_a ? at(a_block, static_cast<std::int64_t>(step) * shape_.rows + i) : at(at(row_[static_cast<std::size_t>(i)], k), step);
+        Value* from = shape_.packed_a ? at(a_block, static_cast<std::int64_t>(step) * shape_.rows + i)
+                                      : at(at(row_[static_cast<std::size_t>(i)], k), step);
         Value* element = b_.CreateVectorSplat(shape_.width, b_.CreateLoad(real_, from));
         for (int v = 0; v < shape_.vectors; ++v) {
-          Value* added = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {vector_}, {element, columns[static_cast<std::size_t>(v)], get(sum(i, v))});
+          Value* added = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {vector_},
+                                            {element, columns[static_cast<std::size_t>(v)], get(sum(i, v))});
           b_.CreateStore(added, sum(i, v));
         }
       }
@@ -129,15 +136,17 @@ class Microkernel {
 }  // namespace
 
 llvm::Function* microkernel(HostModule& host, const MicrokernelShape& shape) {
-  const std::string name = fmt::format("product_{}x{}x{}{}{}{}", shape.rows, shape.vectors, shape.width, shape.packed_a ? "_a" : "",
-                                       shape.packed_b ? "_b" : "", shape.scaled ? "_s" : "");
+  const std::string name = fmt::format("product_{}x{}x{}{}{}{}", shape.rows, shape.vectors, shape.width,
+                                       shape.packed_a ? "_a" : "", shape.packed_b ? "_b" : "", shape.scaled ? "_s" : "");
   llvm::Function*& known = host.helpers[name];
   if (known != nullptr) return known;
   llvm::Type* pointer = llvm::PointerType::getUnqual(host.context());
   llvm::Type* i64 = llvm::Type::getInt64Ty(host.context());
-  llvm::FunctionType* type = llvm::FunctionType::get(
-      llvm::Type::getVoidTy(host.context()),
-      {pointer, i64, pointer, i64, pointer, i64, i64, i64, i64, llvm::Type::getFloatTy(host.context()), llvm::Type::getInt1Ty(host.context())}, false);
+  llvm::FunctionType* type =
+      llvm::FunctionType::get(llvm::Type::getVoidTy(host.context()),
+                              {pointer, i64, pointer, i64, pointer, i64, i64, i64, i64, llvm::Type::getFloatTy(host.context()),
+                               llvm::Type::getInt1Ty(host.context())},
+                              false);
   known = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, host.module);
   known->addFnAttr(llvm::Attribute::NoInline);
   for (const unsigned k : {0U, 2U, 4U}) known->addParamAttr(k, llvm::Attribute::NoAlias);

@@ -10,8 +10,8 @@ struct MicrokernelShape {
   int rows = 6;
   int vectors = 2;
   unsigned width = 8;
-  bool packed_a = false;   ///< A is [depth][rows]; else row i starts at a + i*a_stride and is dense along depth
-  bool packed_b = true;    ///< B is [depth][vectors*width]; else step k starts at b + k*b_stride
+  bool packed_a = false;  ///< A is [depth][rows]; else row i starts at a + i*a_stride and is dense along depth
+  bool packed_b = true;   ///< B is [depth][vectors*width]; else step k starts at b + k*b_stride
   bool scaled = false;
 };
 

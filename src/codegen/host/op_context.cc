@@ -70,7 +70,9 @@ OpContext::Motion OpContext::motion(int access, int dim) const {
 
 Value* OpContext::stride(int access, int dim) const { return at(access).stride[static_cast<std::size_t>(dim)]; }
 int OpContext::buffer(int access) const { return at(access).source->buffer; }
-ElementType OpContext::type(int access) const { return frame.host.program.buffers[static_cast<std::size_t>(buffer(access))].type; }
+ElementType OpContext::type(int access) const {
+  return frame.host.program.buffers[static_cast<std::size_t>(buffer(access))].type;
+}
 
 void OpContext::open(int dim, Value* value) { move(dim, value, value); }
 
@@ -139,18 +141,19 @@ Value* OpContext::spare() {
   llvm::Module& module = frame.host.module;
   if (llvm::GlobalVariable* known = module.getNamedGlobal("nestor_spare")) return known;
   llvm::Type* type = llvm::ArrayType::get(llvm::Type::getInt64Ty(frame.host.context()), 16);
-  auto* global = new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage, llvm::ConstantAggregateZero::get(type), "nestor_spare");
+  auto* global = new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
+                                          llvm::ConstantAggregateZero::get(type), "nestor_spare");
   global->setAlignment(llvm::Align(64));
   return global;
 }
 
-Value* OpContext::load_one(int access, Value* offset, Value* mask) {
+Value* OpContext::load_raw(int access, Value* offset, Value* mask) {
   Value* from = element_address(access, offset);
   // A masked-out element may lie anywhere: read a constant instead.
   if (mask != nullptr) from = frame.b.CreateSelect(mask, from, spare());
   llvm::LoadInst* load = frame.b.CreateLoad(memory_type(frame.host.context(), type(access)), from);
   frame.tag(load, buffer(access));
-  return to_register(frame.b, load, type(access));
+  return load;
 }
 
 Value* OpContext::load_unit(int access, Lanes lanes, Value* mask) {
@@ -169,42 +172,46 @@ Value* OpContext::load_unit(int access, Lanes lanes, Value* mask) {
   return to_register(frame.b, load, element);
 }
 
+// Vectors are put together in memory form: CPUs without F16C have no vectors of halves.
 Value* OpContext::load_lanes_apart(int access, Lanes lanes, Value* mask) {
   const ElementType element = type(access);
-  Value* result = llvm::PoisonValue::get(llvm::FixedVectorType::get(register_type(frame.host.context(), element), lanes.width));
+  Value* result = llvm::PoisonValue::get(llvm::FixedVectorType::get(memory_type(frame.host.context(), element), lanes.width));
   for (unsigned lane = 0; lane < lanes.width; ++lane) {
     Value* bit = mask != nullptr && mask->getType()->isVectorTy() ? frame.b.CreateExtractElement(mask, lane) : mask;
-    result = frame.b.CreateInsertElement(result, load_one(access, offset_of_lane(access, lanes, lane), bit), lane);
+    result = frame.b.CreateInsertElement(result, load_raw(access, offset_of_lane(access, lanes, lane), bit), lane);
   }
-  return result;
+  return to_register(frame.b, result, element);
 }
 
 Value* OpContext::load(int access, Lanes lanes, Value* mask) {
   const Motion how = lanes.width == 1 ? Motion::none : motion(access, lanes.dim);
-  if (how == Motion::none) return load_one(access, offset_now(access), mask == nullptr || mask == tail_mask ? nullptr : any(frame.b, mask));
+  if (how == Motion::none)
+    return to_register(frame.b,
+                       load_raw(access, offset_now(access), mask == nullptr || mask == tail_mask ? nullptr : any(frame.b, mask)),
+                       type(access));
   if (how == Motion::unit) return load_unit(access, lanes, mask);
   return load_lanes_apart(access, lanes, mask);
 }
 
-void OpContext::store_one(Value* value, Value* offset) {
-  llvm::StoreInst* store = frame.b.CreateStore(to_memory(frame.b, value, type(kWrite)), element_address(kWrite, offset));
+void OpContext::store_raw(Value* value, Value* offset) {
+  llvm::StoreInst* store = frame.b.CreateStore(value, element_address(kWrite, offset));
   frame.tag(store, buffer(kWrite));
 }
 
 void OpContext::store(Value* value, Lanes lanes, Value* mask, bool nontemporal) {
   if (lanes.width == 1) {
-    frame.branch(mask == nullptr ? frame.b.getTrue() : mask, [&] { store_one(value, offset_now(kWrite)); });
+    frame.branch(mask == nullptr ? frame.b.getTrue() : mask,
+                 [&] { store_raw(to_memory(frame.b, value, type(kWrite)), offset_now(kWrite)); });
     return;
   }
-  value = splat_to(frame.b, value, lanes.width);
+  value = splat_to(frame.b, to_memory(frame.b, value, type(kWrite)), lanes.width);
   if (motion(kWrite, lanes.dim) == Motion::unit) {
     const llvm::Align alignment(nontemporal ? size_in_bytes(type(kWrite)) * lanes.width : size_in_bytes(type(kWrite)));
-    Value* stored = to_memory(frame.b, value, type(kWrite));
     llvm::Instruction* store = nullptr;
     if (mask != nullptr) {
-      store = frame.b.CreateMaskedStore(stored, address(kWrite), alignment, splat_to(frame.b, mask, lanes.width));
+      store = frame.b.CreateMaskedStore(value, address(kWrite), alignment, splat_to(frame.b, mask, lanes.width));
     } else {
-      store = frame.b.CreateAlignedStore(stored, address(kWrite), alignment);
+      store = frame.b.CreateAlignedStore(value, address(kWrite), alignment);
       if (nontemporal) {
         llvm::Metadata* one = llvm::ConstantAsMetadata::get(frame.b.getInt32(1));
         store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(frame.host.context(), {one}));
@@ -215,10 +222,12 @@ void OpContext::store(Value* value, Lanes lanes, Value* mask, bool nontemporal) 
     return;
   }
   for (unsigned lane = 0; lane < lanes.width; ++lane) {
-    Value* bit = mask == nullptr ? frame.b.getTrue() : mask->getType()->isVectorTy() ? frame.b.CreateExtractElement(mask, lane) : mask;
+    Value* bit = mask == nullptr                 ? frame.b.getTrue()
+                 : mask->getType()->isVectorTy() ? frame.b.CreateExtractElement(mask, lane)
+                                                 : mask;
     Value* offset = offset_of_lane(kWrite, lanes, lane);
     Value* one = frame.b.CreateExtractElement(value, lane);
-    frame.branch(bit, [&] { store_one(one, offset); });
+    frame.branch(bit, [&] { store_raw(one, offset); });
   }
 }
 
@@ -239,9 +248,11 @@ Value* OpContext::value(Lanes lanes, Value* mask, ElementType wanted) {
     const auto& scalars = frame.host.program.scalars;
     const auto found = std::find_if(scalars.begin(), scalars.end(), [&](const ScalarParam& s) { return s.name == name; });
     if (found == scalars.end()) internal_error("op {} uses the scalar {}, which the program does not have", op.name, name);
-    Value* slot = b.CreateConstInBoundsGEP1_64(b.getDoubleTy(), frame.scalars, static_cast<std::uint64_t>(found - scalars.begin()));
+    Value* slot =
+        b.CreateConstInBoundsGEP1_64(b.getDoubleTy(), frame.scalars, static_cast<std::uint64_t>(found - scalars.begin()));
     Value* number = frame.invariant_load(b.getDoubleTy(), slot);
-    if (found->type == ElementType::i32) return emit_cast(b, frame.host.math, b.CreateFPToSI(number, b.getInt32Ty()), ElementType::i32, type);
+    if (found->type == ElementType::i32)
+      return emit_cast(b, frame.host.math, b.CreateFPToSI(number, b.getInt32Ty()), ElementType::i32, type);
     return emit_cast(b, frame.host.math, b.CreateFPTrunc(number, b.getFloatTy()), ElementType::f32, type);
   };
   Value* result = emit_scalar(b, frame.host.math, op.value, leaves, lanes.width, mask);

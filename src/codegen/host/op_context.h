@@ -59,9 +59,9 @@ class OpContext {
  private:
   struct Strided {
     const TileAccess* source;
-    std::vector<llvm::Value*> stride;   ///< by dim; null: irregular
+    std::vector<llvm::Value*> stride;  ///< by dim; null: irregular
     bool affine = true;
-    llvm::Value* offset = nullptr;      ///< elements, at the bound dims
+    llvm::Value* offset = nullptr;  ///< elements, at the bound dims
   };
   void move(int dim, llvm::Value* value, llvm::Value* distance);
   Strided bind(const TileAccess& access);
@@ -71,14 +71,14 @@ class OpContext {
   llvm::Value* offset_now(int access);
   llvm::Value* offset_of_lane(int access, Lanes lanes, unsigned lane);
   llvm::Value* load_unit(int access, Lanes lanes, llvm::Value* mask);
-  llvm::Value* load_one(int access, llvm::Value* offset, llvm::Value* mask);
+  llvm::Value* load_raw(int access, llvm::Value* offset, llvm::Value* mask);
   llvm::Value* load_lanes_apart(int access, Lanes lanes, llvm::Value* mask);
-  void store_one(llvm::Value* value, llvm::Value* offset);
+  void store_raw(llvm::Value* value, llvm::Value* offset);
   llvm::Value* spare();
 
-  std::vector<Strided> accesses_;                                    ///< the write first
+  std::vector<Strided> accesses_;  ///< the write first
   std::vector<std::pair<llvm::Value*, llvm::Value*>> bounds_;
-  std::vector<std::vector<llvm::Value*>> saved_;                     ///< offsets before each open
+  std::vector<std::vector<llvm::Value*>> saved_;  ///< offsets before each open
   std::vector<llvm::Value*> shadowed_;
 };
 

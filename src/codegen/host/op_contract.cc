@@ -15,7 +15,8 @@ using llvm::Value;
 
 class ContractLowering {
  public:
-  ContractLowering(Frame& frame, const TileOp& op) : f_(frame), b_(frame.b), op_(op), context_(frame, op), plan_(plan_contract(context_)) {}
+  ContractLowering(Frame& frame, const TileOp& op)
+      : f_(frame), b_(frame.b), op_(op), context_(frame, op), plan_(plan_contract(context_)) {}
 
   bool possible() const { return plan_.has_value(); }
 
@@ -79,7 +80,8 @@ class ContractLowering {
     context_.close(plan_->row);
     Value* some = b_.CreateAnd(b_.CreateICmpSGT(rows_.count, f_.i64(0)), b_.CreateICmpSGT(columns_.count, f_.i64(0)));
     f_.branch(some, [&] {
-      blocks(columns_.count, plan_->block_columns, [&](Block columns) { plan_->direct_c ? in_place(columns) : through_tile(columns); });
+      blocks(columns_.count, plan_->block_columns,
+             [&](Block columns) { plan_->direct_c ? in_place(columns) : through_tile(columns); });
     });
   }
 
@@ -93,9 +95,12 @@ class ContractLowering {
   }
 
   /// Depth blocks, at least one even when the depth is 0, with `first`: nothing was accumulated before.
-  void depth_blocks(const std::function<void(Block, Value* first, Value* a, Value* b)>& body) { outer_depth_level(0, b_.getTrue(), a_, b_matrix_, body); }
+  void depth_blocks(const std::function<void(Block, Value* first, Value* a, Value* b)>& body) {
+    outer_depth_level(0, b_.getTrue(), a_, b_matrix_, body);
+  }
 
-  void outer_depth_level(std::size_t level, Value* first, Value* a, Value* b, const std::function<void(Block, Value*, Value*, Value*)>& body) {
+  void outer_depth_level(std::size_t level, Value* first, Value* a, Value* b,
+                         const std::function<void(Block, Value*, Value*, Value*)>& body) {
     if (level < plan_->outer_depth.size()) {
       const int dim = plan_->outer_depth[level];
       f_.loop(f_.i64(0), f_.i64(context_.extent(dim).value_or(0)), 1, [&](Value* at) {
@@ -120,7 +125,8 @@ class ContractLowering {
   void in_place(Block columns) {
     depth_blocks([&](Block depth, Value* first, Value* a, Value* b) {
       b = moved(plan_->b, b, plan_->column, columns.start);
-      if (plan_->pack_b) pack(b_panels_, plan_->vectors * static_cast<int>(plan_->width), plan_->b, plan_->column, b, columns.count, depth.count);
+      if (plan_->pack_b)
+        pack(b_panels_, plan_->vectors * static_cast<int>(plan_->width), plan_->b, plan_->column, b, columns.count, depth.count);
       Value* accumulate = op_.initialize ? b_.CreateNot(first) : b_.getTrue();
       blocks(rows_.count, plan_->block_rows, [&](Block rows) {
         Value* c = moved(OpContext::kWrite, moved(OpContext::kWrite, c_, plan_->row, rows.start), plan_->column, columns.start);
@@ -134,7 +140,9 @@ class ContractLowering {
     blocks(rows_.count, plan_->block_rows, [&](Block rows) {
       depth_blocks([&](Block depth, Value* first, Value* a, Value* b) {
         b = moved(plan_->b, b, plan_->column, columns.start);
-        if (plan_->pack_b) pack(b_panels_, plan_->vectors * static_cast<int>(plan_->width), plan_->b, plan_->column, b, columns.count, depth.count);
+        if (plan_->pack_b)
+          pack(b_panels_, plan_->vectors * static_cast<int>(plan_->width), plan_->b, plan_->column, b, columns.count,
+               depth.count);
         row_block(rows, columns, depth, a, b, tile_, f_.i64(plan_->block_columns), b_.CreateNot(first));
       });
       copy_out(rows, columns);
@@ -144,7 +152,8 @@ class ContractLowering {
   void row_block(Block rows, Block columns, Block depth, Value* a, Value* b, Value* c, Value* c_stride, Value* accumulate) {
     a = moved(plan_->a, a, plan_->row, rows.start);
     if (plan_->pack_a) pack(a_panels_, plan_->rows, plan_->a, plan_->row, a, rows.count, depth.count);
-    llvm::Function* kernel = microkernel(f_.host, {plan_->rows, plan_->vectors, plan_->width, plan_->pack_a, plan_->pack_b, plan_->scale != 1});
+    llvm::Function* kernel =
+        microkernel(f_.host, {plan_->rows, plan_->vectors, plan_->width, plan_->pack_a, plan_->pack_b, plan_->scale != 1});
     llvm::Type* real = b_.getFloatTy();
     const auto panel = [&](Value* base, Value* at) { return b_.CreateInBoundsGEP(real, base, b_.CreateNSWMul(at, depth.count)); };
     f_.loop(f_.i64(0), columns.count, plan_->panel_columns(), [&](Value* j) {
@@ -152,8 +161,9 @@ class ContractLowering {
       f_.loop(f_.i64(0), rows.count, plan_->rows, [&](Value* i) {
         Value* a_part = plan_->pack_a ? panel(a_panels_, i) : moved(plan_->a, a, plan_->row, i);
         Value* c_part = b_.CreateInBoundsGEP(real, c, b_.CreateNSWAdd(b_.CreateNSWMul(i, c_stride), j));
-        b_.CreateCall(kernel, {a_part, context_.stride(plan_->a, plan_->row), b_part, context_.stride(plan_->b, plan_->depth), c_part, c_stride, depth.count,
-                               b_.CreateNSWSub(rows.count, i), b_.CreateNSWSub(columns.count, j), llvm::ConstantFP::get(real, plan_->scale), accumulate});
+        b_.CreateCall(kernel, {a_part, context_.stride(plan_->a, plan_->row), b_part, context_.stride(plan_->b, plan_->depth),
+                               c_part, c_stride, depth.count, b_.CreateNSWSub(rows.count, i), b_.CreateNSWSub(columns.count, j),
+                               llvm::ConstantFP::get(real, plan_->scale), accumulate});
       });
     });
   }
@@ -161,7 +171,9 @@ class ContractLowering {
   void pack(Value* panels, int panel, int access, int dim, Value* from, Value* count, Value* depth) {
     using Motion = OpContext::Motion;
     const Motion across = context_.motion(access, dim), along = context_.motion(access, plan_->depth);
-    const auto dense = across == Motion::unit ? PackShape::Dense::across : along == Motion::unit ? PackShape::Dense::along : PackShape::Dense::neither;
+    const auto dense = across == Motion::unit  ? PackShape::Dense::across
+                       : along == Motion::unit ? PackShape::Dense::along
+                                               : PackShape::Dense::neither;
     llvm::Function* function = packer(f_.host, {panel, plan_->width, context_.type(access), dense});
     b_.CreateCall(function, {panels, from, context_.stride(access, dim), context_.stride(access, plan_->depth), count, depth});
   }
@@ -184,7 +196,8 @@ class ContractLowering {
   }
 
   void copy_lanes(Value* from, Lanes lanes, Value* mask) {
-    llvm::Type* type = lanes.width == 1 ? b_.getFloatTy() : static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getFloatTy(), lanes.width));
+    llvm::Type* type =
+        lanes.width == 1 ? b_.getFloatTy() : static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getFloatTy(), lanes.width));
     Value* sum = b_.CreateAlignedLoad(type, from, llvm::Align(4));
     const ElementType stored = context_.type(OpContext::kWrite);
     if (!op_.initialize) {

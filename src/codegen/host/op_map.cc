@@ -39,7 +39,9 @@ class MapLowering {
   void guarded(const std::vector<IntExpr>& parts, std::size_t level) {
     Value* condition = context_.condition(parts, {});
     if (condition == nullptr) return run_level(level);
-    f_.branch(condition, [&] { run_level(level); }, fills() ? std::function<void()>([&] { fill_from(level); }) : std::function<void()>());
+    f_.branch(
+        condition, [&] { run_level(level); },
+        fills() ? std::function<void()>([&] { fill_from(level); }) : std::function<void()>());
   }
 
   void run_level(std::size_t level) {
@@ -51,13 +53,14 @@ class MapLowering {
       fill_range(level, f_.b.CreateNSWAdd(range.lower, range.count), context_.upper(dim));
     }
     if (dim == vector_.dim) return vectors(range);
-    f_.loop(f_.i64(0), range.count, 1,
-            [&](Value* at) {
-              context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
-              guarded(guards_.levels[level].conditions, level + 1);
-              context_.close(dim);
-            },
-            unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+    f_.loop(
+        f_.i64(0), range.count, 1,
+        [&](Value* at) {
+          context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
+          guarded(guards_.levels[level].conditions, level + 1);
+          context_.close(dim);
+        },
+        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
   }
 
   void vectors(const Range& range) {
@@ -112,7 +115,9 @@ class MapLowering {
     Value* old = emit_cast(f_.b, f_.host.math, context_.load(OpContext::kWrite, lanes, mask), stored, type);
     Value* term = context_.value(lanes, mask, type);
     old = splat_to(f_.b, old, lanes.width);
-    return emit_cast(f_.b, f_.host.math, emit_combine(f_.b, f_.host.math, *op_.reduction, type, old, splat_to(f_.b, term, lanes.width)), type, stored);
+    return emit_cast(f_.b, f_.host.math,
+                     emit_combine(f_.b, f_.host.math, *op_.reduction, type, old, splat_to(f_.b, term, lanes.width)), type,
+                     stored);
   }
 
   /// One point, or one vector of points, with the part of the guard that differs between lanes.
@@ -123,7 +128,7 @@ class MapLowering {
     if (fills()) {
       Value* value = splat_to(f_.b, result(lanes, active), lanes.width);
       Value* other = splat_to(f_.b, fill_value(), lanes.width);
-      return context_.store(f_.b.CreateSelect(chosen, value, other), lanes, mask, nontemporal);
+      return context_.store(emit_choice(f_.b, chosen, value, other), lanes, mask, nontemporal);
     }
     Value* any = active->getType()->isVectorTy() ? f_.b.CreateOrReduce(active) : active;
     f_.branch(any, [&] { context_.store(result(lanes, active), lanes, active); });
@@ -168,8 +173,6 @@ class MapLowering {
 
 }  // namespace
 
-void lower_map(Frame& frame, const TileOp& op) {
-  MapLowering(frame, op).run();
-}
+void lower_map(Frame& frame, const TileOp& op) { MapLowering(frame, op).run(); }
 
 }  // namespace nestor

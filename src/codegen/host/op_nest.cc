@@ -82,10 +82,18 @@ double score_of(const OpContext& context, int dim) {
   double score = 0;
   const auto add = [&](int access, double unit, double none, double strided) {
     switch (context.motion(access, dim)) {
-      case OpContext::Motion::unit: score += unit; break;
-      case OpContext::Motion::none: score += none; break;
-      case OpContext::Motion::strided: score += strided; break;
-      case OpContext::Motion::irregular: score += strided - 1; break;
+      case OpContext::Motion::unit:
+        score += unit;
+        break;
+      case OpContext::Motion::none:
+        score += none;
+        break;
+      case OpContext::Motion::strided:
+        score += strided;
+        break;
+      case OpContext::Motion::irregular:
+        score += strided - 1;
+        break;
     }
   };
   for (std::size_t r = 0; r < context.op.reads.size(); ++r) add(static_cast<int>(r), 2, 0.5, -2);
@@ -119,18 +127,27 @@ unsigned wished_vectors(const TileOp& op) {
     switch (node.op()) {
       case ScalarOp::exp:
       case ScalarOp::exp2:
-      case ScalarOp::log: heavy += 1; break;
+      case ScalarOp::log:
+        heavy += 1;
+        break;
       case ScalarOp::tanh:
-      case ScalarOp::erf: heavy += 2; break;
-      case ScalarOp::pow: heavy += 4; break;
-      default: break;
+      case ScalarOp::erf:
+        heavy += 2;
+        break;
+      case ScalarOp::pow:
+        heavy += 4;
+        break;
+      default:
+        break;
     }
   });
   if (heavy >= 4 || nodes > 64) return 1;
   return heavy > 0 || nodes > 16 ? 2 : 4;
 }
 
-std::int64_t unroll_of(const OpDim& dim) { return dim.kind == LoopKind::unroll ? (dim.factor > 0 ? std::min<std::int64_t>(dim.factor, 16) : 4) : 1; }
+std::int64_t unroll_of(const OpDim& dim) {
+  return dim.kind == LoopKind::unroll ? (dim.factor > 0 ? std::min<std::int64_t>(dim.factor, 16) : 4) : 1;
+}
 
 VectorChoice choose_vector(const OpContext& context, const std::vector<int>& candidates, unsigned vectors) {
   const HostShape& shape = context.frame.host.shape;
@@ -159,7 +176,8 @@ VectorChoice choose_vector(const OpContext& context, const std::vector<int>& can
   }
   const auto extent = d.max_extent ? d.max_extent : context.extent(choice.dim);
   if (extent) {
-    choice.width = std::min(choice.width, static_cast<unsigned>(std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(*extent, 64)))));
+    choice.width = std::min(
+        choice.width, static_cast<unsigned>(std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(*extent, 64)))));
     while (choice.count > 1 && static_cast<std::int64_t>(choice.width) * choice.count > *extent) choice.count /= 2;
   }
   choice.masked = tail_by_mask(context, choice.dim);

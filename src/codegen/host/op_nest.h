@@ -14,9 +14,9 @@ struct GuardLevels {
     std::vector<IntExpr> bounds;      ///< comparisons linear in the dim: they shorten its loop
     std::vector<IntExpr> conditions;  ///< tested inside its loop
   };
-  std::vector<IntExpr> before;        ///< outside all loops
-  std::vector<Level> levels;          ///< by position in the order of loops
-  std::vector<IntExpr> lanes;         ///< differ between the lanes of a vector
+  std::vector<IntExpr> before;  ///< outside all loops
+  std::vector<Level> levels;    ///< by position in the order of loops
+  std::vector<IntExpr> lanes;   ///< differ between the lanes of a vector
 };
 
 /// `order`: the op's dims, outermost loop first; `vector_dim` is one of them or -1.
@@ -31,10 +31,10 @@ Range range_of(OpContext& context, int dim, const std::vector<IntExpr>& bounds);
 
 /// How an op is vectorised.
 struct VectorChoice {
-  int dim = -1;          ///< -1: not at all
-  unsigned width = 1;    ///< lanes
-  unsigned count = 1;    ///< vectors an iteration
-  bool masked = false;   ///< the rest of a loop is done under a mask, else element by element
+  int dim = -1;         ///< -1: not at all
+  unsigned width = 1;   ///< lanes
+  unsigned count = 1;   ///< vectors an iteration
+  bool masked = false;  ///< the rest of a loop is done under a mask, else element by element
 };
 
 /// Chooses among `candidates` (dims) by how accesses move with them; `vectors`: wished vectors an iteration.

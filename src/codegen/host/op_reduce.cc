@@ -62,13 +62,14 @@ class ReduceLowering {
       });
       return;
     }
-    f_.loop(f_.i64(0), range.count, 1,
-            [&](Value* at) {
-              context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
-              guarded(guards_.levels[level].conditions, [&] { kept_level(level + 1); });
-              context_.close(dim);
-            },
-            unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+    f_.loop(
+        f_.i64(0), range.count, 1,
+        [&](Value* at) {
+          context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
+          guarded(guards_.levels[level].conditions, [&] { kept_level(level + 1); });
+          context_.close(dim);
+        },
+        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
   }
 
   // Accumulators are stack slots; promotion to registers makes them loop-carried values.
@@ -178,13 +179,14 @@ class ReduceLowering {
       });
       return;
     }
-    f_.loop(f_.i64(0), range.count, 1,
-            [&](Value* at) {
-              context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
-              guarded(guards_.levels[level].conditions, [&] { reduced_level(level + 1, body); });
-              context_.close(dim);
-            },
-            unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+    f_.loop(
+        f_.i64(0), range.count, 1,
+        [&](Value* at) {
+          context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
+          guarded(guards_.levels[level].conditions, [&] { reduced_level(level + 1, body); });
+          context_.close(dim);
+        },
+        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
   }
 
   Frame& f_;
@@ -192,7 +194,7 @@ class ReduceLowering {
   OpContext context_;
   ElementType type_;
   VectorChoice vector_;
-  std::vector<int> order_;   ///< kept dims, then reduced ones
+  std::vector<int> order_;  ///< kept dims, then reduced ones
   std::size_t kept_ = 0;
   GuardLevels guards_;
   std::function<void(Lanes, unsigned, Value*)> reduced_vectors_;
@@ -201,7 +203,8 @@ class ReduceLowering {
 }  // namespace
 
 void lower_reduce(Frame& frame, const TileOp& op) {
-  if (op.value.type() != ElementType::f32 && op.value.type() != ElementType::i32) internal_error("op {} reduces values of type {}", op.name, to_string(op.value.type()));
+  if (op.value.type() != ElementType::f32 && op.value.type() != ElementType::i32)
+    internal_error("op {} reduces values of type {}", op.name, to_string(op.value.type()));
   ReduceLowering(frame, op).run();
 }
 

@@ -46,19 +46,26 @@ class Packer {
         if (shape_.type != ElementType::f32 || !f_.host.shape.masked) return by_element();
         return across(true);
       }
-      case PackShape::Dense::along: return along();
-      case PackShape::Dense::neither: return elements(f_.i64(0));
+      case PackShape::Dense::along:
+        return along();
+      case PackShape::Dense::neither:
+        return elements(f_.i64(0));
     }
   }
 
-  Value* to_f32(Value* value) { return emit_cast(b_, f_.host.math, to_register(b_, value, shape_.type), shape_.type, ElementType::f32); }
+  Value* to_f32(Value* value) {
+    return emit_cast(b_, f_.host.math, to_register(b_, value, shape_.type), shape_.type, ElementType::f32);
+  }
 
   llvm::FixedVectorType* vector_of(llvm::Type* element) { return llvm::FixedVectorType::get(element, shape_.width); }
 
-  Value* load_vector(Value* from) { return to_f32(b_.CreateAlignedLoad(vector_of(stored_), from, llvm::Align(size_in_bytes(shape_.type)))); }
+  Value* load_vector(Value* from) {
+    return to_f32(b_.CreateAlignedLoad(vector_of(stored_), from, llvm::Align(size_in_bytes(shape_.type))));
+  }
 
   void store_vector(Value* value, Value* k, unsigned group) {
-    Value* offset = b_.CreateNSWAdd(b_.CreateNSWMul(k, f_.i64(shape_.panel)), f_.i64(static_cast<std::int64_t>(group) * shape_.width));
+    Value* offset =
+        b_.CreateNSWAdd(b_.CreateNSWMul(k, f_.i64(shape_.panel)), f_.i64(static_cast<std::int64_t>(group) * shape_.width));
     b_.CreateAlignedStore(value, at(real_, to_, offset), llvm::Align(4));
   }
 
@@ -66,7 +73,8 @@ class Packer {
   void across(bool masked) {
     std::vector<Value*> masks;
     for (unsigned g = 0; masked && g < groups(); ++g) {
-      masks.push_back(first_lanes(b_, b_.CreateNSWSub(valid_, f_.i64(static_cast<std::int64_t>(g) * shape_.width)), shape_.width));
+      masks.push_back(
+          first_lanes(b_, b_.CreateNSWSub(valid_, f_.i64(static_cast<std::int64_t>(g) * shape_.width)), shape_.width));
     }
     f_.loop(f_.i64(0), depth_, 1, [&](Value* k) {
       Value* row = at(stored_, from_, b_.CreateNSWMul(k, along_));
@@ -150,13 +158,16 @@ class Packer {
 }  // namespace
 
 llvm::Function* packer(HostModule& host, const PackShape& shape) {
-  const char* dense = shape.dense == PackShape::Dense::across ? "across" : shape.dense == PackShape::Dense::along ? "along" : "strided";
+  const char* dense = shape.dense == PackShape::Dense::across  ? "across"
+                      : shape.dense == PackShape::Dense::along ? "along"
+                                                               : "strided";
   const std::string name = fmt::format("pack_{}_{}x{}_{}", to_string(shape.type), shape.panel, shape.width, dense);
   llvm::Function*& known = host.helpers[name];
   if (known != nullptr) return known;
   llvm::Type* pointer = llvm::PointerType::getUnqual(host.context());
   llvm::Type* i64 = llvm::Type::getInt64Ty(host.context());
-  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getVoidTy(host.context()), {pointer, pointer, i64, i64, i64, i64}, false);
+  llvm::FunctionType* type =
+      llvm::FunctionType::get(llvm::Type::getVoidTy(host.context()), {pointer, pointer, i64, i64, i64, i64}, false);
   known = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, host.module);
   known->addFnAttr(llvm::Attribute::NoInline);
   known->addParamAttr(0, llvm::Attribute::NoAlias);

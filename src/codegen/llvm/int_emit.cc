@@ -33,7 +33,8 @@ Value* emit_mod(llvm::IRBuilderBase& b, Value* a, const IntExpr& divisor, const 
 }
 
 bool is_boolean(IntOp op) {
-  return op == IntOp::ge || op == IntOp::gt || op == IntOp::eq || op == IntOp::logical_and || op == IntOp::logical_or || op == IntOp::logical_not;
+  return op == IntOp::ge || op == IntOp::gt || op == IntOp::eq || op == IntOp::logical_and || op == IntOp::logical_or ||
+         op == IntOp::logical_not;
 }
 
 llvm::Constant* iota(llvm::IRBuilderBase& b, unsigned width, std::int64_t factor) {
@@ -69,21 +70,31 @@ Value* splat_condition(llvm::IRBuilderBase& b, Value* value, unsigned width) {
 Value* emit_int(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLookup& lookup) {
   const auto arg = [&](std::size_t k) { return emit_int(b, expr.args()[k], lookup); };
   switch (expr.op()) {
-    case IntOp::constant: return b.getInt64(static_cast<std::uint64_t>(expr.value()));
+    case IntOp::constant:
+      return b.getInt64(static_cast<std::uint64_t>(expr.value()));
     case IntOp::variable: {
       Value* value = lookup(expr.name());
       if (value == nullptr) internal_error("no value for the variable {} in generated code", expr.name());
       return value;
     }
-    case IntOp::add: return b.CreateNSWAdd(arg(0), arg(1));
-    case IntOp::sub: return b.CreateNSWSub(arg(0), arg(1));
-    case IntOp::mul: return b.CreateNSWMul(arg(0), arg(1));
-    case IntOp::floor_div: return emit_floor_div(b, arg(0), expr.args()[1], lookup);
-    case IntOp::mod: return emit_mod(b, arg(0), expr.args()[1], lookup);
-    case IntOp::min: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, arg(0), arg(1));
-    case IntOp::max: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, arg(0), arg(1));
-    case IntOp::select: return b.CreateSelect(emit_condition(b, expr.args()[0], lookup), arg(1), arg(2));
-    default: return b.CreateZExt(emit_condition(b, expr, lookup), b.getInt64Ty());
+    case IntOp::add:
+      return b.CreateNSWAdd(arg(0), arg(1));
+    case IntOp::sub:
+      return b.CreateNSWSub(arg(0), arg(1));
+    case IntOp::mul:
+      return b.CreateNSWMul(arg(0), arg(1));
+    case IntOp::floor_div:
+      return emit_floor_div(b, arg(0), expr.args()[1], lookup);
+    case IntOp::mod:
+      return emit_mod(b, arg(0), expr.args()[1], lookup);
+    case IntOp::min:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, arg(0), arg(1));
+    case IntOp::max:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, arg(0), arg(1));
+    case IntOp::select:
+      return b.CreateSelect(emit_condition(b, expr.args()[0], lookup), arg(1), arg(2));
+    default:
+      return b.CreateZExt(emit_condition(b, expr, lookup), b.getInt64Ty());
   }
 }
 
@@ -93,12 +104,18 @@ Value* emit_condition(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLook
   const auto number = [&](std::size_t k) { return emit_int(b, expr.args()[k], lookup); };
   const auto truth = [&](std::size_t k) { return emit_condition(b, expr.args()[k], lookup); };
   switch (expr.op()) {
-    case IntOp::ge: return b.CreateICmpSGE(number(0), number(1));
-    case IntOp::gt: return b.CreateICmpSGT(number(0), number(1));
-    case IntOp::eq: return b.CreateICmpEQ(number(0), number(1));
-    case IntOp::logical_and: return b.CreateAnd(truth(0), truth(1));
-    case IntOp::logical_or: return b.CreateOr(truth(0), truth(1));
-    default: return b.CreateNot(truth(0));
+    case IntOp::ge:
+      return b.CreateICmpSGE(number(0), number(1));
+    case IntOp::gt:
+      return b.CreateICmpSGT(number(0), number(1));
+    case IntOp::eq:
+      return b.CreateICmpEQ(number(0), number(1));
+    case IntOp::logical_and:
+      return b.CreateAnd(truth(0), truth(1));
+    case IntOp::logical_or:
+      return b.CreateOr(truth(0), truth(1));
+    default:
+      return b.CreateNot(truth(0));
   }
 }
 
@@ -119,7 +136,9 @@ Value* emit_int32_lanes(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLo
 
 Value* emit_condition_lanes(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLookup& lookup, const LaneVariable& lane) {
   if (!expr.defined() || lane.width == 1 || !expr.uses(lane.name)) return emit_condition(b, expr, lookup);
-  const auto part = [&](std::size_t k) { return splat_condition(b, emit_condition_lanes(b, expr.args()[k], lookup, lane), lane.width); };
+  const auto part = [&](std::size_t k) {
+    return splat_condition(b, emit_condition_lanes(b, expr.args()[k], lookup, lane), lane.width);
+  };
   if (expr.op() == IntOp::logical_and) return b.CreateAnd(part(0), part(1));
   if (expr.op() == IntOp::logical_or) return b.CreateOr(part(0), part(1));
   if (expr.op() == IntOp::logical_not) return b.CreateNot(part(0));

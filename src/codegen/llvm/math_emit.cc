@@ -21,7 +21,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 llvm::Constant* integer(llvm::Type* type, std::int64_t value) { return llvm::ConstantInt::getSigned(type, value); }
 
-Value* fma(Builder& b, Value* x, Value* y, Value* z) { return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z}); }
+Value* fma(Builder& b, Value* x, Value* y, Value* z) {
+  return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
+}
 Value* fabs(Builder& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
 /// Horner's rule; coefficients from the constant term upwards.
@@ -31,7 +33,9 @@ Value* polynomial(Builder& b, Value* x, std::span<const double> coefficients) {
   return sum;
 }
 
-llvm::Type* bits_type(Value* x) { return type_like(llvm::Type::getIntNTy(x->getContext(), x->getType()->getScalarSizeInBits()), x); }
+llvm::Type* bits_type(Value* x) {
+  return type_like(llvm::Type::getIntNTy(x->getContext(), x->getType()->getScalarSizeInBits()), x);
+}
 
 /// e^r - 1 - r = r^2 P(r) on |r| <= ln(2)/2, relative error of e^r 2^-28.
 Value* exp_reduced(Builder& b, Value* r) {
@@ -93,7 +97,7 @@ Value* MathEmitter::exp2(Builder& b, Value* x) const {
 }
 
 Value* MathEmitter::log(Builder& b, Value* x) const {
-  constexpr double kP[] = {3.333331347e-01,  -2.500000894e-01, 2.000212669e-01, -1.666800082e-01, 1.421938837e-01,
+  constexpr double kP[] = {3.333331347e-01,  -2.500000894e-01, 2.000212669e-01,  -1.666800082e-01, 1.421938837e-01,
                            -1.240536198e-01, 1.188923866e-01,  -1.167765483e-01, 6.746630371e-02};
   Value* tiny = b.CreateFCmpOLT(x, number(x, 0x1p-126));
   Value* scaled = b.CreateSelect(tiny, b.CreateFMul(x, number(x, 0x1p23)), x);
@@ -125,7 +129,7 @@ Value* MathEmitter::tanh(Builder& b, Value* x) const {
 
 Value* MathEmitter::erf(Builder& b, Value* x) const {
   // |x| < 1: odd polynomial; beyond: 1 - 2^P(|x|), where P fits log2(erfc) up to 3.95, after which erf is 1 in f32.
-  constexpr double kSmall[] = {1.128379107e+00,  -3.761262596e-01, 1.128358543e-01, -2.685381286e-02,
+  constexpr double kSmall[] = {1.128379107e+00, -3.761262596e-01, 1.128358543e-01, -2.685381286e-02,
                                5.188327748e-03, -8.010193706e-04, 7.853861462e-05};
   constexpr double kLarge[] = {2.718846954e-04, -1.629639864e+00, -9.135383368e-01, -1.564198583e-01,
                                3.637072444e-02, -6.066903006e-03, 6.369021721e-04,  -3.130233745e-05};

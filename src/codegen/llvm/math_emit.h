@@ -14,24 +14,24 @@ class MathEmitter {
   using Builder = llvm::IRBuilderBase;
   using Value = llvm::Value;
 
-  virtual Value* exp(Builder& b, Value* x) const;     ///< < 1.5 ulp; exp(-inf) = 0, overflow is inf
-  virtual Value* exp2(Builder& b, Value* x) const;    ///< < 1.5 ulp
-  virtual Value* log(Builder& b, Value* x) const;     ///< < 1.5 ulp; subnormals included
-  virtual Value* tanh(Builder& b, Value* x) const;    ///< < 3 ulp
-  virtual Value* erf(Builder& b, Value* x) const;     ///< < 3 ulp
+  virtual Value* exp(Builder& b, Value* x) const;            ///< < 1.5 ulp; exp(-inf) = 0, overflow is inf
+  virtual Value* exp2(Builder& b, Value* x) const;           ///< < 1.5 ulp
+  virtual Value* log(Builder& b, Value* x) const;            ///< < 1.5 ulp; subnormals included
+  virtual Value* tanh(Builder& b, Value* x) const;           ///< < 3 ulp
+  virtual Value* erf(Builder& b, Value* x) const;            ///< < 3 ulp
   virtual Value* pow(Builder& b, Value* x, Value* y) const;  ///< computed in f64: < 1 ulp
   virtual Value* sqrt(Builder& b, Value* x) const;
-  virtual Value* rsqrt(Builder& b, Value* x) const;   ///< 1/sqrt(x), two roundings
+  virtual Value* rsqrt(Builder& b, Value* x) const;  ///< 1/sqrt(x), two roundings
   virtual Value* divide(Builder& b, Value* x, Value* y) const;
   virtual Value* floor(Builder& b, Value* x) const;
   virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< one machine instruction; which NaN wins is unspecified
   virtual Value* maximum(Builder& b, Value* x, Value* y) const;
 
-  virtual Value* widen_f16(Builder& b, Value* half) const;     ///< exact
-  virtual Value* narrow_f16(Builder& b, Value* x) const;       ///< round to nearest even
-  virtual Value* widen_bf16(Builder& b, Value* bits) const;    ///< exact
-  virtual Value* narrow_bf16(Builder& b, Value* x) const;      ///< round to nearest even
-  virtual Value* to_i32(Builder& b, Value* x) const;           ///< towards zero, saturating, NaN gives 0
+  virtual Value* widen_f16(Builder& b, Value* half) const;   ///< exact
+  virtual Value* narrow_f16(Builder& b, Value* x) const;     ///< round to nearest even
+  virtual Value* widen_bf16(Builder& b, Value* bits) const;  ///< exact
+  virtual Value* narrow_bf16(Builder& b, Value* x) const;    ///< round to nearest even
+  virtual Value* to_i32(Builder& b, Value* x) const;         ///< towards zero, saturating, NaN gives 0
 };
 
 /// `type` for one value, or <lanes of `like` x type>.

@@ -63,7 +63,7 @@ class Emitter {
       yes = splat_to(b_, yes, width_);
       no = splat_to(b_, no, width_);
     }
-    return b_.CreateSelect(condition, yes, no);
+    return emit_choice(b_, condition, yes, no);
   }
 
   Value* emit_logic(const ScalarExpr& e, Value* mask) {
@@ -91,17 +91,27 @@ class Emitter {
 
   Value* compute(const ScalarExpr& e, Value* mask) {
     switch (e.op()) {
-      case ScalarOp::constant: return scalar_constant(b_.getContext(), e.type(), e.number());
-      case ScalarOp::index: return leaves_.index(e.ordinal());
-      case ScalarOp::scalar: return leaves_.scalar(e.name(), e.type());
-      case ScalarOp::read: return leaves_.read(e.ordinal(), mask);
-      case ScalarOp::cast: return emit_cast(b_, math_, emit(e.args()[0], mask), e.args()[0].type(), e.type());
-      case ScalarOp::select: return emit_select(e, mask);
+      case ScalarOp::constant:
+        return scalar_constant(b_.getContext(), e.type(), e.number());
+      case ScalarOp::index:
+        return leaves_.index(e.ordinal());
+      case ScalarOp::scalar:
+        return leaves_.scalar(e.name(), e.type());
+      case ScalarOp::read:
+        return leaves_.read(e.ordinal(), mask);
+      case ScalarOp::cast:
+        return emit_cast(b_, math_, emit(e.args()[0], mask), e.args()[0].type(), e.type());
+      case ScalarOp::select:
+        return emit_select(e, mask);
       case ScalarOp::logical_and:
-      case ScalarOp::logical_or: return emit_logic(e, mask);
-      case ScalarOp::logical_not: return b_.CreateNot(emit(e.args()[0], mask));
-      case ScalarOp::pow: return emit_pow(e, mask);
-      default: break;
+      case ScalarOp::logical_or:
+        return emit_logic(e, mask);
+      case ScalarOp::logical_not:
+        return b_.CreateNot(emit(e.args()[0], mask));
+      case ScalarOp::pow:
+        return emit_pow(e, mask);
+      default:
+        break;
     }
     Value* x = emit(e.args()[0], mask);
     if (arity(e.op()) == 1) return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x) : unary_float(e.op(), x);
@@ -119,32 +129,53 @@ class Emitter {
 
   Value* unary_float(ScalarOp op, Value* x) {
     switch (op) {
-      case ScalarOp::neg: return b_.CreateFNeg(x);
-      case ScalarOp::abs: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-      case ScalarOp::exp: return math_.exp(b_, x);
-      case ScalarOp::exp2: return math_.exp2(b_, x);
-      case ScalarOp::log: return math_.log(b_, x);
-      case ScalarOp::sqrt: return math_.sqrt(b_, x);
-      case ScalarOp::rsqrt: return math_.rsqrt(b_, x);
-      case ScalarOp::tanh: return math_.tanh(b_, x);
-      case ScalarOp::erf: return math_.erf(b_, x);
-      case ScalarOp::floor: return math_.floor(b_, x);
-      default: internal_error("{} has no code of its own", to_string(op));
+      case ScalarOp::neg:
+        return b_.CreateFNeg(x);
+      case ScalarOp::abs:
+        return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      case ScalarOp::exp:
+        return math_.exp(b_, x);
+      case ScalarOp::exp2:
+        return math_.exp2(b_, x);
+      case ScalarOp::log:
+        return math_.log(b_, x);
+      case ScalarOp::sqrt:
+        return math_.sqrt(b_, x);
+      case ScalarOp::rsqrt:
+        return math_.rsqrt(b_, x);
+      case ScalarOp::tanh:
+        return math_.tanh(b_, x);
+      case ScalarOp::erf:
+        return math_.erf(b_, x);
+      case ScalarOp::floor:
+        return math_.floor(b_, x);
+      default:
+        internal_error("{} has no code of its own", to_string(op));
     }
   }
 
   Value* binary_float(ScalarOp op, Value* x, Value* y) {
     switch (op) {
-      case ScalarOp::add: return b_.CreateFAdd(x, y);
-      case ScalarOp::sub: return b_.CreateFSub(x, y);
-      case ScalarOp::mul: return b_.CreateFMul(x, y);
-      case ScalarOp::div: return math_.divide(b_, x, y);
-      case ScalarOp::min: return math_.minimum(b_, x, y);
-      case ScalarOp::max: return math_.maximum(b_, x, y);
-      case ScalarOp::lt: return b_.CreateFCmpOLT(x, y);
-      case ScalarOp::le: return b_.CreateFCmpOLE(x, y);
-      case ScalarOp::eq: return b_.CreateFCmpOEQ(x, y);
-      default: internal_error("{} of f32 values reached code generation", to_string(op));
+      case ScalarOp::add:
+        return b_.CreateFAdd(x, y);
+      case ScalarOp::sub:
+        return b_.CreateFSub(x, y);
+      case ScalarOp::mul:
+        return b_.CreateFMul(x, y);
+      case ScalarOp::div:
+        return math_.divide(b_, x, y);
+      case ScalarOp::min:
+        return math_.minimum(b_, x, y);
+      case ScalarOp::max:
+        return math_.maximum(b_, x, y);
+      case ScalarOp::lt:
+        return b_.CreateFCmpOLT(x, y);
+      case ScalarOp::le:
+        return b_.CreateFCmpOLE(x, y);
+      case ScalarOp::eq:
+        return b_.CreateFCmpOEQ(x, y);
+      default:
+        internal_error("{} of f32 values reached code generation", to_string(op));
     }
   }
 
@@ -167,26 +198,41 @@ class Emitter {
     llvm::Type* type = x->getType();
     const auto amount = [&] { return b_.CreateAnd(y, llvm::ConstantInt::get(type, 31)); };
     switch (op) {
-      case ScalarOp::add: return b_.CreateAdd(x, y);
-      case ScalarOp::sub: return b_.CreateSub(x, y);
-      case ScalarOp::mul: return b_.CreateMul(x, y);
-      case ScalarOp::div: return floor_divide(x, y);
-      case ScalarOp::min: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
-      case ScalarOp::max: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
-      case ScalarOp::lt: return b_.CreateICmpSLT(x, y);
-      case ScalarOp::le: return b_.CreateICmpSLE(x, y);
-      case ScalarOp::eq: return b_.CreateICmpEQ(x, y);
-      case ScalarOp::bit_and: return b_.CreateAnd(x, y);
-      case ScalarOp::bit_or: return b_.CreateOr(x, y);
-      case ScalarOp::bit_xor: return b_.CreateXor(x, y);
-      case ScalarOp::shift_left: return b_.CreateShl(x, amount());
-      case ScalarOp::shift_right_logical: return b_.CreateLShr(x, amount());
+      case ScalarOp::add:
+        return b_.CreateAdd(x, y);
+      case ScalarOp::sub:
+        return b_.CreateSub(x, y);
+      case ScalarOp::mul:
+        return b_.CreateMul(x, y);
+      case ScalarOp::div:
+        return floor_divide(x, y);
+      case ScalarOp::min:
+        return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+      case ScalarOp::max:
+        return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+      case ScalarOp::lt:
+        return b_.CreateICmpSLT(x, y);
+      case ScalarOp::le:
+        return b_.CreateICmpSLE(x, y);
+      case ScalarOp::eq:
+        return b_.CreateICmpEQ(x, y);
+      case ScalarOp::bit_and:
+        return b_.CreateAnd(x, y);
+      case ScalarOp::bit_or:
+        return b_.CreateOr(x, y);
+      case ScalarOp::bit_xor:
+        return b_.CreateXor(x, y);
+      case ScalarOp::shift_left:
+        return b_.CreateShl(x, amount());
+      case ScalarOp::shift_right_logical:
+        return b_.CreateLShr(x, amount());
       case ScalarOp::mul_high_unsigned: {
         llvm::Type* wide = type_like(b_.getInt64Ty(), x);
         Value* product = b_.CreateMul(b_.CreateZExt(x, wide), b_.CreateZExt(y, wide));
         return b_.CreateTrunc(b_.CreateLShr(product, llvm::ConstantInt::get(wide, 32)), type);
       }
-      default: internal_error("{} of integers reached code generation", to_string(op));
+      default:
+        internal_error("{} of integers reached code generation", to_string(op));
     }
   }
 
@@ -200,11 +246,16 @@ class Emitter {
 /// The f32 value of anything.
 Value* to_f32(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from) {
   switch (from) {
-    case ElementType::f32: return value;
-    case ElementType::f16: return math.widen_f16(b, value);
-    case ElementType::bf16: return math.widen_bf16(b, value);
-    case ElementType::i32: return b.CreateSIToFP(value, type_like(b.getFloatTy(), value));
-    case ElementType::boolean: return b.CreateUIToFP(value, type_like(b.getFloatTy(), value));
+    case ElementType::f32:
+      return value;
+    case ElementType::f16:
+      return math.widen_f16(b, value);
+    case ElementType::bf16:
+      return math.widen_bf16(b, value);
+    case ElementType::i32:
+      return b.CreateSIToFP(value, type_like(b.getFloatTy(), value));
+    case ElementType::boolean:
+      return b.CreateUIToFP(value, type_like(b.getFloatTy(), value));
   }
   internal_error("unknown element type {}", static_cast<int>(from));
 }
@@ -220,11 +271,16 @@ std::uint64_t bf16_bits(double number) {
 
 llvm::Type* register_type(llvm::LLVMContext& context, ElementType type) {
   switch (type) {
-    case ElementType::f32: return llvm::Type::getFloatTy(context);
-    case ElementType::f16: return llvm::Type::getHalfTy(context);
-    case ElementType::bf16: return llvm::Type::getInt16Ty(context);
-    case ElementType::i32: return llvm::Type::getInt32Ty(context);
-    case ElementType::boolean: return llvm::Type::getInt1Ty(context);
+    case ElementType::f32:
+      return llvm::Type::getFloatTy(context);
+    case ElementType::f16:
+      return llvm::Type::getHalfTy(context);
+    case ElementType::bf16:
+      return llvm::Type::getInt16Ty(context);
+    case ElementType::i32:
+      return llvm::Type::getInt32Ty(context);
+    case ElementType::boolean:
+      return llvm::Type::getInt1Ty(context);
   }
   internal_error("unknown element type {}", static_cast<int>(type));
 }
@@ -232,33 +288,53 @@ llvm::Type* register_type(llvm::LLVMContext& context, ElementType type) {
 llvm::Constant* scalar_constant(llvm::LLVMContext& context, ElementType type, double number) {
   llvm::Type* ir = register_type(context, type);
   switch (type) {
-    case ElementType::f32: return llvm::ConstantFP::get(ir, static_cast<float>(number));
-    case ElementType::f16: return llvm::ConstantFP::get(ir, number);
-    case ElementType::bf16: return llvm::ConstantInt::get(ir, bf16_bits(number));
+    case ElementType::f32:
+      return llvm::ConstantFP::get(ir, static_cast<float>(number));
+    case ElementType::f16:
+      return llvm::ConstantFP::get(ir, number);
+    case ElementType::bf16:
+      return llvm::ConstantInt::get(ir, bf16_bits(number));
     case ElementType::i32: {
       const double bounded = std::isnan(number) ? 0 : std::clamp(std::trunc(number), -2147483648.0, 2147483647.0);
       return llvm::ConstantInt::getSigned(ir, static_cast<std::int64_t>(bounded));
     }
-    case ElementType::boolean: return llvm::ConstantInt::get(ir, number != 0 ? 1 : 0);
+    case ElementType::boolean:
+      return llvm::ConstantInt::get(ir, number != 0 ? 1 : 0);
   }
   internal_error("unknown element type {}", static_cast<int>(type));
 }
 
+Value* emit_choice(llvm::IRBuilderBase& b, Value* condition, Value* yes, Value* no) {
+  if (!yes->getType()->getScalarType()->isHalfTy()) return b.CreateSelect(condition, yes, no);
+  llvm::Type* bits = type_like(b.getInt16Ty(), yes);
+  return b.CreateBitCast(b.CreateSelect(condition, b.CreateBitCast(yes, bits), b.CreateBitCast(no, bits)), yes->getType());
+}
+
 Value* splat_to(llvm::IRBuilderBase& b, Value* value, unsigned width) {
-  return width == 1 || is_vector(value) ? value : b.CreateVectorSplat(width, value);
+  if (width == 1 || is_vector(value)) return value;
+  if (!value->getType()->isHalfTy()) return b.CreateVectorSplat(width, value);
+  // Not every target can shuffle halves.
+  Value* bits = b.CreateVectorSplat(width, b.CreateBitCast(value, b.getInt16Ty()));
+  return b.CreateBitCast(bits, llvm::FixedVectorType::get(b.getHalfTy(), width));
 }
 
 Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from, ElementType to) {
   if (from == to) return value;
   if (from == ElementType::boolean && to == ElementType::i32) return b.CreateZExt(value, type_like(b.getInt32Ty(), value));
-  if (from == ElementType::i32 && to == ElementType::boolean) return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
+  if (from == ElementType::i32 && to == ElementType::boolean)
+    return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
   Value* wide = to_f32(b, math, value, from);
   switch (to) {
-    case ElementType::f32: return wide;
-    case ElementType::f16: return math.narrow_f16(b, wide);
-    case ElementType::bf16: return math.narrow_bf16(b, wide);
-    case ElementType::i32: return math.to_i32(b, wide);
-    case ElementType::boolean: return b.CreateFCmpUNE(wide, llvm::ConstantFP::get(wide->getType(), 0.0));
+    case ElementType::f32:
+      return wide;
+    case ElementType::f16:
+      return math.narrow_f16(b, wide);
+    case ElementType::bf16:
+      return math.narrow_bf16(b, wide);
+    case ElementType::i32:
+      return math.to_i32(b, wide);
+    case ElementType::boolean:
+      return b.CreateFCmpUNE(wide, llvm::ConstantFP::get(wide->getType(), 0.0));
   }
   internal_error("unknown element type {}", static_cast<int>(to));
 }
@@ -266,16 +342,20 @@ Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, 
 Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp op, ElementType type, Value* a, Value* c) {
   const bool integer = type == ElementType::i32;
   switch (op) {
-    case ReductionOp::add: return integer ? b.CreateAdd(a, c) : b.CreateFAdd(a, c);
-    case ReductionOp::mul: return integer ? b.CreateMul(a, c) : b.CreateFMul(a, c);
-    case ReductionOp::min: return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c) : math.minimum(b, a, c);
-    case ReductionOp::max: return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, c) : math.maximum(b, a, c);
+    case ReductionOp::add:
+      return integer ? b.CreateAdd(a, c) : b.CreateFAdd(a, c);
+    case ReductionOp::mul:
+      return integer ? b.CreateMul(a, c) : b.CreateFMul(a, c);
+    case ReductionOp::min:
+      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c) : math.minimum(b, a, c);
+    case ReductionOp::max:
+      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, c) : math.maximum(b, a, c);
   }
   internal_error("unknown reduction {}", static_cast<int>(op));
 }
 
-Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves, unsigned width,
-                   Value* active) {
+Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves,
+                   unsigned width, Value* active) {
   return Emitter(b, math, leaves, width).emit(expr, active);
 }
 

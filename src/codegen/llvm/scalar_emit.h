@@ -20,7 +20,7 @@ struct ScalarLeaves {
   /// Element of access `ordinal` in its register type. `mask` (i1 or vector of i1; null: all lanes) says which lanes are
   /// needed: others may lie outside the tensor and must not be loaded; their value does not matter.
   std::function<llvm::Value*(int ordinal, llvm::Value* mask)> read;
-  std::function<llvm::Value*(int ordinal)> index;  ///< i32
+  std::function<llvm::Value*(int ordinal)> index;                                 ///< i32
   std::function<llvm::Value*(const std::string& name, ElementType type)> scalar;  ///< in its register type
 };
 
@@ -33,10 +33,14 @@ llvm::Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const 
 llvm::Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, llvm::Value* value, ElementType from, ElementType to);
 
 /// `a op b` for values of `type` (f32 or i32).
-llvm::Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp op, ElementType type, llvm::Value* a, llvm::Value* c);
+llvm::Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp op, ElementType type, llvm::Value* a,
+                          llvm::Value* c);
 
 /// A constant of `type`, correctly rounded.
 llvm::Constant* scalar_constant(llvm::LLVMContext& context, ElementType type, double number);
+
+/// `condition ? yes : no` by lane; halves are moved as bits, since not every target has vectors of them.
+llvm::Value* emit_choice(llvm::IRBuilderBase& b, llvm::Value* condition, llvm::Value* yes, llvm::Value* no);
 
 /// `value` in all `width` lanes, unless it is a vector already or width is 1.
 llvm::Value* splat_to(llvm::IRBuilderBase& b, llvm::Value* value, unsigned width);

@@ -3,6 +3,7 @@
 
 #include "codegen/nvptx/kernel_builder.h"
 
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <llvm/Analysis/CGSCCPassManager.h>
@@ -113,6 +114,7 @@ void check_target(const NvptxTarget& target) {
 }  // namespace
 
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
+  const DebugTimer timer("GPU code");
   check_target(target);
   nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
   const auto machine = make_machine(target);
@@ -130,6 +132,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   result.ir = text_of(module);
   result.kernel.architecture = fmt::format("sm_{}", target.sm);
   result.kernel.code = ptx_of(module, *machine);
+  debug_log(DebugSwitch::ptx, result.kernel.code);
   fill_recipe(program, plan, result.kernel.recipe);
   result.kernel.recipe.launches = plan.launches;
   complete(result.kernel.recipe.launches, kernels);

@@ -7,6 +7,7 @@
 #include "codegen/tile/tile_program.h"
 #include "codegen/tile/variants.h"
 #include "poly/isl_tools.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <isl/map.h>
@@ -230,8 +231,10 @@ class ProgramBuilder {
 }  // namespace
 
 TileProgram build_tile_program(const Schedule& schedule) {
+  const DebugTimer timer("tile program");
   TileProgram program;
   with_isl_budget("building the tile program", [&] { program = ProgramBuilder(schedule).build(); });
+  if (debug_enabled(DebugSwitch::tiles)) debug_log(DebugSwitch::tiles, describe(program));
   return program;
 }
 
