@@ -25,7 +25,8 @@ constexpr int kRepetitions = 15;
 std::int64_t integer(const std::string& text) {
   std::int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < 1) nestor::user_error("'{}' is not a positive integer", text);
+  if (failure != std::errc() || end != text.data() + text.size() || value < 1)
+    nestor::user_error("'{}' is not a positive integer", text);
   return value;
 }
 
@@ -44,9 +45,11 @@ std::vector<double> measure(int threads, const std::function<void()>& run) {
 
 nlohmann::json sgemm(int m, int n, int k, int threads) {
   openblas_set_num_threads(threads);
-  std::vector<float> a(static_cast<std::size_t>(m) * k, 0.5f), b(static_cast<std::size_t>(k) * n, 0.25f), c(static_cast<std::size_t>(m) * n);
-  const auto samples =
-      measure(threads, [&] { cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n); });
+  std::vector<float> a(static_cast<std::size_t>(m) * k, 0.5f), b(static_cast<std::size_t>(k) * n, 0.25f),
+      c(static_cast<std::size_t>(m) * n);
+  const auto samples = measure(threads, [&] {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n);
+  });
   return {{"peer", "openblas sgemm"}, {"m", m}, {"n", n}, {"k", k}, {"samples", samples}, {"ms", nestor::median(samples)}};
 }
 
@@ -79,7 +82,9 @@ int main(int argc, char** argv) {
   try {
     if (args.size() == 5 && args[0] == "sgemm") {
       const int threads = static_cast<int>(integer(args[4]));
-      std::cout << sgemm(static_cast<int>(integer(args[1])), static_cast<int>(integer(args[2])), static_cast<int>(integer(args[3])), threads) << '\n';
+      std::cout << sgemm(static_cast<int>(integer(args[1])), static_cast<int>(integer(args[2])),
+                         static_cast<int>(integer(args[3])), threads)
+                << '\n';
     } else if (args.size() == 3 && args[0] == "copy") {
       std::cout << copy(integer(args[1]), static_cast<int>(integer(args[2]))) << '\n';
     } else {

@@ -101,8 +101,8 @@ Certificate certify(const Schedule& schedule, const TileProgram& program) {
 }
 
 std::string describe(const Certificate& certificate) {
-  std::string text =
-      fmt::format("certificate of {} ({}), nest {} (compile-time sizes fixed)\n", certificate.op, certificate.variant, certificate.nest_digest);
+  std::string text = fmt::format("certificate of {} ({}), nest {} (compile-time sizes fixed)\n", certificate.op,
+                                 certificate.variant, certificate.nest_digest);
   text += fmt::format("\nsteps, each proved when replayed: {}\n", certificate.steps.size());
   for (const std::string& step : certificate.steps) text += fmt::format("  {}\n", step);
   text += fmt::format("\nrules of algebra: {}\n", certificate.rules.size());

@@ -25,7 +25,9 @@ TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& optio
   request.database = options.database;
   request.stop = options.stop;
   if (options.progress) {
-    request.progress = [&](const TuneProgress& progress) { options.progress(progress.trials, progress.best_ms, progress.left_s); };
+    request.progress = [&](const TuneProgress& progress) {
+      options.progress(progress.trials, progress.best_ms, progress.left_s);
+    };
   }
   const TuneResult result = tune(request);
   TuneReport report;

@@ -60,7 +60,8 @@ class Tuning {
         sizes_(complete_sizes(request.nest, request.sizes)),
         fixed_(sizes_to_fix(request.nest, sizes_, request.fix_all_sizes)),
         schedules_(nest_for_tuning(request.nest, sizes_, request.fix_all_sizes)),
-        database_(Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
+        database_(
+            Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
         nest_text_(nest_to_json(request.nest).dump()) {
     result_.problem = problem_key(request.nest, sizes_);
   }
@@ -95,7 +96,9 @@ class Tuning {
   }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
-  std::string key_of(const std::vector<Step>& steps) const { return steps_json(result_.problem.nest_digest, fixed_, steps, {}).dump(); }
+  std::string key_of(const std::vector<Step>& steps) const {
+    return steps_json(result_.problem.nest_digest, fixed_, steps, {}).dump();
+  }
 
   /// Earlier trials of this problem: not measured again, and what the search starts from.
   void learn_history() {
@@ -224,7 +227,7 @@ class Tuning {
   std::unique_ptr<Space> space_;
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
-  std::map<std::string, std::optional<double>> known_;   ///< by key
+  std::map<std::string, std::optional<double>> known_;  ///< by key
   std::string baseline_key_;
   double best_ms_ = 0;
   TuneResult result_;
@@ -243,7 +246,8 @@ TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const S
   const auto measurer = make_host_measurer(nest, schedule.original_nest(), complete, options);
   TrialJob job{schedule.steps(), 0, true};
   const TrialOutcome outcome = measurer->measure({job}).at(0);
-  const Sizes fixed = sizes_to_fix(nest, complete, digest(schedule.original_nest()) == digest(nest_for_tuning(nest, complete, true)));
+  const Sizes fixed =
+      sizes_to_fix(nest, complete, digest(schedule.original_nest()) == digest(nest_for_tuning(nest, complete, true)));
   return to_record(outcome, trial_steps_json(nest, fixed, schedule.steps()).dump(), measurer->toolchain());
 }
 
@@ -263,7 +267,8 @@ nlohmann::json trial_steps_json(const Nest& nest, const Sizes& fixed, const std:
 }
 
 Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann::json& json) {
-  if (!json.is_object() || !json.contains("nest") || !json.at("nest").is_string() || !json.contains("steps") || !json.at("steps").is_array()) {
+  if (!json.is_object() || !json.contains("nest") || !json.at("nest").is_string() || !json.contains("steps") ||
+      !json.at("steps").is_array()) {
     user_error("a schedule must be a JSON object with \"nest\" (a digest) and \"steps\" (a list)");
   }
   const std::string wanted = json.at("nest");
@@ -276,7 +281,8 @@ Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann
     }
     Sizes fixed;
     for (const auto& [name, value] : json.at("fixed").items()) {
-      if (!value.is_number_integer()) user_error("the schedule's \"fixed\" must map size names to integers; '{}' is {}", name, value.dump());
+      if (!value.is_number_integer())
+        user_error("the schedule's \"fixed\" must map size names to integers; '{}' is {}", name, value.dump());
       fixed[name] = value.get<std::int64_t>();
     }
     return Schedule(fix_sizes(nest, fixed)).apply_all(steps);
@@ -285,8 +291,8 @@ Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann
   for (const Nest& start : {nest_for_tuning(nest, complete, false), nest_for_tuning(nest, complete, true), nest}) {
     if (digest(start) == wanted) return Schedule(start).apply_all(steps);
   }
-  user_error("the schedule is for the nest {}, not for {} ({}, {}), whether or not its sizes are fixed", wanted, digest(nest), nest.op,
-             nest.variant);
+  user_error("the schedule is for the nest {}, not for {} ({}, {}), whether or not its sizes are fixed", wanted, digest(nest),
+             nest.op, nest.variant);
 }
 
 }  // namespace nestor

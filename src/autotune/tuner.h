@@ -26,42 +26,42 @@ std::optional<SearcherKind> searcher_kind_from(std::string_view name);
 
 /// How one candidate is compiled and measured; shared by `tune` and `measure_schedule`.
 struct MeasureOptions {
-  int threads = 0;                 ///< threads of a kernel; 0: all cores
-  double compile_timeout_s = 30;   ///< limit of replay and compilation of one candidate
-  double run_timeout_s = 30;       ///< limit of checking and timing one candidate
+  int threads = 0;                                    ///< threads of a kernel; 0: all cores
+  double compile_timeout_s = 30;                      ///< limit of replay and compilation of one candidate
+  double run_timeout_s = 30;                          ///< limit of checking and timing one candidate
   std::int64_t memory_limit = std::int64_t{1} << 31;  ///< bytes a worker may allocate beyond the arguments
-  int repetitions = 9;             ///< timed runs of a candidate that is not cut early
-  std::int64_t oracle_samples = 256;  ///< output elements compared when comparing all is too expensive
-  std::uint64_t data_seed = 1;     ///< of the random inputs
-  std::map<std::string, double> scalars;  ///< values of scalar arguments; others take their default
+  int repetitions = 9;                                ///< timed runs of a candidate that is not cut early
+  std::int64_t oracle_samples = 256;                  ///< output elements compared when comparing all is too expensive
+  std::uint64_t data_seed = 1;                        ///< of the random inputs
+  std::map<std::string, double> scalars;              ///< values of scalar arguments; others take their default
 };
 
 /// State of a search, for a progress line.
 struct TuneProgress {
-  int trials = 0;                 ///< measured in this run
-  int known = 0;                  ///< trials of earlier runs, taken from the database
+  int trials = 0;  ///< measured in this run
+  int known = 0;   ///< trials of earlier runs, taken from the database
   int max_trials = 0;
-  double best_ms = 0;             ///< 0 while there is none
-  double baseline_ms = 0;         ///< the starting point: original order; 0 while unknown
+  double best_ms = 0;      ///< 0 while there is none
+  double baseline_ms = 0;  ///< the starting point: original order; 0 while unknown
   double elapsed_s = 0;
   double trials_per_s = 0;
-  double left_s = 0;              ///< estimate: until the trial or the time limit, whichever comes first
+  double left_s = 0;                  ///< estimate: until the trial or the time limit, whichever comes first
   const TrialRecord* last = nullptr;  ///< the trial just stored
 };
 
 struct TuneRequest {
-  Nest nest;                       ///< as defined, sizes not fixed
-  Sizes sizes{};                     ///< missing ones take their default
+  Nest nest;      ///< as defined, sizes not fixed
+  Sizes sizes{};  ///< missing ones take their default
   /// Fix every size in the kernel instead of only the specialised ones: faster at best, but it serves no other size.
   bool fix_all_sizes = false;
   SearcherKind searcher = SearcherKind::evolutionary;
-  int max_trials = 200;            ///< new measurements in this run
-  double time_budget_s = 60;       ///< wall clock; the trial under way when it runs out is finished
-  std::uint64_t seed = 1;          ///< of the search; the same seed gives the same order of candidates
+  int max_trials = 200;       ///< new measurements in this run
+  double time_budget_s = 60;  ///< wall clock; the trial under way when it runs out is finished
+  std::uint64_t seed = 1;     ///< of the search; the same seed gives the same order of candidates
   MeasureOptions measure{};
-  std::string database{};            ///< path; "": Database::default_path()
+  std::string database{};  ///< path; "": Database::default_path()
   DatabaseOptions database_options{};
-  std::function<void(const TuneProgress&)> progress{};   ///< called after each trial, on the calling thread
+  std::function<void(const TuneProgress&)> progress{};  ///< called after each trial, on the calling thread
   const std::atomic<bool>* stop = nullptr;  ///< set from a signal handler: the search ends, the trial under way is killed
   /// Measures instead of the host's worker processes (tests, other devices); null: the host.
   std::shared_ptr<Measurer> measurer{};
@@ -70,16 +70,16 @@ struct TuneRequest {
 struct TuneResult {
   ProblemKey problem;
   DeviceIdentity device;
-  double baseline_ms = 0;          ///< original order, parallel where legal; 0 when it did not run
-  std::optional<TrialRecord> best; ///< with its kernel; of this and all earlier runs
-  std::map<TrialStatus, int> counts;   ///< of this run
-  int trials = 0;                  ///< measured in this run
-  int known = 0;                   ///< already in the database when the run began
-  double first_correct_s = 0;      ///< wall clock until the first correct kernel was stored; 0: none
+  double baseline_ms = 0;             ///< original order, parallel where legal; 0 when it did not run
+  std::optional<TrialRecord> best;    ///< with its kernel; of this and all earlier runs
+  std::map<TrialStatus, int> counts;  ///< of this run
+  int trials = 0;                     ///< measured in this run
+  int known = 0;                      ///< already in the database when the run began
+  double first_correct_s = 0;         ///< wall clock until the first correct kernel was stored; 0: none
   double elapsed_s = 0;
-  bool stopped = false;            ///< by the stop flag
-  bool exhausted = false;          ///< every candidate of the space is measured
-  std::string space;               ///< the space in words: parameters and number of candidates
+  bool stopped = false;    ///< by the stop flag
+  bool exhausted = false;  ///< every candidate of the space is measured
+  std::string space;       ///< the space in words: parameters and number of candidates
 };
 
 /// Tunes. Throws UserError for bad sizes, an unusable database, or an oracle that is too expensive; failures of

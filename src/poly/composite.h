@@ -10,7 +10,7 @@ namespace nestor {
 
 /// One accumulator whose terms depend on the leading value, and how it is corrected when the leading value moves.
 struct Follower {
-  std::string statement;   ///< the reduction statement, r (+)= phi(a_j, m) * g_j
+  std::string statement;  ///< the reduction statement, r (+)= phi(a_j, m) * g_j
   /// New accumulator value as an expression over: scalar "r" (the accumulator), "m_old" and "m_new" (the leading value
   /// as `view` shows it, before and after the tile), "n_old" (reduction points accumulated before the tile, as f32),
   /// "n_total" (all points of the reduction, as f32) and the nest's own scalars by their names.
@@ -21,10 +21,10 @@ struct Follower {
 /// lead and its followers that read m (phi); they may read the running m instead of the final one, because each follower
 /// is corrected whenever m moves.
 struct Composite {
-  std::string rule;                      ///< name of the rule that proved it
-  std::string lead;                      ///< the reduction statement that accumulates m
-  std::string lead_tensor;               ///< the tensor that holds m
-  std::vector<std::string> mediators;    ///< elementwise statements reading m inside the reduction's range
+  std::string rule;                    ///< name of the rule that proved it
+  std::string lead;                    ///< the reduction statement that accumulates m
+  std::string lead_tensor;             ///< the tensor that holds m
+  std::vector<std::string> mediators;  ///< elementwise statements reading m inside the reduction's range
   std::vector<Follower> followers;
   /// m as mediators and corrections see it, over scalars "m" (accumulator), "n" (points so far) and "n_total": identity
   /// for a maximum (raised to the lowest finite number where terms may be masked by -inf), m * n_total / n for a mean whose

@@ -16,22 +16,37 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
 
 std::int64_t compute(IntOp op, const std::vector<std::int64_t>& v) {
   switch (op) {
-    case IntOp::add: return v[0] + v[1];
-    case IntOp::sub: return v[0] - v[1];
-    case IntOp::mul: return v[0] * v[1];
-    case IntOp::floor_div: return floor_divide(v[0], v[1]);
-    case IntOp::mod: return v[0] - v[1] * floor_divide(v[0], v[1]);
-    case IntOp::min: return std::min(v[0], v[1]);
-    case IntOp::max: return std::max(v[0], v[1]);
-    case IntOp::select: return v[0] != 0 ? v[1] : v[2];
-    case IntOp::ge: return v[0] >= v[1];
-    case IntOp::gt: return v[0] > v[1];
-    case IntOp::eq: return v[0] == v[1];
-    case IntOp::logical_and: return v[0] != 0 && v[1] != 0;
-    case IntOp::logical_or: return v[0] != 0 || v[1] != 0;
-    case IntOp::logical_not: return v[0] == 0;
+    case IntOp::add:
+      return v[0] + v[1];
+    case IntOp::sub:
+      return v[0] - v[1];
+    case IntOp::mul:
+      return v[0] * v[1];
+    case IntOp::floor_div:
+      return floor_divide(v[0], v[1]);
+    case IntOp::mod:
+      return v[0] - v[1] * floor_divide(v[0], v[1]);
+    case IntOp::min:
+      return std::min(v[0], v[1]);
+    case IntOp::max:
+      return std::max(v[0], v[1]);
+    case IntOp::select:
+      return v[0] != 0 ? v[1] : v[2];
+    case IntOp::ge:
+      return v[0] >= v[1];
+    case IntOp::gt:
+      return v[0] > v[1];
+    case IntOp::eq:
+      return v[0] == v[1];
+    case IntOp::logical_and:
+      return v[0] != 0 && v[1] != 0;
+    case IntOp::logical_or:
+      return v[0] != 0 || v[1] != 0;
+    case IntOp::logical_not:
+      return v[0] == 0;
     case IntOp::constant:
-    case IntOp::variable: break;
+    case IntOp::variable:
+      break;
   }
   internal_error("integer operation {} has no value of its own", static_cast<int>(op));
 }
@@ -88,24 +103,36 @@ IntExpr simplified(IntOp op, const std::vector<IntExpr>& a) {
       if (a[1].is_constant(0)) return a[0];
       if (a[0].is_constant(1) || a[1].is_constant(1)) return 1;
       break;
-    default: break;
+    default:
+      break;
   }
   return {};
 }
 
 const char* infix(IntOp op) {
   switch (op) {
-    case IntOp::add: return " + ";
-    case IntOp::sub: return " - ";
-    case IntOp::mul: return "*";
-    case IntOp::floor_div: return " / ";
-    case IntOp::mod: return " % ";
-    case IntOp::ge: return " >= ";
-    case IntOp::gt: return " > ";
-    case IntOp::eq: return " == ";
-    case IntOp::logical_and: return " && ";
-    case IntOp::logical_or: return " || ";
-    default: return nullptr;
+    case IntOp::add:
+      return " + ";
+    case IntOp::sub:
+      return " - ";
+    case IntOp::mul:
+      return "*";
+    case IntOp::floor_div:
+      return " / ";
+    case IntOp::mod:
+      return " % ";
+    case IntOp::ge:
+      return " >= ";
+    case IntOp::gt:
+      return " > ";
+    case IntOp::eq:
+      return " == ";
+    case IntOp::logical_and:
+      return " && ";
+    case IntOp::logical_or:
+      return " || ";
+    default:
+      return nullptr;
   }
 }
 
@@ -165,7 +192,8 @@ IntExpr IntExpr::substitute(const std::string& variable, const IntExpr& value) c
 std::int64_t IntExpr::evaluate(const std::function<std::int64_t(const std::string&)>& value_of) const {
   if (op() == IntOp::constant) return value();
   if (op() == IntOp::variable) return value_of(name());
-  if (op() == IntOp::select) return args()[0].evaluate(value_of) != 0 ? args()[1].evaluate(value_of) : args()[2].evaluate(value_of);
+  if (op() == IntOp::select)
+    return args()[0].evaluate(value_of) != 0 ? args()[1].evaluate(value_of) : args()[2].evaluate(value_of);
   std::vector<std::int64_t> values;
   for (const IntExpr& arg : args()) values.push_back(arg.evaluate(value_of));
   return compute(op(), values);

@@ -11,10 +11,22 @@
 namespace nestor {
 
 enum class IntOp : std::uint8_t {
-  constant, variable,                    // a variable is a loop, an op dim or a size parameter
-  add, sub, mul, floor_div, mod,         // floor_div and mod round towards minus infinity; the divisor is positive
-  min, max, select,                      // select: args[0] != 0 ? args[1] : args[2]
-  ge, gt, eq, logical_and, logical_or, logical_not,   // 0 or 1
+  constant,
+  variable,  // a variable is a loop, an op dim or a size parameter
+  add,
+  sub,
+  mul,
+  floor_div,
+  mod,  // floor_div and mod round towards minus infinity; the divisor is positive
+  min,
+  max,
+  select,  // select: args[0] != 0 ? args[1] : args[2]
+  ge,
+  gt,
+  eq,
+  logical_and,
+  logical_or,
+  logical_not,  // 0 or 1
 };
 
 /// Immutable integer expression, 64 bits wide. Factories fold constants.

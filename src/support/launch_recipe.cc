@@ -81,7 +81,8 @@ json param_to_json(const KernelParam& p) {
 KernelParam param_from_json(const json& j) {
   const auto kind = value<std::string>(j, "kind");
   for (std::size_t k = 0; k < kParamKinds.size(); ++k) {
-    if (kind == kParamKinds[k]) return {static_cast<KernelParam::Kind>(k), value<int>(j, "index"), value<int>(j, "dim"), value<std::string>(j, "name")};
+    if (kind == kParamKinds[k])
+      return {static_cast<KernelParam::Kind>(k), value<int>(j, "index"), value<int>(j, "dim"), value<std::string>(j, "name")};
   }
   user_error("launch recipe: \"{}\" is no kind of kernel parameter", kind);
 }
@@ -90,7 +91,8 @@ json launch_to_json(const LaunchNode& node) {
   json children = json::array();
   if (node.kind == LaunchNode::Kind::loop) {
     for (const LaunchNode& child : node.children) children.push_back(launch_to_json(child));
-    return {{"loop", node.var}, {"lower", int_expr_to_json(node.lower)}, {"upper", int_expr_to_json(node.upper)}, {"body", children}};
+    return {
+        {"loop", node.var}, {"lower", int_expr_to_json(node.lower)}, {"upper", int_expr_to_json(node.upper)}, {"body", children}};
   }
   json params = json::array();
   for (const KernelParam& p : node.params) params.push_back(param_to_json(p));
@@ -181,7 +183,8 @@ IntExpr int_expr_from_json(const json& j) {
       std::vector<IntExpr> args;
       for (std::size_t k = 1; k < j.size(); ++k) args.push_back(int_expr_from_json(j[k]));
       const bool divides = op == IntOp::floor_div || op == IntOp::mod;
-      if (divides && args[1].as_constant().value_or(1) <= 0) user_error("launch recipe: division by {} in a size formula", args[1].str());
+      if (divides && args[1].as_constant().value_or(1) <= 0)
+        user_error("launch recipe: division by {} in a size formula", args[1].str());
       return IntExpr::make(op, std::move(args));
     }
   }
@@ -193,12 +196,18 @@ json recipe_to_json(const LaunchRecipe& recipe) {
   for (const ArgumentSpec& a : recipe.arguments) {
     arguments.push_back({{"name", a.name}, {"type", to_string(a.type)}, {"output", a.output}, {"shape", exprs_to_json(a.shape)}});
   }
-  for (const ScalarSpec& s : recipe.scalars) scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", s.default_value}});
+  for (const ScalarSpec& s : recipe.scalars)
+    scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", s.default_value}});
   for (const SizeConstraint& c : recipe.valid) valid.push_back(constraint_to_json(c));
   for (const LaunchNode& node : recipe.launches) launches.push_back(launch_to_json(node));
-  return {{"target", recipe.target},       {"symbol", recipe.symbol},   {"arguments", arguments},
-          {"sizes", recipe.sizes},         {"fixed", recipe.fixed_sizes}, {"scalars", scalars},
-          {"valid", valid},                {"workspace_bytes", int_expr_to_json(recipe.workspace_bytes)},
+  return {{"target", recipe.target},
+          {"symbol", recipe.symbol},
+          {"arguments", arguments},
+          {"sizes", recipe.sizes},
+          {"fixed", recipe.fixed_sizes},
+          {"scalars", scalars},
+          {"valid", valid},
+          {"workspace_bytes", int_expr_to_json(recipe.workspace_bytes)},
           {"launches", launches}};
 }
 
@@ -213,7 +222,8 @@ LaunchRecipe recipe_from_json(const json& j) {
   }
   recipe.sizes = value<std::vector<std::string>>(j, "sizes");
   recipe.fixed_sizes = value<std::map<std::string, std::int64_t>>(j, "fixed");
-  for (const json& s : list(j, "scalars")) recipe.scalars.push_back({value<std::string>(s, "name"), type_from(s), value<double>(s, "default")});
+  for (const json& s : list(j, "scalars"))
+    recipe.scalars.push_back({value<std::string>(s, "name"), type_from(s), value<double>(s, "default")});
   for (const json& c : list(j, "valid")) recipe.valid.push_back(constraint_from_json(c));
   recipe.workspace_bytes = int_expr_from_json(member(j, "workspace_bytes"));
   for (const json& node : list(j, "launches")) recipe.launches.push_back(launch_from_json(node));

@@ -66,15 +66,15 @@ struct LaunchNode {
 };
 
 struct LaunchRecipe {
-  std::string target;                     ///< "host" or "nvptx"
-  std::string symbol;                     ///< host: the entry point, see include/nestor/host_abi.h
-  std::vector<ArgumentSpec> arguments;    ///< in the order of the nest's tensors
-  std::vector<std::string> sizes;         ///< size parameters in argument order
+  std::string target;                   ///< "host" or "nvptx"
+  std::string symbol;                   ///< host: the entry point, see include/nestor/host_abi.h
+  std::vector<ArgumentSpec> arguments;  ///< in the order of the nest's tensors
+  std::vector<std::string> sizes;       ///< size parameters in argument order
   std::map<std::string, std::int64_t> fixed_sizes;
   std::vector<ScalarSpec> scalars;
-  std::vector<SizeConstraint> valid;      ///< conjunction; includes the fixed sizes
-  IntExpr workspace_bytes{0};             ///< over size parameters; 64-byte aligned memory, need not be initialised
-  std::vector<LaunchNode> launches;       ///< GPU only
+  std::vector<SizeConstraint> valid;  ///< conjunction; includes the fixed sizes
+  IntExpr workspace_bytes{0};         ///< over size parameters; 64-byte aligned memory, need not be initialised
+  std::vector<LaunchNode> launches;   ///< GPU only
 };
 
 nlohmann::json int_expr_to_json(const IntExpr& expr);

@@ -79,7 +79,8 @@ TEST_P(SimtDevice, kernels_compute_what_the_program_says) {
   void* module = cuda->load_module(compiled.kernel.code);
   DeviceImage image(*cuda, recipe, data, test);
   launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-    cuda->launch(module, node.symbol, static_cast<unsigned>(blocks), static_cast<unsigned>(node.block[0]), static_cast<unsigned>(node.shared_bytes), params);
+    cuda->launch(module, node.symbol, static_cast<unsigned>(blocks), static_cast<unsigned>(node.block[0]),
+                 static_cast<unsigned>(node.shared_bytes), params);
   });
   cuda->synchronise();
   EXPECT_EQ(compare(recipe, data, test.options, [&](std::size_t k) { return image.fetch(k); }), "");

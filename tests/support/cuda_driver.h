@@ -51,7 +51,9 @@ class CudaDriver {
     return address;
   }
   void release(std::uint64_t address) { check(free_(address), "cuMemFree"); }
-  void upload(std::uint64_t address, const void* data, std::size_t bytes) { check(upload_(address, data, bytes), "cuMemcpyHtoD"); }
+  void upload(std::uint64_t address, const void* data, std::size_t bytes) {
+    check(upload_(address, data, bytes), "cuMemcpyHtoD");
+  }
   void download(void* data, std::uint64_t address, std::size_t bytes) { check(download_(data, address, bytes), "cuMemcpyDtoH"); }
   void synchronise() { check(synchronise_(), "cuCtxSynchronize"); }
 
@@ -62,11 +64,13 @@ class CudaDriver {
   }
   void unload_module(void* module) { check(unload_(module), "cuModuleUnload"); }
 
-  void launch(void* module, const std::string& symbol, unsigned blocks, unsigned threads, unsigned shared_bytes, std::vector<void*>& params) {
+  void launch(void* module, const std::string& symbol, unsigned blocks, unsigned threads, unsigned shared_bytes,
+              std::vector<void*>& params) {
     void* function = nullptr;
     check(function_(&function, module, symbol.c_str()), "cuModuleGetFunction");
     constexpr int kMaxDynamicShared = 8;
-    if (shared_bytes > 48 * 1024) check(set_attribute_(function, kMaxDynamicShared, static_cast<int>(shared_bytes)), "cuFuncSetAttribute");
+    if (shared_bytes > 48 * 1024)
+      check(set_attribute_(function, kMaxDynamicShared, static_cast<int>(shared_bytes)), "cuFuncSetAttribute");
     check(launch_(function, blocks, 1, 1, threads, 1, 1, shared_bytes, nullptr, params.data(), nullptr), "cuLaunchKernel");
   }
 

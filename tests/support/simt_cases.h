@@ -66,7 +66,8 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("product_transposed", product_program(f32, true, false), {{"m", 64}, {"n", 128}, {"k", 96}});
   list.add("product_tiny", product_program(f32, false, false), {{"m", 1}, {"n", 5}, {"k", 3}});
   // The reference rounds after every term of the sum, the kernel once.
-  list.add("product_batch", product_program(f16, true, true), {{"batch", 2}, {"m", 33}, {"n", 72}, {"k", 40}}, {.tolerance = 8e-3});
+  list.add("product_batch", product_program(f16, true, true), {{"batch", 2}, {"m", 33}, {"n", 72}, {"k", 40}},
+           {.tolerance = 8e-3});
   list.add("product_bf16", product_program(bf16, false, false), {{"m", 64}, {"n", 64}, {"k", 32}}, {.tolerance = 4e-2});
   list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
   list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);

@@ -17,10 +17,10 @@
 namespace nestor::testing {
 
 struct CheckOptions {
-  int row_padding = 0;       ///< extra elements between rows of every argument of two or more indices
-  int misalignment = 0;      ///< elements by which each address misses a multiple of 16 bytes
-  double tolerance = 1e-5;   ///< |result - expected| <= tolerance * (1 + |expected|)
-  double spread = 1.0;       ///< inputs are uniform in [-spread, spread]
+  int row_padding = 0;      ///< extra elements between rows of every argument of two or more indices
+  int misalignment = 0;     ///< elements by which each address misses a multiple of 16 bytes
+  double tolerance = 1e-5;  ///< |result - expected| <= tolerance * (1 + |expected|)
+  double spread = 1.0;      ///< inputs are uniform in [-spread, spread]
 };
 
 /// One argument: shape, padded strides, values by dense index.
@@ -44,7 +44,8 @@ struct CheckData {
   std::map<std::string, std::vector<double>> expected;
 };
 
-inline CheckData make_data(const TileProgram& program, const LaunchRecipe& recipe, const Sizes& sizes, const CheckOptions& options) {
+inline CheckData make_data(const TileProgram& program, const LaunchRecipe& recipe, const Sizes& sizes,
+                           const CheckOptions& options) {
   CheckData data;
   std::mt19937 random(7);
   std::map<std::string, std::int64_t> values(sizes.begin(), sizes.end());
@@ -82,7 +83,8 @@ inline CheckData make_data(const TileProgram& program, const LaunchRecipe& recip
 /// Writes an argument's values to memory laid out by its strides.
 inline void encode(const ArgumentData& argument, ElementType type, char* memory) {
   for (std::size_t k = 0; k < argument.values.size(); ++k) {
-    write_element(memory + argument.offset_of(static_cast<std::int64_t>(k)) * static_cast<std::int64_t>(size_in_bytes(type)), type, argument.values[k]);
+    write_element(memory + argument.offset_of(static_cast<std::int64_t>(k)) * static_cast<std::int64_t>(size_in_bytes(type)),
+                  type, argument.values[k]);
   }
 }
 
@@ -95,7 +97,8 @@ inline std::string compare(const LaunchRecipe& recipe, const CheckData& data, co
     const std::vector<double>& expected = data.expected.at(spec.name);
     const char* bytes = memory(k);
     for (std::size_t n = 0; n < expected.size(); ++n) {
-      const auto offset = data.arguments[k].offset_of(static_cast<std::int64_t>(n)) * static_cast<std::int64_t>(size_in_bytes(spec.type));
+      const auto offset =
+          data.arguments[k].offset_of(static_cast<std::int64_t>(n)) * static_cast<std::int64_t>(size_in_bytes(spec.type));
       const double got = read_element(bytes + offset, spec.type);
       const bool same = got == expected[n] || std::abs(got - expected[n]) <= options.tolerance * (1 + std::abs(expected[n]));
       if (!same) return fmt::format("{}[{}] is {}, expected {}", spec.name, n, got, expected[n]);

@@ -3,8 +3,8 @@
 // Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
 #pragma once
 
-#include "support/error.h"
 #include "support/elements.h"
+#include "support/error.h"
 #include "support/simt_launch.h"
 
 #include <llvm/AsmParser/Parser.h>
@@ -55,7 +55,8 @@ class Fibers {
         swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(k)].context);
       }
       progress = release() || progress;
-      if (!progress) throw InternalError("threads of one block wait for each other for ever: a barrier or shuffle is not reached by all");
+      if (!progress)
+        throw InternalError("threads of one block wait for each other for ever: a barrier or shuffle is not reached by all");
     }
   }
 
@@ -191,7 +192,8 @@ class SimtEmulator {
     module.setTargetTriple(jit_->getTargetTriple().str());
     module.setDataLayout(jit_->getDataLayout());
     llvm::IRBuilder<> b(module.getContext());
-    auto* shared = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes), false, llvm::GlobalValue::ExternalLinkage,
+    auto* shared = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes), false,
+                                            llvm::GlobalValue::ExternalLinkage,
                                             llvm::ConstantAggregateZero::get(llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes)),
                                             "nestor_shared_emulated", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
     shared->setAlignment(llvm::Align(16));
@@ -235,7 +237,8 @@ class SimtEmulator {
     llvm::Value* result = nullptr;
     if (const auto* assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand())) {
       result = replace_assembly(b, call, assembly->getAsmString());
-    } else if (const llvm::Function* callee = call.getCalledFunction(); callee != nullptr && callee->getName().starts_with("llvm.nvvm.")) {
+    } else if (const llvm::Function* callee = call.getCalledFunction();
+               callee != nullptr && callee->getName().starts_with("llvm.nvvm.")) {
       result = replace_intrinsic(module, b, call, callee->getName().drop_front(10).str());
     } else {
       return;
@@ -254,7 +257,8 @@ class SimtEmulator {
     throw InternalError("emulator: unknown assembly " + text);
   }
 
-  static llvm::Value* replace_intrinsic(llvm::Module& module, llvm::IRBuilder<>& b, llvm::CallInst& call, const std::string& name) {
+  static llvm::Value* replace_intrinsic(llvm::Module& module, llvm::IRBuilder<>& b, llvm::CallInst& call,
+                                        const std::string& name) {
     const auto helper = [&](const char* function, llvm::Type* result, std::vector<llvm::Value*> args) {
       std::vector<llvm::Type*> types;
       for (llvm::Value* arg : args) types.push_back(arg->getType());
@@ -284,7 +288,8 @@ class SimtEmulator {
   void define_helpers() {
     llvm::orc::SymbolMap symbols;
     const auto add = [&](const char* name, auto* function) {
-      symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+      symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function),
+                                              llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
     };
     add("emulated_thread", &Fibers::thread);
     add("emulated_block", &Fibers::block);

@@ -1,9 +1,9 @@
 // Runs a launch recipe: evaluates loops, grids and parameters and hands each kernel to a launcher (an emulator or a driver).
 #pragma once
 
+#include "support/elements.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
-#include "support/elements.h"
 
 #include <array>
 #include <cstdint>
@@ -55,11 +55,19 @@ inline void launch_nodes(const std::vector<LaunchNode>& nodes, const LaunchRecip
       const auto index = static_cast<std::size_t>(param.index);
       std::uint64_t bits = 0;
       switch (param.kind) {
-        case KernelParam::Kind::pointer: bits = data.pointers[index]; break;
-        case KernelParam::Kind::stride: bits = static_cast<std::uint64_t>(data.strides[index][static_cast<std::size_t>(param.dim)]); break;
+        case KernelParam::Kind::pointer:
+          bits = data.pointers[index];
+          break;
+        case KernelParam::Kind::stride:
+          bits = static_cast<std::uint64_t>(data.strides[index][static_cast<std::size_t>(param.dim)]);
+          break;
         case KernelParam::Kind::size:
-        case KernelParam::Kind::loop: bits = static_cast<std::uint64_t>(values.at(param.name)); break;
-        case KernelParam::Kind::workspace: bits = data.workspace; break;
+        case KernelParam::Kind::loop:
+          bits = static_cast<std::uint64_t>(values.at(param.name));
+          break;
+        case KernelParam::Kind::workspace:
+          bits = data.workspace;
+          break;
         case KernelParam::Kind::scalar:
           for (const ScalarSpec& scalar : recipe.scalars) {
             if (scalar.name != param.name) continue;

@@ -95,7 +95,8 @@ inline OpDim reduced_dim(const std::string& name, IntExpr lower, IntExpr upper, 
   return dim;
 }
 
-inline TileOp make_op(OpKind kind, const std::string& name, std::vector<OpDim> dims, TileAccess write, std::vector<TileAccess> reads) {
+inline TileOp make_op(OpKind kind, const std::string& name, std::vector<OpDim> dims, TileAccess write,
+                      std::vector<TileAccess> reads) {
   TileOp op;
   op.kind = kind;
   op.name = name;
@@ -115,7 +116,8 @@ inline TileTree sequence(std::vector<TileTree> children) {
   node->children = std::move(children);
   return node;
 }
-inline TileTree loop(const std::string& name, IntExpr lower, IntExpr upper, TileTree body, LoopKind kind = LoopKind::serial, std::int64_t step = 1) {
+inline TileTree loop(const std::string& name, IntExpr lower, IntExpr upper, TileTree body, LoopKind kind = LoopKind::serial,
+                     std::int64_t step = 1) {
   auto node = std::make_shared<TileNode>();
   node->kind = TileNode::Kind::loop;
   node->var = name;
@@ -127,7 +129,9 @@ inline TileTree loop(const std::string& name, IntExpr lower, IntExpr upper, Tile
   return node;
 }
 
-inline ScalarExpr operator_of(ScalarOp op, ScalarExpr a, ScalarExpr b) { return ScalarExpr::make(op, {std::move(a), std::move(b)}); }
+inline ScalarExpr operator_of(ScalarOp op, ScalarExpr a, ScalarExpr b) {
+  return ScalarExpr::make(op, {std::move(a), std::move(b)});
+}
 inline ScalarExpr plus(ScalarExpr a, ScalarExpr b) { return operator_of(ScalarOp::add, std::move(a), std::move(b)); }
 inline ScalarExpr minus(ScalarExpr a, ScalarExpr b) { return operator_of(ScalarOp::sub, std::move(a), std::move(b)); }
 inline ScalarExpr times(ScalarExpr a, ScalarExpr b) { return operator_of(ScalarOp::mul, std::move(a), std::move(b)); }
@@ -135,7 +139,9 @@ inline ScalarExpr over(ScalarExpr a, ScalarExpr b) { return operator_of(ScalarOp
 inline ScalarExpr exponential(ScalarExpr a) { return ScalarExpr::make(ScalarOp::exp, {std::move(a)}); }
 
 /// `value`, cast to the type of an output.
-inline ScalarExpr as(ElementType type, ScalarExpr value) { return type == ElementType::f32 ? value : ScalarExpr::cast(type, std::move(value)); }
+inline ScalarExpr as(ElementType type, ScalarExpr value) {
+  return type == ElementType::f32 ? value : ScalarExpr::cast(type, std::move(value));
+}
 
 // ---- programs ----
 
@@ -156,10 +162,12 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
   const int x = m.input("x", type, {var("batch"), var("width")}), gamma = m.input("gamma", type, {var("width")});
   const int beta = m.input("beta", type, {var("width")}), y = m.output("y", type, {var("batch"), var("width")});
   m.at(y).streaming = streaming;
-  const int tile = m.scratch("tile", {rows, width}), mean = m.scratch("mean", {rows}), square = m.scratch("square", {rows}), scale = m.scratch("scale", {rows});
+  const int tile = m.scratch("tile", {rows, width}), mean = m.scratch("mean", {rows}), square = m.scratch("square", {rows}),
+            scale = m.scratch("scale", {rows});
   const IntExpr first = IntExpr(rows) * var("b");
   const IntExpr count = rows == 1 ? IntExpr(1) : min(IntExpr(rows), var("batch") - first);
-  const auto r = parallel_dim("r", 0, count, rows), c = parallel_dim("c", 0, var("width"), width), k = reduced_dim("c", 0, var("width"), width);
+  const auto r = parallel_dim("r", 0, count, rows), c = parallel_dim("c", 0, var("width"), width),
+             k = reduced_dim("c", 0, var("width"), width);
   const IntExpr row = first + var("r");
   TileOp load = make_op(OpKind::copy, "load", {r, c}, {tile, {var("r"), var("c")}}, {{x, {row, var("c")}}});
   load.value = m.read(load, 0);
@@ -167,19 +175,24 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
   sum.value = times(m.read(sum, 0), ScalarExpr::constant(1.0 / static_cast<double>(width)));
   sum.reduction = ReductionOp::add;
   sum.initialize = true;
-  TileOp squares = make_op(OpKind::reduce, "squares", {r, k}, {square, {var("r")}}, {{tile, {var("r"), var("c")}}, {mean, {var("r")}}});
+  TileOp squares =
+      make_op(OpKind::reduce, "squares", {r, k}, {square, {var("r")}}, {{tile, {var("r"), var("c")}}, {mean, {var("r")}}});
   const ScalarExpr centred = minus(m.read(squares, 0), m.read(squares, 1));
   squares.value = times(centred, centred);
   squares.reduction = ReductionOp::add;
   squares.initialize = true;
   TileOp inverse = make_op(OpKind::map, "inverse", {r}, {scale, {var("r")}}, {{square, {var("r")}}});
-  inverse.value = ScalarExpr::make(ScalarOp::rsqrt, {plus(times(m.read(inverse, 0), ScalarExpr::constant(1.0 / static_cast<double>(width))),
-                                                          ScalarExpr::scalar("eps", ElementType::f32))});
-  TileOp store = make_op(OpKind::map, "store", {r, c}, {y, {row, var("c")}},
-                         {{tile, {var("r"), var("c")}}, {mean, {var("r")}}, {scale, {var("r")}}, {gamma, {var("c")}}, {beta, {var("c")}}});
-  store.value = as(type, plus(times(times(minus(m.read(store, 0), m.read(store, 1)), m.read(store, 2)), m.read(store, 3)), m.read(store, 4)));
+  inverse.value =
+      ScalarExpr::make(ScalarOp::rsqrt, {plus(times(m.read(inverse, 0), ScalarExpr::constant(1.0 / static_cast<double>(width))),
+                                              ScalarExpr::scalar("eps", ElementType::f32))});
+  TileOp store =
+      make_op(OpKind::map, "store", {r, c}, {y, {row, var("c")}},
+              {{tile, {var("r"), var("c")}}, {mean, {var("r")}}, {scale, {var("r")}}, {gamma, {var("c")}}, {beta, {var("c")}}});
+  store.value = as(
+      type, plus(times(times(minus(m.read(store, 0), m.read(store, 1)), m.read(store, 2)), m.read(store, 3)), m.read(store, 4)));
   const IntExpr blocks = rows == 1 ? var("batch") : floor_div(var("batch") + IntExpr(rows - 1), rows);
-  return m.finish(loop("b", 0, blocks, sequence({leaf(load), leaf(sum), leaf(squares), leaf(inverse), leaf(store)}), LoopKind::gpu_block));
+  return m.finish(
+      loop("b", 0, blocks, sequence({leaf(load), leaf(sum), leaf(squares), leaf(inverse), leaf(store)}), LoopKind::gpu_block));
 }
 
 /// Rows of unknown width, three passes over memory, scalar accumulators.
@@ -197,7 +210,8 @@ inline TileProgram softmax_program(ElementType type) {
   sum.value = exponential(minus(m.read(sum, 0), m.read(sum, 1)));
   sum.reduction = ReductionOp::add;
   sum.initialize = true;
-  TileOp out = make_op(OpKind::map, "out", {parallel_dim("c", 0, var("cols"))}, {y, {var("r"), var("c")}}, {element, {top, {0}}, {total, {0}}});
+  TileOp out = make_op(OpKind::map, "out", {parallel_dim("c", 0, var("cols"))}, {y, {var("r"), var("c")}},
+                       {element, {top, {0}}, {total, {0}}});
   out.value = as(type, over(exponential(minus(m.read(out, 0), m.read(out, 1))), m.read(out, 2)));
   return m.finish(loop("r", 0, var("rows"), sequence({leaf(highest), leaf(sum), leaf(out)}), LoopKind::parallel));
 }
@@ -227,13 +241,16 @@ inline TileProgram product_program(ElementType type, bool transposed, bool batch
     return list;
   };
   const int a = m.input("a", type, with_batch({var("m"), var("k")}, true));
-  const int b = m.input("b", type, with_batch(transposed ? std::vector<IntExpr>{var("n"), var("k")} : std::vector<IntExpr>{var("k"), var("n")}, true));
+  const int b =
+      m.input("b", type,
+              with_batch(transposed ? std::vector<IntExpr>{var("n"), var("k")} : std::vector<IntExpr>{var("k"), var("n")}, true));
   const int c = m.output("c", type, with_batch({var("m"), var("n")}, true));
   std::vector<OpDim> dims{parallel_dim("i", 0, var("m")), parallel_dim("j", 0, var("n")), reduced_dim("l", 0, var("k"))};
   if (batch) dims.insert(dims.begin(), parallel_dim("z", 0, var("batch")));
-  TileOp op = make_op(OpKind::contract, "c", dims, {c, with_batch({var("i"), var("j")}, false)},
-                      {{a, with_batch({var("i"), var("l")}, false)},
-                       {b, with_batch(transposed ? std::vector<IntExpr>{var("j"), var("l")} : std::vector<IntExpr>{var("l"), var("j")}, false)}});
+  TileOp op = make_op(
+      OpKind::contract, "c", dims, {c, with_batch({var("i"), var("j")}, false)},
+      {{a, with_batch({var("i"), var("l")}, false)},
+       {b, with_batch(transposed ? std::vector<IntExpr>{var("j"), var("l")} : std::vector<IntExpr>{var("l"), var("j")}, false)}});
   op.value = times(m.read(op, 0), m.read(op, 1));
   op.reduction = ReductionOp::add;
   op.initialize = true;
@@ -244,21 +261,24 @@ inline TileProgram product_program(ElementType type, bool transposed, bool batch
 inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, std::int64_t k_tile) {
   ProgramMaker m("tiled_product");
   m.size("m").size("n").size("k");
-  const int a = m.input("a", type, {var("m"), var("k")}), b = m.input("b", type, {var("k"), var("n")}), c = m.output("c", type, {var("m"), var("n")});
+  const int a = m.input("a", type, {var("m"), var("k")}), b = m.input("b", type, {var("k"), var("n")}),
+            c = m.output("c", type, {var("m"), var("n")});
   const int sums = m.scratch("sums", {tile, tile});
   const IntExpr i0 = IntExpr(tile) * var("io"), j0 = IntExpr(tile) * var("jo"), l0 = IntExpr(k_tile) * var("lo");
-  const auto i = parallel_dim("i", 0, min(IntExpr(tile), var("m") - i0), tile), j = parallel_dim("j", 0, min(IntExpr(tile), var("n") - j0), tile);
+  const auto i = parallel_dim("i", 0, min(IntExpr(tile), var("m") - i0), tile),
+             j = parallel_dim("j", 0, min(IntExpr(tile), var("n") - j0), tile);
   TileOp zero = make_op(OpKind::map, "zero", {i, j}, {sums, {var("i"), var("j")}}, {});
   zero.value = ScalarExpr::constant(0);
-  TileOp add = make_op(OpKind::contract, "add", {i, j, reduced_dim("l", 0, min(IntExpr(k_tile), var("k") - l0), k_tile)}, {sums, {var("i"), var("j")}},
-                       {{a, {i0 + var("i"), l0 + var("l")}}, {b, {l0 + var("l"), j0 + var("j")}}});
+  TileOp add = make_op(OpKind::contract, "add", {i, j, reduced_dim("l", 0, min(IntExpr(k_tile), var("k") - l0), k_tile)},
+                       {sums, {var("i"), var("j")}}, {{a, {i0 + var("i"), l0 + var("l")}}, {b, {l0 + var("l"), j0 + var("j")}}});
   add.value = times(m.read(add, 0), m.read(add, 1));
   add.reduction = ReductionOp::add;
   TileOp store = make_op(OpKind::map, "store", {i, j}, {c, {i0 + var("i"), j0 + var("j")}}, {{sums, {var("i"), var("j")}}});
   store.value = as(type, m.read(store, 0));
   const auto blocks = [](const std::string& size, std::int64_t t) { return floor_div(var(size) + IntExpr(t - 1), t); };
   const TileTree body = sequence({leaf(zero), loop("lo", 0, blocks("k", k_tile), leaf(add)), leaf(store)});
-  return m.finish(loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", tile), body, LoopKind::gpu_block), LoopKind::gpu_block));
+  return m.finish(
+      loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", tile), body, LoopKind::gpu_block), LoopKind::gpu_block));
 }
 
 /// One pass over keys in tiles with a running maximum: scores, maximum, weights, corrections, weighted sum.
@@ -267,11 +287,14 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
   ProgramMaker m("stream");
   m.size("heads").size("s").fixed("d", width).scalar("scale", 0.125);
   const std::vector<IntExpr> shape{var("heads"), var("s"), var("d")};
-  const int q = m.input("q", type, shape), k = m.input("k", type, shape), v = m.input("v", type, shape), o = m.output("o", type, shape);
-  const int scores = m.scratch("scores", {kTile, kTile}), weights = m.scratch("weights", {kTile, kTile}), acc = m.scratch("acc", {kTile, width});
+  const int q = m.input("q", type, shape), k = m.input("k", type, shape), v = m.input("v", type, shape),
+            o = m.output("o", type, shape);
+  const int scores = m.scratch("scores", {kTile, kTile}), weights = m.scratch("weights", {kTile, kTile}),
+            acc = m.scratch("acc", {kTile, width});
   const int top = m.scratch("top", {kTile}), before = m.scratch("before", {kTile}), total = m.scratch("total", {kTile});
   const IntExpr q0 = IntExpr(kTile) * var("qt"), k0 = IntExpr(kTile) * var("kt"), h = var("h");
-  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("s") - q0), kTile), c = parallel_dim("c", 0, min(IntExpr(kTile), var("s") - k0), kTile);
+  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("s") - q0), kTile),
+             c = parallel_dim("c", 0, min(IntExpr(kTile), var("s") - k0), kTile);
   const auto cr = reduced_dim("c", 0, min(IntExpr(kTile), var("s") - k0), kTile), e = parallel_dim("e", 0, var("d"), width);
   const auto ek = reduced_dim("e", 0, var("d"), width);
   const TileAccess at_r{top, {var("r")}}, at_rc{scores, {var("r"), var("c")}};
@@ -280,7 +303,8 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
     op.value = ScalarExpr::constant(value);
     return leaf(op);
   };
-  TileOp dot = make_op(OpKind::contract, "dot", {r, c, ek}, at_rc, {{q, {h, q0 + var("r"), var("e")}}, {k, {h, k0 + var("c"), var("e")}}});
+  TileOp dot =
+      make_op(OpKind::contract, "dot", {r, c, ek}, at_rc, {{q, {h, q0 + var("r"), var("e")}}, {k, {h, k0 + var("c"), var("e")}}});
   dot.value = times(m.read(dot, 0), m.read(dot, 1));
   dot.reduction = ReductionOp::add;
   dot.initialize = true;
@@ -297,23 +321,29 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
   highest.reduction = ReductionOp::max;
   TileOp weigh = make_op(OpKind::map, "weigh", {r, c}, {weights, {var("r"), var("c")}}, {at_rc, at_r});
   weigh.value = exponential(minus(m.read(weigh, 0), m.read(weigh, 1)));
-  TileOp fix_total = make_op(OpKind::map, "fix_total", {r}, {total, {var("r")}}, {{total, {var("r")}}, {before, {var("r")}}, at_r});
+  TileOp fix_total =
+      make_op(OpKind::map, "fix_total", {r}, {total, {var("r")}}, {{total, {var("r")}}, {before, {var("r")}}, at_r});
   fix_total.value = times(m.read(fix_total, 0), exponential(minus(m.read(fix_total, 1), m.read(fix_total, 2))));
-  TileOp fix_acc = make_op(OpKind::map, "fix_acc", {r, e}, {acc, {var("r"), var("e")}}, {{acc, {var("r"), var("e")}}, {before, {var("r")}}, at_r});
+  TileOp fix_acc = make_op(OpKind::map, "fix_acc", {r, e}, {acc, {var("r"), var("e")}},
+                           {{acc, {var("r"), var("e")}}, {before, {var("r")}}, at_r});
   fix_acc.value = times(m.read(fix_acc, 0), exponential(minus(m.read(fix_acc, 1), m.read(fix_acc, 2))));
   TileOp count = make_op(OpKind::reduce, "count", {r, cr}, {total, {var("r")}}, {{weights, {var("r"), var("c")}}});
   count.value = m.read(count, 0);
   count.reduction = ReductionOp::add;
-  TileOp gather = make_op(OpKind::contract, "gather", {r, e, cr}, {acc, {var("r"), var("e")}}, {{weights, {var("r"), var("c")}}, {v, {h, k0 + var("c"), var("e")}}});
+  TileOp gather = make_op(OpKind::contract, "gather", {r, e, cr}, {acc, {var("r"), var("e")}},
+                          {{weights, {var("r"), var("c")}}, {v, {h, k0 + var("c"), var("e")}}});
   gather.value = times(m.read(gather, 0), m.read(gather, 1));
   gather.reduction = ReductionOp::add;
-  TileOp out = make_op(OpKind::map, "out", {r, e}, {o, {h, q0 + var("r"), var("e")}}, {{acc, {var("r"), var("e")}}, {total, {var("r")}}});
+  TileOp out =
+      make_op(OpKind::map, "out", {r, e}, {o, {h, q0 + var("r"), var("e")}}, {{acc, {var("r"), var("e")}}, {total, {var("r")}}});
   out.value = as(type, over(m.read(out, 0), m.read(out, 1)));
   const IntExpr tiles = floor_div(var("s") + IntExpr(kTile - 1), kTile);
   const TileTree stream = loop("kt", 0, causal ? var("qt") + IntExpr(1) : tiles,
-                               sequence({leaf(dot), leaf(mask), leaf(save), leaf(highest), leaf(weigh), leaf(fix_total), leaf(fix_acc), leaf(count), leaf(gather)}));
-  const TileTree body = sequence({constant_op("start_top", {r}, at_r, -1e30), constant_op("start_total", {r}, {total, {var("r")}}, 0),
-                                  constant_op("start_acc", {r, e}, {acc, {var("r"), var("e")}}, 0), stream, leaf(out)});
+                               sequence({leaf(dot), leaf(mask), leaf(save), leaf(highest), leaf(weigh), leaf(fix_total),
+                                         leaf(fix_acc), leaf(count), leaf(gather)}));
+  const TileTree body =
+      sequence({constant_op("start_top", {r}, at_r, -1e30), constant_op("start_total", {r}, {total, {var("r")}}, 0),
+                constant_op("start_acc", {r, e}, {acc, {var("r"), var("e")}}, 0), stream, leaf(out)});
   return m.finish(loop("h", 0, var("heads"), loop("qt", 0, tiles, body, LoopKind::gpu_block), LoopKind::gpu_block));
 }
 
@@ -321,19 +351,28 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
 inline TileProgram relaxation_program() {
   ProgramMaker m("relaxation");
   m.size("steps").size("n");
-  const int start = m.input("start", ElementType::f32, {var("n"), var("n")}), out = m.output("out", ElementType::f32, {var("n"), var("n")});
+  const int start = m.input("start", ElementType::f32, {var("n"), var("n")}),
+            out = m.output("out", ElementType::f32, {var("n"), var("n")});
   const int grids = m.workspace("grids", {2, var("n"), var("n")});
   const auto i = parallel_dim("i", 0, var("n")), j = parallel_dim("j", 0, var("n"));
   TileOp load = make_op(OpKind::copy, "load", {i, j}, {grids, {0, var("i"), var("j")}}, {{start, {var("i"), var("j")}}});
   load.value = m.read(load, 0);
   const IntExpr from = mod(var("t"), 2), to = mod(var("t") + IntExpr(1), 2);
   TileOp step = make_op(OpKind::map, "step", {i, j}, {grids, {to, var("i"), var("j")}},
-                        {{grids, {from, var("i"), var("j")}}, {grids, {from, var("i"), var("j") - IntExpr(1)}}, {grids, {from, var("i") - IntExpr(1), var("j")}}});
+                        {{grids, {from, var("i"), var("j")}},
+                         {grids, {from, var("i"), var("j") - IntExpr(1)}},
+                         {grids, {from, var("i") - IntExpr(1), var("j")}}});
   step.indices = {var("i"), var("j")};
-  const auto positive = [](int k) { return operator_of(ScalarOp::lt, ScalarExpr::constant(0, ElementType::i32), ScalarExpr::index(k)); };
-  const auto inside = [&](int k, ScalarExpr value) { return ScalarExpr::make(ScalarOp::select, {positive(k), std::move(value), ScalarExpr::constant(0)}); };
-  step.value = times(ScalarExpr::constant(0.25), plus(plus(m.read(step, 0), m.read(step, 0)), plus(inside(1, m.read(step, 1)), inside(0, m.read(step, 2)))));
-  TileOp store = make_op(OpKind::copy, "store", {i, j}, {out, {var("i"), var("j")}}, {{grids, {mod(var("steps"), 2), var("i"), var("j")}}});
+  const auto positive = [](int k) {
+    return operator_of(ScalarOp::lt, ScalarExpr::constant(0, ElementType::i32), ScalarExpr::index(k));
+  };
+  const auto inside = [&](int k, ScalarExpr value) {
+    return ScalarExpr::make(ScalarOp::select, {positive(k), std::move(value), ScalarExpr::constant(0)});
+  };
+  step.value = times(ScalarExpr::constant(0.25),
+                     plus(plus(m.read(step, 0), m.read(step, 0)), plus(inside(1, m.read(step, 1)), inside(0, m.read(step, 2)))));
+  TileOp store =
+      make_op(OpKind::copy, "store", {i, j}, {out, {var("i"), var("j")}}, {{grids, {mod(var("steps"), 2), var("i"), var("j")}}});
   store.value = m.read(store, 0);
   return m.finish(sequence({leaf(load), loop("t", 0, var("steps"), leaf(step)), leaf(store)}));
 }
@@ -342,13 +381,17 @@ inline TileProgram relaxation_program() {
 inline TileProgram wavefront_program() {
   ProgramMaker m("wavefront");
   m.size("n");
-  const int start = m.input("start", ElementType::f32, {var("n"), var("n")}), out = m.output("out", ElementType::f32, {var("n"), var("n")});
-  TileOp load = make_op(OpKind::copy, "load", {parallel_dim("i", 0, var("n")), parallel_dim("j", 0, var("n"))}, {out, {var("i"), var("j")}}, {{start, {var("i"), var("j")}}});
+  const int start = m.input("start", ElementType::f32, {var("n"), var("n")}),
+            out = m.output("out", ElementType::f32, {var("n"), var("n")});
+  TileOp load = make_op(OpKind::copy, "load", {parallel_dim("i", 0, var("n")), parallel_dim("j", 0, var("n"))},
+                        {out, {var("i"), var("j")}}, {{start, {var("i"), var("j")}}});
   load.value = m.read(load, 0);
   const IntExpr j = var("w") - var("i");
-  TileOp sweep = make_op(OpKind::points, "sweep",
-                         {serial_dim("w", 2, var("n") * IntExpr(2) - IntExpr(1)), parallel_dim("i", max(IntExpr(1), var("w") - var("n") + IntExpr(1)), min(var("n"), var("w")))},
-                         {out, {var("i"), j}}, {{out, {var("i"), j}}, {out, {var("i") - IntExpr(1), j}}, {out, {var("i"), j - IntExpr(1)}}});
+  TileOp sweep =
+      make_op(OpKind::points, "sweep",
+              {serial_dim("w", 2, var("n") * IntExpr(2) - IntExpr(1)),
+               parallel_dim("i", max(IntExpr(1), var("w") - var("n") + IntExpr(1)), min(var("n"), var("w")))},
+              {out, {var("i"), j}}, {{out, {var("i"), j}}, {out, {var("i") - IntExpr(1), j}}, {out, {var("i"), j - IntExpr(1)}}});
   sweep.value = times(ScalarExpr::constant(0.3), plus(m.read(sweep, 0), plus(m.read(sweep, 1), m.read(sweep, 2))));
   return m.finish(sequence({leaf(load), leaf(sweep)}));
 }
@@ -357,9 +400,10 @@ inline TileProgram wavefront_program() {
 inline TileProgram running_sum_program() {
   ProgramMaker m("running");
   m.size("rows").size("cols");
-  const int x = m.input("x", ElementType::f32, {var("rows"), var("cols")}), out = m.output("out", ElementType::f32, {var("rows"), var("cols")});
-  TileOp op = make_op(OpKind::points, "running", {parallel_dim("r", 0, var("rows")), serial_dim("c", 0, var("cols"))}, {out, {var("r"), var("c")}},
-                      {{x, {var("r"), var("c")}}, {out, {var("r"), var("c") - IntExpr(1)}}});
+  const int x = m.input("x", ElementType::f32, {var("rows"), var("cols")}),
+            out = m.output("out", ElementType::f32, {var("rows"), var("cols")});
+  TileOp op = make_op(OpKind::points, "running", {parallel_dim("r", 0, var("rows")), serial_dim("c", 0, var("cols"))},
+                      {out, {var("r"), var("c")}}, {{x, {var("r"), var("c")}}, {out, {var("r"), var("c") - IntExpr(1)}}});
   op.indices = {var("c")};
   const ScalarExpr first = operator_of(ScalarOp::le, ScalarExpr::index(0), ScalarExpr::constant(0, ElementType::i32));
   op.value = plus(m.read(op, 0), ScalarExpr::make(ScalarOp::select, {first, ScalarExpr::constant(0), m.read(op, 1)}));
@@ -374,21 +418,26 @@ inline TileProgram transpose_program(ElementType type) {
   const int x = m.input("x", type, {var("rows"), var("cols")}), y = m.output("y", type, {var("cols"), var("rows")});
   const int tile = m.scratch("tile", {kTile, kTile}, type);
   const IntExpr r0 = IntExpr(kTile) * var("ro"), c0 = IntExpr(kTile) * var("co");
-  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("rows") - r0), kTile), c = parallel_dim("c", 0, min(IntExpr(kTile), var("cols") - c0), kTile);
+  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("rows") - r0), kTile),
+             c = parallel_dim("c", 0, min(IntExpr(kTile), var("cols") - c0), kTile);
   TileOp load = make_op(OpKind::copy, "load", {r, c}, {tile, {var("r"), var("c")}}, {{x, {r0 + var("r"), c0 + var("c")}}});
   load.value = ScalarExpr::read(0, type);
   TileOp store = make_op(OpKind::copy, "store", {c, r}, {y, {c0 + var("c"), r0 + var("r")}}, {{tile, {var("r"), var("c")}}});
   store.value = ScalarExpr::read(0, type);
   const auto blocks = [](const std::string& size) { return floor_div(var(size) + IntExpr(kTile - 1), kTile); };
-  return m.finish(loop("ro", 0, blocks("rows"), loop("co", 0, blocks("cols"), sequence({leaf(load), leaf(store)}), LoopKind::gpu_block), LoopKind::gpu_block));
+  return m.finish(loop("ro", 0, blocks("rows"),
+                       loop("co", 0, blocks("cols"), sequence({leaf(load), leaf(store)}), LoopKind::gpu_block),
+                       LoopKind::gpu_block));
 }
 
 /// Integers: out[r] = the largest of x[r, c] ^ c.
 inline TileProgram integer_program() {
   ProgramMaker m("integers");
   m.size("rows").size("cols");
-  const int x = m.input("x", ElementType::i32, {var("rows"), var("cols")}), out = m.output("out", ElementType::i32, {var("rows")});
-  TileOp op = make_op(OpKind::reduce, "largest", {parallel_dim("r", 0, var("rows")), reduced_dim("c", 0, var("cols"))}, {out, {var("r")}}, {{x, {var("r"), var("c")}}});
+  const int x = m.input("x", ElementType::i32, {var("rows"), var("cols")}),
+            out = m.output("out", ElementType::i32, {var("rows")});
+  TileOp op = make_op(OpKind::reduce, "largest", {parallel_dim("r", 0, var("rows")), reduced_dim("c", 0, var("cols"))},
+                      {out, {var("r")}}, {{x, {var("r"), var("c")}}});
   op.indices = {var("c")};
   op.value = operator_of(ScalarOp::bit_xor, m.read(op, 0), ScalarExpr::index(0));
   op.reduction = ReductionOp::max;
@@ -403,14 +452,20 @@ inline TileProgram functions_program() {
   const int x = m.input("x", ElementType::f32, {var("n")}), y = m.output("y", ElementType::f32, {16, var("n")});
   std::vector<TileTree> ops;
   const auto add = [&](const std::function<ScalarExpr(ScalarExpr)>& make) {
-    TileOp op = make_op(OpKind::map, "f", {parallel_dim("i", 0, var("n"))}, {y, {static_cast<std::int64_t>(ops.size()), var("i")}}, {{x, {var("i")}}});
+    TileOp op = make_op(OpKind::map, "f", {parallel_dim("i", 0, var("n"))},
+                        {y, {static_cast<std::int64_t>(ops.size()), var("i")}}, {{x, {var("i")}}});
     op.value = make(m.read(op, 0));
     ops.push_back(leaf(op));
   };
   const auto unary = [](ScalarOp op) { return [op](ScalarExpr v) { return ScalarExpr::make(op, {std::move(v)}); }; };
-  const auto positive = [](ScalarExpr v) { return plus(ScalarExpr::make(ScalarOp::abs, {std::move(v)}), ScalarExpr::constant(0.1)); };
-  for (ScalarOp op : {ScalarOp::exp, ScalarOp::exp2, ScalarOp::tanh, ScalarOp::erf, ScalarOp::floor, ScalarOp::neg, ScalarOp::abs}) add(unary(op));
-  for (ScalarOp op : {ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt}) add([&, op](ScalarExpr v) { return ScalarExpr::make(op, {positive(std::move(v))}); });
+  const auto positive = [](ScalarExpr v) {
+    return plus(ScalarExpr::make(ScalarOp::abs, {std::move(v)}), ScalarExpr::constant(0.1));
+  };
+  for (ScalarOp op :
+       {ScalarOp::exp, ScalarOp::exp2, ScalarOp::tanh, ScalarOp::erf, ScalarOp::floor, ScalarOp::neg, ScalarOp::abs})
+    add(unary(op));
+  for (ScalarOp op : {ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt})
+    add([&, op](ScalarExpr v) { return ScalarExpr::make(op, {positive(std::move(v))}); });
   add([&](ScalarExpr v) { return operator_of(ScalarOp::pow, positive(std::move(v)), ScalarExpr::constant(1.5)); });
   add([&](ScalarExpr v) { return operator_of(ScalarOp::pow, v, ScalarExpr::constant(2)); });
   add([&](ScalarExpr v) { return over(v, positive(v)); });
@@ -425,9 +480,12 @@ inline TileProgram masked_product_program() {
   ProgramMaker m("masked_product");
   m.size("n");
   const std::vector<IntExpr> shape{var("n"), var("n")};
-  const int a = m.input("a", ElementType::f32, shape), b = m.input("b", ElementType::f32, shape), c = m.output("c", ElementType::f32, shape);
-  TileOp op = make_op(OpKind::contract, "c", {parallel_dim("i", 0, var("n")), parallel_dim("j", 0, var("n")), reduced_dim("l", 0, var("n") + IntExpr(3))},
-                      {c, {var("i"), var("j")}}, {{a, {var("i"), var("l")}}, {b, {var("l"), var("j")}}});
+  const int a = m.input("a", ElementType::f32, shape), b = m.input("b", ElementType::f32, shape),
+            c = m.output("c", ElementType::f32, shape);
+  TileOp op =
+      make_op(OpKind::contract, "c",
+              {parallel_dim("i", 0, var("n")), parallel_dim("j", 0, var("n")), reduced_dim("l", 0, var("n") + IntExpr(3))},
+              {c, {var("i"), var("j")}}, {{a, {var("i"), var("l")}}, {b, {var("l"), var("j")}}});
   op.guard = IntExpr::make(IntOp::ge, {var("i"), var("l")});
   op.value = times(m.read(op, 0), m.read(op, 1));
   op.reduction = ReductionOp::add;
@@ -445,7 +503,8 @@ inline TileProgram block_steps_program() {
   const auto c = parallel_dim("c", 0, kWidth);
   TileOp load = make_op(OpKind::copy, "load", {c}, {old, {var("c")}}, {{x, {var("b"), var("c")}}});
   load.value = m.read(load, 0);
-  TileOp step = make_op(OpKind::map, "step", {c}, {next, {var("c")}}, {{old, {var("c")}}, {old, {mod(var("c") + IntExpr(37), kWidth)}}});
+  TileOp step =
+      make_op(OpKind::map, "step", {c}, {next, {var("c")}}, {{old, {var("c")}}, {old, {mod(var("c") + IntExpr(37), kWidth)}}});
   step.value = times(ScalarExpr::constant(0.5), plus(m.read(step, 0), m.read(step, 1)));
   TileOp back = make_op(OpKind::copy, "back", {c}, {old, {var("c")}}, {{next, {var("c")}}});
   back.value = m.read(back, 0);
@@ -459,11 +518,14 @@ inline TileProgram block_steps_program() {
 inline TileProgram open_scratch_program() {
   ProgramMaker m("open");
   m.size("rows").size("cols");
-  const int x = m.input("x", ElementType::f32, {var("rows"), var("cols")}), y = m.output("y", ElementType::f32, {var("rows"), var("cols")});
+  const int x = m.input("x", ElementType::f32, {var("rows"), var("cols")}),
+            y = m.output("y", ElementType::f32, {var("rows"), var("cols")});
   const int tile = m.scratch("row_copy", {var("cols")});
-  TileOp load = make_op(OpKind::copy, "load", {parallel_dim("c", 0, var("cols"))}, {tile, {var("c")}}, {{x, {var("r"), var("c")}}});
+  TileOp load =
+      make_op(OpKind::copy, "load", {parallel_dim("c", 0, var("cols"))}, {tile, {var("c")}}, {{x, {var("r"), var("c")}}});
   load.value = m.read(load, 0);
-  TileOp store = make_op(OpKind::copy, "store", {parallel_dim("c", 0, var("cols"))}, {y, {var("r"), var("c")}}, {{tile, {var("c")}}});
+  TileOp store =
+      make_op(OpKind::copy, "store", {parallel_dim("c", 0, var("cols"))}, {y, {var("r"), var("c")}}, {{tile, {var("c")}}});
   store.value = m.read(store, 0);
   return m.finish(loop("r", 0, var("rows"), sequence({leaf(load), leaf(store)}), LoopKind::gpu_block));
 }

@@ -30,8 +30,10 @@ std::string scratch_database(const std::string& name) {
 }
 
 TEST(HostMeasurer, OriginalOrderIsCorrectForEverySample) {
-  for (const Nest& nest : {samples::matmul(33, 20, 17), samples::row_norm(9, 70), samples::scores_softmax_values(samples::Mask::none, 20, 24, 8),
-                           samples::scores_softmax_values(samples::Mask::domain, 20, 20, 8), samples::stencil2d(3, 17, 18), samples::seidel(3, 17, 18)}) {
+  for (const Nest& nest :
+       {samples::matmul(33, 20, 17), samples::row_norm(9, 70), samples::scores_softmax_values(samples::Mask::none, 20, 24, 8),
+        samples::scores_softmax_values(samples::Mask::domain, 20, 20, 8), samples::stencil2d(3, 17, 18),
+        samples::seidel(3, 17, 18)}) {
     const Sizes sizes = complete_sizes(nest, {});
     const TrialRecord trial = measure_schedule(Schedule(nest_for_tuning(nest, sizes)), nest, sizes, quick());
     EXPECT_EQ(trial.status, TrialStatus::ok) << nest.op << ": " << trial.reason;

@@ -73,17 +73,21 @@ Memory literally(const Nest& nest, const Sizes& sizes, const HostTensors& inputs
     std::vector<std::pair<Element, std::size_t>> instances;
     std::size_t last = first;
     for (; last < nest.statements.size() && nest.statements[last].group == nest.statements[first].group; ++last) {
-      for (Element& dims : points_of(at_sizes(nest.statements[last].domain, sizes))) instances.emplace_back(std::move(dims), last);
+      for (Element& dims : points_of(at_sizes(nest.statements[last].domain, sizes)))
+        instances.emplace_back(std::move(dims), last);
     }
     std::sort(instances.begin(), instances.end());
     for (const auto& [dims, s] : instances) {
       const Statement& statement = nest.statements[s];
-      const auto read = [&, &dims = dims](int k) { return load(statement.reads[k].tensor, image(statement.reads[k].relation, dims, sizes).at(0)); };
+      const auto read = [&, &dims = dims](int k) {
+        return load(statement.reads[k].tensor, image(statement.reads[k].relation, dims, sizes).at(0));
+      };
       const auto index = [&, &dims = dims](int k) {
         return image(isl::manage(isl_map_from_pw_aff(statement.indices[k].copy())), dims, sizes).at(0).at(0);
       };
       const auto scalar = [&](const std::string& name) {
-        return std::find_if(nest.scalars.begin(), nest.scalars.end(), [&](const auto& p) { return p.name == name; })->default_value;
+        return std::find_if(nest.scalars.begin(), nest.scalars.end(), [&](const auto& p) { return p.name == name; })
+            ->default_value;
       };
       const double value = evaluate(statement.value, read, index, scalar);
       auto& place = memory[statement.write.tensor];
@@ -171,7 +175,8 @@ TEST(Oracle, InPlaceNestsAreEvaluatedInOriginalOrderOnly) {
 
 TEST(Oracle, LargeProblemsAreSampledQuickly) {
   const auto start = std::chrono::steady_clock::now();
-  for (const Nest& nest : {samples::scores_softmax_values(Mask::none, 1024, 1024, 64), samples::matmul(1024, 1024, 1024), samples::row_norm(4096, 1024)}) {
+  for (const Nest& nest : {samples::scores_softmax_values(Mask::none, 1024, 1024, 64), samples::matmul(1024, 1024, 1024),
+                           samples::row_norm(4096, 1024)}) {
     const Sizes sizes = complete_sizes(nest, {});
     const HostTensors inputs = make_arguments(nest, sizes, 1);
     const auto begin = std::chrono::steady_clock::now();
@@ -245,18 +250,31 @@ TEST(ElementCodec, EveryHalfAndBfloatComesBack) {
 }
 
 TEST(ValueCode, AgreesWithTheMeaningOfScalarExpressions) {
-  const std::vector<ScalarOp> unary{ScalarOp::neg, ScalarOp::abs, ScalarOp::exp, ScalarOp::exp2, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::erf, ScalarOp::floor, ScalarOp::log};
-  const std::vector<ScalarOp> binary{ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::min, ScalarOp::max, ScalarOp::pow};
-  const std::vector<ScalarOp> integer{ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::bit_and, ScalarOp::bit_or, ScalarOp::bit_xor, ScalarOp::shift_left, ScalarOp::shift_right_logical, ScalarOp::mul_high_unsigned};
+  const std::vector<ScalarOp> unary{ScalarOp::neg,   ScalarOp::abs,  ScalarOp::exp, ScalarOp::exp2,  ScalarOp::sqrt,
+                                    ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::erf, ScalarOp::floor, ScalarOp::log};
+  const std::vector<ScalarOp> binary{ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div,
+                                     ScalarOp::min, ScalarOp::max, ScalarOp::pow};
+  const std::vector<ScalarOp> integer{ScalarOp::add,
+                                      ScalarOp::sub,
+                                      ScalarOp::mul,
+                                      ScalarOp::div,
+                                      ScalarOp::bit_and,
+                                      ScalarOp::bit_or,
+                                      ScalarOp::bit_xor,
+                                      ScalarOp::shift_left,
+                                      ScalarOp::shift_right_logical,
+                                      ScalarOp::mul_high_unsigned};
   const ScalarExpr x = ScalarExpr::read(0, ElementType::f32), y = ScalarExpr::read(1, ElementType::f32);
   const ScalarExpr i = ScalarExpr::index(0), j = ScalarExpr::index(1);
   std::vector<ScalarExpr> cases;
   for (const ScalarOp op : unary) cases.push_back(ScalarExpr::make(op, {x}));
   for (const ScalarOp op : binary) cases.push_back(ScalarExpr::make(op, {x, y}));
   for (const ScalarOp op : integer) cases.push_back(ScalarExpr::make(op, {i, j}));
-  for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::i32, ElementType::f32}) cases.push_back(ScalarExpr::cast(type, x));
+  for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::i32, ElementType::f32})
+    cases.push_back(ScalarExpr::cast(type, x));
   cases.push_back(ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {x, y}), x, y}));
-  cases.push_back(ScalarExpr::make(ScalarOp::logical_and, {ScalarExpr::make(ScalarOp::le, {i, j}), ScalarExpr::make(ScalarOp::eq, {i, j})}));
+  cases.push_back(
+      ScalarExpr::make(ScalarOp::logical_and, {ScalarExpr::make(ScalarOp::le, {i, j}), ScalarExpr::make(ScalarOp::eq, {i, j})}));
   struct Leaves : LeafSource {
     void read(int ordinal, double* out, int count) override {
       for (int k = 0; k < count; ++k) out[k] = real(ordinal, k);

@@ -19,7 +19,9 @@ using samples::Mask;
 
 struct Problem {
   explicit Problem(const Nest& nest, int threads = 2)
-      : sizes(complete_sizes(nest, {})), schedules(nest), space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8 << 20, 8})) {}
+      : sizes(complete_sizes(nest, {})),
+        schedules(nest),
+        space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8 << 20, 8})) {}
   Schedule replay(const Point& point) {
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) user_error("infeasible: {}", candidate.infeasible);
@@ -42,8 +44,12 @@ bool share_loop(const Schedule& schedule, const std::string& a, const std::strin
 }
 
 std::vector<Nest> nests() {
-  return {samples::matmul(96, 80, 72), samples::row_norm(64, 128), samples::scores_softmax_values(Mask::none, 128, 128, 32),
-          samples::scores_softmax_values(Mask::domain, 128, 128, 32), samples::stencil2d(4, 40, 40), samples::seidel(4, 40, 40)};
+  return {samples::matmul(96, 80, 72),
+          samples::row_norm(64, 128),
+          samples::scores_softmax_values(Mask::none, 128, 128, 32),
+          samples::scores_softmax_values(Mask::domain, 128, 128, 32),
+          samples::stencil2d(4, 40, 40),
+          samples::seidel(4, 40, 40)};
 }
 
 TEST(NestSpace, TheBestGuessAndTheBaselineAreLegal) {
@@ -55,7 +61,9 @@ TEST(NestSpace, TheBestGuessAndTheBaselineAreLegal) {
       fmt::print("{}: {}\n{}\n", nest.op, describe(*problem.space), guess.str());
       for (const Step& step : guess.steps()) fmt::print("  {}\n", describe(step));
     }
-    EXPECT_TRUE(std::none_of(baseline.steps().begin(), baseline.steps().end(), [](const Step& s) { return s.name != "parallel"; })) << nest.op;
+    EXPECT_TRUE(std::none_of(baseline.steps().begin(), baseline.steps().end(), [](const Step& s) {
+      return s.name != "parallel";
+    })) << nest.op;
   }
 }
 

@@ -4,6 +4,7 @@
 #include "autotune/measure/host_measurer.h"
 #include "poly/nest_json.h"
 #include "support/error.h"
+#include "support/launch_recipe.h"
 #include "support/sample_nests.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +35,8 @@ class FakeMeasurer : public Measurer {
   std::string toolchain() const override { return "fake 1"; }
 
   std::multiset<std::string> measured;
-  std::vector<double> races;         ///< best_ms as the jobs had it
-  std::atomic<bool>* stop = nullptr; ///< set after `stop_after` measurements
+  std::vector<double> races;          ///< best_ms as the jobs had it
+  std::atomic<bool>* stop = nullptr;  ///< set after `stop_after` measurements
   int stop_after = 0;
 
  private:
@@ -52,7 +53,8 @@ class FakeMeasurer : public Measurer {
       outcome.reason = kStoppedReason;
       return outcome;
     }
-    constexpr TrialStatus kFailures[] = {TrialStatus::crash, TrialStatus::timeout, TrialStatus::wrong, TrialStatus::compile_error};
+    constexpr TrialStatus kFailures[] = {TrialStatus::crash, TrialStatus::timeout, TrialStatus::wrong,
+                                         TrialStatus::compile_error};
     if (measured.size() > 2 && hash % 3 == 0) {
       outcome.status = kFailures[hash / 3 % 4];
       outcome.reason = "as the script says";
@@ -62,7 +64,10 @@ class FakeMeasurer : public Measurer {
     outcome.median_ms = 1 + static_cast<double>(hash % 1000) / 100;
     outcome.samples_ms = {outcome.median_ms};
     // The database answers only with kernels it can serve.
-    outcome.kernel = KernelRecord{"x86-64:x86-64:", "code " + text, R"({"target":"host"})", ""};
+    LaunchRecipe recipe;
+    recipe.target = "host";
+    recipe.symbol = "kernel";
+    outcome.kernel = KernelRecord{"x86-64:x86-64:", "code " + text, recipe_to_json(recipe).dump(), ""};
     return outcome;
   }
   DeviceIdentity device_;
@@ -224,7 +229,8 @@ TEST(TrialSteps, FilesThatDoNotSayWhatWasFixedReplayOnEitherForm) {
   const Sizes sizes = complete_sizes(nest, {});
   for (const bool all : {false, true}) {
     const Schedule schedule(nest_for_tuning(nest, sizes, all));
-    EXPECT_EQ(digest(replay_trial_steps(nest, sizes, schedule_to_json(schedule)).original_nest()), digest(schedule.original_nest()));
+    EXPECT_EQ(digest(replay_trial_steps(nest, sizes, schedule_to_json(schedule)).original_nest()),
+              digest(schedule.original_nest()));
   }
 }
 

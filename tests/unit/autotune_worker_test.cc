@@ -84,8 +84,9 @@ TEST(Worker, AGoodTrialComesBackWhole) {
 TEST(Worker, EveryWayToFailIsAnOutcomeAndTheNextTrialSucceeds) {
   WorkerPool pool = make_pool(2, 60);
   const std::vector<std::pair<std::string, TrialStatus>> cases{
-      {"illegal", TrialStatus::illegal}, {"bug", TrialStatus::compile_error}, {"crash", TrialStatus::crash}, {"abort", TrialStatus::crash},
-      {"exit", TrialStatus::crash},      {"wrong", TrialStatus::wrong},       {"early", TrialStatus::infeasible}};
+      {"illegal", TrialStatus::illegal}, {"bug", TrialStatus::compile_error}, {"crash", TrialStatus::crash},
+      {"abort", TrialStatus::crash},     {"exit", TrialStatus::crash},        {"wrong", TrialStatus::wrong},
+      {"early", TrialStatus::infeasible}};
   for (const auto& [action, status] : cases) {
     const auto outcomes = pool.measure({job(action), job("good"), job("good")});
     EXPECT_EQ(outcomes.at(0).status, status) << action;
@@ -140,8 +141,8 @@ TEST(Worker, TheStopFlagEndsATrialUnderWay) {
 }
 
 TEST(Worker, AWorkerKilledFromOutsideIsReplaced) {
-  std::atomic<int>* calls = static_cast<std::atomic<int>*>(
-      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::atomic<int>* calls =
+      static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   WorkerLimits limits;
   limits.workers = 1;
   WorkerPool pool(limits, [calls] {

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 namespace nestor::testing {
 namespace {
 
@@ -35,7 +34,8 @@ struct Planned {
     internal_error("no op {}", name);
   }
   int barriers() const {
-    return static_cast<int>(std::count_if(block.ops.begin(), block.ops.end(), [](const nvptx::BlockOp& op) { return op.barrier_before; }));
+    return static_cast<int>(
+        std::count_if(block.ops.begin(), block.ops.end(), [](const nvptx::BlockOp& op) { return op.barrier_before; }));
   }
 };
 
@@ -76,7 +76,8 @@ TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {
 
 TEST(NvptxPlan, attention_keeps_all_but_its_weights_in_registers) {
   const Planned plan(streaming_attention_program(f16, 64, true), true);
-  for (const char* name : {"scores", "acc", "top", "before", "total"}) EXPECT_EQ(plan.placement(name).kind, Kind::registers) << name;
+  for (const char* name : {"scores", "acc", "top", "before", "total"})
+    EXPECT_EQ(plan.placement(name).kind, Kind::registers) << name;
   EXPECT_EQ(plan.placement("weights").kind, Kind::shared);
 }
 
@@ -90,8 +91,8 @@ TEST(NvptxPlan, a_tile_read_in_another_order_goes_through_shared_memory_behind_a
 TEST(NvptxPlan, a_dependence_carried_by_a_loop_gets_a_barrier) {
   const Planned plan(block_steps_program(), true);
   EXPECT_TRUE(plan.op("step").barrier_before);
-  EXPECT_TRUE(plan.op("back").barrier_before);   // others may still read what it overwrites
-  EXPECT_FALSE(plan.op("store").barrier_before); // each thread stores what it wrote itself
+  EXPECT_TRUE(plan.op("back").barrier_before);    // others may still read what it overwrites
+  EXPECT_FALSE(plan.op("store").barrier_before);  // each thread stores what it wrote itself
 }
 
 TEST(NvptxPlan, an_op_outside_of_blocks_is_spread_over_a_grid) {
@@ -164,8 +165,11 @@ std::vector<SimtCase> distinct_programs() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(programs, EveryProgram, ::testing::Combine(::testing::ValuesIn(distinct_programs()), ::testing::Values(80, 90)),
-                         [](const auto& info) { return std::get<0>(info.param).name + "_sm" + std::to_string(std::get<1>(info.param)); });
+INSTANTIATE_TEST_SUITE_P(programs, EveryProgram,
+                         ::testing::Combine(::testing::ValuesIn(distinct_programs()), ::testing::Values(80, 90)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_sm" + std::to_string(std::get<1>(info.param));
+                         });
 
 TEST(Ptxas, reports_what_it_refuses) {
   const PtxasReport report = run_ptxas(".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", 90);

@@ -43,12 +43,15 @@ TEST_P(NvptxSemantics, kernels_compute_what_the_program_says) {
   for (unsigned seed : {1u, 2u}) {
     emulator.seed(seed);
     HostImage image(recipe, data, test);
-    launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) { emulator.run(node, blocks, params); });
+    launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
+      emulator.run(node, blocks, params);
+    });
     EXPECT_EQ(compare(recipe, data, test.options, [&](std::size_t k) { return image.memory[k]->data(); }), "") << "seed " << seed;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(cases, NvptxSemantics, ::testing::ValuesIn(simt_cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(cases, NvptxSemantics, ::testing::ValuesIn(simt_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 /// The emulator itself must see what it is there to see.
 TEST(SimtEmulator, notices_a_missing_barrier) {
@@ -65,8 +68,9 @@ TEST(SimtEmulator, notices_a_missing_barrier) {
   const CheckData data = make_data(test.program, compiled.kernel.recipe, test.sizes, test.options);
   HostImage image(compiled.kernel.recipe, data, test);
   SimtEmulator emulator(ir);
-  launch_recipe(compiled.kernel.recipe, image.launch,
-                [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) { emulator.run(node, blocks, params); });
+  launch_recipe(
+      compiled.kernel.recipe, image.launch,
+      [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) { emulator.run(node, blocks, params); });
   EXPECT_NE(compare(compiled.kernel.recipe, data, test.options, [&](std::size_t k) { return image.memory[k]->data(); }), "");
 }
 

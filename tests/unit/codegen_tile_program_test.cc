@@ -78,16 +78,16 @@ TEST(TileProgram, OriginalMatmulIsOneContraction) {
   for (int i = 0; i < 5; ++i) {
     for (int j = 0; j < 6; ++j) {
       double sum = 0;
-      for (int k = 0; k < 7; ++k) sum += memory.at("A")[static_cast<std::size_t>(i * 7 + k)] * memory.at("B")[static_cast<std::size_t>(k * 6 + j)];
+      for (int k = 0; k < 7; ++k)
+        sum += memory.at("A")[static_cast<std::size_t>(i * 7 + k)] * memory.at("B")[static_cast<std::size_t>(k * 6 + j)];
       EXPECT_NEAR(memory.at("C")[static_cast<std::size_t>(i * 6 + j)], sum, 1e-12);
     }
   }
 }
 
-const std::vector<std::string> kMatmulTiles{
-    "apply_rule(reassociate)",
-    "fuse_with(C_init.i, C_update.i)", "fuse_with(C_init.j, C_update.j)",
-    "tile(C_update.i, C_update.j, io, jo, ii, ji, 4, 4)"};
+const std::vector<std::string> kMatmulTiles{"apply_rule(reassociate)", "fuse_with(C_init.i, C_update.i)",
+                                            "fuse_with(C_init.j, C_update.j)",
+                                            "tile(C_update.i, C_update.j, io, jo, ii, ji, 4, 4)"};
 
 TEST(TileProgram, TiledMatmulWithPartialTilesIsTheSame) {
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{5, 6, 7}, {8, 8, 8}, {1, 9, 3}}) {
@@ -99,8 +99,8 @@ TEST(TileProgram, TiledMatmulWithPartialTilesIsTheSame) {
 TEST(TileProgram, RowsFusedKeepTemporariesInScratch) {
   const Nest nest = samples::row_norm(5, 9);
   const Schedule schedule = scheduled(nest, {"fuse_with(mean_init.i, mean_update.i)", "fuse_with(mean_update.i, variance_init.i)",
-                                             "fuse_with(variance_init.i, variance_update.i)", "fuse_with(variance_update.i, out.i)",
-                                             "split(out.i, 2, io, ii)", "parallel(io)"});
+                                             "fuse_with(variance_init.i, variance_update.i)",
+                                             "fuse_with(variance_update.i, out.i)", "split(out.i, 2, io, ii)", "parallel(io)"});
   const TileProgram program = build_tile_program(schedule);
   EXPECT_EQ(buffer_of(program, "mean").memory, Memory::scratch) << describe(program);
   expect_same(result(Schedule(nest), default_sizes(nest)), result(schedule, default_sizes(nest)));
@@ -108,8 +108,10 @@ TEST(TileProgram, RowsFusedKeepTemporariesInScratch) {
 
 /// Splits the rows and columns of every statement, then fuses the row tiles, then the column tiles.
 std::vector<std::string> one_pass(int rows, int cols) {
-  std::vector<std::string> steps{"apply_rule(reassociate)", "apply_rule(online, Mx_update)", "reorder(PV_update.i, PV_update.j, PV_update.d)"};
-  const std::vector<std::string> all{"QK_init", "QK_update", "S", "Mx_init", "Mx_update", "P", "L_init", "L_update", "PV_init", "PV_update", "O"};
+  std::vector<std::string> steps{"apply_rule(reassociate)", "apply_rule(online, Mx_update)",
+                                 "reorder(PV_update.i, PV_update.j, PV_update.d)"};
+  const std::vector<std::string> all{"QK_init", "QK_update", "S",       "Mx_init",   "Mx_update", "P",
+                                     "L_init",  "L_update",  "PV_init", "PV_update", "O"};
   const std::vector<std::string> with_columns{"QK_init", "QK_update", "S", "Mx_update", "P", "L_update", "PV_update"};
   for (const std::string& s : all) steps.push_back(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", s, rows));
   for (const std::string& s : with_columns) {
@@ -118,8 +120,8 @@ std::vector<std::string> one_pass(int rows, int cols) {
   }
   for (std::size_t k = 0; k + 1 < all.size(); ++k) steps.push_back(fmt::format("fuse_with({}.io, {}.io)", all[k], all[k + 1]));
   // The sums join their exponentials before these join the maximum: in between, the sums would not be corrected.
-  for (const char* pair : {"P.jo, L_update.jo", "L_update.jo, PV_update.jo", "QK_init.jo, QK_update.jo", "QK_update.jo, S.jo", "S.jo, Mx_update.jo",
-                           "Mx_update.jo, PV_update.jo"}) {
+  for (const char* pair : {"P.jo, L_update.jo", "L_update.jo, PV_update.jo", "QK_init.jo, QK_update.jo", "QK_update.jo, S.jo",
+                           "S.jo, Mx_update.jo", "Mx_update.jo, PV_update.jo"}) {
     steps.push_back(fmt::format("fuse_with({})", pair));
   }
   steps.push_back("parallel(O.io)");
@@ -145,7 +147,8 @@ TEST(TileProgram, SpecialisedLoopFreesFullTilesOfGuards) {
   const Schedule schedule = scheduled(nest, steps);
   const TileProgram program = build_tile_program(schedule);
   EXPECT_GT(count_ops(program.root, OpKind::reduce), count_ops(plain.root, OpKind::reduce)) << describe(program);
-  EXPECT_EQ(count_ops(program.root, OpKind::contract, true), 0) << "products need no tests: their operands are filled\n" << describe(program);
+  EXPECT_EQ(count_ops(program.root, OpKind::contract, true), 0) << "products need no tests: their operands are filled\n"
+                                                                << describe(program);
   expect_same(result(Schedule(nest), default_sizes(nest)), result(schedule, default_sizes(nest)));
 }
 
@@ -154,7 +157,8 @@ TEST(TileProgram, OnePassMomentsFollowTheRunningMean) {
   std::vector<std::string> steps{"apply_rule(reassociate)", "apply_rule(moments, mean_update)"};
   const std::vector<std::string> all{"mean_init", "mean_update", "variance_init", "variance_update"};
   for (std::size_t k = 0; k + 1 < all.size(); ++k) steps.push_back(fmt::format("fuse_with({}.i, {}.i)", all[k], all[k + 1]));
-  for (const std::string s : {"mean_update", "variance_update"}) steps.push_back(fmt::format("split({0}.k, 4, {0}.ko, {0}.ki)", s));
+  for (const std::string s : {"mean_update", "variance_update"})
+    steps.push_back(fmt::format("split({0}.k, 4, {0}.ko, {0}.ki)", s));
   steps.push_back("fuse_with(mean_update.ko, variance_update.ko)");
   const Schedule schedule = scheduled(nest, steps);
   ASSERT_EQ(schedule.active_composites().size(), 1U);
@@ -163,7 +167,8 @@ TEST(TileProgram, OnePassMomentsFollowTheRunningMean) {
 
 TEST(TileProgram, SkewedSweepsKeepTheirOrder) {
   const Nest nest = samples::seidel(3, 6, 7);
-  const Schedule schedule = scheduled(nest, {"skew(sweep.t, sweep.y, 1)", "skew(sweep.t, sweep.x, 1)", "tile(sweep.t, sweep.y, to, yo, ti, yi, 2, 3)"});
+  const Schedule schedule =
+      scheduled(nest, {"skew(sweep.t, sweep.y, 1)", "skew(sweep.t, sweep.x, 1)", "tile(sweep.t, sweep.y, to, yo, ti, yi, 2, 3)"});
   expect_same(result(Schedule(nest), default_sizes(nest)), result(schedule, default_sizes(nest)));
 }
 

@@ -32,7 +32,8 @@ void ColdCache::flush() {
         const std::size_t part = t.memory.size() / static_cast<std::size_t>(t.threads);
         constexpr std::size_t kLine = 64 / sizeof(std::uint64_t);
         std::uint64_t sum = 0;
-        for (std::size_t k = part * static_cast<std::size_t>(index); k < part * static_cast<std::size_t>(index + 1); k += kLine) sum += t.memory[k];
+        for (std::size_t k = part * static_cast<std::size_t>(index); k < part * static_cast<std::size_t>(index + 1); k += kLine)
+          sum += t.memory[k];
         t.sums[static_cast<std::size_t>(index)] = sum;
       },
       &task);

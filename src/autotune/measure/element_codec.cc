@@ -29,7 +29,8 @@ double round_binary(double value, int mantissa, int least, int most) {
   std::frexp(value, &exponent);
   const int scale = std::max(exponent - 1, least) - mantissa;
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -scale)), scale);
-  return std::fabs(rounded) >= std::ldexp(1.0, most + 1) ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+  return std::fabs(rounded) >= std::ldexp(1.0, most + 1) ? std::copysign(std::numeric_limits<double>::infinity(), value)
+                                                         : rounded;
 }
 
 std::int32_t to_int32(double value) {
@@ -70,52 +71,75 @@ std::uint16_t double_to_bfloat(double value) {
 
 double load_element(ElementType type, const std::byte* base, std::int64_t linear) {
   switch (type) {
-    case ElementType::f32: return load<float>(base, linear);
-    case ElementType::f16: return half_to_double(load<std::uint16_t>(base, linear));
-    case ElementType::bf16: return bfloat_to_double(load<std::uint16_t>(base, linear));
-    case ElementType::i32: return load<std::int32_t>(base, linear);
-    case ElementType::boolean: return static_cast<double>(load<std::uint8_t>(base, linear) != 0);
+    case ElementType::f32:
+      return load<float>(base, linear);
+    case ElementType::f16:
+      return half_to_double(load<std::uint16_t>(base, linear));
+    case ElementType::bf16:
+      return bfloat_to_double(load<std::uint16_t>(base, linear));
+    case ElementType::i32:
+      return load<std::int32_t>(base, linear);
+    case ElementType::boolean:
+      return static_cast<double>(load<std::uint8_t>(base, linear) != 0);
   }
   return 0;
 }
 
 void store_element(ElementType type, std::byte* base, std::int64_t linear, double value) {
   switch (type) {
-    case ElementType::f32: return store(base, linear, static_cast<float>(value));
-    case ElementType::f16: return store(base, linear, double_to_half(value));
-    case ElementType::bf16: return store(base, linear, double_to_bfloat(value));
-    case ElementType::i32: return store(base, linear, to_int32(value));
-    case ElementType::boolean: return store(base, linear, static_cast<std::uint8_t>(value != 0));
+    case ElementType::f32:
+      return store(base, linear, static_cast<float>(value));
+    case ElementType::f16:
+      return store(base, linear, double_to_half(value));
+    case ElementType::bf16:
+      return store(base, linear, double_to_bfloat(value));
+    case ElementType::i32:
+      return store(base, linear, to_int32(value));
+    case ElementType::boolean:
+      return store(base, linear, static_cast<std::uint8_t>(value != 0));
   }
 }
 
 double round_to(ElementType type, double value) {
   switch (type) {
-    case ElementType::f32: return static_cast<float>(value);
-    case ElementType::f16: return round_binary(value, 10, -14, 15);
-    case ElementType::bf16: return round_binary(value, 7, -126, 127);
-    case ElementType::i32: return to_int32(value);
-    case ElementType::boolean: return value != 0;
+    case ElementType::f32:
+      return static_cast<float>(value);
+    case ElementType::f16:
+      return round_binary(value, 10, -14, 15);
+    case ElementType::bf16:
+      return round_binary(value, 7, -126, 127);
+    case ElementType::i32:
+      return to_int32(value);
+    case ElementType::boolean:
+      return value != 0;
   }
   return value;
 }
 
 std::uint32_t poison_bits(ElementType type) {
   switch (type) {
-    case ElementType::f32: return 0x7fbadbad;
-    case ElementType::f16: return 0x7dad;
-    case ElementType::bf16: return 0x7fad;
-    case ElementType::i32: return 0x7badbadd;
-    case ElementType::boolean: return 0xad;
+    case ElementType::f32:
+      return 0x7fbadbad;
+    case ElementType::f16:
+      return 0x7dad;
+    case ElementType::bf16:
+      return 0x7fad;
+    case ElementType::i32:
+      return 0x7badbadd;
+    case ElementType::boolean:
+      return 0xad;
   }
   return 0;
 }
 
 bool is_poison(ElementType type, const std::byte* base, std::int64_t linear) {
   switch (size_in_bytes(type)) {
-    case 4: return load<std::uint32_t>(base, linear) == poison_bits(type);
-    case 2: return load<std::uint16_t>(base, linear) == poison_bits(type);
-    default: return load<std::uint8_t>(base, linear) == poison_bits(type);
+    case 4:
+      return load<std::uint32_t>(base, linear) == poison_bits(type);
+    case 2:
+      return load<std::uint16_t>(base, linear) == poison_bits(type);
+    default:
+      return load<std::uint8_t>(base, linear) == poison_bits(type);
   }
 }
 

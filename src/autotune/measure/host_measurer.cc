@@ -5,8 +5,6 @@
 #include "codegen/llvm/llvm_version.h"
 #include "db/host_device.h"
 
-
-
 #include <algorithm>
 
 namespace nestor {
@@ -17,8 +15,9 @@ class HostMeasurer : public Measurer {
   HostMeasurer(std::shared_ptr<HostProblem> problem, const std::atomic<bool>* stop)
       : device_(host_device(problem->options.threads)),
         workers_(std::clamp(host_threads(), 1, 4)),
-        pool_({workers_, problem->options.compile_timeout_s, problem->options.run_timeout_s, problem->options.memory_limit},
-              [problem] { return std::make_unique<HostRunner>(problem); }, stop) {}
+        pool_(
+            {workers_, problem->options.compile_timeout_s, problem->options.run_timeout_s, problem->options.memory_limit},
+            [problem] { return std::make_unique<HostRunner>(problem); }, stop) {}
 
   int batch_size() const override { return workers_; }
   std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override { return pool_.measure(jobs); }
@@ -42,8 +41,8 @@ double median(std::vector<double> samples) {
   return samples.size() % 2 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
 }
 
-std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options,
-                                             const std::atomic<bool>* stop) {
+std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
+                                             const MeasureOptions& options, const std::atomic<bool>* stop) {
   return std::make_unique<HostMeasurer>(make_host_problem(original, nest, sizes, options), stop);
 }
 

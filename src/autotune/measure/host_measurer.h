@@ -25,7 +25,7 @@ struct WorkerLimits {
   int workers = 2;
   double prepare_timeout_s = 30;
   double run_timeout_s = 30;
-  std::int64_t memory_limit = 0;   ///< bytes of address space a worker may add to what it inherits; 0: no limit
+  std::int64_t memory_limit = 0;  ///< bytes of address space a worker may add to what it inherits; 0: no limit
 };
 
 /// A pool of worker processes, forked from the calling process; each lives for many trials and is replaced when it dies.
@@ -33,7 +33,8 @@ struct WorkerLimits {
 class WorkerPool {
  public:
   /// `make_runner` is called once in each new worker process.
-  WorkerPool(WorkerLimits limits, std::function<std::unique_ptr<TrialRunner>()> make_runner, const std::atomic<bool>* stop = nullptr);
+  WorkerPool(WorkerLimits limits, std::function<std::unique_ptr<TrialRunner>()> make_runner,
+             const std::atomic<bool>* stop = nullptr);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -53,7 +54,7 @@ std::string host_toolchain();
 
 /// A measurer for `nest` (as nest_for_tuning gives it) at `sizes`. Evaluates the oracle first; throws UserError when that
 /// is too expensive. `original` is the nest as defined, whose meaning the oracle evaluates.
-std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options,
-                                             const std::atomic<bool>* stop = nullptr);
+std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
+                                             const MeasureOptions& options, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace nestor

@@ -18,7 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 /// True when the statements of the nest write every element of `tensor`.
 bool is_covered(const Nest& nest, const Tensor& tensor, const Sizes& sizes) {
@@ -72,11 +74,14 @@ TrialOutcome ended(TrialStatus status, std::string reason, double compile_ms) {
 
 }  // namespace
 
-std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
-  auto problem = std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
+std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
+                                               const MeasureOptions& options) {
+  auto problem =
+      std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
   for (const auto& [name, value] : options.scalars) {
-    const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(), [&, &name = name](const ScalarParam& p) { return p.name == name; });
+    const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(),
+                                    [&, &name = name](const ScalarParam& p) { return p.name == name; });
     if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
   }
   HostTensors arguments = make_arguments(original, sizes, options.data_seed);
@@ -115,11 +120,13 @@ std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
     const TileProgram program = build_tile_program(*schedule);
     const std::int64_t scratch = scratch_bytes(program);
     if (scratch > kScratchLimit) {
-      return ended(TrialStatus::infeasible, fmt::format("one task needs {} KiB of scratch memory", scratch >> 10), milliseconds_since(start));
+      return ended(TrialStatus::infeasible, fmt::format("one task needs {} KiB of scratch memory", scratch >> 10),
+                   milliseconds_since(start));
     }
     std::string why;
     if (!is_valid_for(program.valid, problem_->sizes, &why)) {
-      return ended(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why), milliseconds_since(start));
+      return ended(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why),
+                   milliseconds_since(start));
     }
     compiled_ = compile_host(program, detect_host()).kernel;
     kernel_.emplace(compiled_);
@@ -147,7 +154,8 @@ double HostRunner::run_once() {
   std::vector<std::int64_t> strides;
   for (const ArgumentSpec& argument : recipe.arguments) {
     const auto found = std::find(problem_->names.begin(), problem_->names.end(), argument.name);
-    if (found == problem_->names.end()) internal_error("the kernel takes an argument '{}' that the nest does not have", argument.name);
+    if (found == problem_->names.end())
+      internal_error("the kernel takes an argument '{}' that the nest does not have", argument.name);
     const auto k = static_cast<std::size_t>(found - problem_->names.begin());
     pointers.push_back(problem_->buffers[k].data());
     strides.insert(strides.end(), problem_->strides[k].begin(), problem_->strides[k].end());
@@ -201,7 +209,8 @@ TrialOutcome HostRunner::run(const TrialJob& job) {
   const auto cut = [&] {
     outcome.status = TrialStatus::slow;
     outcome.median_ms = median(outcome.samples_ms);
-    outcome.reason = fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", outcome.samples_ms.size(), outcome.median_ms, job.best_ms);
+    outcome.reason =
+        fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", outcome.samples_ms.size(), outcome.median_ms, job.best_ms);
     return outcome;
   };
   // The checking run is untimed but for hopeless cases: it pays for page faults and a cold branch predictor.

@@ -18,17 +18,18 @@ struct HostProblem {
   Sizes sizes;
   MeasureOptions options;
   double tolerance = 0;
-  HostTensors outputs;                     ///< shapes and poison; inputs are in `buffers` only
-  std::vector<std::string> names;          ///< of `buffers`, in the nest's order
-  std::vector<GuardedBuffer> buffers;      ///< inputs read-only
+  HostTensors outputs;                 ///< shapes and poison; inputs are in `buffers` only
+  std::vector<std::string> names;      ///< of `buffers`, in the nest's order
+  std::vector<GuardedBuffer> buffers;  ///< inputs read-only
   std::vector<std::vector<std::int64_t>> strides;
   std::vector<bool> is_output;
-  std::vector<bool> covered;               ///< an output every element of which is written
+  std::vector<bool> covered;  ///< an output every element of which is written
   std::vector<OracleSample> samples;
 };
 
 /// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive.
-std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options);
+std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
+                                               const MeasureOptions& options);
 
 class HostRunner : public TrialRunner {
  public:

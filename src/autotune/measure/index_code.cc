@@ -32,9 +32,7 @@ std::string identifier(__isl_take isl_ast_expr* expr) {
 
 IndexExpr::IndexExpr(std::int64_t constant) { root_ = add_node({Op::constant, constant}); }
 
-IndexExpr::IndexExpr(__isl_keep isl_ast_expr* expr, const SlotMap& slots) {
-  root_ = compile(expr, slots);
-}
+IndexExpr::IndexExpr(__isl_keep isl_ast_expr* expr, const SlotMap& slots) { root_ = compile(expr, slots); }
 
 int IndexExpr::add_node(Node node) {
   nodes_.push_back(node);
@@ -55,7 +53,8 @@ int IndexExpr::compile(__isl_keep isl_ast_expr* expr, const SlotMap& slots) {
       if (slot == slots.end()) internal_error("index code: variable '{}' has no slot", name);
       return add_node({Op::slot, slot->second});
     }
-    default: break;
+    default:
+      break;
   }
   const auto argument = [&](int k) {
     isl_ast_expr* child = isl_ast_expr_get_op_arg(expr, k);
@@ -76,32 +75,48 @@ int IndexExpr::compile(__isl_keep isl_ast_expr* expr, const SlotMap& slots) {
   };
   switch (isl_ast_expr_get_op_type(expr)) {
     case isl_ast_op_and:
-    case isl_ast_op_and_then: return fold(Op::both);
+    case isl_ast_op_and_then:
+      return fold(Op::both);
     case isl_ast_op_or:
-    case isl_ast_op_or_else: return fold(Op::either);
-    case isl_ast_op_max: return fold(Op::max);
-    case isl_ast_op_min: return fold(Op::min);
-    case isl_ast_op_minus: return add_node({Op::neg, 0, argument(0)});
-    case isl_ast_op_add: return binary(Op::add);
-    case isl_ast_op_sub: return binary(Op::sub);
-    case isl_ast_op_mul: return binary(Op::mul);
+    case isl_ast_op_or_else:
+      return fold(Op::either);
+    case isl_ast_op_max:
+      return fold(Op::max);
+    case isl_ast_op_min:
+      return fold(Op::min);
+    case isl_ast_op_minus:
+      return add_node({Op::neg, 0, argument(0)});
+    case isl_ast_op_add:
+      return binary(Op::add);
+    case isl_ast_op_sub:
+      return binary(Op::sub);
+    case isl_ast_op_mul:
+      return binary(Op::mul);
     case isl_ast_op_div:
     case isl_ast_op_fdiv_q:
-    case isl_ast_op_pdiv_q: return binary(Op::floor_div);
+    case isl_ast_op_pdiv_q:
+      return binary(Op::floor_div);
     case isl_ast_op_pdiv_r:
-    case isl_ast_op_zdiv_r: return binary(Op::mod);
+    case isl_ast_op_zdiv_r:
+      return binary(Op::mod);
     case isl_ast_op_cond:
     case isl_ast_op_select: {
       const int a = argument(0);
       const int b = argument(1);
       return add_node({Op::select, 0, a, b, argument(2)});
     }
-    case isl_ast_op_eq: return binary(Op::eq);
-    case isl_ast_op_le: return binary(Op::le);
-    case isl_ast_op_lt: return binary(Op::lt);
-    case isl_ast_op_ge: return binary(Op::ge);
-    case isl_ast_op_gt: return binary(Op::gt);
-    default: internal_error("index code: isl operation {} is not known", static_cast<int>(isl_ast_expr_get_op_type(expr)));
+    case isl_ast_op_eq:
+      return binary(Op::eq);
+    case isl_ast_op_le:
+      return binary(Op::le);
+    case isl_ast_op_lt:
+      return binary(Op::lt);
+    case isl_ast_op_ge:
+      return binary(Op::ge);
+    case isl_ast_op_gt:
+      return binary(Op::gt);
+    default:
+      internal_error("index code: isl operation {} is not known", static_cast<int>(isl_ast_expr_get_op_type(expr)));
   }
 }
 
@@ -110,27 +125,44 @@ std::int64_t IndexExpr::evaluate_node(int index, const std::int64_t* frame) cons
   const auto a = [&] { return evaluate_node(node.a, frame); };
   const auto b = [&] { return evaluate_node(node.b, frame); };
   switch (node.op) {
-    case Op::constant: return node.value;
-    case Op::slot: return frame[node.value];
-    case Op::add: return a() + b();
-    case Op::sub: return a() - b();
-    case Op::mul: return a() * b();
-    case Op::neg: return -a();
-    case Op::floor_div: return floor_divide(a(), b());
+    case Op::constant:
+      return node.value;
+    case Op::slot:
+      return frame[node.value];
+    case Op::add:
+      return a() + b();
+    case Op::sub:
+      return a() - b();
+    case Op::mul:
+      return a() * b();
+    case Op::neg:
+      return -a();
+    case Op::floor_div:
+      return floor_divide(a(), b());
     case Op::mod: {
       const std::int64_t x = a(), y = b();
       return x - y * floor_divide(x, y);
     }
-    case Op::min: return std::min(a(), b());
-    case Op::max: return std::max(a(), b());
-    case Op::select: return a() ? b() : evaluate_node(node.c, frame);
-    case Op::eq: return a() == b();
-    case Op::le: return a() <= b();
-    case Op::lt: return a() < b();
-    case Op::ge: return a() >= b();
-    case Op::gt: return a() > b();
-    case Op::both: return a() && b();
-    case Op::either: return a() || b();
+    case Op::min:
+      return std::min(a(), b());
+    case Op::max:
+      return std::max(a(), b());
+    case Op::select:
+      return a() ? b() : evaluate_node(node.c, frame);
+    case Op::eq:
+      return a() == b();
+    case Op::le:
+      return a() <= b();
+    case Op::lt:
+      return a() < b();
+    case Op::ge:
+      return a() >= b();
+    case Op::gt:
+      return a() > b();
+    case Op::both:
+      return a() && b();
+    case Op::either:
+      return a() || b();
   }
   return 0;
 }
@@ -244,9 +276,12 @@ LoopCode compile_user(__isl_keep isl_ast_node* node, const SlotMap& slots) {
 
 LoopCode compile_loops(__isl_keep isl_ast_node* node, SlotMap& slots) {
   switch (isl_ast_node_get_type(node)) {
-    case isl_ast_node_for: return compile_for(node, slots);
-    case isl_ast_node_if: return compile_if(node, slots);
-    case isl_ast_node_user: return compile_user(node, slots);
+    case isl_ast_node_for:
+      return compile_for(node, slots);
+    case isl_ast_node_if:
+      return compile_if(node, slots);
+    case isl_ast_node_user:
+      return compile_user(node, slots);
     case isl_ast_node_block: {
       LoopCode code;
       isl_ast_node_list* list = isl_ast_node_block_get_children(node);
@@ -259,7 +294,8 @@ LoopCode compile_loops(__isl_keep isl_ast_node* node, SlotMap& slots) {
       isl_ast_node_list_free(list);
       return code;
     }
-    default: internal_error("index code: isl AST node of type {}", static_cast<int>(isl_ast_node_get_type(node)));
+    default:
+      internal_error("index code: isl AST node of type {}", static_cast<int>(isl_ast_node_get_type(node)));
   }
 }
 

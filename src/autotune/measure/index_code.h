@@ -29,7 +29,26 @@ class IndexExpr {
   std::optional<std::int64_t> coefficient(int slot) const { return coefficient_of(root_, slot); }
 
  private:
-  enum class Op : std::uint8_t { constant, slot, add, sub, mul, neg, floor_div, mod, min, max, select, eq, le, lt, ge, gt, both, either };
+  enum class Op : std::uint8_t {
+    constant,
+    slot,
+    add,
+    sub,
+    mul,
+    neg,
+    floor_div,
+    mod,
+    min,
+    max,
+    select,
+    eq,
+    le,
+    lt,
+    ge,
+    gt,
+    both,
+    either
+  };
   struct Node {
     Op op;
     std::int64_t value = 0;  ///< the constant, or the slot
@@ -50,13 +69,13 @@ class IndexExpr {
 struct LoopCode {
   enum class Kind : std::uint8_t { block, loop, condition, statement };
   Kind kind = Kind::block;
-  int slot = -1;                      ///< loop: its iterator
-  IndexExpr lower, upper;             ///< loop: inclusive bounds
+  int slot = -1;           ///< loop: its iterator
+  IndexExpr lower, upper;  ///< loop: inclusive bounds
   std::int64_t step = 1;
   IndexExpr condition;
   std::string statement;
-  std::vector<IndexExpr> arguments;   ///< statement: its dims
-  std::vector<LoopCode> children;     ///< condition: a second child runs when it does not hold
+  std::vector<IndexExpr> arguments;  ///< statement: its dims
+  std::vector<LoopCode> children;    ///< condition: a second child runs when it does not hold
   // Filled by whoever executes the code:
   int statement_index = -1;
   std::vector<std::int64_t> strides;  ///< loop: step of each dim of its only statement; empty: iterate one by one

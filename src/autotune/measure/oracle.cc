@@ -142,7 +142,8 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    const auto elements = choose_elements(reference.shape(tensor.name), whole ? kAllElements : samples, Random(seed_for(tensor.name, ~seed)));
+    const auto elements =
+        choose_elements(reference.shape(tensor.name), whole ? kAllElements : samples, Random(seed_for(tensor.name, ~seed)));
     std::int64_t taken = 0;
     for (const std::int64_t linear : elements) {
       if (!whole && taken >= kEnoughSamples && seconds() > kSampleSeconds) break;
@@ -163,7 +164,9 @@ double worst_error(const std::vector<OracleSample>& samples, const HostTensors& 
     const double got = tensor->get(sample.linear);
     double error = std::fabs(got - expected) / (1 + std::fabs(expected));
     // Infinities and NaNs are right where the definition gives them, and wrong everywhere else.
-    if (got == expected || (std::isnan(got) && std::isnan(expected) && !is_poison(tensor->type, tensor->bytes.data(), sample.linear))) error = 0;
+    if (got == expected ||
+        (std::isnan(got) && std::isnan(expected) && !is_poison(tensor->type, tensor->bytes.data(), sample.linear)))
+      error = 0;
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
     if (error <= worst) continue;
     worst = error;

@@ -13,7 +13,8 @@
 namespace nestor {
 
 LazyDoubles::LazyDoubles(std::int64_t count) : count_(count) {
-  void* memory = mmap(nullptr, count * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, count * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) user_error("oracle: cannot reserve {} bytes for a tensor's reference values", count * 8);
   data_ = static_cast<std::uint64_t*>(memory);
 }
@@ -48,7 +49,12 @@ std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std:
 class Reference::Leaves : public LeafSource {
  public:
   Leaves(Reference& reference, int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, bool whole)
-      : reference_(reference), code_(reference.statements_[statement]), statement_(statement), dims_(dims), strides_(strides), whole_(whole) {}
+      : reference_(reference),
+        code_(reference.statements_[statement]),
+        statement_(statement),
+        dims_(dims),
+        strides_(strides),
+        whole_(whole) {}
 
   void read(int ordinal, double* out, int count) override {
     const CompiledAccess& access = code_.reads[ordinal];
@@ -127,7 +133,9 @@ double Reference::full_cost() const {
   return cost;
 }
 
-const std::vector<std::int64_t>& Reference::shape(const std::string& tensor) const { return stores_[store_index_.at(tensor)].shape; }
+const std::vector<std::int64_t>& Reference::shape(const std::string& tensor) const {
+  return stores_[store_index_.at(tensor)].shape;
+}
 
 /// Number of writers of `tensor` that run before `statement` starts.
 int Reference::version_seen(int statement, int tensor) const {
@@ -143,12 +151,14 @@ LazyDoubles& Reference::version_of(int tensor, int version) {
   return store.versions[version];
 }
 
-void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count, const Sink& sink) {
+void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
+                     const Sink& sink) {
   std::array<std::int64_t, 16> dims;
   for (std::size_t k = 0; k < code.arguments.size(); ++k) dims[k] = code.arguments[k].evaluate(frame);
   spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[code.statement_index].value.size());
   if (spent_ > limit_) {
-    user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes", limit_ / 1e6);
+    user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes",
+               limit_ / 1e6);
   }
   sink(code.statement_index, dims.data(), strides, count);
 }
@@ -166,8 +176,10 @@ void Reference::walk(const LoopCode& code, std::int64_t* frame, const Sink& sink
         walk(code.children[1], frame, sink);
       }
       return;
-    case LoopCode::Kind::statement: return call(code, frame, kNoStrides, 1, sink);
-    case LoopCode::Kind::loop: break;
+    case LoopCode::Kind::statement:
+      return call(code, frame, kNoStrides, 1, sink);
+    case LoopCode::Kind::loop:
+      break;
   }
   const std::int64_t upper = code.upper.evaluate(frame);
   std::int64_t value = code.lower.evaluate(frame);
@@ -187,8 +199,8 @@ void Reference::walk(const LoopCode& code, std::int64_t* frame, const Sink& sink
   }
 }
 
-const double* Reference::evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count,
-                                        bool whole) {
+const double* Reference::evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides,
+                                        int count, bool whole) {
   const CompiledStatement& code = statements_[statement];
   if (static_cast<int>(registers_.size()) <= depth_) registers_.push_back(std::make_unique<std::vector<double>>());
   std::vector<double>& registers = *registers_[depth_];
@@ -235,17 +247,18 @@ std::optional<double> Reference::compute(int tensor, int version, std::int64_t l
       frame[d] = rest / store.strides[d];
       rest %= store.strides[d];
     }
-    walk(loops.code, frame.data(), [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-      const CompiledStatement& code = statements_[statement];
-      const double* values = evaluate_chunk(statement, dims, strides, count, false);
-      if (!code.reduction) {
-        result = values[count - 1];
-        return;
-      }
-      double sum = result ? *result : neutral_element(*code.reduction, store.type);
-      for (int p = 0; p < count; ++p) sum = combine(*code.reduction, sum, values[p]);
-      result = sum;
-    });
+    walk(loops.code, frame.data(),
+         [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+           const CompiledStatement& code = statements_[statement];
+           const double* values = evaluate_chunk(statement, dims, strides, count, false);
+           if (!code.reduction) {
+             result = values[count - 1];
+             return;
+           }
+           double sum = result ? *result : neutral_element(*code.reduction, store.type);
+           for (int p = 0; p < count; ++p) sum = combine(*code.reduction, sum, values[p]);
+           result = sum;
+         });
   }
   if (result) version_of(tensor, version).set(linear, *result);
   return result;

@@ -48,8 +48,8 @@ struct DimFunction {
 struct CompiledAccess {
   int tensor = -1;
   std::vector<DimFunction> index;
-  DimFunction address;                ///< linear element number; `linear` only when every index is
-  std::optional<IndexExpr> guard;     ///< the access exists only where this holds
+  DimFunction address;             ///< linear element number; `linear` only when every index is
+  std::optional<IndexExpr> guard;  ///< the access exists only where this holds
   std::int64_t at(const std::int64_t* dims, const std::vector<std::int64_t>& strides) const;
 };
 
@@ -62,8 +62,8 @@ struct CompiledStatement {
   std::vector<CompiledAccess> reads;
   std::vector<DimFunction> indices;
   std::optional<ReductionOp> reduction;
-  std::vector<bool> self_dependent;   ///< by dim: reads what other iterations of this dim alone write
-  double points = 0;                  ///< of the bounding box of the domain
+  std::vector<bool> self_dependent;  ///< by dim: reads what other iterations of this dim alone write
+  double points = 0;                 ///< of the bounding box of the domain
 };
 
 class Reference {
@@ -89,8 +89,8 @@ class Reference {
     std::vector<std::int64_t> shape, strides;
     std::int64_t elements = 1;
     const std::byte* input = nullptr;
-    std::vector<int> writers;              ///< statements, in textual order
-    std::vector<LazyDoubles> versions;     ///< by number of writers done; full evaluation uses the last one
+    std::vector<int> writers;           ///< statements, in textual order
+    std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
   };
   struct ElementLoops {
     LoopCode code;
@@ -104,8 +104,10 @@ class Reference {
   const ElementLoops& element_loops(int statement);
   void finish_loops(LoopCode& code, bool whole) const;
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
-  void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count, const Sink& sink);
-  const double* evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count, bool whole);
+  void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
+            const Sink& sink);
+  const double* evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count,
+                               bool whole);
   std::optional<double> compute(int tensor, int version, std::int64_t linear);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);
@@ -113,8 +115,8 @@ class Reference {
   std::vector<Store> stores_;
   std::map<std::string, int> store_index_;
   std::vector<CompiledStatement> statements_;
-  std::vector<isl::set> domains_;     ///< sizes fixed
-  std::vector<isl::map> writes_;      ///< sizes fixed
+  std::vector<isl::set> domains_;  ///< sizes fixed
+  std::vector<isl::map> writes_;   ///< sizes fixed
   std::map<int, ElementLoops> element_loops_;
   std::map<std::string, double> scalars_;
   bool backward_possible_ = true;

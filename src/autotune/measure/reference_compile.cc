@@ -79,8 +79,8 @@ IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context
 }
 
 /// The functions behind a single-valued relation, and its guard where it does not hold on the whole domain.
-CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, int tensor, const std::vector<std::int64_t>& shape,
-                              const std::vector<std::int64_t>& strides) {
+CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, int tensor,
+                              const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
   CompiledAccess access;
   access.tensor = tensor;
   const int dims = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set));
@@ -176,7 +176,8 @@ isl_map* order_of(const isl::set& domain, int position) {
 
 }  // namespace
 
-Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const HostTensors& inputs)
+Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                     const HostTensors& inputs)
     : scalars_(scalars) {
   for (const ScalarParam& scalar : nest.scalars) scalars_.emplace(scalar.name, scalar.default_value);
   for (const Tensor& tensor : nest.tensors) {
@@ -185,7 +186,8 @@ Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::s
     store.type = tensor.type;
     store.shape = shape_at(tensor, sizes);
     store.strides.assign(store.shape.size(), 1);
-    for (std::size_t k = store.shape.size(); k-- > 1;) store.strides[k - 1] = store.strides[k] * std::max<std::int64_t>(store.shape[k], 1);
+    for (std::size_t k = store.shape.size(); k-- > 1;)
+      store.strides[k - 1] = store.strides[k] * std::max<std::int64_t>(store.shape[k], 1);
     for (const std::int64_t extent : store.shape) store.elements *= extent;
     if (tensor.role == TensorRole::input) {
       const auto data = inputs.find(tensor.name);
@@ -258,7 +260,8 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
     slots[slot_name("e", k)] = k;
   }
   const isl::set instances = isl::manage(isl_map_domain(write));
-  with_isl_budget("inverting a write access", [&] { loops.code = compile_schedule(isl_union_map_from_map(order_of(instances, 0)), slots); });
+  with_isl_budget("inverting a write access",
+                  [&] { loops.code = compile_schedule(isl_union_map_from_map(order_of(instances, 0)), slots); });
   loops.slots = static_cast<int>(slots.size());
   if (loops.slots > 64) internal_error("oracle: {} loop variables", loops.slots);
   finish_loops(loops.code, false);
@@ -268,13 +271,15 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
 /// Resolves statements and finds innermost loops whose points may be evaluated together.
 void Reference::finish_loops(LoopCode& code, bool whole) const {
   if (code.kind == LoopCode::Kind::statement) {
-    const auto found = std::find_if(statements_.begin(), statements_.end(), [&](const auto& s) { return s.name == code.statement; });
+    const auto found =
+        std::find_if(statements_.begin(), statements_.end(), [&](const auto& s) { return s.name == code.statement; });
     code.statement_index = static_cast<int>(found - statements_.begin());
     return;
   }
   for (LoopCode& child : code.children) finish_loops(child, whole);
   // A loop around one statement is a row of points, whatever isl put between them.
-  while (code.kind == LoopCode::Kind::loop && code.children[0].kind == LoopCode::Kind::block && code.children[0].children.size() == 1) {
+  while (code.kind == LoopCode::Kind::loop && code.children[0].kind == LoopCode::Kind::block &&
+         code.children[0].children.size() == 1) {
     LoopCode only = std::move(code.children[0].children[0]);
     code.children[0] = std::move(only);
   }
@@ -291,7 +296,8 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
     ++moving;
     if (whole && statement.self_dependent[k]) return;
   }
-  const bool self_reading = std::find(statement.self_dependent.begin(), statement.self_dependent.end(), true) != statement.self_dependent.end();
+  const bool self_reading =
+      std::find(statement.self_dependent.begin(), statement.self_dependent.end(), true) != statement.self_dependent.end();
   if (whole && moving > 1 && self_reading) return;
   code.strides = std::move(strides);
 }
@@ -299,14 +305,17 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
 void Reference::evaluate_all(double cost_limit) {
   limit_ = cost_limit;
   if (full_cost() > cost_limit) {
-    user_error("oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller sizes",
-               full_cost() / 1e6, cost_limit / 1e6);
+    user_error(
+        "oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller "
+        "sizes",
+        full_cost() / 1e6, cost_limit / 1e6);
   }
   constexpr double kMemoryLimit = 1.5e9;
   double bytes = 0;
   for (const Store& store : stores_) bytes += store.input ? 0 : 8.0 * static_cast<double>(store.elements);
   if (bytes > kMemoryLimit) {
-    user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9, kMemoryLimit / 1e9);
+    user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
+               kMemoryLimit / 1e9);
   }
   const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
     store_chunk(statement, dims, strides, count);

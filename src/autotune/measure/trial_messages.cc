@@ -48,12 +48,9 @@ TrialJob job_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json outcome_to_json(const TrialOutcome& outcome) {
-  nlohmann::json json{{"status", to_string(outcome.status)},
-                      {"reason", bytes_to_json(outcome.reason)},
-                      {"samples_ms", outcome.samples_ms},
-                      {"median_ms", outcome.median_ms},
-                      {"max_error", outcome.max_error},
-                      {"compile_ms", outcome.compile_ms}};
+  nlohmann::json json{{"status", to_string(outcome.status)}, {"reason", bytes_to_json(outcome.reason)},
+                      {"samples_ms", outcome.samples_ms},    {"median_ms", outcome.median_ms},
+                      {"max_error", outcome.max_error},      {"compile_ms", outcome.compile_ms}};
   if (outcome.kernel) {
     json["kernel"] = {{"architecture", outcome.kernel->architecture},
                       {"code", bytes_to_json(outcome.kernel->code)},
@@ -75,7 +72,8 @@ TrialOutcome outcome_from_json(const nlohmann::json& json) {
   outcome.compile_ms = json.at("compile_ms");
   if (json.contains("kernel")) {
     const auto& kernel = json.at("kernel");
-    outcome.kernel = KernelRecord{kernel.at("architecture"), bytes_from_json(kernel.at("code")), kernel.at("recipe"), kernel.at("hash")};
+    outcome.kernel =
+        KernelRecord{kernel.at("architecture"), bytes_from_json(kernel.at("code")), kernel.at("recipe"), kernel.at("hash")};
   }
   return outcome;
 }

@@ -32,7 +32,9 @@ ValueCode::ValueCode(const ScalarExpr& expr, const std::map<std::string, double>
 int ValueCode::compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars) {
   Instruction instruction{expr.op(), expr.type(), expr.type()};
   switch (expr.op()) {
-    case ScalarOp::constant: instruction.number = expr.number(); break;
+    case ScalarOp::constant:
+      instruction.number = expr.number();
+      break;
     case ScalarOp::scalar: {
       const auto value = scalars.find(expr.name());
       if (value == scalars.end()) user_error("scalar argument '{}' has no value", expr.name());
@@ -66,55 +68,118 @@ const double* ValueCode::run(double* memory, LeafSource& source, int n) const {
     const double* c = memory + std::max(i.c, 0) * kChunk;
     const bool integer = i.type == ElementType::i32;
     switch (i.op) {
-      case ScalarOp::constant: std::fill_n(out, n, i.number); break;
-      case ScalarOp::scalar: break;
-      case ScalarOp::read: source.read(i.ordinal, out, n); break;
-      case ScalarOp::index: source.index(i.ordinal, out, n); break;
+      case ScalarOp::constant:
+        std::fill_n(out, n, i.number);
+        break;
+      case ScalarOp::scalar:
+        break;
+      case ScalarOp::read:
+        source.read(i.ordinal, out, n);
+        break;
+      case ScalarOp::index:
+        source.index(i.ordinal, out, n);
+        break;
       case ScalarOp::add:
-        integer ? each(out, n, [&](int k) { return wrapped(i.type, a[k] + b[k]); }) : each(out, n, [&](int k) { return a[k] + b[k]; });
+        integer ? each(out, n, [&](int k) { return wrapped(i.type, a[k] + b[k]); })
+                : each(out, n, [&](int k) { return a[k] + b[k]; });
         break;
       case ScalarOp::sub:
-        integer ? each(out, n, [&](int k) { return wrapped(i.type, a[k] - b[k]); }) : each(out, n, [&](int k) { return a[k] - b[k]; });
+        integer ? each(out, n, [&](int k) { return wrapped(i.type, a[k] - b[k]); })
+                : each(out, n, [&](int k) { return a[k] - b[k]; });
         break;
       case ScalarOp::mul:
-        integer ? each(out, n, [&](int k) { return from_word(word(a[k]) * word(b[k])); }) : each(out, n, [&](int k) { return a[k] * b[k]; });
+        integer ? each(out, n, [&](int k) { return from_word(word(a[k]) * word(b[k])); })
+                : each(out, n, [&](int k) { return a[k] * b[k]; });
         break;
       case ScalarOp::div:
         integer ? each(out, n, [&](int k) { return b[k] == 0 ? 0.0 : wrapped(i.type, std::floor(a[k] / b[k])); })
                 : each(out, n, [&](int k) { return a[k] / b[k]; });
         break;
-      case ScalarOp::min: each(out, n, [&](int k) { return std::min(a[k], b[k]); }); break;
-      case ScalarOp::max: each(out, n, [&](int k) { return std::max(a[k], b[k]); }); break;
-      case ScalarOp::pow: each(out, n, [&](int k) { return std::pow(a[k], b[k]); }); break;
-      case ScalarOp::neg: each(out, n, [&](int k) { return -a[k]; }); break;
-      case ScalarOp::abs: each(out, n, [&](int k) { return std::fabs(a[k]); }); break;
-      case ScalarOp::exp: each(out, n, [&](int k) { return std::exp(a[k]); }); break;
-      case ScalarOp::exp2: each(out, n, [&](int k) { return std::exp2(a[k]); }); break;
-      case ScalarOp::log: each(out, n, [&](int k) { return std::log(a[k]); }); break;
-      case ScalarOp::sqrt: each(out, n, [&](int k) { return std::sqrt(a[k]); }); break;
-      case ScalarOp::rsqrt: each(out, n, [&](int k) { return 1 / std::sqrt(a[k]); }); break;
-      case ScalarOp::tanh: each(out, n, [&](int k) { return std::tanh(a[k]); }); break;
-      case ScalarOp::erf: each(out, n, [&](int k) { return std::erf(a[k]); }); break;
-      case ScalarOp::floor: each(out, n, [&](int k) { return std::floor(a[k]); }); break;
+      case ScalarOp::min:
+        each(out, n, [&](int k) { return std::min(a[k], b[k]); });
+        break;
+      case ScalarOp::max:
+        each(out, n, [&](int k) { return std::max(a[k], b[k]); });
+        break;
+      case ScalarOp::pow:
+        each(out, n, [&](int k) { return std::pow(a[k], b[k]); });
+        break;
+      case ScalarOp::neg:
+        each(out, n, [&](int k) { return -a[k]; });
+        break;
+      case ScalarOp::abs:
+        each(out, n, [&](int k) { return std::fabs(a[k]); });
+        break;
+      case ScalarOp::exp:
+        each(out, n, [&](int k) { return std::exp(a[k]); });
+        break;
+      case ScalarOp::exp2:
+        each(out, n, [&](int k) { return std::exp2(a[k]); });
+        break;
+      case ScalarOp::log:
+        each(out, n, [&](int k) { return std::log(a[k]); });
+        break;
+      case ScalarOp::sqrt:
+        each(out, n, [&](int k) { return std::sqrt(a[k]); });
+        break;
+      case ScalarOp::rsqrt:
+        each(out, n, [&](int k) { return 1 / std::sqrt(a[k]); });
+        break;
+      case ScalarOp::tanh:
+        each(out, n, [&](int k) { return std::tanh(a[k]); });
+        break;
+      case ScalarOp::erf:
+        each(out, n, [&](int k) { return std::erf(a[k]); });
+        break;
+      case ScalarOp::floor:
+        each(out, n, [&](int k) { return std::floor(a[k]); });
+        break;
       case ScalarOp::cast:
         // f32 values stay double: the oracle's error is far below what the type can hold.
-        if (i.type == ElementType::f32) each(out, n, [&](int k) { return a[k]; });
-        else each(out, n, [&](int k) { return round_to(i.type, a[k]); });
+        if (i.type == ElementType::f32)
+          each(out, n, [&](int k) { return a[k]; });
+        else
+          each(out, n, [&](int k) { return round_to(i.type, a[k]); });
         break;
-      case ScalarOp::select: each(out, n, [&](int k) { return a[k] != 0 ? b[k] : c[k]; }); break;
-      case ScalarOp::lt: each(out, n, [&](int k) { return a[k] < b[k]; }); break;
-      case ScalarOp::le: each(out, n, [&](int k) { return a[k] <= b[k]; }); break;
-      case ScalarOp::eq: each(out, n, [&](int k) { return a[k] == b[k]; }); break;
-      case ScalarOp::logical_and: each(out, n, [&](int k) { return a[k] != 0 && b[k] != 0; }); break;
-      case ScalarOp::logical_or: each(out, n, [&](int k) { return a[k] != 0 || b[k] != 0; }); break;
-      case ScalarOp::logical_not: each(out, n, [&](int k) { return a[k] == 0; }); break;
-      case ScalarOp::bit_and: each(out, n, [&](int k) { return from_word(word(a[k]) & word(b[k])); }); break;
-      case ScalarOp::bit_or: each(out, n, [&](int k) { return from_word(word(a[k]) | word(b[k])); }); break;
-      case ScalarOp::bit_xor: each(out, n, [&](int k) { return from_word(word(a[k]) ^ word(b[k])); }); break;
-      case ScalarOp::shift_left: each(out, n, [&](int k) { return from_word(word(a[k]) << (word(b[k]) & 31)); }); break;
-      case ScalarOp::shift_right_logical: each(out, n, [&](int k) { return from_word(word(a[k]) >> (word(b[k]) & 31)); }); break;
+      case ScalarOp::select:
+        each(out, n, [&](int k) { return a[k] != 0 ? b[k] : c[k]; });
+        break;
+      case ScalarOp::lt:
+        each(out, n, [&](int k) { return a[k] < b[k]; });
+        break;
+      case ScalarOp::le:
+        each(out, n, [&](int k) { return a[k] <= b[k]; });
+        break;
+      case ScalarOp::eq:
+        each(out, n, [&](int k) { return a[k] == b[k]; });
+        break;
+      case ScalarOp::logical_and:
+        each(out, n, [&](int k) { return a[k] != 0 && b[k] != 0; });
+        break;
+      case ScalarOp::logical_or:
+        each(out, n, [&](int k) { return a[k] != 0 || b[k] != 0; });
+        break;
+      case ScalarOp::logical_not:
+        each(out, n, [&](int k) { return a[k] == 0; });
+        break;
+      case ScalarOp::bit_and:
+        each(out, n, [&](int k) { return from_word(word(a[k]) & word(b[k])); });
+        break;
+      case ScalarOp::bit_or:
+        each(out, n, [&](int k) { return from_word(word(a[k]) | word(b[k])); });
+        break;
+      case ScalarOp::bit_xor:
+        each(out, n, [&](int k) { return from_word(word(a[k]) ^ word(b[k])); });
+        break;
+      case ScalarOp::shift_left:
+        each(out, n, [&](int k) { return from_word(word(a[k]) << (word(b[k]) & 31)); });
+        break;
+      case ScalarOp::shift_right_logical:
+        each(out, n, [&](int k) { return from_word(word(a[k]) >> (word(b[k]) & 31)); });
+        break;
       case ScalarOp::mul_high_unsigned:
-        each(out, n, [&](int k) { return from_word(static_cast<std::uint32_t>((std::uint64_t{word(a[k])} * word(b[k])) >> 32)); });
+        each(out, n,
+             [&](int k) { return from_word(static_cast<std::uint32_t>((std::uint64_t{word(a[k])} * word(b[k])) >> 32)); });
         break;
     }
   }

@@ -63,7 +63,8 @@ void limit_resources(std::int64_t memory) {
 }
 
 /// The life of a worker: one message is answered by one message, until the tuner hangs up.
-[[noreturn]] void serve(int socket, const WorkerLimits& limits, const std::function<std::unique_ptr<TrialRunner>()>& make_runner) {
+[[noreturn]] void serve(int socket, const WorkerLimits& limits,
+                        const std::function<std::unique_ptr<TrialRunner>()>& make_runner) {
   limit_resources(limits.memory_limit);
   std::unique_ptr<TrialRunner> runner;
   TrialJob job;
@@ -91,7 +92,7 @@ void limit_resources(std::int64_t memory) {
 struct Worker {
   pid_t process = -1;
   int socket = -1;
-  int errors = -1;   ///< memory file that takes the worker's standard error
+  int errors = -1;  ///< memory file that takes the worker's standard error
 
   bool alive() const { return process > 0; }
 };
@@ -156,8 +157,7 @@ struct WorkerPool::Impl {
     if (!worker.alive()) return "";
     if (kill_it) kill(worker.process, SIGKILL);
     int status = 0;
-    while (waitpid(worker.process, &status, 0) < 0 && errno == EINTR) {
-    }
+    while (waitpid(worker.process, &status, 0) < 0 && errno == EINTR) {}
     const std::string death = describe_death(status, worker.errors);
     close(worker.socket);
     if (worker.errors >= 0) close(worker.errors);
@@ -196,7 +196,8 @@ struct WorkerPool::Impl {
   }
 
   /// Hands out one job a worker: all compile at once, then each runs with the machine to itself.
-  void measure_some(const std::vector<TrialJob>& jobs, std::size_t first, std::size_t count, std::vector<TrialOutcome>& outcomes) {
+  void measure_some(const std::vector<TrialJob>& jobs, std::size_t first, std::size_t count,
+                    std::vector<TrialOutcome>& outcomes) {
     std::vector<Clock::time_point> deadlines(count);
     for (std::size_t k = 0; k < count; ++k) {
       Worker& worker = workers[k];
@@ -232,7 +233,8 @@ struct WorkerPool::Impl {
   }
 };
 
-WorkerPool::WorkerPool(WorkerLimits limits, std::function<std::unique_ptr<TrialRunner>()> make_runner, const std::atomic<bool>* stop)
+WorkerPool::WorkerPool(WorkerLimits limits, std::function<std::unique_ptr<TrialRunner>()> make_runner,
+                       const std::atomic<bool>* stop)
     : impl_(new Impl{limits, std::move(make_runner), stop, std::vector<Worker>(std::max(limits.workers, 1))}) {}
 
 WorkerPool::~WorkerPool() {

@@ -54,7 +54,8 @@ class BasicSearcher : public Searcher {
 
   Point random_point(Random& random) const {
     Point point;
-    for (const Parameter& parameter : space_.parameters()) point.push_back(random.below(static_cast<int>(parameter.choices.size())));
+    for (const Parameter& parameter : space_.parameters())
+      point.push_back(random.below(static_cast<int>(parameter.choices.size())));
     return point;
   }
 
@@ -224,9 +225,12 @@ std::optional<SearcherKind> searcher_kind_from(std::string_view name) {
 
 std::unique_ptr<Searcher> make_searcher(SearcherKind kind, const Space& space, std::uint64_t seed) {
   switch (kind) {
-    case SearcherKind::exhaustive: return std::make_unique<ExhaustiveSearcher>(space);
-    case SearcherKind::random: return std::make_unique<RandomSearcher>(space, seed);
-    case SearcherKind::evolutionary: break;
+    case SearcherKind::exhaustive:
+      return std::make_unique<ExhaustiveSearcher>(space);
+    case SearcherKind::random:
+      return std::make_unique<RandomSearcher>(space, seed);
+    case SearcherKind::evolutionary:
+      break;
   }
   return std::make_unique<EvolutionarySearcher>(space, seed);
 }

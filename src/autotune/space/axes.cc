@@ -91,7 +91,8 @@ class Classes {
     y = root(y);
     if (x == y) return;
     std::vector<int> both;
-    std::set_intersection(members_[x].begin(), members_[x].end(), members_[y].begin(), members_[y].end(), std::back_inserter(both));
+    std::set_intersection(members_[x].begin(), members_[x].end(), members_[y].begin(), members_[y].end(),
+                          std::back_inserter(both));
     if (!both.empty()) return;
     members_[x].insert(members_[y].begin(), members_[y].end());
     parent_[y] = x;

@@ -8,9 +8,9 @@ namespace {
 
 /// The loops of one unit while steps transform them.
 struct UnitLoops {
-  std::vector<std::string> chain;             ///< all loops, outermost first
-  std::vector<std::string> shared;            ///< those that are fused with the other units', outermost first
-  std::string stream;                         ///< its stream loop, or empty
+  std::vector<std::string> chain;   ///< all loops, outermost first
+  std::vector<std::string> shared;  ///< those that are fused with the other units', outermost first
+  std::string stream;               ///< its stream loop, or empty
 };
 
 void replace(std::vector<std::string>& chain, const std::string& loop, const std::vector<std::string>& by) {
@@ -32,14 +32,17 @@ class Emitter {
     mark_parallel();
     for (std::size_t k = 0; k < cluster_.units.size(); ++k) {
       const UnitLoops& loops = loops_[k];
-      const auto first_inner = loops.chain.begin() + static_cast<std::ptrdiff_t>(loops.shared.size() + (loops.stream.empty() ? 0 : 1));
+      const auto first_inner =
+          loops.chain.begin() + static_cast<std::ptrdiff_t>(loops.shared.size() + (loops.stream.empty() ? 0 : 1));
       result_.inner[structure_.units[cluster_.units[k]].first] = {first_inner, loops.chain.end()};
     }
     return std::move(result_);
   }
 
  private:
-  void step(std::string name, std::vector<nlohmann::json> args) { result_.steps.push_back(make_step(std::move(name), std::move(args))); }
+  void step(std::string name, std::vector<nlohmann::json> args) {
+    result_.steps.push_back(make_step(std::move(name), std::move(args)));
+  }
 
   /// Splits a loop when its tile asks for it; returns the part that goes outside.
   std::string take_outside(UnitLoops& loops, const std::string& loop, std::int64_t tile) {

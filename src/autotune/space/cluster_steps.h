@@ -11,19 +11,19 @@
 namespace nestor {
 
 struct ClusterPlan {
-  std::vector<int> order;               ///< common axes that become outer loops, outermost first
-  std::map<int, std::int64_t> tile;     ///< by axis: tile size; 1: the loop itself is outside
-  int stream = -1;                      ///< axis of a reduction whose tiles the units share inside the outer loops
+  std::vector<int> order;            ///< common axes that become outer loops, outermost first
+  std::map<int, std::int64_t> tile;  ///< by axis: tile size; 1: the loop itself is outside
+  int stream = -1;                   ///< axis of a reduction whose tiles the units share inside the outer loops
   std::int64_t stream_tile = 1;
-  std::vector<int> stream_groups;       ///< by unit of the cluster: units of one number share the stream loop; -1: none
+  std::vector<int> stream_groups;  ///< by unit of the cluster: units of one number share the stream loop; -1: none
   ClusterForm form;
-  int parallel = 0;                     ///< how many of the parallel outer loops run in parallel, outermost first
+  int parallel = 0;  ///< how many of the parallel outer loops run in parallel, outermost first
 };
 
 struct ClusterSteps {
   std::vector<Step> steps;
-  std::map<int, std::string> outer;                     ///< axis -> its shared outer loop after all steps
-  std::vector<std::string> stream_loops;                ///< one a stream group
+  std::map<int, std::string> outer;                       ///< axis -> its shared outer loop after all steps
+  std::vector<std::string> stream_loops;                  ///< one a stream group
   std::map<std::string, std::vector<std::string>> inner;  ///< first statement of a unit -> its own loops, outermost first
 };
 

@@ -56,7 +56,8 @@ class NestSpace : public Space {
   const std::vector<int>& stream_groups(const Variant& variant, const Cluster& cluster, int stream) const;
   std::optional<ClusterPlan> plan_for(const Variant& variant, const Cluster& cluster, const Values& values) const;
   std::int64_t footprint(const Variant& variant, const Cluster& cluster, const ClusterPlan& plan) const;
-  void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values, std::vector<Step>& steps) const;
+  void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values,
+                  std::vector<Step>& steps) const;
   Values default_values() const;
   std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
@@ -96,7 +97,9 @@ const std::vector<int>& NestSpace::stream_groups(const Variant& variant, const C
   auto& known = const_cast<Variant&>(variant).stream_groups;
   const auto found = known.find({&cluster, stream});
   if (found != known.end()) return found->second;
-  return known.emplace(std::pair{&cluster, stream}, find_stream_groups(schedules_.base(variant.rules), variant.structure, cluster, stream))
+  return known
+      .emplace(std::pair{&cluster, stream},
+               find_stream_groups(schedules_.base(variant.rules), variant.structure, cluster, stream))
       .first->second;
 }
 
@@ -173,7 +176,8 @@ std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Clu
     if (tile >= variant.structure.axes[axis].extent) tile = 0;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == ClusterForm::Kind::wavefront || (natural && serial && !cluster.tilable)) tile = 1;
-    if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2) tile = std::min<std::int64_t>(16, variant.structure.axes[axis].extent);
+    if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2)
+      tile = std::min<std::int64_t>(16, variant.structure.axes[axis].extent);
     if (tile == 0) continue;
     plan.order.push_back(axis);
     plan.tile[axis] = tile;
@@ -233,7 +237,8 @@ void NestSpace::mark_inner(const Variant& variant, const Cluster& cluster, const
     for (std::size_t k = 0; k < unit.loops.size(); ++k) {
       if (loop != unit.loops[k] && loop != unit.loops[k] + "_i") continue;
       const auto common = std::find(cluster.axes.begin(), cluster.axes.end(), unit.axes[k]);
-      const bool serial = common != cluster.axes.end() && !cluster.parallel[static_cast<std::size_t>(common - cluster.axes.begin())];
+      const bool serial =
+          common != cluster.axes.end() && !cluster.parallel[static_cast<std::size_t>(common - cluster.axes.begin())];
       return !unit.reduced[k] && !serial;
     }
     return false;
@@ -260,7 +265,8 @@ Candidate NestSpace::candidate(const Point& point) const {
     const bool shared = !plan->order.empty();
     const std::int64_t bytes = shared && cluster.units.size() > 1 ? footprint(chosen, cluster, *plan) : 0;
     if (bytes > limits_.scratch_bytes) {
-      candidate.infeasible = fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
+      candidate.infeasible =
+          fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
       return candidate;
     }
     ClusterSteps shape = cluster_steps(chosen.structure, cluster, *plan);
@@ -288,8 +294,9 @@ Point NestSpace::point_of(const Values& values) const {
   for (const Parameter& parameter : parameters_) {
     // The nearest choice: a default need not know which sizes are too large for this problem.
     const std::int64_t wanted = value_or(values, parameter.name, parameter.choices.front());
-    const auto best = std::min_element(parameter.choices.begin(), parameter.choices.end(),
-                                       [&](std::int64_t a, std::int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+    const auto best = std::min_element(parameter.choices.begin(), parameter.choices.end(), [&](std::int64_t a, std::int64_t b) {
+      return std::abs(a - wanted) < std::abs(b - wanted);
+    });
     point.push_back(static_cast<int>(best - parameter.choices.begin()));
   }
   return point;

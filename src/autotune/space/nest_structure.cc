@@ -93,7 +93,9 @@ class ClusterFinder {
     return cluster;
   }
 
-  bool legal(const Cluster& cluster) const { return try_steps(base_, cluster_steps(structure_, cluster, probe_plan(cluster)).steps).has_value(); }
+  bool legal(const Cluster& cluster) const {
+    return try_steps(base_, cluster_steps(structure_, cluster, probe_plan(cluster)).steps).has_value();
+  }
 
   /// Parallel loops, tilability, stream axes and forms.
   void complete(Cluster& cluster) const {

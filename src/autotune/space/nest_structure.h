@@ -13,14 +13,14 @@ namespace nestor {
 
 /// Statements of one group: they share all their loops from the start.
 struct Unit {
-  std::string first;                   ///< its first statement, whose name is in the names of the loops
+  std::string first;  ///< its first statement, whose name is in the names of the loops
   std::vector<std::string> statements;
-  std::vector<std::string> loops;      ///< outermost first, as the original order names them
-  std::vector<int> axes;               ///< axis of each loop
-  std::vector<bool> reduced;           ///< each loop: some statement accumulates over it
-  std::vector<std::int64_t> extents;   ///< of each loop, at the sizes tuned for
-  double points = 0;                   ///< instances of the bounding box
-  int position_of(int axis) const;     ///< -1 when it has no loop on this axis
+  std::vector<std::string> loops;     ///< outermost first, as the original order names them
+  std::vector<int> axes;              ///< axis of each loop
+  std::vector<bool> reduced;          ///< each loop: some statement accumulates over it
+  std::vector<std::int64_t> extents;  ///< of each loop, at the sizes tuned for
+  double points = 0;                  ///< instances of the bounding box
+  int position_of(int axis) const;    ///< -1 when it has no loop on this axis
 };
 
 /// A skew of loops: axis `inner` moves by `factor` for each iteration of axis `outer`.
@@ -53,8 +53,8 @@ struct Cluster {
 };
 
 struct Axis {
-  std::string name;                ///< unique; the name of a dim on it
-  std::int64_t extent = 1;         ///< largest extent at the sizes tuned for
+  std::string name;         ///< unique; the name of a dim on it
+  std::int64_t extent = 1;  ///< largest extent at the sizes tuned for
 };
 
 struct NestStructure {

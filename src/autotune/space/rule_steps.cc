@@ -16,10 +16,12 @@ constexpr int kMostApplications = 16;
 /// A target that the rule's own earlier applications made, such as the parts of a split sum: splitting those again and
 /// again would never end.
 bool made_by_rule(const RuleMatch& match, const Nest& nest, const Nest& before) {
-  return !match.target.empty() && nest.find_statement(match.target[0]) != nullptr && before.find_statement(match.target[0]) == nullptr;
+  return !match.target.empty() && nest.find_statement(match.target[0]) != nullptr &&
+         before.find_statement(match.target[0]) == nullptr;
 }
 
-bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps, std::set<std::string>& attempted) {
+bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
+                std::set<std::string>& attempted) {
   const Nest nest = schedules.base(steps).nest();
   for (const RuleMatch& match : rule.find(nest)) {
     if (made_by_rule(match, nest, before)) continue;
@@ -45,8 +47,7 @@ std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::strin
     if (!enabled.contains(rule.name)) continue;
     std::set<std::string> attempted;
     const Nest before = schedules.base(steps).nest();
-    for (int k = 0; k < kMostApplications && apply_once(rule, schedules, before, steps, attempted); ++k) {
-    }
+    for (int k = 0; k < kMostApplications && apply_once(rule, schedules, before, steps, attempted); ++k) {}
   }
   return steps;
 }

@@ -23,7 +23,7 @@ using Point = std::vector<int>;
 /// The steps of one candidate, or why there are none.
 struct Candidate {
   std::vector<Step> steps;
-  std::string infeasible;   ///< not empty: why this point gives no schedule worth compiling
+  std::string infeasible;  ///< not empty: why this point gives no schedule worth compiling
 };
 
 class Space {

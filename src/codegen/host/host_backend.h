@@ -26,8 +26,8 @@ struct HostOptions {
 };
 
 struct CompiledHost {
-  CompiledKernel kernel;   ///< code: a relocatable object without undefined symbols
-  std::string ir;          ///< optimised LLVM IR
+  CompiledKernel kernel;  ///< code: a relocatable object without undefined symbols
+  std::string ir;         ///< optimised LLVM IR
   std::string assembly;
 };
 

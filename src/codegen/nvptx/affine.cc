@@ -20,8 +20,12 @@ void add_scaled(Affine& sum, const Affine& term, std::int64_t factor) {
 Affine affine_of(const IntExpr& expr) {
   Affine result;
   switch (expr.op()) {
-    case IntOp::constant: result.constant = expr.value(); return result;
-    case IntOp::variable: result.terms[expr.name()] = 1; return result;
+    case IntOp::constant:
+      result.constant = expr.value();
+      return result;
+    case IntOp::variable:
+      result.terms[expr.name()] = 1;
+      return result;
     case IntOp::add:
     case IntOp::sub:
       result = affine_of(expr.args()[0]);
@@ -35,7 +39,8 @@ Affine affine_of(const IntExpr& expr) {
       }
       break;
     }
-    default: break;
+    default:
+      break;
   }
   result.terms["[" + expr.str() + "]"] = 1;
   return result;
@@ -62,7 +67,8 @@ std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, con
                             std::int64_t assumed, std::set<std::string>& sizes) {
   const auto of = [&](int k) { return known_multiple(expr.args()[k], multiples, size_names, assumed, sizes); };
   switch (expr.op()) {
-    case IntOp::constant: return expr.value() < 0 ? -expr.value() : expr.value();
+    case IntOp::constant:
+      return expr.value() < 0 ? -expr.value() : expr.value();
     case IntOp::variable: {
       if (size_names.count(expr.name()) != 0) {
         sizes.insert(expr.name());
@@ -75,16 +81,20 @@ std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, con
     case IntOp::sub:
     case IntOp::min:
     case IntOp::max:
-    case IntOp::mod: return std::gcd(of(0), of(1));
-    case IntOp::select: return std::gcd(of(1), of(2));
-    case IntOp::mul: return of(0) * of(1);
+    case IntOp::mod:
+      return std::gcd(of(0), of(1));
+    case IntOp::select:
+      return std::gcd(of(1), of(2));
+    case IntOp::mul:
+      return of(0) * of(1);
     case IntOp::floor_div: {
       const auto divisor = expr.args()[1].as_constant();
       if (!divisor) return 1;
       const std::int64_t numerator = of(0);
       return numerator % *divisor == 0 ? numerator / *divisor : 1;
     }
-    default: return 1;
+    default:
+      return 1;
   }
 }
 

@@ -8,10 +8,10 @@ namespace {
 
 /// An access to memory since the last barrier. Shared memory is named by bytes, other memory by its buffer.
 struct Touch {
-  int buffer = -1;                       ///< -1: shared memory low..high
+  int buffer = -1;  ///< -1: shared memory low..high
   std::int64_t low = 0, high = 0;
   bool write = false;
-  std::optional<ThreadMap> map;          ///< known to be the same thread for equal elements
+  std::optional<ThreadMap> map;  ///< known to be the same thread for equal elements
   bool operator==(const Touch& other) const = default;
 };
 using Pending = std::vector<Touch>;
@@ -35,7 +35,8 @@ class BarrierPass {
  private:
   void visit(const BlockNode& node, Pending& pending) {
     switch (node.kind) {
-      case TileNode::Kind::op: return visit_op(plan_.ops[node.op], pending);
+      case TileNode::Kind::op:
+        return visit_op(plan_.ops[node.op], pending);
       case TileNode::Kind::sequence:
         for (const BlockNode& child : node.children) visit(child, pending);
         return;
@@ -91,7 +92,8 @@ class BarrierPass {
         touch.low = place->offset;
         touch.high = place->offset + place->bytes;
       } else {
-        if (plan_.buffer(access.buffer).role == TensorRole::input && plan_.buffer(access.buffer).memory == Memory::argument) return;
+        if (plan_.buffer(access.buffer).role == TensorRole::input && plan_.buffer(access.buffer).memory == Memory::argument)
+          return;
         touch.buffer = access.buffer;
       }
       if (!operand) touch.map = owner(op, access, is_write);
@@ -113,13 +115,15 @@ class BarrierPass {
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
     if (op.crosses_warps()) {
-      const std::int64_t slots = op.unroll_rows ? std::max<std::int64_t>(ceil_div(op.row_bound().value_or(1), op.layout.groups), 1) : 1;
+      const std::int64_t slots =
+          op.unroll_rows ? std::max<std::int64_t>(ceil_div(op.row_bound().value_or(1), op.layout.groups), 1) : 1;
       for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, slots * (plan_.threads / 32) * 4);
     }
     if (op.product) {
       const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;
       if (!op.product->a_direct) add_range(after, op.product->a_offset, rows * op.product->a_stride * 4);
-      if (!op.product->b_direct) add_range(after, op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
+      if (!op.product->b_direct)
+        add_range(after, op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
     }
   }
 

@@ -12,8 +12,8 @@ using llvm::Value;
 BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments)
     : b_(b), function_(function), arguments_(std::move(arguments)) {
   llvm::FastMathFlags flags;
-  flags.setAllowContract();   // a product and a sum become one fma
-  flags.setNoSignedZeros();   // 0 + x is x
+  flags.setAllowContract();  // a product and a sum become one fma
+  flags.setNoSignedZeros();  // 0 + x is x
   b_.setFastMathFlags(flags);
   llvm::Module& module = *function.getParent();
   shared_ = module.getGlobalVariable("nestor_shared");
@@ -40,9 +40,12 @@ void BlockEmitter::visit(const BlockNode& node) {
     for (const BlockNode& child : node.children) visit(child);
   };
   switch (node.kind) {
-    case TileNode::Kind::sequence: return children();
-    case TileNode::Kind::op: return emit_op(plan_->ops[static_cast<std::size_t>(node.op)]);
-    case TileNode::Kind::condition: return when(condition(node.condition), children);
+    case TileNode::Kind::sequence:
+      return children();
+    case TileNode::Kind::op:
+      return emit_op(plan_->ops[static_cast<std::size_t>(node.op)]);
+    case TileNode::Kind::condition:
+      return when(condition(node.condition), children);
     case TileNode::Kind::loop:
       loop(integer(node.lower), integer(node.upper), node.step, [&](Value* index) {
         environment_[node.var] = index;
@@ -66,7 +69,8 @@ void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const Ind
   b_.CreateCondBr(b_.CreateICmpSLT(index, upper), inside, after);
   b_.SetInsertPoint(inside);
   body(index);
-  index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))), b_.GetInsertBlock());
+  index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))),
+                     b_.GetInsertBlock());
   b_.CreateBr(header);
   b_.SetInsertPoint(after);
 }
@@ -130,7 +134,8 @@ const BlockEmitter::Position& BlockEmitter::position(const Layout& layout) {
   Position& result = positions_[{layout.lanes, layout.groups}];
   if (result.lane == nullptr) {
     result.lane = layout.groups == 1 ? thread_ : b_.CreateURem(thread_, b_.getInt32(static_cast<std::uint32_t>(layout.lanes)));
-    result.group = layout.groups == 1 ? b_.getInt32(0) : b_.CreateUDiv(thread_, b_.getInt32(static_cast<std::uint32_t>(layout.lanes)));
+    result.group =
+        layout.groups == 1 ? b_.getInt32(0) : b_.CreateUDiv(thread_, b_.getInt32(static_cast<std::uint32_t>(layout.lanes)));
   }
   return result;
 }

@@ -18,12 +18,12 @@ namespace nestor::nvptx {
 
 /// What a kernel receives, as IR values.
 struct KernelArguments {
-  std::map<int, llvm::Value*> pointers;                             ///< by buffer
-  std::map<std::pair<int, int>, llvm::Value*> strides;              ///< by buffer and index, i64
-  std::map<std::string, llvm::Value*> integers;                     ///< sizes, launch loops and block coordinates, i64
-  std::map<std::string, llvm::Value*> scalars;                      ///< in their register type
+  std::map<int, llvm::Value*> pointers;                 ///< by buffer
+  std::map<std::pair<int, int>, llvm::Value*> strides;  ///< by buffer and index, i64
+  std::map<std::string, llvm::Value*> integers;         ///< sizes, launch loops and block coordinates, i64
+  std::map<std::string, llvm::Value*> scalars;          ///< in their register type
   llvm::Value* workspace = nullptr;
-  std::map<int, IntExpr> workspace_offsets;                         ///< bytes, by buffer
+  std::map<int, IntExpr> workspace_offsets;  ///< bytes, by buffer
 };
 
 class BlockEmitter {
@@ -51,9 +51,9 @@ class BlockEmitter {
 
   // control flow
   void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body);
-  void when(Value* condition, const Body& body);          ///< null: always
+  void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
-  Value* both(Value* a, Value* b);                        ///< conjunction; null stands for true
+  Value* both(Value* a, Value* b);  ///< conjunction; null stands for true
   void barrier();
   Value* entry_alloca(llvm::Type* type, const llvm::Twine& name);
 
@@ -87,7 +87,8 @@ class BlockEmitter {
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
   /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
-  void for_rows(const BlockOp& op, bool at_least_once, const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);
+  void for_rows(const BlockOp& op, bool at_least_once,
+                const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);
   Value* set_row(const BlockOp& op, int slot, Value* slot_value);
   void for_columns(const BlockOp& op, const std::function<void(int width, int column_slot)>& body);
   void column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot, const std::function<void(int, int)>& body);
@@ -129,9 +130,9 @@ class BlockEmitter {
   KernelArguments arguments_;
   NvptxMath math_;
   const BlockPlan* plan_ = nullptr;
-  Value* thread_ = nullptr;                          ///< i32
+  Value* thread_ = nullptr;  ///< i32
   llvm::GlobalVariable* shared_ = nullptr;
-  std::map<std::string, Value*> environment_;        ///< loop variables and dims
+  std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;
   std::map<std::pair<int, int>, Value*> registers_;  ///< alloca by buffer and slot
 };

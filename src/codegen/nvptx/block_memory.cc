@@ -75,7 +75,8 @@ std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int widt
   std::vector<Value*> values;
   for (int start = 0; start < width; start += piece) {
     Value* pointer = start == 0 ? base : b_.CreateConstInBoundsGEP1_64(type_of(buffer), base, static_cast<std::uint64_t>(start));
-    auto* loaded = b_.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type)));
+    auto* loaded =
+        b_.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type)));
     if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
       loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
     }
@@ -155,7 +156,8 @@ void BlockEmitter::store_vector(const TileAccess& access, const std::vector<Valu
   if (!halves) words = convert(values, type, buffer.type);
   for (std::size_t e = 0; halves && e + 1 < values.size(); e += 2) {
     const auto wide = convert({values[e], values[e + 1]}, type, ElementType::f32);
-    words.push_back(buffer.type == ElementType::f16 ? math_.pack_f16(b_, wide[0], wide[1]) : math_.pack_bf16(b_, wide[0], wide[1]));
+    words.push_back(buffer.type == ElementType::f16 ? math_.pack_f16(b_, wide[0], wide[1])
+                                                    : math_.pack_bf16(b_, wide[0], wide[1]));
   }
   const auto piece = static_cast<std::size_t>(std::min<int>(4, static_cast<int>(words.size())));
   Value* base = address(access);
@@ -164,8 +166,11 @@ void BlockEmitter::store_vector(const TileAccess& access, const std::vector<Valu
     if (buffer.streaming && piece == 4) {
       std::vector<Value*> operands{pointer};
       for (std::size_t k = 0; k < 4; ++k) operands.push_back(b_.CreateBitCast(words[start + k], b_.getInt32Ty()));
-      auto* asm_type = llvm::FunctionType::get(b_.getVoidTy(), {pointer->getType(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
-      b_.CreateCall(asm_type, llvm::InlineAsm::get(asm_type, "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", true), operands);
+      auto* asm_type = llvm::FunctionType::get(
+          b_.getVoidTy(), {pointer->getType(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
+      b_.CreateCall(asm_type,
+                    llvm::InlineAsm::get(asm_type, "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", true),
+                    operands);
       continue;
     }
     Value* vector = words[start];

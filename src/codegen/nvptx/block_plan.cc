@@ -144,7 +144,8 @@ void normalise(BlockPlan& plan) {
   plan.root = normaliser.visit(plan.kernel->body);
 }
 
-BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory, int threads) {
+BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
+                     int threads) {
   BlockPlan plan;
   plan.program = &program;
   plan.kernel = &kernel;

@@ -42,9 +42,9 @@ std::string row_token(std::size_t row);
 struct Placement {
   enum class Kind : std::uint8_t { global, shared, registers } kind = Kind::global;
   // shared
-  std::int64_t offset = 0;                ///< bytes, a multiple of 16
+  std::int64_t offset = 0;  ///< bytes, a multiple of 16
   std::int64_t bytes = 0;
-  std::vector<std::int64_t> strides;      ///< elements
+  std::vector<std::int64_t> strides;  ///< elements
   // registers: slots of each thread, numbered row slot * column_slots + column slot
   int row_slots = 1;
   int column_slots = 1;
@@ -55,12 +55,12 @@ struct Placement {
 /// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
 struct ProductPlan {
   ProductForm form;
-  bool a_direct = false, b_direct = false;   ///< read where it lies in shared memory
+  bool a_direct = false, b_direct = false;  ///< read where it lies in shared memory
   int k_tile = 16;
-  std::int64_t a_offset = 0, b_offset = 0;   ///< bytes in shared memory
-  int a_stride = 0, b_stride = 0;            ///< floats from one row of the staged tile to the next
+  std::int64_t a_offset = 0, b_offset = 0;  ///< bytes in shared memory
+  int a_stride = 0, b_stride = 0;           ///< floats from one row of the staged tile to the next
   int row_slots = 1, chunks = 1;
-  int a_copy_width = 1, b_copy_width = 1;    ///< elements a thread copies at once
+  int a_copy_width = 1, b_copy_width = 1;              ///< elements a thread copies at once
   bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
 };
 
@@ -68,16 +68,16 @@ struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
   int column = -1;
-  std::vector<int> rows;                   ///< dims, outermost first
+  std::vector<int> rows;  ///< dims, outermost first
   Layout layout;
   std::optional<ProductPlan> product;
-  bool vectors = false;                    ///< memory accesses marked below move layout.vector elements at once
+  bool vectors = false;  ///< memory accesses marked below move layout.vector elements at once
   bool write_vector = false;
   std::vector<bool> read_vectors;
   bool unroll_rows = false, unroll_columns = false;
   bool barrier_before = false;
-  std::int64_t partials_offset = -1;       ///< bytes in shared memory, for a reduction over several warps
-  Multiples multiples;                     ///< of the loop variables around it
+  std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps
+  Multiples multiples;                ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
   /// Sums are kept in f32, or in i32 for integers.
@@ -101,14 +101,14 @@ struct BlockPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
   int threads = 32;
-  Layout layout;                            ///< of ops that touch register tiles
+  Layout layout;  ///< of ops that touch register tiles
   BlockNode root;
   std::vector<BlockOp> ops;
-  std::map<int, Placement> placements;      ///< by buffer, those of scratch
+  std::map<int, Placement> placements;  ///< by buffer, those of scratch
   std::int64_t shared_bytes = 0;
-  bool vector_memory = false;               ///< global accesses may be vectors: only under the conditions below
+  bool vector_memory = false;                         ///< global accesses may be vectors: only under the conditions below
   std::map<std::string, std::int64_t> size_divisors;  ///< sizes must be divisible by these
-  std::map<int, std::int64_t> alignments;   ///< bytes that address and strides of argument buffers must be multiples of
+  std::map<int, std::int64_t> alignments;             ///< bytes that address and strides of argument buffers must be multiples of
 
   const Buffer& buffer(int k) const { return program->buffers[k]; }
   const Placement* placement(int k) const;
@@ -119,13 +119,14 @@ struct BlockPlan {
 /// Plans one kernel. `vector_memory` asks for 16-byte global accesses wherever the shapes allow, under the conditions noted in the
 /// plan; without it the plan is valid for all sizes and addresses. `threads` > 0: exactly so many. Throws UserError when scratch
 /// does not fit.
-BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory, int threads = 0);
+BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
+                     int threads = 0);
 
 // The passes of plan_block, in order.
-void normalise(BlockPlan& plan);                          ///< tree and ops; loops in place of dims that cannot be spread
-void choose_roles(BlockPlan& plan);                       ///< rows and columns of every op
+void normalise(BlockPlan& plan);     ///< tree and ops; loops in place of dims that cannot be spread
+void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
-void place_scratch(BlockPlan& plan);                      ///< registers or shared
+void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);

@@ -23,9 +23,9 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 /// The copy of one operand's k tile into shared memory.
 struct BlockEmitter::OperandCopy {
   const TileAccess* access = nullptr;
-  int across = -1;            ///< the dim that is not k
-  std::int64_t lines = 0;     ///< extent of the tile across
-  bool along_k = false;       ///< vectors and neighbouring threads run along k
+  int across = -1;         ///< the dim that is not k
+  std::int64_t lines = 0;  ///< extent of the tile across
+  bool along_k = false;    ///< vectors and neighbouring threads run along k
   int width = 1;
   std::int64_t offset = 0;
   std::int64_t line_stride = 0, k_stride = 0;  ///< floats in shared memory
@@ -36,7 +36,8 @@ BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_
   OperandCopy copy;
   copy.access = &op.op.reads[at(is_a ? product.form.a : product.form.b)];
   copy.across = is_a ? product.form.row : product.form.column;
-  copy.lines = is_a ? std::int64_t{product.row_slots} * op.layout.groups : std::int64_t{product.chunks} * op.layout.lanes * op.layout.vector;
+  copy.lines = is_a ? std::int64_t{product.row_slots} * op.layout.groups
+                    : std::int64_t{product.chunks} * op.layout.lanes * op.layout.vector;
   copy.along_k = is_a ? product.a_copy_along_k : product.b_copy_along_k;
   copy.width = is_a ? product.a_copy_width : product.b_copy_width;
   copy.offset = is_a ? product.a_offset : product.b_offset;
@@ -49,7 +50,8 @@ void BlockEmitter::emit_product(const BlockOp& op) {
   const ProductPlan& product = *op.product;
   const OpDim& k = op.op.dims[at(product.form.k)];
   for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
-    if (op.roles[d] == DimRole::serial && op.op.dims[d].var != k.var) environment_[op.op.dims[d].var] = integer(op.op.dims[d].lower);
+    if (op.roles[d] == DimRole::serial && op.op.dims[d].var != k.var)
+      environment_[op.op.dims[d].var] = integer(op.op.dims[d].lower);
   }
   Accumulators sums;
   for (int n = 0; n < product.row_slots * product.chunks * op.layout.vector; ++n) {
@@ -80,7 +82,8 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
   const std::int64_t total = per_line * (copy.along_k ? copy.lines : k_tile);
   const std::int64_t rounds = ceil_div(total, plan_->threads);
   const ElementType type = plan_->buffer(copy.access->buffer).type;
-  const bool all_lines = exact_extent(across) == copy.lines, all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
+  const bool all_lines = exact_extent(across) == copy.lines,
+             all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
   Value *line_count = extent(across), *k_count = extent(k);
   Value* thread = b_.CreateZExt(thread_, b_.getInt64Ty());
   for (std::int64_t first = 0; first < rounds; first += kCopyBatch) {
@@ -121,7 +124,8 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
         Value* position = b_.CreateNSWMul(b_.CreateURem(index, b_.getInt64(u64(per_line))), b_.getInt64(u64(copy.width)));
         const std::int64_t along_stride = copy.along_k ? copy.k_stride : copy.line_stride;
         const std::int64_t other_stride = copy.along_k ? copy.line_stride : copy.k_stride;
-        Value* place = b_.CreateNSWAdd(b_.CreateNSWMul(line, b_.getInt64(u64(other_stride))), b_.CreateNSWMul(position, b_.getInt64(u64(along_stride))));
+        Value* place = b_.CreateNSWAdd(b_.CreateNSWMul(line, b_.getInt64(u64(other_stride))),
+                                       b_.CreateNSWMul(position, b_.getInt64(u64(along_stride))));
         if (along_stride == 1) return store_floats(shared_address(b_.getFloatTy(), copy.offset, place), values);
         for (std::size_t e = 0; e < values.size(); ++e) {
           Value* target = b_.CreateNSWAdd(place, b_.getInt64(u64(static_cast<std::int64_t>(e) * along_stride)));
@@ -151,7 +155,8 @@ void BlockEmitter::product_steps(const BlockOp& op, const Accumulators& sums, Va
 void BlockEmitter::set_product_row(const BlockOp& op, int row_slot) {
   const OpDim& dim = op.op.dims[at(op.product->form.row)];
   Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
-  environment_[dim.var] = b_.CreateNSWAdd(integer(dim.lower), b_.CreateNSWAdd(group, b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups))));
+  environment_[dim.var] =
+      b_.CreateNSWAdd(integer(dim.lower), b_.CreateNSWAdd(group, b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups))));
 }
 
 void BlockEmitter::set_product_column(const BlockOp& op, int chunk, int element) {
@@ -171,7 +176,8 @@ std::vector<Value*> BlockEmitter::read_a(const BlockOp& op, int row_slot, Value*
     environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), b_.CreateNSWAdd(k_start, k_offset));
     return load_floats(address(op.op.reads[at(product.form.a)]), kStep);
   }
-  Value* row = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).group, b_.getInt64Ty()), b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups)));
+  Value* row = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).group, b_.getInt64Ty()),
+                               b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(u64(product.a_stride))), k_offset);
   return load_floats(shared_address(b_.getFloatTy(), product.a_offset, index), kStep);
 }
@@ -185,8 +191,10 @@ std::vector<Value*> BlockEmitter::read_b(const BlockOp& op, int chunk, Value* k_
     environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), b_.CreateNSWAdd(k_start, k_offset));
     return load_floats(address(op.op.reads[at(product.form.b)]), op.layout.vector);
   }
-  Value* column = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).lane, b_.getInt64Ty()), b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
-  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(k_offset, b_.getInt64(u64(product.b_stride))), b_.CreateNSWMul(column, b_.getInt64(u64(op.layout.vector))));
+  Value* column = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).lane, b_.getInt64Ty()),
+                                  b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
+  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(k_offset, b_.getInt64(u64(product.b_stride))),
+                                 b_.CreateNSWMul(column, b_.getInt64(u64(op.layout.vector))));
   return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), op.layout.vector);
 }
 
@@ -229,7 +237,8 @@ void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
   for (int row = 0; row < product.row_slots; ++row) {
     set_product_row(op, row);
     Value* row_index = b_.CreateNSWSub(environment_[row_dim.var], integer(row_dim.lower));
-    Value* row_ok = exact_rows && (row + 1) * op.layout.groups <= *exact_rows ? nullptr : b_.CreateICmpSLT(row_index, extent(row_dim));
+    Value* row_ok =
+        exact_rows && (row + 1) * op.layout.groups <= *exact_rows ? nullptr : b_.CreateICmpSLT(row_index, extent(row_dim));
     when(row_ok, [&] {
       for (int chunk = 0; chunk < product.chunks; ++chunk) {
         for (int e = 0; e < vector; e += width) {
@@ -238,11 +247,14 @@ void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
           const bool whole = exact_columns && std::int64_t{chunk + 1} * op.layout.lanes * vector <= *exact_columns;
           when(whole ? nullptr : b_.CreateICmpSLT(index, extent(column_dim)), [&] {
             std::vector<Value*> values;
-            for (int n = 0; n < width; ++n) values.push_back(b_.CreateLoad(b_.getFloatTy(), sums[at((row * product.chunks + chunk) * vector + e + n)]));
+            for (int n = 0; n < width; ++n)
+              values.push_back(b_.CreateLoad(b_.getFloatTy(), sums[at((row * product.chunks + chunk) * vector + e + n)]));
             const Slot slot{row, chunk * vector + e};
             if (!guarded) return write_sums(op, values, slot);
             const auto nothing = std::vector<Value*>(values.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0.0));
-            when_else(condition(op.op.guard), [&] { write_sums(op, values, slot); }, op.op.initialize ? Body([&] { write_sums(op, nothing, slot); }) : Body());
+            when_else(
+                condition(op.op.guard), [&] { write_sums(op, values, slot); },
+                op.op.initialize ? Body([&] { write_sums(op, nothing, slot); }) : Body());
           });
         }
       }

@@ -24,7 +24,8 @@ void BlockEmitter::emit_column_reduction(const BlockOp& op) {
     Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
     Value* warp = b_.CreateUDiv(position(op.layout).lane, b_.getInt32(32));
     Value* place = op.unroll_rows ? slot_value : b_.getInt64(0);
-    when(b_.CreateICmpEQ(lane, b_.getInt32(0)), [&] { b_.CreateAlignedStore(total, partial_address(op, place, warp), llvm::Align(4)); });
+    when(b_.CreateICmpEQ(lane, b_.getInt32(0)),
+         [&] { b_.CreateAlignedStore(total, partial_address(op, place, warp), llvm::Align(4)); });
     if (op.unroll_rows) return;
     barrier();
     finish_reduction(op, slot, row_ok, combined_partials(op, place));
@@ -32,7 +33,9 @@ void BlockEmitter::emit_column_reduction(const BlockOp& op) {
   });
   if (!crosses || !op.unroll_rows) return;
   barrier();
-  for_rows(op, true, [&](int slot, Value* slot_value, Value* row_ok) { finish_reduction(op, slot, row_ok, combined_partials(op, slot_value)); });
+  for_rows(op, true, [&](int slot, Value* slot_value, Value* row_ok) {
+    finish_reduction(op, slot, row_ok, combined_partials(op, slot_value));
+  });
 }
 
 /// What this thread's own columns contribute.
@@ -41,14 +44,15 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
   const int count = op.vectors ? std::min(op.layout.vector, kPartialSums) : 1;
   const std::vector<Value*> sums = new_sums(op, count);
   when(row_ok, [&] {
-    for_serial(op, [](const OpDim&) { return true; }, [&] {
-      for_columns(op, [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); });
-    });
+    for_serial(
+        op, [](const OpDim&) { return true; },
+        [&] { for_columns(op, [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); }); });
   });
   std::vector<Value*> values = read_sums(op, sums);
   while (values.size() > 1) {
     const std::size_t half = values.size() / 2;
-    for (std::size_t k = 0; k < half; ++k) values[k] = emit_combine(b_, math_, *op.op.reduction, type, values[k], values[k + half]);
+    for (std::size_t k = 0; k < half; ++k)
+      values[k] = emit_combine(b_, math_, *op.op.reduction, type, values[k], values[k + half]);
     values.resize(half);
   }
   return values[0];
@@ -57,9 +61,11 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
 /// Combines over the lanes of a row within a warp; every lane gets the result.
 Value* BlockEmitter::butterfly(Value* value, const BlockOp& op) {
   const ElementType type = op.sum_type();
-  const auto shuffle = type == ElementType::i32 ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_f32;
+  const auto shuffle =
+      type == ElementType::i32 ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_f32;
   for (int distance = std::min(op.layout.lanes, 32) / 2; distance > 0; distance /= 2) {
-    Value* other = b_.CreateIntrinsic(shuffle, {}, {b_.getInt32(0xffffffff), value, b_.getInt32(static_cast<std::uint32_t>(distance)), b_.getInt32(31)});
+    Value* other = b_.CreateIntrinsic(
+        shuffle, {}, {b_.getInt32(0xffffffff), value, b_.getInt32(static_cast<std::uint32_t>(distance)), b_.getInt32(31)});
     value = emit_combine(b_, math_, *op.op.reduction, type, value, other);
   }
   return value;

@@ -31,9 +31,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
   } else {
     const bool to_registers = plan_->in_registers(op.op.write);
     for_rows(op, false, [&](int slot, Value*, Value* row_ok) {
-      when(to_registers ? row_ok : both(row_ok, owner(op)), [&] {
-        for_columns(op, [&](int width, int column_slot) { emit_unit(op, width, {slot, column_slot}); });
-      });
+      when(to_registers ? row_ok : both(row_ok, owner(op)),
+           [&] { for_columns(op, [&](int width, int column_slot) { emit_unit(op, width, {slot, column_slot}); }); });
     });
   }
   environment_ = outer;
@@ -68,7 +67,8 @@ void BlockEmitter::for_rows(const BlockOp& op, bool at_least_once, const std::fu
     Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
     rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
   }
-  Value* slots = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))), b_.getInt64(static_cast<std::uint64_t>(groups)));
+  Value* slots = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
+                               b_.getInt64(static_cast<std::uint64_t>(groups)));
   if (at_least_once) slots = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, slots, b_.getInt64(1));
   loop(b_.getInt64(0), slots, 1, [&](Value* slot) { body(0, slot, set_row(op, -1, slot)); });
 }
@@ -116,11 +116,13 @@ void BlockEmitter::for_columns(const BlockOp& op, const std::function<void(int, 
     return;
   }
   Value* length = extent(dim);
-  loop(b_.getInt64(0), length, chunk, [&](Value* base) { column_chunk(op, b_.CreateNSWAdd(base, start), exact && *exact % chunk == 0, 0, body); });
+  loop(b_.getInt64(0), length, chunk,
+       [&](Value* base) { column_chunk(op, b_.CreateNSWAdd(base, start), exact && *exact % chunk == 0, 0, body); });
 }
 
 /// One thread's vector of columns from `first` on: at once, or element by element.
-void BlockEmitter::column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot, const std::function<void(int, int)>& body) {
+void BlockEmitter::column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot,
+                                const std::function<void(int, int)>& body) {
   const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.column)];
   const int width = op.vectors ? op.layout.vector : 1;
   for (int e = 0; e < op.layout.vector; e += width) {
@@ -132,7 +134,8 @@ void BlockEmitter::column_chunk(const BlockOp& op, Value* first, bool whole, int
   }
 }
 
-void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body, std::size_t from) {
+void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body,
+                              std::size_t from) {
   for (std::size_t d = from; d < op.op.dims.size(); ++d) {
     const OpDim& dim = op.op.dims[d];
     if (op.roles[d] != DimRole::serial || !pick(dim)) continue;
@@ -157,7 +160,8 @@ ScalarExpr BlockEmitter::stored_value(const BlockOp& op) const {
   const ElementType type = plan_->buffer(op.op.write.buffer).type;
   const ScalarExpr& value = op.op.value;
   const bool narrows = type == ElementType::f16 || type == ElementType::bf16;
-  if (narrows && value.op() == ScalarOp::cast && value.type() == type && value.args()[0].type() == ElementType::f32) return value.args()[0];
+  if (narrows && value.op() == ScalarOp::cast && value.type() == type && value.args()[0].type() == ElementType::f32)
+    return value.args()[0];
   return value;
 }
 
@@ -177,23 +181,29 @@ void BlockEmitter::emit_point_reduction(const BlockOp& op, Slot slot) {
   const ElementType type = op.sum_type(), stored = plan_->buffer(op.op.write.buffer).type;
   if (op.op.initialize) {
     const double neutral = neutral_element(*op.op.reduction, type);
-    for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] { store(op, {scalar_constant(b_.getContext(), type, neutral)}, type, slot); });
+    for_serial(
+        op, [](const OpDim& dim) { return !dim.reduced; },
+        [&] { store(op, {scalar_constant(b_.getContext(), type, neutral)}, type, slot); });
   }
-  for_serial(op, [](const OpDim&) { return true; }, [&] {
-    when(op.op.guard.defined() ? condition(op.op.guard) : nullptr, [&] {
-      Value* value = convert(point_values(op, op.op.value, 1, slot), op.op.value.type(), type)[0];
-      Value* old = convert(load(op, op.op.write, false, 1, slot), stored, type)[0];
-      store(op, {emit_combine(b_, math_, *op.op.reduction, type, old, value)}, type, slot);
-    });
-  });
+  for_serial(
+      op, [](const OpDim&) { return true; },
+      [&] {
+        when(op.op.guard.defined() ? condition(op.op.guard) : nullptr, [&] {
+          Value* value = convert(point_values(op, op.op.value, 1, slot), op.op.value.type(), type)[0];
+          Value* old = convert(load(op, op.op.write, false, 1, slot), stored, type)[0];
+          store(op, {emit_combine(b_, math_, *op.op.reduction, type, old, value)}, type, slot);
+        });
+      });
 }
 
 void BlockEmitter::emit_accumulation(const BlockOp& op, int width, Slot slot) {
-  for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] {
-    const std::vector<Value*> sums = new_sums(op, width);
-    for_serial(op, [](const OpDim& dim) { return dim.reduced; }, [&] { accumulate(op, sums, width, slot); });
-    write_sums(op, read_sums(op, sums), slot);
-  });
+  for_serial(
+      op, [](const OpDim& dim) { return !dim.reduced; },
+      [&] {
+        const std::vector<Value*> sums = new_sums(op, width);
+        for_serial(op, [](const OpDim& dim) { return dim.reduced; }, [&] { accumulate(op, sums, width, slot); });
+        write_sums(op, read_sums(op, sums), slot);
+      });
 }
 
 std::vector<Value*> BlockEmitter::new_sums(const BlockOp& op, int count) {
@@ -228,7 +238,8 @@ void BlockEmitter::accumulate(const BlockOp& op, const std::vector<Value*>& sums
 void BlockEmitter::write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot) {
   const ElementType type = op.sum_type();
   if (!op.op.initialize) {
-    const auto old = convert(load(op, op.op.write, op.write_vector, static_cast<int>(sums.size()), slot), plan_->buffer(op.op.write.buffer).type, type);
+    const auto old = convert(load(op, op.op.write, op.write_vector, static_cast<int>(sums.size()), slot),
+                             plan_->buffer(op.op.write.buffer).type, type);
     for (std::size_t e = 0; e < sums.size(); ++e) sums[e] = emit_combine(b_, math_, *op.op.reduction, type, old[e], sums[e]);
   }
   store(op, sums, type, slot);
@@ -275,7 +286,9 @@ std::vector<Value*> BlockEmitter::point_values(const BlockOp& op, const ScalarEx
         const auto found = loaded.find(ordinal);
         return found != loaded.end() ? found->second[static_cast<std::size_t>(e)] : masked_element(op, ordinal, slot, e, mask);
       };
-      leaves.index = [&](int ordinal) { return b_.CreateTrunc(integer(op.op.indices[static_cast<std::size_t>(ordinal)]), b_.getInt32Ty()); };
+      leaves.index = [&](int ordinal) {
+        return b_.CreateTrunc(integer(op.op.indices[static_cast<std::size_t>(ordinal)]), b_.getInt32Ty());
+      };
       leaves.scalar = [&](const std::string& name, ElementType) { return arguments_.scalars.at(name); };
       values.push_back(emit_scalar(b_, math_, value, leaves));
     });

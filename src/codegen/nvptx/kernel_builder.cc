@@ -106,12 +106,14 @@ class KernelBuilder {
       for (int dim = 0; dim + 1 < rank; ++dim) add(KernelParam::Kind::stride, ordinal, dim, "", b_.getInt64Ty());
     }
     for (const std::string& size : program_.sizes) {
-      if (uses.integers.count(size) != 0 && program_.fixed_sizes.count(size) == 0) add(KernelParam::Kind::size, 0, 0, size, b_.getInt64Ty());
+      if (uses.integers.count(size) != 0 && program_.fixed_sizes.count(size) == 0)
+        add(KernelParam::Kind::size, 0, 0, size, b_.getInt64Ty());
     }
     for (const std::string& loop : kernel_.launch_loops) {
       if (uses.integers.count(loop) != 0) add(KernelParam::Kind::loop, 0, 0, loop, b_.getInt64Ty());
     }
-    for (const auto& [name, type] : uses.scalars) add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
+    for (const auto& [name, type] : uses.scalars)
+      add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
     if (uses.workspace) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
     function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kernel_.symbol, module_);
@@ -247,7 +249,9 @@ std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& tot
     IntExpr count(1);
     for (std::size_t d = 0; d < buffer.extents.size(); ++d) {
       const bool last = d + 1 == buffer.extents.size();
-      count = count * (last && buffer.pad > 1 ? floor_div(buffer.extents[d] + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad) : buffer.extents[d]);
+      count = count * (last && buffer.pad > 1
+                           ? floor_div(buffer.extents[d] + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad)
+                           : buffer.extents[d]);
     }
     const IntExpr bytes = count * IntExpr(static_cast<std::int64_t>(size_in_bytes(buffer.type)));
     total = total + floor_div(bytes + IntExpr(63), 64) * IntExpr(64);

@@ -76,7 +76,8 @@ class Planner {
         if (is_block_loop(*tree)) return visit_blocks(tree, out);
         if (has_parallelism(tree)) return visit_launch_loop(tree, out);
         return add_kernel({}, tree, out);
-      case TileNode::Kind::op: return visit_op(tree->op, out);
+      case TileNode::Kind::op:
+        return visit_op(tree->op, out);
     }
   }
 
@@ -122,7 +123,9 @@ class Planner {
 
   /// Too few points for a block of its own, and nothing private to the block.
   bool is_thin(const TileOp& op) const {
-    const auto in_scratch = [&](const TileAccess& access) { return plan_.program.buffers[access.buffer].memory == Memory::scratch; };
+    const auto in_scratch = [&](const TileAccess& access) {
+      return plan_.program.buffers[access.buffer].memory == Memory::scratch;
+    };
     if (in_scratch(op.write) || std::any_of(op.reads.begin(), op.reads.end(), in_scratch)) return false;
     std::int64_t points = 1;
     const auto spread = spreadable_dims(op);
@@ -181,7 +184,7 @@ class Planner {
 
   int threads_;
   LaunchPlan plan_;
-  IntExpr condition_;                ///< of the tile tree around the current node, over sizes and launch loops
+  IntExpr condition_;  ///< of the tile tree around the current node, over sizes and launch loops
   std::vector<std::string> loops_;
 };
 

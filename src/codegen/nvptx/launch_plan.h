@@ -24,9 +24,9 @@ struct KernelPlan {
 };
 
 struct LaunchPlan {
-  TileProgram program;              ///< sizes fixed, scratch outside of blocks moved to the workspace
+  TileProgram program;  ///< sizes fixed, scratch outside of blocks moved to the workspace
   std::vector<KernelPlan> kernels;
-  std::vector<LaunchNode> launches; ///< loops and kernels in order; a kernel's node has its symbol and grid only
+  std::vector<LaunchNode> launches;  ///< loops and kernels in order; a kernel's node has its symbol and grid only
 };
 
 LaunchPlan plan_launches(const TileProgram& program, int threads);

@@ -70,7 +70,8 @@ int shared_vector(BlockPlan& plan) {
     bool useful = false, possible = true;
     for (BlockOp& op : plan.ops) {
       if (op.product || op.op.kind == OpKind::points || widest_vector(plan, op) == 1) continue;
-      possible = possible && width <= widest_vector(plan, op) * (widest_vector(plan, op) == 4 ? 2 : 1) && can_vectorise(plan, op, width, false);
+      possible = possible && width <= widest_vector(plan, op) * (widest_vector(plan, op) == 4 ? 2 : 1) &&
+                 can_vectorise(plan, op, width, false);
       useful = useful || widest_vector(plan, op) >= width;
     }
     if (useful && possible) return width;
@@ -105,7 +106,8 @@ void choose_roles(BlockPlan& plan) {
     spread.push_back(spreadable_dims(op.op));
     const int column = op.product ? op.product->form.column : choose_column(op.op, plan.program->buffers, spread.back());
     assign_roles(op, spread.back(), column);
-    const bool row_like = column >= 0 && op.rows.empty() && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
+    const bool row_like =
+        column >= 0 && op.rows.empty() && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
     if (row_like) {
       undecided.push_back(static_cast<int>(k));
     } else {
@@ -128,18 +130,20 @@ void choose_roles(BlockPlan& plan) {
 
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
                    bool product) {
-  const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1), c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
+  const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1),
+                     c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
   Layout best;
   double best_cost = 0;
   for (int lanes = 1; lanes <= threads; lanes = lanes < 32 ? 2 * lanes : lanes + 32) {
     if (threads % lanes != 0) continue;
     const int groups = threads / lanes;
-    const double slots = static_cast<double>(ceil_div(r, groups)), chunks = static_cast<double>(ceil_div(c, static_cast<std::int64_t>(lanes) * vector));
+    const double slots = static_cast<double>(ceil_div(r, groups)),
+                 chunks = static_cast<double>(ceil_div(c, static_cast<std::int64_t>(lanes) * vector));
     double cost = slots * chunks;
-    if (product) cost += 0.01 * (slots + chunks * vector);      // operands read for a register block
+    if (product) cost += 0.01 * (slots + chunks * vector);  // operands read for a register block
     if (reduces) cost += slots * (lanes > 32 ? 1.0 : 0.05 * std::log2(lanes));
     if (!product && lanes * vector < 8) cost += 0.5 * slots * chunks;  // pieces of memory shorter than a sector
-    if (!product) cost -= 1e-3 * std::min(lanes, 32) / 32.0;    // neighbours in memory to neighbours in a warp
+    if (!product) cost -= 1e-3 * std::min(lanes, 32) / 32.0;           // neighbours in memory to neighbours in a warp
     if (best_cost == 0 || cost < best_cost) {
       best = {vector, lanes, groups};
       best_cost = cost;

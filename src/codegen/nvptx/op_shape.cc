@@ -101,7 +101,8 @@ std::vector<bool> spreadable_dims(const TileOp& op) {
 int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const std::vector<bool>& spreadable) {
   int best = -1, best_votes = -1;
   bool sequential = false;  // then a thread keeps its reductions to itself: others may be at another iteration
-  for (std::size_t d = 0; d < op.dims.size(); ++d) sequential = sequential || (!spreadable[d] && !op.dims[d].reduced && !single_valued(op.dims[d]));
+  for (std::size_t d = 0; d < op.dims.size(); ++d)
+    sequential = sequential || (!spreadable[d] && !op.dims[d].reduced && !single_valued(op.dims[d]));
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
     if (!spreadable[d] || single_valued(op.dims[d])) continue;
     int votes = column_votes(op, d, buffers);
@@ -117,7 +118,8 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
 
 std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers) {
   const auto dims = classify(op, buffers);
-  if (!dims || dims->rows.size() != 1 || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty()) return std::nullopt;
+  if (!dims || dims->rows.size() != 1 || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty())
+    return std::nullopt;
   return ProductForm{dims->rows[0], dims->columns[0], dims->ks[0], dims->a, dims->b};
 }
 

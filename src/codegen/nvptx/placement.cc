@@ -103,8 +103,10 @@ void require_constant(const BlockPlan& plan, const Buffer& buffer) {
     collect_variables(extent, names);
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
-    user_error("Kernel '{}' keeps '{}' on chip, but its size is {}, not known when compiling: fix {} (or cut the loops around it "
-               "into tiles of constant size).", plan.program->name, buffer.name, extent.str(), list);
+    user_error(
+        "Kernel '{}' keeps '{}' on chip, but its size is {}, not known when compiling: fix {} (or cut the loops around it "
+        "into tiles of constant size).",
+        plan.program->name, buffer.name, extent.str(), list);
   }
 }
 
@@ -114,8 +116,9 @@ std::int64_t registers_of(const Placement& place) { return static_cast<std::int6
 /// Ops that touch no register tile are free to use the layout that suits them.
 void free_layouts(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) {
-    const bool tied = op.product || plan.in_registers(op.op.write) ||
-                      std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return plan.in_registers(read); });
+    const bool tied =
+        op.product || plan.in_registers(op.op.write) ||
+        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return plan.in_registers(read); });
     if (tied || (op.column < 0 && op.rows.empty())) continue;
     if (op.column < 0) {  // one dim only, which followed rows elsewhere: neighbouring threads take neighbouring values
       op.column = op.rows.back();
@@ -124,7 +127,9 @@ void free_layouts(BlockPlan& plan) {
     }
     int vector = 1;
     for (int width = 8; plan.vector_memory && op.op.kind != OpKind::points && width > 1 && vector == 1; width /= 2) {
-      const auto bytes = [&](const TileAccess& access) { return static_cast<int>(size_in_bytes(plan.buffer(access.buffer).type)); };
+      const auto bytes = [&](const TileAccess& access) {
+        return static_cast<int>(size_in_bytes(plan.buffer(access.buffer).type));
+      };
       int narrowest = bytes(op.op.write);
       for (const TileAccess& read : op.op.reads) narrowest = std::min(narrowest, bytes(read));
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;

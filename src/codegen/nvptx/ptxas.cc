@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string find_ptxas() {
-  if (const char* given = std::getenv("NESTOR_PTXAS"); given != nullptr && *given != 0) return access(given, X_OK) == 0 ? given : "";
+  if (const char* given = std::getenv("NESTOR_PTXAS"); given != nullptr && *given != 0)
+    return access(given, X_OK) == 0 ? given : "";
   std::istringstream path(std::getenv("PATH") != nullptr ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(path, folder, ':');) {
     const std::string candidate = folder + "/ptxas";
@@ -39,7 +40,8 @@ std::string quoted(const std::string& text) {
 int largest_before(const std::string& log, const std::string& words) {
   int largest = 0;
   const std::regex pattern("(\\d+) " + words);
-  for (std::sregex_iterator match(log.begin(), log.end(), pattern), end; match != end; ++match) largest = std::max(largest, std::stoi((*match)[1]));
+  for (std::sregex_iterator match(log.begin(), log.end(), pattern), end; match != end; ++match)
+    largest = std::max(largest, std::stoi((*match)[1]));
   return largest;
 }
 
@@ -72,14 +74,16 @@ PtxasReport run_ptxas(const std::string& ptx, int sm) {
   report.available = true;
   const std::string source = folder.path() + "/kernel.ptx";
   std::ofstream(source) << ptx;
-  const std::string command = fmt::format("{} -v -arch=sm_{} -o {} {} 2>&1", quoted(program), sm, quoted(folder.path() + "/kernel.cubin"), quoted(source));
+  const std::string command = fmt::format("{} -v -arch=sm_{} -o {} {} 2>&1", quoted(program), sm,
+                                          quoted(folder.path() + "/kernel.cubin"), quoted(source));
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return report;
   char chunk[4096];
   for (std::size_t count; (count = fread(chunk, 1, sizeof chunk, pipe)) > 0;) report.log.append(chunk, count);
   report.accepted = pclose(pipe) == 0;
   report.registers = largest_before(report.log, "registers");
-  report.spill_bytes = std::max(largest_before(report.log, "bytes spill stores"), largest_before(report.log, "bytes spill loads"));
+  report.spill_bytes =
+      std::max(largest_before(report.log, "bytes spill stores"), largest_before(report.log, "bytes spill loads"));
   report.stack_bytes = largest_before(report.log, "bytes stack frame");
   return report;
 }

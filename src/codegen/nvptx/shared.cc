@@ -41,7 +41,8 @@ bool lies_in_shared(const BlockPlan& plan, const TileAccess& access) {
 bool readable_in_place(const BlockPlan& plan, const BlockOp& op, int read, int along, int across, std::int64_t width) {
   const TileAccess& access = op.op.reads[read];
   const OpDim &last = op.op.dims[along], &other = op.op.dims[across];
-  if (!lies_in_shared(plan, access) || access.index.back().coefficient(last.var) != 1 || access.index.back().uses(other.var)) return false;
+  if (!lies_in_shared(plan, access) || access.index.back().coefficient(last.var) != 1 || access.index.back().uses(other.var))
+    return false;
   int across_uses = 0;
   for (std::size_t k = 0; k + 1 < access.index.size(); ++k) {
     if (access.index[k].uses(last.var)) return false;
@@ -69,14 +70,16 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   const ProductForm& form = product.form;
   const Layout& layout = op.layout;
   product.row_slots = static_cast<int>(ceil_div(std::max<std::int64_t>(*op.row_bound(), 1), layout.groups));
-  product.chunks = static_cast<int>(ceil_div(std::max<std::int64_t>(*op.column_bound(), 1), static_cast<std::int64_t>(layout.lanes) * layout.vector));
+  product.chunks = static_cast<int>(
+      ceil_div(std::max<std::int64_t>(*op.column_bound(), 1), static_cast<std::int64_t>(layout.lanes) * layout.vector));
   const std::int64_t rows = static_cast<std::int64_t>(product.row_slots) * layout.groups;
   const std::int64_t columns = static_cast<std::int64_t>(product.chunks) * layout.lanes * layout.vector;
   const auto k_exact = exact_extent(op.op.dims[form.k]), k_bound = extent_bound(op.op.dims[form.k]);
   const bool guarded = op.op.guard.defined();
   product.k_tile = (rows + columns) * (32 + kBankPad) * 4 <= kStagingBudget ? 32 : 16;
   if (k_bound && *k_bound < product.k_tile) product.k_tile = static_cast<int>(round_up(std::max<std::int64_t>(*k_bound, 1), 8));
-  while (k_exact && product.k_tile > 8 && *k_exact % product.k_tile != 0 && *k_exact % (product.k_tile / 2) == 0) product.k_tile /= 2;
+  while (k_exact && product.k_tile > 8 && *k_exact % product.k_tile != 0 && *k_exact % (product.k_tile / 2) == 0)
+    product.k_tile /= 2;
   const bool whole_ks = k_exact && *k_exact % product.k_tile == 0;
   product.a_direct = whole_ks && !guarded && exact_extent(op.op.dims[form.row]) == rows &&
                      readable_in_place(plan, op, form.a, form.k, form.row, 4);
@@ -87,10 +90,12 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   product.a_copy_along_k = contiguous_along(op, form.a, form.k) || !contiguous_along(op, form.a, form.row);
   product.b_copy_along_k = contiguous_along(op, form.b, form.k);
   if (!product.a_direct) {
-    product.a_copy_width = product.a_copy_along_k ? copy_width(plan, op, form.a, form.k, product.k_tile) : copy_width(plan, op, form.a, form.row, rows);
+    product.a_copy_width = product.a_copy_along_k ? copy_width(plan, op, form.a, form.k, product.k_tile)
+                                                  : copy_width(plan, op, form.a, form.row, rows);
   }
   if (!product.b_direct) {
-    product.b_copy_width = product.b_copy_along_k ? copy_width(plan, op, form.b, form.k, product.k_tile) : copy_width(plan, op, form.b, form.column, columns);
+    product.b_copy_width = product.b_copy_along_k ? copy_width(plan, op, form.b, form.k, product.k_tile)
+                                                  : copy_width(plan, op, form.b, form.column, columns);
   }
 }
 
@@ -104,7 +109,10 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     const auto visit = [&](const TileAccess& access) {
       const auto place = plan.placements.find(access.buffer);
       if (place == plan.placements.end() || place->second.kind != Placement::Kind::shared) return;
-      Item& item = buffers.try_emplace(access.buffer, Item{plan.buffer(access.buffer).name, place->second.bytes, 1 << 30, -1, &place->second.offset}).first->second;
+      Item& item = buffers
+                       .try_emplace(access.buffer, Item{plan.buffer(access.buffer).name, place->second.bytes, 1 << 30, -1,
+                                                        &place->second.offset})
+                       .first->second;
       item.first = std::min(item.first, ranges[k].first);
       item.last = std::max(item.last, ranges[k].second);
     };
@@ -114,7 +122,9 @@ std::vector<Item> collect_items(BlockPlan& plan) {
       ProductPlan& product = *op.product;
       const std::int64_t rows = static_cast<std::int64_t>(product.row_slots) * op.layout.groups;
       if (!product.a_direct) items.push_back({"operand of " + op.op.name, rows * product.a_stride * 4, k, k, &product.a_offset});
-      if (!product.b_direct) items.push_back({"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, k, k, &product.b_offset});
+      if (!product.b_direct)
+        items.push_back(
+            {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, k, k, &product.b_offset});
     }
     if (op.crosses_warps()) {
       const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
@@ -153,8 +163,8 @@ void allocate_shared(BlockPlan& plan, const NvptxTarget& target) {
   if (plan.shared_bytes <= target.shared_limit) return;
   std::string list;
   for (const Item& item : items) list += fmt::format("{}'{}' {} bytes", list.empty() ? "" : ", ", item.what, item.bytes);
-  user_error("Kernel '{}' needs {} bytes of shared memory a block, and there are {}: {}. Smaller tiles would fit.", plan.program->name,
-             plan.shared_bytes, target.shared_limit, list);
+  user_error("Kernel '{}' needs {} bytes of shared memory a block, and there are {}: {}. Smaller tiles would fit.",
+             plan.program->name, plan.shared_bytes, target.shared_limit, list);
 }
 
 }  // namespace nestor::nvptx

@@ -36,8 +36,8 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const NvptxTarget& target) {
   if (registered == nullptr) internal_error("LLVM has no NVPTX target: {}", message);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(triple, fmt::format("sm_{}", target.sm), "+ptx80", options,
-                                                                              llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(
+      triple, fmt::format("sm_{}", target.sm), "+ptx80", options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -68,7 +68,8 @@ std::string ptx_of(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) internal_error("LLVM cannot write PTX");
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    internal_error("LLVM cannot write PTX");
   passes.run(module);
   return text.str().str();
 }
@@ -108,7 +109,8 @@ void check_target(const NvptxTarget& target) {
   if (target.threads < 32 || target.threads > 1024 || target.threads % 32 != 0) {
     user_error("A block of {} threads is not possible: choose a multiple of 32 from 32 to 1024.", target.threads);
   }
-  if (target.sm < 80) user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+  if (target.sm < 80)
+    user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
 }
 
 }  // namespace
@@ -123,7 +125,8 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   std::map<std::string, nvptx::BuiltKernel> kernels;
-  for (const nvptx::KernelPlan& kernel : plan.kernels) kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
+  for (const nvptx::KernelPlan& kernel : plan.kernels)
+    kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(module, &stream)) internal_error("invalid code for {}: {}\n{}", program.name, problem, text_of(module));

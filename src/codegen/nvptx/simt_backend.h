@@ -9,13 +9,13 @@
 namespace nestor {
 
 struct NvptxTarget {
-  int sm = 90;                            ///< 80, 90: compute capability times ten
-  int threads = 256;                      ///< threads a block, a multiple of 32
-  std::int64_t shared_limit = 227 * 1024; ///< bytes of shared memory a block may take
+  int sm = 90;                             ///< 80, 90: compute capability times ten
+  int threads = 256;                       ///< threads a block, a multiple of 32
+  std::int64_t shared_limit = 227 * 1024;  ///< bytes of shared memory a block may take
 };
 
 struct CompiledNvptx {
-  CompiledKernel kernel;   ///< code: PTX; recipe.launches filled
+  CompiledKernel kernel;  ///< code: PTX; recipe.launches filled
   std::string ir;
 };
 
@@ -24,7 +24,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
 
 /// What ptxas said of a kernel: registers, spills, stack, warnings C75xx.
 struct PtxasReport {
-  bool available = false;    ///< a ptxas program was found
+  bool available = false;  ///< a ptxas program was found
   bool accepted = false;
   int registers = 0;
   int spill_bytes = 0;

@@ -23,7 +23,8 @@ TileTree make_op(TileOp op);
 TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& upper, TileTree body);
 
 /// Calls `visit` for every op of the tree in order; `in_parallel` says whether a parallel or gpu_block loop is around it.
-void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool in_parallel)>& visit, bool in_parallel = false);
+void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool in_parallel)>& visit,
+                 bool in_parallel = false);
 
 inline bool is_block_loop(const TileNode& node) {
   return node.kind == TileNode::Kind::loop && (node.loop_kind == LoopKind::parallel || node.loop_kind == LoopKind::gpu_block);

@@ -20,13 +20,14 @@ std::set<std::string> dynamic_sizes(const TileProgram& program) {
   return names;
 }
 
-bool divides(const IntExpr& expr, std::int64_t width, const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out) {
+bool divides(const IntExpr& expr, std::int64_t width, const Multiples& multiples, const std::set<std::string>& sizes,
+             Conditions& out) {
   return known_multiple(expr, multiples, sizes, width, out.sizes) % width == 0;
 }
 
 /// The access moves `width` elements along `var` when its last index runs along it and starts at a multiple of `width`.
-bool access_fits(const BlockPlan& plan, const TileAccess& access, const std::string& var, std::int64_t width, const Multiples& multiples,
-                 const std::set<std::string>& sizes, Conditions& out) {
+bool access_fits(const BlockPlan& plan, const TileAccess& access, const std::string& var, std::int64_t width,
+                 const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out) {
   const Buffer& buffer = plan.buffer(access.buffer);
   if (access.index.empty() || access.index.back().coefficient(var) != 1) return false;
   for (std::size_t k = 0; k + 1 < access.index.size(); ++k) {
@@ -67,7 +68,8 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit) {
   const std::set<std::string> sizes = dynamic_sizes(*plan.program);
   Conditions conditions;
   if (op.op.guard.defined() && op.op.guard.uses(dim.var)) return false;
-  if (!divides(dim.lower, width, op.multiples, sizes, conditions) || !divides(dim.upper, width, op.multiples, sizes, conditions)) return false;
+  if (!divides(dim.lower, width, op.multiples, sizes, conditions) || !divides(dim.upper, width, op.multiples, sizes, conditions))
+    return false;
   Multiples multiples = op.multiples;
   multiples[dim.var] = width;
   bool any = false;
@@ -102,7 +104,8 @@ bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim_inde
   const std::set<std::string> sizes = dynamic_sizes(*plan.program);
   Conditions conditions;
   if (op.op.guard.defined()) return false;  // elements outside of the guard may lie outside of the tensor
-  if (!divides(dim.lower, width, op.multiples, sizes, conditions) || !divides(dim.upper, width, op.multiples, sizes, conditions)) return false;
+  if (!divides(dim.lower, width, op.multiples, sizes, conditions) || !divides(dim.upper, width, op.multiples, sizes, conditions))
+    return false;
   Multiples multiples = op.multiples;
   multiples[dim.var] = width;
   if (!access_fits(plan, op.op.reads[read], dim.var, width, multiples, sizes, conditions)) return false;

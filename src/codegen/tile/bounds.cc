@@ -25,9 +25,9 @@ isl::map between(const isl::pw_aff& low, const isl::pw_aff& high) {
 }
 
 struct BoundSink {
-  DimNames names;                ///< of the outer loops and of x, which no bound mentions
-  int position = 0;              ///< of x
-  std::map<std::string, IntExpr> lowers, uppers;   ///< by text: no duplicates, and the same order in every op
+  DimNames names;                                 ///< of the outer loops and of x, which no bound mentions
+  int position = 0;                               ///< of x
+  std::map<std::string, IntExpr> lowers, uppers;  ///< by text: no duplicates, and the same order in every op
   bool usable = true;
 
   IntExpr lower() const { return fold(lowers, IntOp::max); }
@@ -44,8 +44,10 @@ struct BoundSink {
 /// x >= bound or x < bound + 1 from one constraint; constraints without x do not bound it.
 isl_stat add_bound(isl_constraint* constraint, void* user) {
   auto* sink = static_cast<BoundSink*>(user);
-  const bool below = isl_constraint_is_lower_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
-  const bool above = isl_constraint_is_upper_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
+  const bool below =
+      isl_constraint_is_lower_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
+  const bool above =
+      isl_constraint_is_upper_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
   if (isl_constraint_dim(constraint, isl_dim_div) > 0) sink->usable = false;
   if ((below || above) && sink->usable) {
     const isl::aff bound = isl::manage(isl_constraint_get_bound(constraint, isl_dim_set, sink->position));
@@ -106,7 +108,9 @@ Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames
     return interval;
   }
   const isl::set outer = whole.domain();
-  const auto simplified = [&](isl_pw_aff* f) { return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(f, outer.copy()))).intersect_domain(outer); };
+  const auto simplified = [&](isl_pw_aff* f) {
+    return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(f, outer.copy()))).intersect_domain(outer);
+  };
   const isl::pw_aff low = simplified(isl_map_dim_min(whole.copy(), 0));
   const isl::pw_aff high = simplified(isl_map_dim_max(whole.copy(), 0));
   interval.lower = to_int_expr(low, names);

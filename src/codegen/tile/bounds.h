@@ -8,10 +8,10 @@
 namespace nestor {
 
 struct Interval {
-  IntExpr lower;                            ///< over the outer loops and parameters
-  IntExpr upper;                            ///< exclusive
-  std::optional<std::int64_t> max_extent;   ///< constant bound of upper - lower, if one is known
-  isl::map filled;                          ///< { [outer] -> [x] : lower <= x < upper }, on the domain of the values
+  IntExpr lower;                           ///< over the outer loops and parameters
+  IntExpr upper;                           ///< exclusive
+  std::optional<std::int64_t> max_extent;  ///< constant bound of upper - lower, if one is known
+  isl::map filled;                         ///< { [outer] -> [x] : lower <= x < upper }, on the domain of the values
 };
 
 /// The smallest interval around `values`, { [outer] -> [x] }, for outer iterations in `known`, { [outer] }.

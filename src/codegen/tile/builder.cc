@@ -56,7 +56,7 @@ isl::map last_as_range(const isl::set& loops) {
 /// Where scanning has arrived: what is known of the loops around, and the parts of specialised loops chosen.
 struct Position {
   std::size_t depth = 0;
-  isl::set known;                        ///< { [loops around] }
+  isl::set known;  ///< { [loops around] }
   std::map<std::string, int> choice;
 };
 
@@ -103,7 +103,8 @@ class ProgramBuilder {
   }
 
   TileTree scan_loop(const Tree& loop, const Position& at) const {
-    const bool split = std::any_of(variants_.begin(), variants_.end(), [&](const Variant& v) { return v.choice.count(loop->name) != 0; });
+    const bool split =
+        std::any_of(variants_.begin(), variants_.end(), [&](const Variant& v) { return v.choice.count(loop->name) != 0; });
     std::vector<TileTree> parts;
     for (int part = 0; part < (split ? 3 : 1); ++part) {
       Position inside = at;
@@ -189,7 +190,8 @@ class ProgramBuilder {
       if (!needed) continue;
       DimNames names = stage.reader->outer_dim_names(plan_);
       names.inputs.resize(at.depth);
-      copies.push_back(guarded(remaining_condition(needed->coalesce(), at.known, names), op_node(stage_op(plan_, storage_, stage))));
+      copies.push_back(
+          guarded(remaining_condition(needed->coalesce(), at.known, names), op_node(stage_op(plan_, storage_, stage))));
     }
     return copies;
   }
@@ -200,12 +202,14 @@ class ProgramBuilder {
     if (variant == nullptr) return sequence({});
     std::vector<TileTree> nodes;
     for (TileOp& op : ops_at(statement, *variant)) nodes.push_back(op_node(std::move(op)));
-    return guarded(remaining_condition(variant->domains.at(name), at.known, statement.outer_dim_names(plan_)), sequence(std::move(nodes)));
+    return guarded(remaining_condition(variant->domains.at(name), at.known, statement.outer_dim_names(plan_)),
+                   sequence(std::move(nodes)));
   }
 
   static bool sees_running_value(const Composite& composite, const std::string& statement) {
     return std::find(composite.mediators.begin(), composite.mediators.end(), statement) != composite.mediators.end() ||
-           std::any_of(composite.followers.begin(), composite.followers.end(), [&](const Follower& f) { return f.statement == statement; });
+           std::any_of(composite.followers.begin(), composite.followers.end(),
+                       [&](const Follower& f) { return f.statement == statement; });
   }
 
   std::vector<TileOp> ops_at(const StatementPlan& statement, const Variant& variant) const {

@@ -50,7 +50,8 @@ isl::map dim_values(const StatementPlan& plan, int dim, const isl::map& points) 
   instance = isl_map_reset_tuple_id(instance, isl_dim_out);
   instance = isl_map_project_out(instance, isl_dim_out, static_cast<unsigned>(dim) + 1, static_cast<unsigned>(count - dim - 1));
   instance = isl_map_project_out(instance, isl_dim_out, 0, static_cast<unsigned>(dim));
-  return isl::manage(isl_map_project_out(instance, isl_dim_in, static_cast<unsigned>(plan.outer.size()), static_cast<unsigned>(plan.inner.size())));
+  return isl::manage(isl_map_project_out(instance, isl_dim_in, static_cast<unsigned>(plan.outer.size()),
+                                         static_cast<unsigned>(plan.inner.size())));
 }
 
 /// The composite's formulas depend on how many points were accumulated.
@@ -58,7 +59,8 @@ bool counts_points(const Composite& composite) {
   const auto counts = [](const ScalarExpr& expr) {
     return mentions_scalar(expr, "n") || mentions_scalar(expr, "n_old") || mentions_scalar(expr, "n_total");
   };
-  return counts(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(), [&](const Follower& f) { return counts(f.correction); });
+  return counts(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(),
+                                               [&](const Follower& f) { return counts(f.correction); });
 }
 
 /// Counts along the one dense reduced dim that the rule's side conditions guarantee.
@@ -68,9 +70,12 @@ PointCounts count_points(const ProgramPlan& plan, const Composite& composite, co
   const std::vector<int> reduced = reduced_dims(*lead.statement);
   if (reduced.size() != 1) internal_error("composite of {}: the reduction must run over one dimension", lead.statement->name);
   const isl::map tile = dim_values(lead, reduced[0], box.points).coalesce();
-  isl_map* everywhere = isl_map_project_out(dim_values(lead, reduced[0], lead.points).release(), isl_dim_in, 0, static_cast<unsigned>(lead.outer.size()));
+  isl_map* everywhere = isl_map_project_out(dim_values(lead, reduced[0], lead.points).release(), isl_dim_in, 0,
+                                            static_cast<unsigned>(lead.outer.size()));
   const DimNames names = lead.outer_dim_names(plan), none = plan.names({});
-  const auto extreme = [](isl_map* map, bool low) { return isl::manage(isl_pw_aff_coalesce(low ? isl_map_dim_min(map, 0) : isl_map_dim_max(map, 0))); };
+  const auto extreme = [](isl_map* map, bool low) {
+    return isl::manage(isl_pw_aff_coalesce(low ? isl_map_dim_min(map, 0) : isl_map_dim_max(map, 0)));
+  };
   const auto gisted = [&](const isl::pw_aff& f) { return isl::manage(isl_pw_aff_gist(f.copy(), tile.domain().release())); };
   const IntExpr first = to_int_expr(extreme(isl_map_copy(everywhere), true), none);
   const IntExpr last = to_int_expr(extreme(everywhere, false), none);
@@ -137,12 +142,14 @@ TileOp save_op(const TileOp& lead, int previous_buffer) {
   return op;
 }
 
-TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composite& composite, const Follower& follower, int previous_buffer,
-                  const PointCounts& counts, const OpBox& box) {
+TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composite& composite, const Follower& follower,
+                  int previous_buffer, const PointCounts& counts, const OpBox& box) {
   const StatementPlan& statement = plan.plan(follower.statement);
   if (statement.outer_names() != plan.plan(composite.lead).outer_names()) {
-    user_error("{} and {} accumulate together, so their tiles must lie in the same loops: keep further loops of {} innermost and private",
-               composite.lead, follower.statement, follower.statement);
+    user_error(
+        "{} and {} accumulate together, so their tiles must lie in the same loops: keep further loops of {} innermost and "
+        "private",
+        composite.lead, follower.statement, follower.statement);
   }
   GuardPlan unguarded;
   unguarded.guarded = false;
@@ -151,7 +158,8 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   op.name = kCorrectPrefix + follower.statement;
   op.dims = kept_dims(accumulate);
   op.write = accumulate.write;
-  const TileAccess now = buffer_access(plan, storage.tensors.at(composite.lead_tensor), statement, lead_access(plan, composite, statement));
+  const TileAccess now =
+      buffer_access(plan, storage.tensors.at(composite.lead_tensor), statement, lead_access(plan, composite, statement));
   TileAccess before = now;
   before.buffer = previous_buffer;
   op.reads = {accumulate.write, before, now};
@@ -159,9 +167,12 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   const auto count = [&](const IntExpr& value) { return counted ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
   const ScalarExpr n_before = count(counts.before), n_through = count(counts.through), total = count(counts.total);
   const ScalarExpr r = ScalarExpr::read(0, ElementType::f32);
-  const ScalarExpr m_old = substitute(composite.view, {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
-  const ScalarExpr m_new = substitute(composite.view, {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
-  op.value = substitute(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
+  const ScalarExpr m_old =
+      substitute(composite.view, {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
+  const ScalarExpr m_new =
+      substitute(composite.view, {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
+  op.value =
+      substitute(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
   if (counted) {
     const ScalarExpr started = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), n_before});
     op.value = ScalarExpr::make(ScalarOp::select, {started, op.value, r});
@@ -196,13 +207,18 @@ std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, co
   return ops;
 }
 
-void apply_view(const ProgramPlan& plan, const Composite& composite, const std::map<std::string, OpBox>& boxes, const StatementPlan& reader, TileOp& op) {
+void apply_view(const ProgramPlan& plan, const Composite& composite, const std::map<std::string, OpBox>& boxes,
+                const StatementPlan& reader, TileOp& op) {
   if (is_identity(composite.view)) return;
   const PointCounts counts = count_points(plan, composite, boxes.at(composite.lead));
-  const auto count = [&](const IntExpr& value) { return value.defined() ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
+  const auto count = [&](const IntExpr& value) {
+    return value.defined() ? as_float(add_index(op, value)) : ScalarExpr::constant(0);
+  };
   const ScalarExpr n = count(counts.through), total = count(counts.total);
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::read || reader.statement->reads[static_cast<std::size_t>(node.ordinal())].tensor != composite.lead_tensor) return node;
+    if (node.op() != ScalarOp::read ||
+        reader.statement->reads[static_cast<std::size_t>(node.ordinal())].tensor != composite.lead_tensor)
+      return node;
     return substitute(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});
   });
 }

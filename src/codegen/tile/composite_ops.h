@@ -17,6 +17,7 @@ std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, co
                              const TileOp& lead, const std::map<std::string, OpBox>& boxes);
 
 /// Rewrites the op of a mediator or follower so that it sees the running leading value as the composite's view of it.
-void apply_view(const ProgramPlan& plan, const Composite& composite, const std::map<std::string, OpBox>& boxes, const StatementPlan& reader, TileOp& op);
+void apply_view(const ProgramPlan& plan, const Composite& composite, const std::map<std::string, OpBox>& boxes,
+                const StatementPlan& reader, TileOp& op);
 
 }  // namespace nestor

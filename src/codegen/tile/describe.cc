@@ -35,7 +35,8 @@ std::string op_text(const TileProgram& program, const TileOp& op) {
   const std::string value = op.value.str([&](int k) { return access_text(program, op.reads[static_cast<std::size_t>(k)]); },
                                          [&](int k) { return op.indices[static_cast<std::size_t>(k)].str(); });
   const std::string assign = op.reduction ? fmt::format("{}=", to_string(*op.reduction)) : "=";
-  std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "), access_text(program, op.write), assign, value);
+  std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "),
+                                 access_text(program, op.write), assign, value);
   if (op.initialize) text += " from neutral";
   if (op.guard.defined()) text += " where " + op.guard.str();
   if (op.fill) text += fmt::format(" else {}", *op.fill);
@@ -46,7 +47,8 @@ void print(const TileProgram& program, const TileTree& node, int depth, std::str
   const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
   int inner = depth;
   if (node->kind == TileNode::Kind::loop) {
-    out += fmt::format("{}{} {} in [{}, {})", indent, node->loop_kind == LoopKind::serial ? "for" : to_string(node->loop_kind), node->var, node->lower.str(), node->upper.str());
+    out += fmt::format("{}{} {} in [{}, {})", indent, node->loop_kind == LoopKind::serial ? "for" : to_string(node->loop_kind),
+                       node->var, node->lower.str(), node->upper.str());
     out += node->step == 1 ? "\n" : fmt::format(" step {}\n", node->step);
     inner = depth + 1;
   } else if (node->kind == TileNode::Kind::condition) {
@@ -76,11 +78,12 @@ std::string describe(const TileProgram& program) {
     const auto fixed = program.fixed_sizes.find(size);
     parameters.push_back(fixed == program.fixed_sizes.end() ? size : fmt::format("{} = {}", size, fixed->second));
   }
-  for (const ScalarParam& scalar : program.scalars) parameters.push_back(fmt::format("{} {}", to_string(scalar.type), scalar.name));
+  for (const ScalarParam& scalar : program.scalars)
+    parameters.push_back(fmt::format("{} {}", to_string(scalar.type), scalar.name));
   std::string out = fmt::format("kernel {}({})\n", program.name, fmt::join(parameters, ", "));
   for (const Buffer& buffer : program.buffers) {
-    out += fmt::format("{} {} {}[{}]{}\n", buffer.memory == Memory::argument ? to_string(buffer.role) : to_string(buffer.memory), to_string(buffer.type),
-                       buffer.name, list(buffer.extents), buffer.streaming ? " streaming" : "");
+    out += fmt::format("{} {} {}[{}]{}\n", buffer.memory == Memory::argument ? to_string(buffer.role) : to_string(buffer.memory),
+                       to_string(buffer.type), buffer.name, list(buffer.extents), buffer.streaming ? " streaming" : "");
   }
   print(program, program.root, 0, out);
   return out;

@@ -18,7 +18,8 @@ isl::map room(const StatementPlan& statement, const Placement& placement) {
 
 bool reads_stay_inside(const StatementPlan& statement, const Storage& storage, const isl::map& inner) {
   return std::all_of(statement.statement->reads.begin(), statement.statement->reads.end(), [&](const Access& read) {
-    return touched_by(statement, read, inner).is_subset(room(statement, storage.read_placement(statement.statement->name, read.tensor)));
+    return touched_by(statement, read, inner)
+        .is_subset(room(statement, storage.read_placement(statement.statement->name, read.tensor)));
   });
 }
 
@@ -30,7 +31,8 @@ bool writes_nobodys_elements(const ProgramPlan& plan, const Storage& storage, co
   if (!extra.is_subset(room(statement, storage.tensors.at(write.tensor)))) return false;
   isl::set owned = extra.range().subtract(extra.range());
   for (const StatementPlan& other : plan.statements) {
-    if (other.statement->write.tensor == write.tensor) owned = owned.unite(other.statement->domain.apply(other.statement->write.relation));
+    if (other.statement->write.tensor == write.tensor)
+      owned = owned.unite(other.statement->domain.apply(other.statement->write.relation));
   }
   return extra.range().intersect_params(plan.context).is_disjoint(owned);
 }
@@ -47,7 +49,8 @@ void vanishing_reads(const ScalarExpr& value, bool product, std::vector<int>& re
 
 class GuardPlanner {
  public:
-  GuardPlanner(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, OpBox>& boxes) : plan_(plan), storage_(storage), boxes_(boxes) {}
+  GuardPlanner(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, OpBox>& boxes)
+      : plan_(plan), storage_(storage), boxes_(boxes) {}
 
   std::map<std::string, GuardPlan> run() {
     for (const auto& [name, box] : boxes_) out_[name] = GuardPlan{};
@@ -97,7 +100,8 @@ class GuardPlanner {
     GuardPlan& treatment = out_[writer->statement->name];
     if (treatment.fill && *treatment.fill != neutral) return false;
     const OpBox& produced = writer_box->second;
-    const isl::map filled = touched_by(*writer, writer->statement->write, produced.hull).subtract(touched_by(*writer, writer->statement->write, produced.points));
+    const isl::map filled = touched_by(*writer, writer->statement->write, produced.hull)
+                                .subtract(touched_by(*writer, writer->statement->write, produced.points));
     if (!writes_nobodys_elements(plan_, storage_, *writer, produced)) return false;
     if (!touched_by(statement, read, box.hull.subtract(box.points)).is_subset(filled)) return false;
     if (!reads_stay_inside(statement, storage_, box.hull) || !write_is_owned(statement, box)) return false;
@@ -120,7 +124,8 @@ class GuardPlanner {
 
 }  // namespace
 
-std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, OpBox>& boxes) {
+std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage,
+                                             const std::map<std::string, OpBox>& boxes) {
   return GuardPlanner(plan, storage, boxes).run();
 }
 

@@ -13,6 +13,7 @@ namespace nestor {
 /// An op needs no test when the extra points only write elements that nobody owns (a temporary's, inside its buffer) and
 /// only read inside buffers. A reduction needs none when the extra terms it reads are elements that its producer fills
 /// with the neutral value; the producer then keeps its test and gets that fill.
-std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, OpBox>& boxes);
+std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage,
+                                             const std::map<std::string, OpBox>& boxes);
 
 }  // namespace nestor

@@ -17,7 +17,8 @@ struct BufferData {
 
 class Interpreter {
  public:
-  Interpreter(const TileProgram& program, const Sizes& sizes, const std::map<std::string, double>& scalars, std::map<std::string, std::vector<double>>& memory)
+  Interpreter(const TileProgram& program, const Sizes& sizes, const std::map<std::string, double>& scalars,
+              std::map<std::string, std::vector<double>>& memory)
       : program_(program), variables_(sizes.begin(), sizes.end()), scalars_(scalars) {
     for (const auto& [name, value] : program.fixed_sizes) variables_[name] = value;
     buffers_.resize(program.buffers.size());
@@ -35,7 +36,8 @@ class Interpreter {
     }
     if (buffer.memory == Memory::argument) {
       const auto given = memory.find(buffer.name);
-      if (given == memory.end() || given->second.size() != static_cast<std::size_t>(count)) user_error("argument {} must have {} elements", buffer.name, count);
+      if (given == memory.end() || given->second.size() != static_cast<std::size_t>(count))
+        user_error("argument {} must have {} elements", buffer.name, count);
       data.values = &given->second;
     } else {
       data.owned.assign(static_cast<std::size_t>(count), std::numeric_limits<double>::quiet_NaN());
@@ -57,8 +59,8 @@ class Interpreter {
     for (std::size_t k = 0; k < access.index.size(); ++k) {
       const std::int64_t index = value(access.index[k]);
       if (index < 0 || index >= data.extents[k]) {
-        internal_error("tile program {}: index {} of {} is {}, outside [0, {})", program_.name, k, program_.buffers[static_cast<std::size_t>(access.buffer)].name,
-                       index, data.extents[k]);
+        internal_error("tile program {}: index {} of {} is {}, outside [0, {})", program_.name, k,
+                       program_.buffers[static_cast<std::size_t>(access.buffer)].name, index, data.extents[k]);
       }
       linear = linear * data.extents[k] + index;
     }
@@ -67,12 +69,17 @@ class Interpreter {
 
   void run(const TileTree& node) {
     switch (node->kind) {
-      case TileNode::Kind::op: run_op(node->op); return;
+      case TileNode::Kind::op:
+        run_op(node->op);
+        return;
       case TileNode::Kind::condition:
         if (value(node->condition) == 0) return;
         break;
-      case TileNode::Kind::loop: run_loop(*node); return;
-      case TileNode::Kind::sequence: break;
+      case TileNode::Kind::loop:
+        run_loop(*node);
+        return;
+      case TileNode::Kind::sequence:
+        break;
     }
     for (const TileTree& child : node->children) run(child);
   }
@@ -111,8 +118,10 @@ class Interpreter {
       if (op.fill) element(op.write) = *op.fill;
       return;
     }
-    const double term = evaluate(op.value, [&](int k) { return element(op.reads[static_cast<std::size_t>(k)]); },
-                                 [&](int k) { return value(op.indices[static_cast<std::size_t>(k)]); }, [&](const std::string& name) { return scalar(name); });
+    const double term = evaluate(
+        op.value, [&](int k) { return element(op.reads[static_cast<std::size_t>(k)]); },
+        [&](int k) { return value(op.indices[static_cast<std::size_t>(k)]); },
+        [&](const std::string& name) { return scalar(name); });
     double& target = element(op.write);
     const double result = op.reduction ? combine(*op.reduction, target, term) : term;
     target = rounded(result, program_.buffers[static_cast<std::size_t>(op.write.buffer)]);
@@ -121,7 +130,9 @@ class Interpreter {
   static double rounded(double result, const Buffer& buffer) {
     if (buffer.type == ElementType::f32 || buffer.type == ElementType::boolean) return result;
     const auto none = [](int) -> double { return 0; };
-    return evaluate(ScalarExpr::cast(buffer.type, ScalarExpr::constant(result)), none, [](int) -> std::int64_t { return 0; }, [](const std::string&) { return 0.0; });
+    return evaluate(
+        ScalarExpr::cast(buffer.type, ScalarExpr::constant(result)), none, [](int) -> std::int64_t { return 0; },
+        [](const std::string&) { return 0.0; });
   }
 
   double scalar(const std::string& name) const {
@@ -140,7 +151,8 @@ class Interpreter {
 
 }  // namespace
 
-void interpret(const TileProgram& program, const Sizes& sizes, const std::map<std::string, double>& scalars, std::map<std::string, std::vector<double>>& memory) {
+void interpret(const TileProgram& program, const Sizes& sizes, const std::map<std::string, double>& scalars,
+               std::map<std::string, std::vector<double>>& memory) {
   Interpreter(program, sizes, scalars, memory).run();
 }
 

@@ -113,7 +113,8 @@ IntExpr basic_condition(isl_basic_set* basic, const DimNames& names) {
       basic,
       [](isl_constraint* constraint, void* user) {
         auto* s = static_cast<ConditionSink*>(user);
-        if (isl_constraint_is_div_constraint(constraint) != isl_bool_true) s->all = s->all && constraint_condition(constraint, *s->names);
+        if (isl_constraint_is_div_constraint(constraint) != isl_bool_true)
+          s->all = s->all && constraint_condition(constraint, *s->names);
         isl_constraint_free(constraint);
         return isl_stat_ok;
       },

@@ -20,7 +20,8 @@ isl::set flattened(const isl::map& points) { return isl::manage(isl_set_flatten(
 /// Pulls a function of the statement's dims back to its loops, simplified where the statement has instances.
 isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& function) {
   const isl::set instances = statement.loops.range();
-  isl_pw_aff* named = isl_pw_aff_set_tuple_id(function.copy(), isl_dim_in, isl_multi_aff_get_tuple_id(statement.instance.get(), isl_dim_out));
+  isl_pw_aff* named =
+      isl_pw_aff_set_tuple_id(function.copy(), isl_dim_in, isl_multi_aff_get_tuple_id(statement.instance.get(), isl_dim_out));
   isl_pw_aff* back = isl_pw_aff_pullback_multi_aff(named, statement.instance.copy());
   return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(isl_pw_aff_intersect_domain(back, instances.copy()), instances.copy())));
 }
@@ -54,7 +55,8 @@ std::vector<OpDim> make_dims(const StatementPlan& statement, const OpBox& box) {
 /// { [outer, inner] -> [outer, inner]' } : equal in the first `depth` loops.
 isl::map equal_prefix(const isl::space& loops, std::size_t depth) {
   isl_map* map = isl_map_universe(isl_space_map_from_set(loops.copy()));
-  for (std::size_t k = 0; k < depth; ++k) map = isl_map_equate(map, isl_dim_in, static_cast<int>(k), isl_dim_out, static_cast<int>(k));
+  for (std::size_t k = 0; k < depth; ++k)
+    map = isl_map_equate(map, isl_dim_in, static_cast<int>(k), isl_dim_out, static_cast<int>(k));
   return isl::manage(map);
 }
 
@@ -85,17 +87,24 @@ bool index_uses(const TileAccess& access, const std::string& var) {
 /// The reads multiplied together when `value` is a product (casts and constants allowed); empty otherwise.
 bool collect_factors(const ScalarExpr& value, std::vector<int>& reads) {
   switch (value.op()) {
-    case ScalarOp::mul: return collect_factors(value.args()[0], reads) && collect_factors(value.args()[1], reads);
-    case ScalarOp::cast: return value.type() != ElementType::i32 && collect_factors(value.args()[0], reads);
-    case ScalarOp::constant: return true;
-    case ScalarOp::read: reads.push_back(value.ordinal()); return true;
-    default: return false;
+    case ScalarOp::mul:
+      return collect_factors(value.args()[0], reads) && collect_factors(value.args()[1], reads);
+    case ScalarOp::cast:
+      return value.type() != ElementType::i32 && collect_factors(value.args()[0], reads);
+    case ScalarOp::constant:
+      return true;
+    case ScalarOp::read:
+      reads.push_back(value.ordinal());
+      return true;
+    default:
+      return false;
   }
 }
 
 bool is_contraction(const TileOp& op) {
   std::vector<int> reads;
-  if (op.reduction != ReductionOp::add || !collect_factors(op.value, reads) || reads.size() != 2 || reads[0] == reads[1]) return false;
+  if (op.reduction != ReductionOp::add || !collect_factors(op.value, reads) || reads.size() != 2 || reads[0] == reads[1])
+    return false;
   const TileAccess& a = op.reads[static_cast<std::size_t>(reads[0])];
   const TileAccess& b = op.reads[static_cast<std::size_t>(reads[1])];
   bool shared_reduced = false, exclusive = false;
@@ -136,7 +145,8 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
   isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
   for (unsigned k = 0; k < inner; ++k) {
-    isl_map* single = isl_map_project_out(isl_map_project_out(box.points.copy(), isl_dim_out, k + 1, inner - k - 1), isl_dim_out, 0, k);
+    isl_map* single =
+        isl_map_project_out(isl_map_project_out(box.points.copy(), isl_dim_out, k + 1, inner - k - 1), isl_dim_out, 0, k);
     box.dims.push_back(bounds_of(isl::manage(single), outer, statement.outer_dim_names(plan)));
     hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
   }
@@ -148,14 +158,16 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
 isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner) {
   const isl::map instance = isl::manage(isl_map_from_multi_aff(plan.instance.copy()));
   const isl::map touched = instance.intersect_domain(flattened(inner)).apply_range(access.relation);
-  return isl::manage(isl_map_project_out(touched.copy(), isl_dim_in, static_cast<unsigned>(plan.outer.size()), static_cast<unsigned>(plan.inner.size())));
+  return isl::manage(isl_map_project_out(touched.copy(), isl_dim_in, static_cast<unsigned>(plan.outer.size()),
+                                         static_cast<unsigned>(plan.inner.size())));
 }
 
 IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function) {
   return to_int_expr(pulled_back(statement, function), statement.all_names(plan));
 }
 
-TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement, const Access& access) {
+TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement,
+                         const Access& access) {
   const DimNames names = statement.all_names(plan);
   TileAccess out;
   out.buffer = placement.buffer;
@@ -167,13 +179,15 @@ TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, co
   return out;
 }
 
-TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box, const GuardPlan& guard) {
+TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
+               const GuardPlan& guard) {
   const Statement& s = *statement.statement;
   TileOp op;
   op.name = s.name;
   op.dims = make_dims(statement, box);
   op.write = buffer_access(plan, storage.tensors.at(s.write.tensor), statement, s.write);
-  for (const Access& read : s.reads) op.reads.push_back(buffer_access(plan, storage.read_placement(s.name, read.tensor), statement, read));
+  for (const Access& read : s.reads)
+    op.reads.push_back(buffer_access(plan, storage.read_placement(s.name, read.tensor), statement, read));
   for (const isl::pw_aff& index : s.indices) op.indices.push_back(at_loops(plan, statement, index));
   op.value = s.value;
   op.reduction = s.reduction;
@@ -189,7 +203,8 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
 }
 
 OpKind classify(const TileOp& op) {
-  const bool ordered = std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
+  const bool ordered =
+      std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
   if (ordered || !writes_once_per_point(op)) return OpKind::points;
   if (op.reduction) return is_contraction(op) ? OpKind::contract : OpKind::reduce;
   return is_plain_read(op.value) ? OpKind::copy : OpKind::map;

@@ -11,10 +11,10 @@ namespace nestor {
 
 /// The box of an op: the smallest one around all instances, for every outer iteration.
 struct OpBox {
-  isl::map points;                 ///< { [outer] -> [inner] } instances
-  isl::map hull;                   ///< the same, filled up to the box
-  std::vector<Interval> dims;      ///< one an inner loop
-  bool exact = false;              ///< points and hull are equal
+  isl::map points;             ///< { [outer] -> [inner] } instances
+  isl::map hull;               ///< the same, filled up to the box
+  std::vector<Interval> dims;  ///< one an inner loop
+  bool exact = false;          ///< points and hull are equal
 };
 
 /// `domain`: the outer iterations { [outer] } at which the op runs.
@@ -25,15 +25,17 @@ isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::
 
 /// How points of the hull that are no instances are treated.
 struct GuardPlan {
-  bool guarded = true;             ///< the op tests each point (meaningless when the box is exact)
-  std::optional<double> fill;      ///< value written where the test fails
+  bool guarded = true;         ///< the op tests each point (meaningless when the box is exact)
+  std::optional<double> fill;  ///< value written where the test fails
 };
 
 /// The op of a statement. Indices are relative to the buffers' origins; reads follow Statement::reads.
-TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box, const GuardPlan& guard);
+TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
+               const GuardPlan& guard);
 
 /// `access` of the statement as an access to the buffer of `placement`, over the loops [outer, inner].
-TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement, const Access& access);
+TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement,
+                         const Access& access);
 
 /// An affine function of the statement's dims, over the loops [outer, inner].
 IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function);

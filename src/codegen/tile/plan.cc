@@ -41,7 +41,9 @@ bool is_private(const TreeNode* loop) {
   return true;
 }
 
-bool spreads_over_lanes(LoopKind kind) { return kind == LoopKind::vectorize || kind == LoopKind::gpu_lane || kind == LoopKind::gpu_warp; }
+bool spreads_over_lanes(LoopKind kind) {
+  return kind == LoopKind::vectorize || kind == LoopKind::gpu_lane || kind == LoopKind::gpu_warp;
+}
 
 /// Innermost loops that run inside the op: private ones, and shared ones whose iterations run side by side.
 std::size_t first_inner_loop(const Path& path) {
@@ -55,7 +57,8 @@ std::size_t first_inner_loop(const Path& path) {
 }
 
 /// { [loops] -> Statement[dims] } from the linear forms.
-isl::multi_aff instance_map(const isl::space& params, const Statement& statement, const LoopForm& form, const std::vector<std::string>& loops) {
+isl::multi_aff instance_map(const isl::space& params, const Statement& statement, const LoopForm& form,
+                            const std::vector<std::string>& loops) {
   const isl::space domain = params.add_unnamed_tuple(static_cast<unsigned>(loops.size()));
   isl_aff_list* affs = isl_aff_list_alloc(domain.ctx().get(), static_cast<int>(form.dims.size()));
   for (const LinearForm& linear : form.dims) {
@@ -89,7 +92,8 @@ StatementPlan plan_statement(const Schedule& schedule, const isl::set& context, 
   const Nest& nest = schedule.nest();
   plan.statement = &nest.statement(path.statement);
   const std::size_t first_inner = first_inner_loop(path);
-  for (std::size_t k = 0; k < path.loops.size(); ++k) (k < first_inner ? plan.outer : plan.inner).push_back(planned(path.loops[k]));
+  for (std::size_t k = 0; k < path.loops.size(); ++k)
+    (k < first_inner ? plan.outer : plan.inner).push_back(planned(path.loops[k]));
   plan.loops = schedule.loop_relation(path.statement).intersect_domain(plan.statement->domain.intersect_params(context));
   plan.points = split_range(plan.loops.range(), first_inner);
   plan.instance = instance_map(context.space(), *plan.statement, schedule.form(path.statement), plan.loop_names());
@@ -145,7 +149,8 @@ DimNames StatementPlan::all_names(const ProgramPlan& plan) const {
 }
 
 bool StatementPlan::inside_parallel(std::size_t depth) const {
-  return std::any_of(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(depth), [](const PlannedLoop& loop) { return is_task_loop(loop.kind); });
+  return std::any_of(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(depth),
+                     [](const PlannedLoop& loop) { return is_task_loop(loop.kind); });
 }
 
 const StatementPlan& ProgramPlan::plan(const std::string& statement) const { return statements.at(index.at(statement)); }
@@ -174,7 +179,8 @@ std::size_t shared_outer_loops(const StatementPlan& a, const StatementPlan& b) {
 isl::map footprint(const StatementPlan& plan, const Access& access, std::size_t depth) {
   const unsigned loops = static_cast<unsigned>(plan.outer.size() + plan.inner.size());
   isl_map* touched = isl_map_apply_range(isl_map_reverse(plan.loops.copy()), access.relation.copy());
-  return isl::manage(isl_map_project_out(touched, isl_dim_in, static_cast<unsigned>(depth), loops - static_cast<unsigned>(depth)));
+  return isl::manage(
+      isl_map_project_out(touched, isl_dim_in, static_cast<unsigned>(depth), loops - static_cast<unsigned>(depth)));
 }
 
 }  // namespace nestor

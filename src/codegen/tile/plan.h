@@ -28,24 +28,24 @@ struct StatementPlan {
   const Statement* statement = nullptr;
   std::vector<PlannedLoop> outer;
   std::vector<PlannedLoop> inner;
-  isl::map points;             ///< { [outer] -> [inner] }: the instances of the statement
-  isl::multi_aff instance;     ///< { [outer, inner] -> Statement[dims] }
-  isl::map loops;              ///< { Statement[dims] -> [outer, inner] } on the domain
+  isl::map points;          ///< { [outer] -> [inner] }: the instances of the statement
+  isl::multi_aff instance;  ///< { [outer, inner] -> Statement[dims] }
+  isl::map loops;           ///< { Statement[dims] -> [outer, inner] } on the domain
 
   std::vector<std::string> loop_names() const;
   std::vector<std::string> outer_names() const;
   DimNames outer_dim_names(const ProgramPlan& plan) const;  ///< program variables of the outer loops
   DimNames all_names(const ProgramPlan& plan) const;        ///< and of the inner ones
-  bool inside_parallel(std::size_t depth) const;  ///< one of the first `depth` outer loops is parallel or gpu_block
+  bool inside_parallel(std::size_t depth) const;            ///< one of the first `depth` outer loops is parallel or gpu_block
 };
 
 /// Everything about a schedule that building needs, computed once.
 struct ProgramPlan {
   const Schedule* schedule = nullptr;
-  isl::set context;                                ///< sizes for which the program holds, minima and maxima included
-  std::map<std::string, std::int64_t> fixed;       ///< sizes with one possible value
-  std::vector<StatementPlan> statements;           ///< in tree order (the order of execution at equal outer loops)
-  std::map<std::string, std::size_t> index;        ///< by statement name
+  isl::set context;                           ///< sizes for which the program holds, minima and maxima included
+  std::map<std::string, std::int64_t> fixed;  ///< sizes with one possible value
+  std::vector<StatementPlan> statements;      ///< in tree order (the order of execution at equal outer loops)
+  std::map<std::string, std::size_t> index;   ///< by statement name
 
   const StatementPlan& plan(const std::string& statement) const;
   DimNames names(std::vector<std::string> inputs) const { return {std::move(inputs), &fixed}; }

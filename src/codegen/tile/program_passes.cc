@@ -17,12 +17,15 @@ void substitute(TileAccess& access, const std::string& variable, const IntExpr& 
 }
 
 bool same_text(const std::vector<IntExpr>& a, const std::vector<IntExpr>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const IntExpr& x, const IntExpr& y) { return x.str() == y.str(); });
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const IntExpr& x, const IntExpr& y) { return x.str() == y.str(); });
 }
 
 /// Renames the dims of `init` to those of `op` by the index they move; undefined when their boxes differ.
 bool initializes(const TileOp& init, const TileOp& op) {
-  if (!op.reduction || init.reduction || init.write.buffer != op.write.buffer || init.guard.defined() || op.guard.defined() || op.initialize) return false;
+  if (!op.reduction || init.reduction || init.write.buffer != op.write.buffer || init.guard.defined() || op.guard.defined() ||
+      op.initialize)
+    return false;
   if (op.kind != OpKind::reduce && op.kind != OpKind::contract) return false;
   if (!init.reads.empty() || !is_constant_value(init.value, neutral_element(*op.reduction, op.value.type()))) return false;
   std::vector<OpDim> kept;
@@ -43,8 +46,8 @@ TileTree fold_initializations(const TileTree& node) {
   for (const TileTree& child : node->children) {
     TileTree folded = fold_initializations(child);
     TileTree* last = out.children.empty() ? nullptr : &out.children.back();
-    if (node->kind == TileNode::Kind::sequence && last != nullptr && (*last)->kind == TileNode::Kind::op && folded->kind == TileNode::Kind::op &&
-        initializes((*last)->op, folded->op)) {
+    if (node->kind == TileNode::Kind::sequence && last != nullptr && (*last)->kind == TileNode::Kind::op &&
+        folded->kind == TileNode::Kind::op && initializes((*last)->op, folded->op)) {
       TileNode merged = *folded;
       merged.op.initialize = true;
       *last = std::make_shared<const TileNode>(std::move(merged));
@@ -108,7 +111,8 @@ void substitute_variable(TileOp& op, const std::string& variable, const IntExpr&
 
 std::vector<SizeConstraint> size_constraints(const isl::set& context) {
   const isl::set whole = context.coalesce();
-  if (isl_set_n_basic_set(whole.get()) != 1) user_error("the context {} is not one conjunction of linear constraints", isl_set_to_str(whole.get()));
+  if (isl_set_n_basic_set(whole.get()) != 1)
+    user_error("the context {} is not one conjunction of linear constraints", isl_set_to_str(whole.get()));
   isl_basic_set* basic = isl_set_simple_hull(whole.copy());
   ConstraintSink sink;
   isl_basic_set_foreach_constraint(basic, add_constraint, &sink);

@@ -35,16 +35,21 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
       stage.readers.push_back(statement.statement->name);
     }
   }
-  if (!elements) user_error("stage({}, {}): no statement whose tile lies inside the loop reads {}", directive.tensor, directive.loop, directive.tensor);
+  if (!elements)
+    user_error("stage({}, {}): no statement whose tile lies inside the loop reads {}", directive.tensor, directive.loop,
+               directive.tensor);
   const Placement& source = storage.tensors.at(directive.tensor);
-  if (source.depth != 0) user_error("stage({}, {}): {} is already local to the loop {}", directive.tensor, directive.loop, directive.tensor, source.scope.back());
+  if (source.depth != 0)
+    user_error("stage({}, {}): {} is already local to the loop {}", directive.tensor, directive.loop, directive.tensor,
+               source.scope.back());
   Buffer buffer = buffer_for(plan.schedule->nest().tensor(directive.tensor), Memory::scratch);
   buffer.role = TensorRole::temporary;
   buffer.name += "_staged_" + std::to_string(storage.buffers.size());
   stage.placement = fit_buffer(plan, plan.schedule->nest().tensor(directive.tensor), elements->coalesce(), false, buffer);
   stage.placement.depth = stage.depth;
   for (std::size_t k = 0; k < stage.depth; ++k) stage.placement.scope.push_back(stage.reader->outer[k].name);
-  if (!stage.reader->inside_parallel(stage.depth) && stage.reader->inside_parallel(stage.reader->outer.size())) buffer.memory = Memory::workspace;
+  if (!stage.reader->inside_parallel(stage.depth) && stage.reader->inside_parallel(stage.reader->outer.size()))
+    buffer.memory = Memory::workspace;
   stage.placement.buffer = static_cast<int>(storage.buffers.size());
   storage.buffers.push_back(std::move(buffer));
   for (const std::string& reader : stage.readers) storage.staged[{reader, stage.tensor}] = stage.placement;

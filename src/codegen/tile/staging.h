@@ -12,9 +12,9 @@ namespace nestor {
 struct StagePlan {
   std::string tensor;
   std::string loop;
-  const StatementPlan* reader = nullptr;   ///< one statement inside the loop: its first `depth` loops are those of the copy
+  const StatementPlan* reader = nullptr;  ///< one statement inside the loop: its first `depth` loops are those of the copy
   std::size_t depth = 0;
-  std::vector<std::string> readers;        ///< statements that read the copy
+  std::vector<std::string> readers;  ///< statements that read the copy
   Placement placement;
 };
 

@@ -37,7 +37,8 @@ std::vector<Use> uses_of(const ProgramPlan& plan, const std::string& tensor) {
 /// { Statement[dims] -> [first `depth` outer loops] }
 isl::map outer_prefix(const StatementPlan& plan, std::size_t depth) {
   const unsigned total = static_cast<unsigned>(plan.outer.size() + plan.inner.size());
-  return isl::manage(isl_map_project_out(plan.loops.copy(), isl_dim_out, static_cast<unsigned>(depth), total - static_cast<unsigned>(depth)));
+  return isl::manage(
+      isl_map_project_out(plan.loops.copy(), isl_dim_out, static_cast<unsigned>(depth), total - static_cast<unsigned>(depth)));
 }
 
 /// Source and sink of every instance pair lie in one iteration of the first `depth` loops.
@@ -91,7 +92,9 @@ std::optional<Range> constant_range(const isl::map& elements, int k) {
   return range;
 }
 
-isl::aff zero_on(const isl::space& domain) { return isl::manage(isl_aff_zero_on_domain(isl_local_space_from_space(domain.copy()))); }
+isl::aff zero_on(const isl::space& domain) {
+  return isl::manage(isl_aff_zero_on_domain(isl_local_space_from_space(domain.copy())));
+}
 
 bool has_any_parallel_loop(const std::vector<Use>& uses) {
   return std::any_of(uses.begin(), uses.end(), [](const Use& use) { return use.plan->inside_parallel(use.plan->outer.size()); });
@@ -187,7 +190,10 @@ Placement fit_buffer(const ProgramPlan& plan, const Tensor& tensor, const isl::m
       buffer.extents.push_back(to_int_expr(tensor.shape[k], plan.names({})));
       intervals.push_back(whole_interval(tensor.shape[k], scope));
     } else {
-      user_error("index {} of the part of {} to be staged has no constant extent: split the loops that move it, or fix the size it depends on", k, tensor.name);
+      user_error(
+          "index {} of the part of {} to be staged has no constant extent: split the loops that move it, or fix the size it "
+          "depends on",
+          k, tensor.name);
     }
   }
   placement.held = product(elements.space(), intervals);

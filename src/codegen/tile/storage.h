@@ -12,11 +12,11 @@ namespace nestor {
 
 /// A tensor's buffer. One copy exists for each iteration of the `depth` outermost loops around its users.
 struct Placement {
-  int buffer = -1;                        ///< index into TileProgram::buffers
+  int buffer = -1;  ///< index into TileProgram::buffers
   std::size_t depth = 0;
-  std::vector<std::string> scope;         ///< names of those loops
-  std::vector<isl::aff> origin;           ///< { [scope] -> [first element held] }, one an index
-  isl::map held;                          ///< { [scope] -> Tensor[index] } elements the buffer has room for
+  std::vector<std::string> scope;  ///< names of those loops
+  std::vector<isl::aff> origin;    ///< { [scope] -> [first element held] }, one an index
+  isl::map held;                   ///< { [scope] -> Tensor[index] } elements the buffer has room for
 };
 
 struct Storage {

@@ -20,14 +20,14 @@ std::string_view to_string(Memory memory);
 /// A buffer, indexed outermost first. Arguments have strides given at launch (in elements; the last index is dense);
 /// others are dense, row-major over `extents`, the last extent rounded up to a multiple of `pad` elements.
 struct Buffer {
-  std::string name;                ///< unique; an argument's is its tensor's
-  std::string tensor;              ///< the tensor whose values it holds
+  std::string name;    ///< unique; an argument's is its tensor's
+  std::string tensor;  ///< the tensor whose values it holds
   ElementType type;
   Memory memory;
   TensorRole role = TensorRole::temporary;
-  std::vector<IntExpr> extents;    ///< over size parameters only; constant for scratch unless a size is left dynamic
+  std::vector<IntExpr> extents;  ///< over size parameters only; constant for scratch unless a size is left dynamic
   int pad = 1;
-  bool streaming = false;          ///< argument written once and not read again by this kernel: stores may bypass caches
+  bool streaming = false;  ///< argument written once and not read again by this kernel: stores may bypass caches
 };
 
 /// Access to one element: `index` over loop variables, op dims and size parameters.
@@ -39,11 +39,11 @@ struct TileAccess {
 /// A dimension of an op's iteration box: lower <= var < upper.
 struct OpDim {
   std::string var;
-  IntExpr lower;                           ///< over outer loop variables and parameters (usually 0)
+  IntExpr lower;  ///< over outer loop variables and parameters (usually 0)
   IntExpr upper;
   std::optional<std::int64_t> max_extent;  ///< constant bound of upper - lower, if one is known
-  bool parallel = false;    ///< no dependence (a reduction's own apart) is carried by it, given equal outer dims
-  bool reduced = false;     ///< a reduction runs over it (it does not index the write)
+  bool parallel = false;                   ///< no dependence (a reduction's own apart) is carried by it, given equal outer dims
+  bool reduced = false;                    ///< a reduction runs over it (it does not index the write)
   LoopKind kind = LoopKind::serial;        ///< vectorize, unroll, gpu_warp, gpu_lane: a request of the schedule
   std::int64_t factor = 0;                 ///< its vector width or unroll factor; 0: free choice
 };
@@ -59,12 +59,12 @@ std::string_view to_string(OpKind kind);
 /// order of points does not matter (reductions may be reassociated).
 struct TileOp {
   OpKind kind = OpKind::points;
-  std::string name;                       ///< statement, or what the op was made for ("correct", "pack")
-  std::vector<OpDim> dims;                ///< outermost first; empty: one scalar assignment
-  IntExpr guard;                          ///< undefined: all points
+  std::string name;         ///< statement, or what the op was made for ("correct", "pack")
+  std::vector<OpDim> dims;  ///< outermost first; empty: one scalar assignment
+  IntExpr guard;            ///< undefined: all points
   TileAccess write;
   std::vector<TileAccess> reads;
-  std::vector<IntExpr> indices;           ///< integers used as values: ScalarExpr index nodes refer to these
+  std::vector<IntExpr> indices;  ///< integers used as values: ScalarExpr index nodes refer to these
   ScalarExpr value;
   std::optional<ReductionOp> reduction;
   /// Reduction only: the accumulator starts here from the neutral element (its initialising statement was folded in).
@@ -83,20 +83,20 @@ struct TileNode {
   std::string var;
   IntExpr lower, upper;
   std::int64_t step = 1;
-  LoopKind loop_kind = LoopKind::serial;   ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
-  IntExpr condition;                       ///< condition: children run when it is not 0
+  LoopKind loop_kind = LoopKind::serial;  ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
+  IntExpr condition;                      ///< condition: children run when it is not 0
   std::vector<TileTree> children;
   TileOp op;
 };
 
 struct TileProgram {
-  std::string name;                        ///< symbol of the kernel, a C identifier
-  std::vector<std::string> sizes;          ///< size parameters in argument order
+  std::string name;                                 ///< symbol of the kernel, a C identifier
+  std::vector<std::string> sizes;                   ///< size parameters in argument order
   std::map<std::string, std::int64_t> fixed_sizes;  ///< those the program was specialised for
   std::vector<ScalarParam> scalars;
-  std::vector<Buffer> buffers;             ///< arguments first, in the order of the nest's tensors
+  std::vector<Buffer> buffers;  ///< arguments first, in the order of the nest's tensors
   TileTree root;
-  std::vector<SizeConstraint> valid;       ///< conjunction
+  std::vector<SizeConstraint> valid;  ///< conjunction
 };
 
 /// Derives the program from a proved schedule: loops and guards by isl, temporaries as buffers of the smallest scope that

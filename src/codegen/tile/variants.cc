@@ -39,8 +39,9 @@ isl::set partial_iterations(const StatementPlan& plan) {
     isl_aff* high = isl_aff_add_constant_val(isl_aff_copy(low), isl_val_sub_ui(extent, 1));
     isl_map* from = isl_map_from_aff(low);
     isl_map* to = isl_map_from_aff(high);
-    isl_map* range = isl_map_intersect(isl_map_apply_range(from, isl_map_lex_le(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))),
-                                       isl_map_apply_range(to, isl_map_lex_ge(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))));
+    isl_map* range =
+        isl_map_intersect(isl_map_apply_range(from, isl_map_lex_le(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))),
+                          isl_map_apply_range(to, isl_map_lex_ge(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))));
     filled = isl_map_flat_range_product(filled, range);
   }
   isl_multi_aff_free(offset);
@@ -95,13 +96,15 @@ std::vector<std::string> specialized_loops(const ProgramPlan& plan) {
   return loops;
 }
 
-isl::set restricted(const StatementPlan& statement, const std::map<std::string, Parts>& parts, const std::map<std::string, int>& choice) {
+isl::set restricted(const StatementPlan& statement, const std::map<std::string, Parts>& parts,
+                    const std::map<std::string, int>& choice) {
   isl::set domain = statement.points.domain();
   for (const auto& [loop, number] : choice) {
     const auto position = position_of(statement, loop);
     if (!position) continue;
     const isl::set& part = parts.at(loop).parts[static_cast<std::size_t>(number)];
-    domain = domain.intersect(isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
+    domain = domain.intersect(
+        isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
   }
   return domain.coalesce();
 }
@@ -136,7 +139,8 @@ std::vector<Variant> make_variants(const ProgramPlan& plan) {
   return variants;
 }
 
-const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement, const std::map<std::string, int>& choice) {
+const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement,
+                            const std::map<std::string, int>& choice) {
   const auto agrees = [&](const Variant& variant) {
     return std::all_of(variant.choice.begin(), variant.choice.end(), [&](const auto& entry) {
       const auto made = choice.find(entry.first);
@@ -151,7 +155,8 @@ const Variant* find_variant(const std::vector<Variant>& variants, const Statemen
 
 isl::set first_loops(const isl::set& outer, std::size_t count) {
   const unsigned all = static_cast<unsigned>(isl_set_dim(outer.get(), isl_dim_set));
-  return isl::manage(isl_set_project_out(outer.copy(), isl_dim_set, static_cast<unsigned>(count), all - static_cast<unsigned>(count)));
+  return isl::manage(
+      isl_set_project_out(outer.copy(), isl_dim_set, static_cast<unsigned>(count), all - static_cast<unsigned>(count)));
 }
 
 }  // namespace nestor
