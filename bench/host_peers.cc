@@ -1,98 +1,125 @@
-// Peers of host kernels that are not Halide's: OpenBLAS sgemm and a plain parallel memory copy, with the same cold caches
-// as the tuner's own measurements. One JSON line: {"peer", "threads", "ms", "samples", ...}.
-#include "autotune/measure/cold_cache.h"
-#include "autotune/measure/measurer.h"
+// Runtime, OpenBLAS, memcpy, and the peak of multiply-adds.
+#include "host_peers.h"
+
+#include "nestor/runtime.h"
 #include "support/error.h"
 #include "support/thread_pool.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 #include <nlohmann/json.hpp>
 
-#include <charconv>
+#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
-#include <iostream>
-#include <string>
+#include <mutex>
 #include <vector>
 
-extern "C" void openblas_set_num_threads(int threads);
-
+namespace nestor::bench {
 namespace {
 
-constexpr int kRepetitions = 15;
-
-std::int64_t integer(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < 1)
-    nestor::user_error("'{}' is not a positive integer", text);
-  return value;
+template <class Function>
+Function* openblas(const char* name) {
+  // Loaded in the contender's process alone: the library starts its threads when it is loaded.
+  static void* library = dlopen(NESTOR_OPENBLAS, RTLD_NOW);
+  void* symbol = library == nullptr ? nullptr : dlsym(library, name);
+  if (symbol == nullptr) user_error("no {} in {}: {}", name, NESTOR_OPENBLAS, dlerror());
+  return reinterpret_cast<Function*>(symbol);
 }
 
-std::vector<double> measure(int threads, const std::function<void()>& run) {
-  nestor::ColdCache cold(threads);
-  std::vector<double> samples;
-  run();
-  for (int k = 0; k < kRepetitions; ++k) {
-    cold.flush();
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    samples.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-  return samples;
+/// body(thread) on each of `threads` threads, once.
+void on_all(const ThreadPool& pool, const std::function<void(std::int64_t)>& body) {
+  const nestor_host_services* services = pool.services();
+  services->parallel_for(
+      services->context, pool.threads(), 0,
+      [](void* closure, std::int64_t index, void*) { (*static_cast<const std::function<void(std::int64_t)>*>(closure))(index); },
+      const_cast<std::function<void(std::int64_t)>*>(&body));
 }
 
-nlohmann::json sgemm(int m, int n, int k, int threads) {
-  openblas_set_num_threads(threads);
-  std::vector<float> a(static_cast<std::size_t>(m) * k, 0.5f), b(static_cast<std::size_t>(k) * n, 0.25f),
-      c(static_cast<std::size_t>(m) * n);
-  const auto samples = measure(threads, [&] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n);
-  });
-  return {{"peer", "openblas sgemm"}, {"m", m}, {"n", n}, {"k", k}, {"samples", samples}, {"ms", nestor::median(samples)}};
-}
+constexpr std::int64_t kChain = 20'000'000;
 
-/// memcpy, each thread its own contiguous part.
-nlohmann::json copy(std::int64_t bytes, int threads) {
-  struct Job {
-    std::vector<char> from, to;
-    std::int64_t part;
-  } job{std::vector<char>(bytes, 1), std::vector<char>(bytes, 2), (bytes + threads - 1) / threads};
-  nestor::ThreadPool pool(threads);
-  const auto* services = pool.services();
-  const auto samples = measure(threads, [&] {
-    services->parallel_for(
-        services->context, threads, 0,
-        [](void* closure, std::int64_t index, void*) {
-          auto& j = *static_cast<Job*>(closure);
-          const auto begin = index * j.part;
-          const auto end = std::min<std::int64_t>(begin + j.part, static_cast<std::int64_t>(j.from.size()));
-          std::memcpy(j.to.data() + begin, j.from.data() + begin, static_cast<std::size_t>(end - begin));
-        },
-        &job);
-  });
-  return {{"peer", "memcpy"}, {"bytes", bytes}, {"samples", samples}, {"ms", nestor::median(samples)}};
+/// Twelve independent chains fill two pipelines of latency 4 with room to spare.
+__attribute__((target("avx2,fma"))) void multiply_add_chains() {
+  std::int64_t left = kChain;
+  // One opaque block, loop and all, so that the chains stay in registers. What they compute (all zeros) does not matter.
+  __asm__ volatile(
+      "vzeroall\n"
+      "1:\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n vfmadd231ps %%ymm12, %%ymm13, %%ymm1\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n vfmadd231ps %%ymm12, %%ymm13, %%ymm3\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n vfmadd231ps %%ymm12, %%ymm13, %%ymm5\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n vfmadd231ps %%ymm12, %%ymm13, %%ymm7\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n vfmadd231ps %%ymm12, %%ymm13, %%ymm9\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n vfmadd231ps %%ymm12, %%ymm13, %%ymm11\n"
+      "decq %0\n"
+      "jnz 1b\n"
+      "vzeroupper\n"
+      : "+r"(left)
+      :
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
+        "xmm14", "xmm15", "cc");
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::vector<std::string> args(argv + 1, argv + argc);
-  try {
-    if (args.size() == 5 && args[0] == "sgemm") {
-      const int threads = static_cast<int>(integer(args[4]));
-      std::cout << sgemm(static_cast<int>(integer(args[1])), static_cast<int>(integer(args[2])),
-                         static_cast<int>(integer(args[3])), threads)
-                << '\n';
-    } else if (args.size() == 3 && args[0] == "copy") {
-      std::cout << copy(integer(args[1]), static_cast<int>(integer(args[2]))) << '\n';
-    } else {
-      nestor::user_error("usage: host_peers sgemm M N K THREADS | host_peers copy BYTES THREADS");
-    }
-  } catch (const nestor::Error& error) {
-    std::cerr << "host_peers: " << error.what() << '\n';
-    return 2;
+Prepared prepare_nestor(Problem& problem, const std::string& op, const std::string& variant, const std::string& database,
+                        int threads) {
+  LibraryOptions options;
+  options.threads = threads;
+  options.use_system = false;
+  const Library library = Library::open(database, options);
+  const Kernel kernel = library.query(op, variant, problem.sizes());
+  if (!kernel) user_error("no kernel of {} ({}) in {}; tune it first", op, variant, database);
+  if (kernel.match() != MatchKind::exact) user_error("{} has no kernel of {} at these very sizes", database, op);
+  std::vector<TensorArg> tensors;
+  const auto info = nlohmann::json::parse(kernel.info());
+  for (const auto& tensor : info.at("tensors")) {
+    const auto name = tensor.at("name").get<std::string>();
+    auto& from = tensor.at("output").get<bool>() ? problem.outputs() : problem.inputs();
+    const auto found = from.find(name);
+    if (found == from.end()) user_error("the kernel of {} takes '{}', which the definition does not have", op, name);
+    tensors.push_back({const_cast<void*>(static_cast<const void*>(found->second.data()))});
   }
-  return 0;
+  return {[kernel, tensors, library, sizes = problem.sizes()] { kernel.launch(tensors, sizes); }, problem.results()};
 }
+
+Prepared prepare_sgemm(Problem& problem, int threads) {
+  openblas<void(int)>("openblas_set_num_threads")(threads);
+  auto* sgemm = openblas<decltype(cblas_sgemm)>("cblas_sgemm");
+  const auto size = [&](const char* name) { return static_cast<int>(problem.sizes().at(name)); };
+  const int m = size("m"), n = size("n"), k = size("k");
+  const auto* a = static_cast<const float*>(problem.inputs().at("a").data());
+  const auto* b = static_cast<const float*>(problem.inputs().at("b").data());
+  auto* c = static_cast<float*>(problem.outputs().begin()->second.data());
+  return {[=] { sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n); }, problem.results()};
+}
+
+Prepared prepare_copy(Problem& problem, int threads) {
+  const std::size_t bytes = problem.output_elements() * sizeof(float);
+  auto from = std::make_shared<std::vector<char>>(bytes, 1);
+  auto to = std::make_shared<std::vector<char>>(bytes, 2);
+  auto pool = std::make_shared<ThreadPool>(threads);
+  const std::size_t part = (bytes / static_cast<std::size_t>(threads) + 63) / 64 * 64;
+  return {[=] {
+            on_all(*pool, [&](std::int64_t thread) {
+              const std::size_t begin = std::min(bytes, part * static_cast<std::size_t>(thread));
+              std::memcpy(to->data() + begin, from->data() + begin, std::min(part, bytes - begin));
+            });
+          },
+          {}};
+}
+
+double peak_flops(int threads) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+  const ThreadPool pool(threads);
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    on_all(pool, [](std::int64_t) { multiply_add_chains(); });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, 12.0 * 8 * 2 * static_cast<double>(kChain) * threads / seconds);
+  }
+  return best;
+}
+
+}  // namespace nestor::bench

@@ -1,4 +1,6 @@
-// How long a query takes: remembered (warm), from the database (cold), and opening a database of 100,000 trials.
+// How long a query takes: remembered (warm), from the database (cold), and opening a database of 100,000 trials. Where there is
+// a GPU, also what a launch costs its thread.
+#include "db/cuda_identity.h"
 #include "db/database.h"
 #include "db/host_device.h"
 #include "nestor/runtime.h"
@@ -116,6 +118,58 @@ void open_and_first_query(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(open_library().query("op7", "f32", {{"rows", 128}, {"cols", 64}}));
 }
 BENCHMARK(open_and_first_query)->Unit(benchmark::kMicrosecond);
+
+// A kernel that does nothing, of two tensors: what is left is the launch.
+LaunchRecipe empty_recipe() {
+  LaunchRecipe made;
+  made.target = "nvptx";
+  const IntExpr rows = IntExpr::variable("rows");
+  made.arguments = {{"x", ElementType::f32, false, {rows}}, {"y", ElementType::f32, true, {rows}}};
+  made.sizes = {"rows"};
+  LaunchNode node;
+  node.symbol = "empty";
+  node.grid[0] = rows;
+  node.block = {32, 1, 1};
+  using Kind = KernelParam::Kind;
+  node.params = {{Kind::pointer, 0, 0, ""}, {Kind::pointer, 1, 0, ""}, {Kind::size, 0, 0, "rows"}};
+  made.launches = {node};
+  return made;
+}
+
+constexpr const char* kEmptyPtx =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry empty(.param .u64 x, .param .u64 y, .param .u64 rows)\n{\n  ret;\n}\n";
+
+// A query and a launch in a stream, with or without asking where the tensors lie.
+void gpu_query_and_launch(benchmark::State& state) {
+  std::string why;
+  if (CudaDriver::find(&why) == nullptr) return state.SkipWithError(why.c_str());
+  const CudaDevicePtr device = CudaDevice::open(0);
+  const std::string path = std::filesystem::path(large_database()).parent_path() / "gpu.db";
+  std::filesystem::remove(path);
+  TrialRecord trial;
+  trial.median_ms = 1;
+  trial.toolchain = "bench";
+  trial.steps = "[]";
+  trial.kernel = KernelRecord{"sm_80", kEmptyPtx, recipe_to_json(empty_recipe()).dump(), ""};
+  Database::open(path).add_trial(cuda_device_identity(device->identity()), {"empty", "f32", "d", {{"rows", 4}}}, "{}", trial);
+  const Library library = Library::open(path, {.threads = 0, .system_path = "", .use_system = false});
+  const DeviceBuffer x(device, 16), y(device, 16);
+  const CudaStream stream(device);
+  const TensorArg tensors[] = {{x.data()}, {y.data()}};
+  const NamedSize sizes[] = {{"rows", 4}};
+  const LaunchOptions options{.stream = stream.handle(), .check_memory = state.range(0) != 0};
+  int launched = 0;
+  for (auto _ : state) {
+    library.query("empty", "f32", sizes, "cuda").launch(tensors, sizes, {}, options);
+    if (++launched % 512 == 0) {  // the queue of a stream is finite
+      state.PauseTiming();
+      stream.synchronise();
+      state.ResumeTiming();
+    }
+  }
+}
+BENCHMARK(gpu_query_and_launch)->ArgName("check_memory")->Arg(0)->Arg(1)->Iterations(20000);
 
 }  // namespace
 }  // namespace nestor

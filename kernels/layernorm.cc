@@ -1,31 +1,46 @@
-// Layer normalisation over the last dimension, with weight and bias.
+// Layer normalisation over the last dimension: with weight and bias, with weight alone (nobias) or without either (plain).
+// `stats` returns each row's mean and 1/sqrt(variance + eps) as well.
 #include "operator.h"
 
 namespace {
 using namespace Halide;
 
 nestor::HalideDefinition layernorm(const std::string& variant) {
-  const Type type = nestor::kernels::element_of(variant);
-  Param<int> rows("rows"), cols("cols");
-  Param<float> eps("eps");
-  ImageParam x(type, 2, "x"), weight(type, 1, "weight"), bias(type, 1, "bias");
-  Var c("c"), i("i");
-  RDom k(0, cols, "k");
-  Func mean("mean"), variance("variance"), out("out");
+  using nestor::kernels::has_option;
   using nestor::kernels::wide;
+  const Type type = nestor::kernels::element_of(variant), weight_type = nestor::kernels::weight_type_of(variant);
+  const nestor::kernels::RowSizes s;
+  Param<float> eps("eps");
+  ImageParam x(type, 2, "x"), weight(weight_type, 1, "weight"), bias(weight_type, 1, "bias");
+  Var c("c"), i("i");
+  RDom k(0, s.width, "k");
+  Func mean("mean"), variance("variance"), rstd("rstd"), out("out");
   mean(i) = 0.0f;
-  mean(i) += wide(x(k, i)) / cast<float>(cols);
+  mean(i) += s.over_width(wide(x(k, i)));
   variance(i) = 0.0f;
   const Expr deviation = wide(x(k, i)) - mean(i);
-  variance(i) += deviation * deviation / cast<float>(cols);
-  const Expr normal = (wide(x(c, i)) - mean(i)) / sqrt(variance(i) + eps);
-  out(c, i) = cast(type, normal * wide(weight(c)) + wide(bias(c)));
-  return {.outputs = {{out, {cols, rows}}},
-          .inputs = {{x, {cols, rows}}, {weight, {cols}}, {bias, {cols}}},
-          .sizes = {{rows, 4096}, {.param = cols, .default_value = 1024, .specialized = true}},
-          .scalars = {{eps, 1e-5}},
-          .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
+  variance(i) += s.over_width(deviation * deviation);
+  rstd(i) = 1.0f / sqrt(variance(i) + eps);
+  Expr result = (wide(x(c, i)) - mean(i)) * rstd(i);
+  const bool plain = has_option(variant, "plain"), biased = !plain && !has_option(variant, "nobias");
+  if (!plain) result = result * wide(weight(c));
+  if (biased) result = result + wide(bias(c));
+  out(c, i) = cast(type, result);
+  nestor::HalideDefinition definition{.outputs = {{out, s.matrix()}},
+                                      .inputs = {{x, s.matrix()}},
+                                      .sizes = s.sizes(),
+                                      .scalars = {{eps, 1e-5}},
+                                      .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
+  if (!plain) definition.inputs.push_back({weight, s.row()});
+  if (biased) definition.inputs.push_back({bias, s.row()});
+  if (has_option(variant, "stats")) {
+    definition.outputs.push_back({mean, s.column()});
+    definition.outputs.push_back({rstd, s.column()});
+  }
+  return definition;
 }
 
-NESTOR_OPERATOR(layernorm, layernorm, "f32", "f16", "bf16");
+NESTOR_OPERATOR(layernorm, layernorm,
+                nestor::kernels::variants({"", "f32weight", "nobias", "nobias.f32weight", "plain", "stats", "stats.f32weight",
+                                           "stats.nobias", "stats.nobias.f32weight", "stats.plain"}));
 }  // namespace

@@ -14,11 +14,12 @@ MAY_INCLUDE = {
     "poly": {"support"},
     "frontend": {"support", "poly"},
     "codegen": {"support", "poly"},
-    "db": {"support"},
-    "runtime": {"support", "db"},
-    "autotune": {"support", "poly", "codegen", "db"},
-    "api": {"support", "poly", "codegen", "db", "autotune"},
-    "cli": {"support", "poly", "codegen", "db", "autotune", "api"},
+    "device": {"support"},
+    "db": {"support", "device"},
+    "runtime": {"support", "device", "db"},
+    "autotune": {"support", "poly", "codegen", "device", "db"},
+    "api": {"support", "poly", "codegen", "device", "db", "autotune"},
+    "cli": {"support", "poly", "codegen", "device", "db", "autotune", "api"},
 }
 
 # Libraries that only some layers see: include prefix -> layers.

@@ -3,7 +3,8 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache python3 git
+  g++ cmake ninja-build ccache git
+  python3 python3-numpy python3-pip python3-setuptools python3-wheel
   llvm-19-dev llvm-19-tools lld-19 clang-format-19 clang-tidy-19
   libisl-dev libgmp-dev
   libsqlitecpp-dev libsqlite3-dev libzstd-dev zlib1g-dev libxxhash-dev

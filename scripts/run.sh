@@ -13,5 +13,5 @@ nestor=build/release/bin/nestor
 if [ $# -gt 0 ]; then
   exec "$nestor" tune "$@"
 fi
-"$nestor" tune layernorm --rows 4096 --cols 1024 --time 40
-"$nestor" query layernorm --rows 4096 --cols 1024
+"$nestor" tune layernorm --rows 4096 --width 1024 --time 40
+"$nestor" query layernorm --rows 4096 --width 1024

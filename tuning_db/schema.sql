@@ -1,4 +1,4 @@
--- Tuning database, schema version 2. Every statement here runs once, in one transaction, when a file is created.
+-- Tuning database, schema version 3. Every statement here runs once, in one transaction, when a file is created.
 -- Older files reach this schema through migrations/.
 
 CREATE TABLE meta (
@@ -66,7 +66,8 @@ CREATE TABLE trial (
   toolchain  TEXT NOT NULL,
   reason     TEXT NOT NULL,
   samples    BLOB NOT NULL,            -- milliseconds, little-endian doubles, in measuring order
-  steps      TEXT NOT NULL             -- JSON
+  steps      TEXT NOT NULL,            -- JSON
+  report     TEXT NOT NULL DEFAULT ''  -- JSON: what the compiler and the driver said of the kernel; '' for nothing
 );
 
 -- Trials preferred over faster ones.

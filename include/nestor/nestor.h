@@ -58,7 +58,8 @@ NESTOR_API nestor_status nestor_open(const char* path, const nestor_options* opt
 /* Frees the library and all its kernels. NULL is allowed. */
 NESTOR_API void nestor_close(nestor_library* library);
 
-/* Best known kernel for an operator, its variant (element types, e.g. "f32") and sizes on a device ("host").
+/* Best known kernel for an operator, its variant (element types, e.g. "f32") and sizes on a device: "host", "cuda" (the first
+ * GPU), "cuda:1", ...
  * NESTOR_NOT_FOUND and *kernel NULL when none fits. */
 NESTOR_API nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device,
                                       int32_t size_count, const char* const* size_names, const int64_t* size_values,
@@ -69,11 +70,26 @@ NESTOR_API nestor_status nestor_query(nestor_library* library, const char* op, c
 NESTOR_API nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* match, double* distance,
                                             const char** json);
 
-/* Runs the kernel and returns when it is done. Tensors in the order of the JSON; scalars that are not given take their
- * default. Nothing is written unless all arguments fit. */
+/* Runs the kernel: on the host, returns when it is done; on a GPU, puts it into the legacy default stream and returns at
+ * once. Tensors in the order of the JSON; scalars that are not given take their default. Nothing is written unless all
+ * arguments fit. */
 NESTOR_API nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
                                        int32_t size_count, const char* const* size_names, const int64_t* size_values,
                                        int32_t scalar_count, const char* const* scalar_names, const double* scalar_values);
+
+/* As nestor_launch, in a stream of the kernel's GPU: a CUstream or cudaStream_t; NULL: the legacy default stream. Does not
+ * wait, and can be captured into a CUDA graph. stream must be NULL for a kernel of the host. */
+NESTOR_API nestor_status nestor_launch_stream(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
+                                              int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                              int32_t scalar_count, const char* const* scalar_names, const double* scalar_values,
+                                              void* stream);
+
+/* As nestor_launch_stream, for callers who know where their tensors lie: the driver is not asked whether each is memory of
+ * the kernel's GPU, which saves part of a microsecond. All other checks are made. */
+NESTOR_API nestor_status nestor_launch_trusted(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
+                                               int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                               int32_t scalar_count, const char* const* scalar_names, const double* scalar_values,
+                                               void* stream);
 
 /* Forgets remembered answers, so that what was tuned since is found; kernels in use stay valid. */
 NESTOR_API nestor_status nestor_refresh(nestor_library* library);

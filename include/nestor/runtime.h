@@ -32,12 +32,20 @@ struct NamedScalar {
   double value;
 };
 
-/// A tensor argument. The memory stays the caller's; it must live until launch() returns.
+/// A tensor argument. The memory stays the caller's; it must live until the kernel is done.
 struct TensorArg {
   void* data = nullptr;                        ///< first element; aligned to the element's size
   std::span<const std::int64_t> strides = {};  ///< in elements, outermost first, the last 1; empty: dense, row-major
   std::span<const std::int64_t> shape = {};    ///< checked against the kernel's when given; empty: not checked
   std::optional<ElementType> type = {};        ///< checked when given
+};
+
+/// How a launch is to run. A host kernel takes the defaults alone.
+struct LaunchOptions {
+  /// GPU: a CUstream or cudaStream_t of the kernel's device, in its primary context; nullptr: the legacy default stream.
+  void* stream = nullptr;
+  /// GPU: ask the driver where each tensor lies, well under a microsecond. Without, a wrong address is an error of the device.
+  bool check_memory = true;
 };
 
 struct KernelState;
@@ -55,15 +63,20 @@ class NESTOR_API Kernel {
   /// JSON: where it was measured and how fast, its tensors with types and shapes, sizes, scalars, and conditions on sizes.
   std::string_view info() const;
 
-  /// Runs the kernel and returns when it is done. `tensors` in the order of info(); `sizes` must hold all size parameters;
-  /// scalars that are not given take their default. Throws UserError, before anything is written, for a wrong number of
-  /// tensors, a wrong type or shape, a null or misaligned pointer, a last stride other than 1, sizes for which the kernel
-  /// is not valid, and an output whose memory overlaps another tensor's.
-  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
-              std::span<const NamedScalar> scalars = {}) const;
-  void launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars = {}) const;
+  /// On the host, runs the kernel and returns when it is done. On a GPU, puts it into the stream and returns at once: it takes
+  /// no lock, does not wait, and can be captured into a graph; a workspace, if the kernel has one, is taken and given back in
+  /// the stream's order (in a graph it is the graph's). The current context of the thread does not matter. `tensors` in the
+  /// order of info(); `sizes` must hold all size parameters; scalars that are not given take their default. Throws UserError,
+  /// before anything is written, for a wrong number of tensors, a wrong type or shape, a null or misaligned pointer, a last
+  /// stride other than 1, sizes for which the kernel is not valid, an output whose memory overlaps another tensor's, and on a
+  /// GPU for memory that is not that GPU's or too small, and a stream of another device. Throws DeviceError when the driver
+  /// refuses the launch; what fails while the kernel runs is told by the stream.
+  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars = {},
+              const LaunchOptions& options = {}) const;
+  void launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars = {},
+              const LaunchOptions& options = {}) const;
   void launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes,
-              std::initializer_list<NamedScalar> scalars = {}) const;
+              std::initializer_list<NamedScalar> scalars = {}, const LaunchOptions& options = {}) const;
 
  private:
   std::shared_ptr<const KernelState> state_;
@@ -82,9 +95,11 @@ class NESTOR_API Library {
   /// it is damaged, or of a newer version.
   static Library open(const std::string& path = "", const LibraryOptions& options = {});
 
-  /// The best known kernel, loaded and checked; an empty Kernel when none fits. An answer is remembered: asking for the
-  /// same again takes well under a microsecond, allocates nothing and takes no lock. Throws UserError for a device other than
-  /// "host" that is not here, for sizes that are not positive, and for a kernel that cannot be loaded.
+  /// The best known kernel, loaded and checked; an empty Kernel when none fits. `device`: "host", "cuda" (the first GPU) or
+  /// "cuda:1". An answer is remembered: asking for the same again takes well under a microsecond, allocates nothing and takes
+  /// no lock. The first query for a GPU makes its primary context, unless the process has done so. Throws UserError for a
+  /// device that is not here (or whose driver is too old), for sizes that are not positive, and for a kernel that cannot be
+  /// loaded; DeviceError when the driver fails.
   Kernel query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
                std::string_view device = "host") const;
   Kernel query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device = "host") const;

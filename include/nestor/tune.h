@@ -19,7 +19,8 @@ struct TuneOptions {
   std::string searcher = "evolutionary";    ///< "exhaustive", "random" or "evolutionary"
   int max_trials = 200;                     ///< new measurements
   double time_budget_s = 60;                ///< seconds of wall clock
-  int threads = 0;                          ///< threads of a kernel; 0: all cores
+  std::string target = "host";              ///< "host", "cuda", "cuda:1"; "auto": the first GPU, else the host
+  int threads = 0;                          ///< host: threads of a kernel; 0: all cores
   std::uint64_t seed = 1;                   ///< same seed, same order of candidates
   std::map<std::string, double> scalars;    ///< scalar arguments during measurement; others take their default
   std::string database;                     ///< path; "": $NESTOR_DB, else the user's default
@@ -39,7 +40,8 @@ struct TuneReport {
 };
 
 /// Tunes the operator in `nest_json` (see docs/nest.md for the format; `load` it from a .nest.json file) and stores every trial.
-/// Throws UserError for bad input, InternalError for a bug.
+/// Forks processes that compile and measure, and for a GPU those alone use it; no other thread should hold locks meanwhile.
+/// Throws UserError for bad input, DeviceError when the GPU itself fails, InternalError for a bug.
 NESTOR_API TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options = {});
 
 }  // namespace nestor

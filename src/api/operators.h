@@ -23,7 +23,7 @@ std::vector<OperatorEntry> builtin_operators();
 /// ".json" at its end). `variant` "": the first one. Throws UserError that lists what there is.
 Nest load_operator(const std::string& source, const std::string& variant = "");
 
-/// "rows (>= 1, default 4096), cols (1..65536, fixed at compile time, default 1024)": for messages and help.
+/// "rows (>= 1, default 4096), width (1..65536, fixed at compile time, default 1024)": for messages and help.
 std::string describe_sizes(const Nest& nest);
 
 /// The specialised sizes among `sizes`: those that tuning fixes in a kernel.

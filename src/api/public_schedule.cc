@@ -144,6 +144,21 @@ Schedule& Schedule::gpu_blocks(const std::vector<std::string>& loops) {
   return *this;
 }
 
+Schedule& Schedule::gpu_threads(const std::string& loop, std::int64_t count) {
+  impl_ = impl_->apply("gpu_threads", {loop, count});
+  return *this;
+}
+
+Schedule& Schedule::cluster(const std::string& loop, std::int64_t blocks) {
+  impl_ = impl_->apply("cluster", {loop, blocks});
+  return *this;
+}
+
+Schedule& Schedule::persistent(const std::string& loop, std::int64_t blocks) {
+  impl_ = impl_->apply("persistent", {loop, blocks});
+  return *this;
+}
+
 Schedule& Schedule::gpu_warps(const std::string& loop) {
   impl_ = impl_->apply("gpu_warps", {loop});
   return *this;

@@ -1,9 +1,11 @@
 // Re-checks trials: replay, certificate, a fresh compile, and the stored bytes against the oracle.
 #include "api/verify.h"
 
+#include "autotune/measure/gpu_measurer.h"
 #include "autotune/measure/host_measurer.h"
 #include "autotune/measure/oracle.h"
 #include "codegen/host/host_backend.h"
+#include "codegen/nvptx/simt_backend.h"
 #include "poly/nest_json.h"
 #include "support/architecture.h"
 #include "support/error.h"
@@ -76,22 +78,42 @@ Finding check_oracle(const std::string& check, const TrialRecord& record) {
   return {check, true, fmt::format("worst error {:.3g}, median {:.4g} ms", record.max_error, record.median_ms)};
 }
 
-Finding check_stored_bytes(const Nest& nest, const Sizes& sizes, const KernelRecord& record, const MeasureOptions& options) {
-  CompiledKernel kernel{record.architecture, record.code, recipe_from_json(nlohmann::json::parse(record.recipe))};
-  WorkerPool pool(
-      {.workers = 1, .prepare_timeout_s = options.compile_timeout_s, .run_timeout_s = options.run_timeout_s, .memory_limit = 0},
-      [&] { return std::make_unique<StoredKernelRunner>(nest, sizes, kernel, options); });
-  const TrialOutcome outcome = pool.measure({TrialJob{}}).front();
-  if (outcome.status != TrialStatus::ok)
-    return {kStoredCheck, false, fmt::format("{}: {}", to_string(outcome.status), outcome.reason)};
-  return {kStoredCheck, true, fmt::format("worst error {:.3g}, tolerance {:.3g}", outcome.max_error, nest.tolerance)};
+Finding check_outcome(const std::string& check, const Nest& nest, const TrialOutcome& outcome) {
+  if (outcome.status != TrialStatus::ok) return {check, false, fmt::format("{}: {}", to_string(outcome.status), outcome.reason)};
+  return {check, true, fmt::format("worst error {:.3g}, tolerance {:.3g}", outcome.max_error, nest.tolerance)};
 }
 
-/// Kernels for another CPU stay unrun; their recompiled form was checked already.
+TrialOutcome run_stored_on_host(const Nest& nest, const Sizes& sizes, const KernelRecord& record, const MeasureOptions& options) {
+  CompiledKernel kernel{record.architecture, record.code, recipe_from_json(nlohmann::json::parse(record.recipe))};
+  WorkerPool pool({.workers = 1,
+                   .prepare_timeout_s = options.compile_timeout_s,
+                   .run_timeout_s = host_run_timeout(options),
+                   .memory_limit = 0},
+                  [&] { return std::make_unique<StoredKernelRunner>(nest, sizes, kernel, options); });
+  return pool.measure({TrialJob{}}).front();
+}
+
+/// Kernels for another device stay unrun; their recompiled form was checked already.
 Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& stored, const MeasureOptions& options) {
+  const DeviceIdentity device = device_identity(options.target, options.threads);
   std::string why;
-  if (!can_run(stored.architecture, "host", host_cpu_name(), &why)) return {kStoredCheck, true, "not run: " + why};
-  return check_stored_bytes(nest, sizes, stored, options);
+  if (!can_run(stored.architecture, device.kind, device.arch, &why)) return {kStoredCheck, true, "not run: " + why};
+  return check_outcome(kStoredCheck, nest,
+                       options.target.is_gpu() ? measure_stored_gpu_kernel(nest, sizes, stored, options)
+                                               : run_stored_on_host(nest, sizes, stored, options));
+}
+
+/// What is left to check of a GPU's trial without that GPU: that the schedule still gives code, which ptxas, if it is here,
+/// accepts.
+Finding check_compiles(const Schedule& schedule, const DeviceIdentity& device) {
+  const std::string check = fmt::format("compiled now for {}", device.arch);
+  const int sm = device.arch.starts_with("sm_") ? std::min(std::atoi(device.arch.c_str() + 3), 90) : 90;
+  const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm}).kernel;
+  const PtxasReport report = run_ptxas(kernel.code, sm);
+  if (report.available && !report.accepted) return {check, false, "ptxas refuses it: " + report.log};
+  return {check, true,
+          fmt::format("not run: no such device here; {} bytes of PTX{}", kernel.code.size(),
+                      report.available ? fmt::format(", {} registers", report.registers) : "")};
 }
 
 Finding check_nest(const Nest& nest, const std::string& expected) {
@@ -100,14 +122,23 @@ Finding check_nest(const Nest& nest, const std::string& expected) {
   return {"nest digest", false, fmt::format("the stored nest has {}, the trial names {}", found, expected)};
 }
 
-/// The part that needs no record: certificate, compile and run. Adds to `result`.
-void prove_and_measure(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options,
-                       Verification& result) {
+/// The part that needs neither record nor device. Adds to `result`.
+void prove(const Schedule& schedule, Verification& result) {
   result.certificate = certify(schedule, build_tile_program(schedule));
   result.findings.push_back({"steps", true, fmt::format("{} steps replayed, each proved", schedule.steps().size())});
   result.findings.push_back(
       {"dependences", true, fmt::format("{} checked against the final order", result.certificate.dependences.size())});
-  result.findings.push_back(check_oracle("compiled now, against the oracle", measure_schedule(schedule, nest, sizes, options)));
+}
+
+Finding check_compiled_now(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
+  return check_oracle("compiled now, against the oracle", measure_schedule(schedule, nest, sizes, options));
+}
+
+/// The target that a trial of `device` is run on again; nothing when it is not here.
+std::optional<Target> target_for(const DeviceIdentity& device, const Target& asked) {
+  if (device.kind == "host") return Target{};
+  const Target found = asked.is_gpu() ? asked : target_from("auto");
+  return found.is_gpu() ? std::optional(found) : std::nullopt;
 }
 
 Nest as_defined(const Database::Origin& origin) { return nest_from_json(nlohmann::json::parse(origin.nest_json)); }
@@ -120,7 +151,8 @@ bool Verification::passed() const {
 
 Verification verify_schedule(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
   Verification result;
-  prove_and_measure(nest, sizes, schedule, options, result);
+  prove(schedule, result);
+  result.findings.push_back(check_compiled_now(nest, sizes, schedule, options));
   return result;
 }
 
@@ -141,8 +173,16 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   try {
     const Sizes& sizes = origin->problem.sizes;
     const Schedule schedule = replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
-    prove_and_measure(nest, sizes, schedule, options, result);
-    if (trial->kernel) result.findings.push_back(check_stored_kernel(nest, sizes, *trial->kernel, options));
+    prove(schedule, result);
+    const std::optional<Target> target = target_for(origin->device, options.target);
+    if (!target) {
+      result.findings.push_back(check_compiles(schedule, origin->device));
+      return result;
+    }
+    MeasureOptions here = options;
+    here.target = *target;
+    result.findings.push_back(check_compiled_now(nest, sizes, schedule, here));
+    if (trial->kernel) result.findings.push_back(check_stored_kernel(nest, sizes, *trial->kernel, here));
   } catch (const UserError& error) {
     result.findings.push_back({"steps", false, error.what()});
   }

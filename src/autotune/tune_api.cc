@@ -20,6 +20,7 @@ TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& optio
   request.max_trials = options.max_trials;
   request.time_budget_s = options.time_budget_s;
   request.seed = options.seed;
+  request.measure.target = target_from(options.target);
   request.measure.threads = options.threads;
   request.measure.scalars = options.scalars;
   request.database = options.database;

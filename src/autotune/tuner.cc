@@ -1,6 +1,7 @@
 // The tuning loop: propose, measure, store, learn.
 #include "autotune/tuner.h"
 
+#include "autotune/measure/gpu_measurer.h"
 #include "autotune/measure/host_measurer.h"
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest_space.h"
@@ -39,6 +40,7 @@ TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::strin
   record.median_ms = outcome.median_ms;
   record.max_error = outcome.max_error;
   record.toolchain = std::move(toolchain);
+  record.report = outcome.report;
   // Only kernels that may be served are worth their bytes.
   if (outcome.status == TrialStatus::ok) record.kernel = outcome.kernel;
   return record;
@@ -50,6 +52,13 @@ nlohmann::json steps_json(const std::string& nest, const Sizes& fixed, const std
   for (const Step& step : steps) json["steps"].push_back(step_to_json(step));
   if (!parameters.empty()) json["parameters"] = parameters;
   return json;
+}
+
+/// Measures with the processes of options.target.
+std::unique_ptr<Measurer> make_measurer(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options,
+                                        const std::atomic<bool>* stop = nullptr) {
+  return options.target.is_gpu() ? make_gpu_measurer(original, nest, sizes, options, stop)
+                                 : make_host_measurer(original, nest, sizes, options, stop);
 }
 
 /// One run of `tune`.
@@ -67,15 +76,25 @@ class Tuning {
   }
 
   TuneResult run() {
-    space_ = make_nest_space(schedules_, sizes_, host_space_limits(request_.measure.threads));
+    // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
-    if (!measurer_) measurer_ = make_host_measurer(request_.nest, schedules_.nest(), sizes_, request_.measure, request_.stop);
+    if (!measurer_) measurer_ = make_measurer(request_.nest, schedules_.nest(), sizes_, request_.measure, request_.stop);
+    space_ = make_nest_space(schedules_, sizes_, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     result_.device = measurer_->device();
     result_.space = describe(*space_);
     learn_history();
-    // The best guess goes first and alone: a correct kernel exists as early as possible.
-    for (int batch = 1; !finished(); batch = measurer_->batch_size()) measure_batch(batch);
+    // The best guess goes first, and alone where jobs wait for each other: a correct kernel exists as early as possible.
+    hand_over(measurer_->streaming() ? measurer_->batch_size() : 1);
+    settle_next();
+    while (!finished()) {
+      if (measurer_->streaming() || under_way_.empty()) hand_over(measurer_->batch_size());
+      settle_next();
+    }
+    while (!under_way_.empty()) {
+      if (out_of_time()) measurer_->abandon();
+      settle_next();
+    }
     result_.stopped = stopped();
     result_.elapsed_s = elapsed();
     result_.best = database_.best(result_.device, result_.problem);
@@ -91,9 +110,8 @@ class Tuning {
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool stopped() const { return request_.stop && request_.stop->load(); }
-  bool finished() const {
-    return result_.exhausted || stopped() || result_.trials >= request_.max_trials || elapsed() >= request_.time_budget_s;
-  }
+  bool out_of_time() const { return stopped() || elapsed() >= request_.time_budget_s; }
+  bool finished() const { return result_.exhausted || result_.trials >= request_.max_trials || out_of_time(); }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
   std::string key_of(const std::vector<Step>& steps) const {
@@ -126,7 +144,7 @@ class Tuning {
 
   /// The next candidate that is neither known nor infeasible.
   std::optional<Pending> next() {
-    while (!stopped() && elapsed() < request_.time_budget_s) {
+    while (!out_of_time()) {
       const auto point = searcher_->propose();
       if (!point) {
         result_.exhausted = true;
@@ -138,32 +156,46 @@ class Tuning {
         continue;
       }
       std::string key = key_of(candidate.steps);
+      const auto equal = equal_points_.find(key);
+      if (equal != equal_points_.end()) {
+        equal->second.push_back(*point);
+        continue;
+      }
       const auto known = known_.find(key);
       if (known != known_.end()) {
         searcher_->report(*point, known->second);
         continue;
       }
       known_[key] = std::nullopt;
+      equal_points_[key];
       TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
       return Pending{*point, std::move(job), std::move(key)};
     }
     return std::nullopt;
   }
 
-  void measure_batch(int size) {
-    std::vector<Pending> batch;
-    while (static_cast<int>(batch.size()) < std::min(size, request_.max_trials - result_.trials)) {
+  /// Fills up to `depth` jobs under way.
+  void hand_over(int depth) {
+    const int left = request_.max_trials - result_.trials;
+    while (static_cast<int>(under_way_.size()) < std::min(depth, left)) {
       auto pending = next();
-      if (!pending) break;
-      batch.push_back(std::move(*pending));
+      if (!pending) return;
+      measurer_->submit(next_ticket_, pending->job);
+      under_way_.emplace(next_ticket_++, std::move(*pending));
     }
-    std::vector<TrialJob> jobs;
-    for (const Pending& pending : batch) jobs.push_back(pending.job);
-    const std::vector<TrialOutcome> outcomes = measurer_->measure(jobs);
-    for (std::size_t k = 0; k < batch.size(); ++k) {
-      if (outcomes[k].reason == kStoppedReason) continue;
-      settle(batch[k], outcomes[k]);
-    }
+  }
+
+  /// Waits for one of the jobs under way.
+  void settle_next() {
+    if (under_way_.empty()) return;
+    SettledTrial trial = measurer_->next();
+    const auto found = under_way_.find(trial.ticket);
+    const Pending pending = std::move(found->second);
+    under_way_.erase(found);
+    const std::vector<Point> equal = std::move(equal_points_.at(pending.key));
+    equal_points_.erase(pending.key);
+    if (trial.outcome.reason != kStoppedReason) settle(pending, std::move(trial.outcome));
+    for (const Point& point : equal) searcher_->report(point, known_.at(pending.key));
   }
 
   /// A winner by a wide margin is measured once more, and counts with the slower of its two medians.
@@ -228,6 +260,10 @@ class Tuning {
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
+  std::map<std::int64_t, Pending> under_way_;           ///< by ticket
+  /// Points with the same steps as a job under way, by its key: they learn what comes of it.
+  std::map<std::string, std::vector<Point>> equal_points_;
+  std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;
   TuneResult result_;
@@ -241,14 +277,31 @@ TuneResult tune(const TuneRequest& request) {
   return Tuning(request).run();
 }
 
-TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
+                                           const MeasureOptions& options) {
   const Sizes complete = complete_sizes(nest, sizes);
-  const auto measurer = make_host_measurer(nest, schedule.original_nest(), complete, options);
-  TrialJob job{schedule.steps(), 0, true};
-  const TrialOutcome outcome = measurer->measure({job}).at(0);
-  const Sizes fixed =
-      sizes_to_fix(nest, complete, digest(schedule.original_nest()) == digest(nest_for_tuning(nest, complete, true)));
-  return to_record(outcome, trial_steps_json(nest, fixed, schedule.steps()).dump(), measurer->toolchain());
+  const std::string all_fixed = digest(nest_for_tuning(nest, complete, true));
+  std::map<std::string, std::unique_ptr<Measurer>> measurers;  // by the nest that schedules begin with
+  std::vector<TrialRecord> records;
+  for (const Schedule& schedule : schedules) {
+    const std::string start = digest(schedule.original_nest());
+    std::unique_ptr<Measurer>& measurer = measurers[start];
+    if (!measurer) measurer = make_measurer(nest, schedule.original_nest(), complete, options);
+    const TrialOutcome outcome = measurer->measure({TrialJob{schedule.steps(), 0, true}}).at(0);
+    const Sizes fixed = sizes_to_fix(nest, complete, start == all_fixed);
+    records.push_back(to_record(outcome, trial_steps_json(nest, fixed, schedule.steps()).dump(), measurer->toolchain()));
+  }
+  return records;
+}
+
+TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  return measure_schedules({schedule}, nest, sizes, options).front();
+}
+
+SpaceLimits space_limits(const MeasureOptions& options) {
+  if (!options.target.is_gpu()) return host_space_limits(options.threads);
+  const GpuFacts facts = gpu_facts(options.target);
+  return gpu_space_limits(facts.sm, facts.units, facts.shared_limit);
 }
 
 DeviceIdentity device_identity_host(int threads) { return host_device(threads); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/measure/measurer.h"
+#include "autotune/target.h"
 #include "db/database.h"
 #include "poly/nest.h"
 #include "poly/schedule.h"
@@ -26,14 +27,16 @@ std::optional<SearcherKind> searcher_kind_from(std::string_view name);
 
 /// How one candidate is compiled and measured; shared by `tune` and `measure_schedule`.
 struct MeasureOptions {
-  int threads = 0;                                    ///< threads of a kernel; 0: all cores
-  double compile_timeout_s = 30;                      ///< limit of replay and compilation of one candidate
-  double run_timeout_s = 30;                          ///< limit of checking and timing one candidate
-  std::int64_t memory_limit = std::int64_t{1} << 31;  ///< bytes a worker may allocate beyond the arguments
-  int repetitions = 9;                                ///< timed runs of a candidate that is not cut early
-  std::int64_t oracle_samples = 256;                  ///< output elements compared when comparing all is too expensive
-  std::uint64_t data_seed = 1;                        ///< of the random inputs
-  std::map<std::string, double> scalars;              ///< values of scalar arguments; others take their default
+  Target target{};                                     ///< where candidates run
+  int threads = 0;                                     ///< host: threads of a kernel; 0: all cores
+  double compile_timeout_s = 30;                       ///< limit of replay and compilation of one candidate
+  double run_timeout_s = 0;                            ///< limit of checking and timing one; 0: 30 on the host, 4 on a GPU
+  std::int64_t memory_limit = std::int64_t{1} << 31;   ///< bytes a worker may allocate beyond the arguments
+  int repetitions = 9;                                 ///< host: timed runs of a candidate that is not cut early
+  std::int64_t flush_bytes = std::int64_t{256} << 20;  ///< GPU: written before each run, to empty the caches
+  std::int64_t oracle_samples = 256;                   ///< output elements compared when comparing all is too expensive
+  std::uint64_t data_seed = 1;                         ///< of the random inputs
+  std::map<std::string, double> scalars;               ///< values of scalar arguments; others take their default
 };
 
 /// State of a search, for a progress line.
@@ -63,7 +66,7 @@ struct TuneRequest {
   DatabaseOptions database_options{};
   std::function<void(const TuneProgress&)> progress{};  ///< called after each trial, on the calling thread
   const std::atomic<bool>* stop = nullptr;  ///< set from a signal handler: the search ends, the trial under way is killed
-  /// Measures instead of the host's worker processes (tests, other devices); null: the host.
+  /// Measures instead of the processes of `measure.target` (tests, other devices); null: those.
   std::shared_ptr<Measurer> measurer{};
 };
 
@@ -89,6 +92,13 @@ TuneResult tune(const TuneRequest& request);
 /// Compiles, checks and times one schedule in a worker process. `schedule.original_nest()` must be
 /// `nest_for_tuning(nest, sizes, ...)`. Stores nothing.
 TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options = {});
+/// The same for several, one after another, with inputs and processes made once.
+std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
+                                           const MeasureOptions& options = {});
+
+/// What candidates on options.target must fit (space/nest_space.h).
+struct SpaceLimits;
+SpaceLimits space_limits(const MeasureOptions& options);
 
 /// This machine with that many threads (0: all cores).
 DeviceIdentity device_identity_host(int threads = 0);

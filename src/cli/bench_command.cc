@@ -29,22 +29,33 @@ struct Contender {
   std::string name;
   Schedule schedule;
   std::vector<double> samples;
+  TrialRecord record{};  ///< of the last round
 };
 
-void measure_round(std::vector<Contender>& contenders, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
-  for (Contender& contender : contenders) {
-    const TrialRecord record = measure_schedule(contender.schedule, nest, sizes, options);
-    if (record.status != TrialStatus::ok) {
-      user_error("the {} schedule was not measured: {}: {}", contender.name, to_string(record.status), record.reason);
+/// In turns. Only the best one must succeed: the original order may take too long for a large problem.
+void measure_rounds(std::vector<Contender>& contenders, int rounds, const Nest& nest, const Sizes& sizes,
+                    const MeasureOptions& options) {
+  std::vector<Schedule> turns;
+  for (int round = 0; round < rounds; ++round) {
+    for (const Contender& contender : contenders) turns.push_back(contender.schedule);
+  }
+  const std::vector<TrialRecord> records = measure_schedules(turns, nest, sizes, options);
+  for (std::size_t k = 0; k < records.size(); ++k) {
+    Contender& contender = contenders[k % contenders.size()];
+    const TrialRecord& record = records[k];
+    contender.record = record;
+    if (record.status == TrialStatus::ok) {
+      contender.samples.insert(contender.samples.end(), record.samples_ms.begin(), record.samples_ms.end());
+    } else if (contender.name == "best") {
+      user_error("the best schedule was not measured: {}: {}", to_string(record.status), record.reason);
     }
-    contender.samples.insert(contender.samples.end(), record.samples_ms.begin(), record.samples_ms.end());
   }
 }
 
 /// What tuning starts from: the original order, parallel where that is legal.
-Schedule parallel_original(const Nest& nest, const Sizes& sizes, int threads) {
+Schedule parallel_original(const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
-  const std::unique_ptr<Space> space = make_nest_space(schedules, sizes, host_space_limits(threads));
+  const std::unique_ptr<Space> space = make_nest_space(schedules, sizes, space_limits(options));
   return schedules.replay(space->candidate(space->baseline()).steps);
 }
 
@@ -53,13 +64,20 @@ nlohmann::json contender_to_json(const Contender& contender) {
 }
 
 void print_contenders(const std::vector<Contender>& contenders) {
-  std::vector<std::vector<std::string>> rows{{"schedule", "median", "fastest", "slowest", "of original"}};
+  std::vector<std::vector<std::string>> rows{{"schedule", "median", "fastest", "slowest", "speed-up"}};
   const double start = median(contenders.front().samples);
   for (const Contender& contender : contenders) {
+    if (contender.samples.empty()) {
+      rows.push_back(
+          {contender.name, "-", "-", "-", fmt::format("{}: {}", to_string(contender.record.status), contender.record.reason)});
+      continue;
+    }
     const auto [low, high] = std::minmax_element(contender.samples.begin(), contender.samples.end());
     const double middle = median(contender.samples);
-    rows.push_back(
-        {contender.name, format_ms(middle), format_ms(*low), format_ms(*high), fmt::format("{:.2f}x", start / middle)});
+    TrialRecord whole = contender.record;
+    whole.median_ms = middle;
+    rows.push_back({contender.name, format_ms(middle) + throughput_text(whole), format_ms(*low), format_ms(*high),
+                    start > 0 ? fmt::format("{:.2f}x", start / middle) : "-"});
   }
   print(format_table(rows));
 }
@@ -69,25 +87,29 @@ int run_bench(const BenchArgs& args) {
   const Sizes sizes = args.problem.sizes(nest);
   const MeasureOptions options = args.measure.resolve(nest);
   const Database database = args.database.open(true);
-  const std::optional<TrialRecord> best = database.best(device_identity_host(options.threads), problem_key(nest, sizes));
+  const std::optional<TrialRecord> best =
+      database.best(device_identity(options.target, options.threads), problem_key(nest, sizes));
   if (!best) {
     print(fmt::format("no correct trial of {} ({}) at {}; find one with: nestor tune {}", nest.op, nest.variant,
                       format_sizes(sizes), args.problem.source));
     return kNoKernel;
   }
-  std::vector<Contender> contenders{{"original", Schedule(nest_for_tuning(nest, sizes)), {}},
-                                    {"parallel", parallel_original(nest, sizes, options.threads), {}},
-                                    {"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}}};
-  for (int round = 0; round < args.rounds; ++round) measure_round(contenders, nest, sizes, options);
+  std::vector<Contender> contenders;
+  // One thread of a GPU would take longer than anybody waits.
+  if (!options.target.is_gpu()) contenders.push_back({"original", Schedule(nest_for_tuning(nest, sizes)), {}, {}});
+  contenders.push_back({"parallel", parallel_original(nest, sizes, options), {}, {}});
+  contenders.push_back({"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}, {}});
+  measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
-    print_json({{"problem", problem_to_json(problem_key(nest, sizes))},
-                {"trial", best->id},
-                {"original", contender_to_json(contenders[0])},
-                {"parallel", contender_to_json(contenders[1])},
-                {"best", contender_to_json(contenders[2])},
-                {"speedup", median(contenders[0].samples) / median(contenders[2].samples)}});
+    nlohmann::json json{{"problem", problem_to_json(problem_key(nest, sizes))},
+                        {"device", device_to_json(device_identity(options.target, options.threads))},
+                        {"trial", best->id},
+                        {"speedup", median(contenders.front().samples) / median(contenders.back().samples)}};
+    for (const Contender& contender : contenders) json[contender.name] = contender_to_json(contender);
+    print_json(json);
   } else {
-    print(fmt::format("{} ({}) at {}, trial {}", nest.op, nest.variant, format_sizes(sizes), best->id));
+    print(
+        fmt::format("{} ({}) at {} on {}, trial {}", nest.op, nest.variant, format_sizes(sizes), options.target.str(), best->id));
     print_contenders(contenders);
   }
   return kOk;
@@ -106,8 +128,9 @@ void add_bench(CLI::App& app, Action& run) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->footer(R"(examples:
-  nestor bench layernorm --rows 4096 --cols 1024
-  nestor --json bench matmul --rounds 10
+  nestor bench layernorm --rows 4096 --width 1024
+  nestor bench softmax --rows 8192 --width 4096 --dtype bf16 --target cuda
+  nestor --json bench matmul --rounds 10 --target host
 )");
   command->callback([args, &run] { run = [args] { return run_bench(*args); }; });
 }

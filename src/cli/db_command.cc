@@ -4,6 +4,7 @@
 #include "cli/exit_codes.h"
 #include "cli/operator_args.h"
 #include "cli/output.h"
+#include "cli/shipped_records.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
@@ -22,6 +23,8 @@ struct DbArgs {
   int keep = 10;
   std::int64_t trial = 0;
   bool unpin = false;
+  bool shipped = false;
+  bool system = false;
 };
 
 int run_summary(const DbArgs& args) {
@@ -64,15 +67,29 @@ int run_export(const DbArgs& args) {
   return kOk;
 }
 
-int run_import(const DbArgs& args) {
-  std::ifstream file;
-  if (args.file != "-") {
-    file.open(args.file, std::ios::binary);
-    if (!file) user_error("cannot read {}", args.file);
+std::int64_t import_file(Database& database, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) user_error("cannot read {}", path);
+  try {
+    return database.import_records(file);
+  } catch (const UserError& error) {
+    user_error("{}: {}", path, error.what());
   }
-  Database database = args.database.open(false);
-  const std::int64_t added = database.import_records(args.file == "-" ? std::cin : file);
-  output_mode().json ? print_json({{"added", added}}) : print(count_of(added, "trial") + " added");
+}
+
+int run_import(const DbArgs& args) {
+  if (args.shipped && args.file != "-") user_error("--shipped imports the records that come with Nestor: give no FILE with it");
+  DatabaseArgs place = args.database;
+  if (args.system) place.path = system_database_to_write();
+  Database database = place.open(false);
+  std::int64_t added = 0;
+  if (args.shipped) {
+    for (const std::string& file : shipped_records()) added += import_file(database, file);
+  } else {
+    added = args.file == "-" ? database.import_records(std::cin) : import_file(database, args.file);
+  }
+  output_mode().json ? print_json({{"added", added}, {"database", place.resolved_path()}})
+                     : print(fmt::format("{} added to {}", count_of(added, "trial"), place.resolved_path()));
   return kOk;
 }
 
@@ -119,8 +136,11 @@ void add_db(CLI::App& app, Action& run) {
   CLI::App* exporter = add("export", "Write trials as JSON lines", run_export);
   exporter->add_option("FILE", args->file, "file to write (default: standard output)");
   exporter->add_flag("--winners", args->winners, "the best trial of each problem alone");
-  add("import", "Add trials from JSON lines; nothing is stored unless every line is valid", run_import)
-      ->add_option("FILE", args->file, "file to read (default: standard input)");
+  CLI::App* importer = add("import", "Add trials from JSON lines; nothing is stored unless every line is valid", run_import);
+  importer->add_option("FILE", args->file, "file to read (default: standard input)");
+  importer->add_flag("--shipped", args->shipped, "the records that come with Nestor");
+  importer->add_flag("--system", args->system,
+                     "into the system database, for all users ($NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db)");
   add("check", "Check the file and the hash of every kernel", run_check);
   add("prune", "Remove all but the fastest trials of each problem", run_prune)
       ->add_option("--keep", args->keep, "trials of each problem to keep")
@@ -133,6 +153,7 @@ void add_db(CLI::App& app, Action& run) {
   nestor db summary
   nestor db export --winners winners.jsonl
   nestor db import winners.jsonl --db other.db
+  nestor db import --shipped
   nestor db pin 42
 )");
 }

@@ -101,8 +101,8 @@ void Explorer::measure(const std::string&) {
     return;
   }
   if (first_ms_ <= 0) first_ms_ = record.median_ms;
-  fmt::print(out_, "{} (worst error {:.2g}, {:.2f}x of the first measurement)\n", format_ms(record.median_ms), record.max_error,
-             first_ms_ / record.median_ms);
+  fmt::print(out_, "{}{} (worst error {:.2g}, {:.2f}x of the first measurement){}\n", format_ms(record.median_ms),
+             throughput_text(record), record.max_error, first_ms_ / record.median_ms, kernel_text(record));
 }
 
 void Explorer::undo(const std::string&) {
@@ -125,8 +125,8 @@ void Explorer::save(const std::string& path) {
   }
   const TrialRecord& record = measured();
   Database database = Database::open(database_);
-  const std::int64_t id =
-      database.add_trial(device_identity_host(options_.threads), problem_key(nest_, sizes_), nest_to_text(nest_), record);
+  const std::int64_t id = database.add_trial(device_identity(options_.target, options_.threads), problem_key(nest_, sizes_),
+                                             nest_to_text(nest_), record);
   fmt::print(out_, "saved as trial {} ({}{}) in {}\n", id, to_string(record.status),
              record.median_ms > 0 ? ", " + format_ms(record.median_ms) : "", database_);
 }
@@ -138,6 +138,7 @@ void Explorer::load(const std::string& source) {
   database.path = database_;
   if (source == "best") {
     args.best = true;
+    args.device = options_.target;
     args.threads = options_.threads;
   } else if (source.find_first_not_of("0123456789") == std::string::npos) {
     args.trial = std::stoll(source);

@@ -1,4 +1,4 @@
-// Ctrl-C as a flag that long work polls; a second Ctrl-C ends the program at once.
+// Ctrl-C as a flag that long work polls; a second Ctrl-C, half a second later or more, ends the program at once.
 #pragma once
 
 #include <atomic>

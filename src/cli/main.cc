@@ -21,8 +21,8 @@ namespace nestor::cli {
 namespace {
 
 constexpr const char* kFooter = R"(examples:
-  nestor tune layernorm --rows 4096 --cols 1024 --time 60
-  nestor query layernorm --rows 4000 --cols 1024
+  nestor tune layernorm --rows 4096 --width 1024 --time 60
+  nestor query layernorm --rows 4000 --width 1024
   nestor show attention --as loops
   nestor explore matmul
   nestor COMMAND --help

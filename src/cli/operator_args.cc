@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 namespace nestor::cli {
 namespace {
@@ -69,24 +70,44 @@ void DatabaseArgs::add_to(CLI::App& command) {
 
 std::string DatabaseArgs::resolved_path() const { return path.empty() ? Database::default_path() : path; }
 
+std::string DatabaseArgs::resolved_system_path() const {
+  if (!system_path.empty()) return system_path;
+  const std::string system = Database::default_system_path();
+  std::error_code ignored;
+  return std::filesystem::exists(system, ignored) && system != resolved_path() ? system : "";
+}
+
 Database DatabaseArgs::open(bool read_only) const {
   DatabaseOptions options;
   options.read_only = read_only;
-  options.system_path = system_path;
-  return Database::open(resolved_path(), options);
+  options.system_path = resolved_system_path();
+  const std::string file = resolved_path();
+  std::error_code ignored;
+  if (read_only && path.empty() && !std::filesystem::exists(file, ignored)) Database::open(file);
+  return Database::open(file, options);
 }
 
 void MeasureArgs::add_to(CLI::App& command) {
-  command.add_option("--threads", options.threads, "threads of a kernel (default: all cores)")->check(CLI::Range(0, 4096));
-  command.add_option("--run-timeout", options.run_timeout_s, "seconds that checking and timing one schedule may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command.add_option("--target", target, "device to measure on: host, cuda, cuda:1 (default: the first GPU, else the host)");
+  command.add_option("--gpus", gpus, "GPUs that measure at once, counted from the target's")->check(CLI::Range(1, 64));
+  command.add_option("--threads", options.threads, "threads of a kernel on the host (default: all cores)")
+      ->check(CLI::Range(0, 4096));
+  command
+      .add_option("--run-timeout", options.run_timeout_s,
+                  "seconds that checking and timing one schedule may take (default: 30 on the host, 4 on a GPU)")
+      ->check(CLI::PositiveNumber);
   command.add_option("--set", scalar_texts, "scalar arguments as name=value,..., e.g. --set eps=1e-6 (others: defaults)")
       ->delimiter(',');
 }
 
-MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
+MeasureOptions MeasureArgs::resolve() const {
   MeasureOptions resolved = options;
+  resolved.target = target_from(target, gpus);
+  return resolved;
+}
+
+MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
+  MeasureOptions resolved = resolve();
   std::vector<std::string> known;
   for (const ScalarParam& scalar : nest.scalars) known.push_back(scalar.name);
   for (const std::string& text : scalar_texts) {

@@ -31,17 +31,24 @@ struct DatabaseArgs {
 
   void add_to(CLI::App& command);
   std::string resolved_path() const;
+  /// --system-db, else the system's own if there is one, else "".
+  std::string resolved_system_path() const;
+  /// The default database is made when it is not there yet.
   Database open(bool read_only) const;
 };
 
-/// How kernels are measured: --threads, --timeout, --set NAME=VALUE.
+/// How kernels are measured: --target, --gpus, --threads, --run-timeout, --set NAME=VALUE.
 struct MeasureArgs {
   MeasureOptions options;
+  std::string target;
+  int gpus = 1;
   std::vector<std::string> scalar_texts;
 
   void add_to(CLI::App& command);
-  /// Checks the names of scalars against the nest. Throws UserError.
+  /// Checks the names of scalars against the nest, and that the device is there. Throws UserError.
   MeasureOptions resolve(const Nest& nest) const;
+  /// The same without scalars.
+  MeasureOptions resolve() const;
 };
 
 /// Turns `--rows 4096` and `--rows=4096` into `--sizes rows=4096` wherever `--rows` is no option of the subcommand that

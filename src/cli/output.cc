@@ -88,8 +88,32 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
                       {"created", trial.created}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
   json["schedule"] = nlohmann::json::parse(trial.steps, nullptr, false);
+  if (!trial.report.empty()) json["report"] = nlohmann::json::parse(trial.report, nullptr, false);
   if (trial.kernel) json["kernel"] = {{"architecture", trial.kernel->architecture}, {"hash", trial.kernel->hash}};
   return json;
+}
+
+std::string throughput_text(const TrialRecord& trial) {
+  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  if (!report.is_object() || !report.contains("argument_bytes") || trial.median_ms <= 0) return "";
+  const double gigabytes = report.at("argument_bytes").get<double>() / trial.median_ms / 1e6;
+  return gigabytes < 1000 ? fmt::format(", {:.3g} GB/s", gigabytes) : fmt::format(", {:.3f} TB/s", gigabytes / 1000);
+}
+
+std::string kernel_text(const TrialRecord& trial) {
+  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  if (!report.is_object() || !report.contains("kernels")) return "";
+  std::string text;
+  for (const nlohmann::json& kernel : report.at("kernels")) {
+    text += fmt::format("\n  {}: {} registers", kernel.value("name", "?"), kernel.value("registers", 0));
+    if (const int local = kernel.value("local_bytes", 0); local > 0)
+      text += fmt::format(", {} bytes of local memory a thread", local);
+    if (kernel.contains("threads")) {
+      text += fmt::format(", {} bytes of shared memory, {} of {} threads a multiprocessor", kernel.value("shared_bytes", 0),
+                          count_of(kernel.value("blocks_per_unit", 0), "block"), kernel.value("threads", 0));
+    }
+  }
+  return text;
 }
 
 std::string steps_text(const std::string& steps_json) {

@@ -13,8 +13,9 @@ namespace nestor::cli {
 struct ScheduleArgs {
   std::string file;        ///< --steps: JSON as `explore` and `tune` write it, or one step a line; "-": standard input
   std::int64_t trial = 0;  ///< --trial
-  bool best = false;       ///< --best: the fastest trial of the problem on this machine
-  int threads = 0;         ///< threads of that trial; 0: all cores
+  bool best = false;       ///< --best: the fastest trial of the problem on the device below
+  Target device{};         ///< of that trial
+  int threads = 0;         ///< of that trial, on the host; 0: all cores
 
   void add_to(CLI::App& command);
   /// Replays onto `nest`, whose specialised sizes `sizes` gives. Throws UserError, also when the steps are for another nest.

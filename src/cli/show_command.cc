@@ -11,6 +11,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace nestor::cli {
@@ -24,13 +25,29 @@ struct ShowArgs {
   std::string target = "sm_90";
 };
 
+/// The distinct parts of variants' names ("stats.bf16" has two): the last ones, element types, or those before them.
+std::string variant_parts(const std::vector<std::string>& variants, bool types) {
+  std::vector<std::string> parts;
+  const auto add = [&](const std::string& part) {
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+  };
+  for (const std::string& variant : variants) {
+    std::size_t begin = 0;
+    for (std::size_t dot = variant.find('.'); dot != std::string::npos; begin = dot + 1, dot = variant.find('.', begin)) {
+      if (!types) add(variant.substr(begin, dot - begin));
+    }
+    if (types) add(variant.substr(begin));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 /// Without an operator: what there is to show.
 int list_operators() {
-  std::vector<std::vector<std::string>> rows{{"operator", "variants", "sizes"}};
+  std::vector<std::vector<std::string>> rows{{"operator", "types", "options", "sizes"}};
   nlohmann::json json = nlohmann::json::array();
   for (const OperatorEntry& entry : builtin_operators()) {
     const Nest nest = load_operator(entry.op);
-    rows.push_back({entry.op, fmt::format("{}", fmt::join(entry.variants, ", ")), describe_sizes(nest)});
+    rows.push_back({entry.op, variant_parts(entry.variants, true), variant_parts(entry.variants, false), describe_sizes(nest)});
     nlohmann::json sizes = nlohmann::json::array();
     for (const SizeParam& size : nest.sizes) {
       sizes.push_back(
@@ -38,7 +55,11 @@ int list_operators() {
     }
     json.push_back({{"op", entry.op}, {"variants", entry.variants}, {"sizes", sizes}});
   }
-  output_mode().json ? print_json(json) : print(format_table(rows));
+  if (output_mode().json) {
+    print_json(json);
+  } else {
+    print(format_table(rows) + "\nA variant is its options and its type, joined by dots: --variant causal.bf16\n");
+  }
   return kOk;
 }
 

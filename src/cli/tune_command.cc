@@ -24,7 +24,6 @@ struct TuneArgs {
   std::string searcher = "evolutionary";
   std::uint64_t seed = 1;
   bool fix_all = false;
-  std::string target = "host";
 };
 
 std::string progress_text(const TuneProgress& progress) {
@@ -35,9 +34,11 @@ std::string progress_text(const TuneProgress& progress) {
 }
 
 TuneRequest make_request(const TuneArgs& args) {
-  if (args.target != "host") {
-    user_error("tuning measures on the host CPU alone; 'nestor show {} --as ptx --target {}' prints the kernel for that GPU",
-               args.problem.source, args.target);
+  if (args.measure.target.starts_with("sm_")) {
+    user_error(
+        "tuning measures on a device that is here: --target host, cuda or cuda:1; 'nestor show {} --as ptx --target {}' "
+        "prints the kernel for that GPU",
+        args.problem.source, args.measure.target);
   }
   TuneRequest request;
   request.nest = args.problem.load();
@@ -49,7 +50,7 @@ TuneRequest make_request(const TuneArgs& args) {
   request.seed = args.seed;
   request.measure = args.measure.resolve(request.nest);
   request.database = args.database.resolved_path();
-  request.database_options.system_path = args.database.system_path;
+  request.database_options.system_path = args.database.resolved_system_path();
   return request;
 }
 
@@ -63,8 +64,16 @@ std::string query_command(const TuneArgs& args, const Sizes& sizes) {
   std::string text = "nestor query " + args.problem.source;
   if (!args.problem.variant.empty()) text += " --variant " + args.problem.variant;
   for (const auto& [name, value] : sizes) text += fmt::format(" --{} {}", name, value);
+  if (!args.measure.target.empty()) text += " --device " + args.measure.target;
   if (!args.database.path.empty()) text += " --db " + args.database.path;
   return text;
+}
+
+/// "cuda:0, NVIDIA H200 (sm_90)"
+std::string device_text(const MeasureOptions& options) {
+  const DeviceIdentity device = device_identity(options.target, options.threads);
+  const std::string also = options.target.count > 1 ? fmt::format(" and {} more", options.target.count - 1) : "";
+  return fmt::format("{}{}, {} ({})", options.target.str(), also, device.name, device.arch);
 }
 
 nlohmann::json counts_to_json(const TuneResult& result) {
@@ -106,7 +115,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(fmt::format("start     {}", format_ms(result.baseline_ms)));
   const std::string speedup =
       result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
-  print(fmt::format("best      {}{}", format_ms(best.median_ms), speedup));
+  print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));
@@ -124,7 +133,8 @@ int run_tune(const TuneArgs& args) {
     line->show(progress_text(progress));
   };
   if (!output_mode().json) {
-    print(fmt::format("tuning {} ({}) at {}", request.nest.op, request.nest.variant, format_sizes(request.sizes)));
+    print(fmt::format("tuning {} ({}) at {} on {}", request.nest.op, request.nest.variant, format_sizes(request.sizes),
+                      device_text(request.measure)));
   }
   const TuneResult result = tune(request);
   line.reset();
@@ -153,11 +163,9 @@ void add_tune(CLI::App& app, Action& run) {
   command->add_option("--seed", args->seed, "of the search: the same seed gives the same order of candidates")
       ->capture_default_str();
   command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
-  command->add_option("--target", args->target, "device to tune for")
-      ->check(CLI::IsMember({"host", "sm_80", "sm_90"}))
-      ->capture_default_str();
   command->footer(R"(examples:
-  nestor tune layernorm --rows 4096 --cols 1024 --time 60
+  nestor tune layernorm --rows 4096 --width 1024 --time 60
+  nestor tune layernorm --rows 8192 --width 4096 --dtype bf16 --target cuda --time 20
   nestor tune attention --dtype f16 --sizes batch=2,heads=8,queries=1024,keys=1024
   nestor tune path/to/other.nest.json --trials 50 --searcher random --seed 7
 Ctrl-C keeps everything measured so far; the same command goes on from there.

@@ -33,7 +33,7 @@ std::int64_t parse_trial_id(const std::string& text) {
 
 Verification verify(const VerifyArgs& args) {
   if (args.steps.empty())
-    return verify_trial(args.database.open(true), parse_trial_id(args.problem.source), args.measure.options);
+    return verify_trial(args.database.open(true), parse_trial_id(args.problem.source), args.measure.resolve());
   const Nest nest = args.problem.load();
   const Sizes sizes = args.problem.sizes(nest);
   ScheduleArgs source;

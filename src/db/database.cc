@@ -31,7 +31,10 @@ void require_positive(const Sizes& sizes) {
 
 }  // namespace
 
-std::string DeviceIdentity::key() const { return fmt::format("{}/{}/{}", kind, arch, units); }
+std::string DeviceIdentity::key() const {
+  // GPUs of one architecture and size can differ in memory (H100 and H200): their name tells them apart.
+  return kind == "cuda" ? fmt::format("{}/{}/{}/{}", kind, arch, units, name) : fmt::format("{}/{}/{}", kind, arch, units);
+}
 
 std::string_view to_string(TrialStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
 

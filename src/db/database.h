@@ -22,7 +22,7 @@ struct DeviceIdentity {
   std::string arch;         ///< "znver3", "sm_90"
   int units = 0;            ///< threads used, or multiprocessors
   std::string details;      ///< JSON: clocks, cache and memory sizes, driver
-  std::string key() const;  ///< "host/znver3/2", stable across runs
+  std::string key() const;  ///< "host/znver3/2", "cuda/sm_90/132/NVIDIA H200", stable across runs
 };
 
 /// What was tuned.
@@ -52,12 +52,13 @@ struct TrialRecord {
   std::int64_t id = 0;  ///< given by the database; negative for trials of the system database
   std::string steps;    ///< schedule as JSON (schedule_to_json)
   TrialStatus status = TrialStatus::ok;
-  std::string reason;              ///< for every status but ok
+  std::string reason;              ///< for every status but ok; a remark on an ok one
   std::vector<double> samples_ms;  ///< raw, in measuring order
   double median_ms = 0;            ///< 0 unless ok or slow
   double max_error = 0;            ///< worst |result - reference| / (1 + |reference|)
   std::string toolchain;           ///< "nestor 0.1.0 llvm 19.1.7"
   std::string created;             ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
+  std::string report;              ///< JSON: what the compiler and the driver said of the kernel (registers, spills); "" for none
   std::optional<KernelRecord> kernel;
 };
 
@@ -130,6 +131,9 @@ class Database {
   };
   /// Of this file alone, by operator, variant, sizes and device.
   std::vector<ProblemSummary> summary() const;
+
+  /// Devices that measured, by key; those of the system database included.
+  std::vector<DeviceIdentity> devices() const;
 
   /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. `winners_only`: the
   /// trial that best() returns for each problem and device. This file alone, without the system database.

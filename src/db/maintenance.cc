@@ -5,6 +5,7 @@
 #include "support/launch_recipe.h"
 
 #include <istream>
+#include <map>
 #include <ostream>
 #include <set>
 
@@ -120,6 +121,24 @@ std::vector<Database::ProblemSummary> Database::summary() const {
     }
     return found;
   });
+}
+
+std::vector<DeviceIdentity> Database::devices() const {
+  std::map<std::string, DeviceIdentity> found;
+  const auto collect = [&](Store& store) {
+    guarded(store.path(), [&] {
+      auto row = store.connection().query("SELECT kind, name, arch, units, details FROM device ORDER BY id");
+      while (row.step()) {
+        DeviceIdentity device{row.text(0), row.text(1), row.text(2), static_cast<int>(row.integer(3)), row.text(4)};
+        found.emplace(device.key(), device);
+      }
+    });
+  };
+  collect(impl_->user);
+  if (impl_->system) collect(*impl_->system);
+  std::vector<DeviceIdentity> devices;
+  for (auto& [key, device] : found) devices.push_back(std::move(device));
+  return devices;
 }
 
 void Database::export_records(std::ostream& out, bool winners_only) const {

@@ -73,6 +73,7 @@ void normalise(Record& record) {
   record.nest_json = canonical_json(record.nest_json, "the nest", "null");
   TrialRecord& trial = record.trial;
   trial.steps = canonical_json(trial.steps, "the steps", "[]");
+  trial.report = canonical_json(trial.report, "the report", "");
   require_time(trial.median_ms, "the median");
   for (const double sample : trial.samples_ms) require_time(sample, "a sample");
   if (std::isnan(trial.max_error)) trial.max_error = std::numeric_limits<double>::infinity();

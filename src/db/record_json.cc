@@ -34,14 +34,16 @@ json kernel_to_json(const KernelRecord& kernel) {
           {"hash", kernel.hash}};
 }
 
-// An object with exactly these keys.
-void require_keys(const json& object, std::string_view what, std::initializer_list<std::string_view> keys) {
+// An object with exactly these keys; `optional` may be missing.
+void require_keys(const json& object, std::string_view what, std::initializer_list<std::string_view> keys,
+                  std::string_view optional = "") {
   if (!object.is_object()) user_error("{} is no JSON object", what);
   for (const std::string_view key : keys) {
     if (!object.contains(key)) user_error("{} has no \"{}\"", what, key);
   }
   for (const auto& [key, value] : object.items()) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) user_error("{} has an unknown key \"{}\"", what, key);
+    if (key != optional && std::find(keys.begin(), keys.end(), key) == keys.end())
+      user_error("{} has an unknown key \"{}\"", what, key);
   }
 }
 
@@ -99,6 +101,7 @@ TrialRecord trial_from_json(const json& object) {
   trial.toolchain = value<std::string>(object, "toolchain");
   trial.created = value<std::string>(object, "created");
   if (trial.created.empty()) user_error("\"created\" is empty");
+  if (object.contains("report")) trial.report = object.at("report").dump();
   if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"));
   return trial;
 }
@@ -107,20 +110,21 @@ TrialRecord trial_from_json(const json& object) {
 
 std::string record_to_line(const Record& record) {
   const TrialRecord& trial = record.trial;
-  const json line = {{"format", kRecordFormat},
-                     {"device", device_to_json(record.device)},
-                     {"problem", problem_to_json(record.problem)},
-                     {"nest", json::parse(record.nest_json)},
-                     {"steps", json::parse(trial.steps)},
-                     {"status", to_string(trial.status)},
-                     {"reason", trial.reason},
-                     {"samples_ms", trial.samples_ms},
-                     {"median_ms", trial.median_ms},
-                     {"max_error", std::isfinite(trial.max_error) ? json(trial.max_error) : json()},
-                     {"toolchain", trial.toolchain},
-                     {"created", trial.created},
-                     {"pinned", record.pinned},
-                     {"kernel", trial.kernel ? kernel_to_json(*trial.kernel) : json()}};
+  json line = {{"format", kRecordFormat},
+               {"device", device_to_json(record.device)},
+               {"problem", problem_to_json(record.problem)},
+               {"nest", json::parse(record.nest_json)},
+               {"steps", json::parse(trial.steps)},
+               {"status", to_string(trial.status)},
+               {"reason", trial.reason},
+               {"samples_ms", trial.samples_ms},
+               {"median_ms", trial.median_ms},
+               {"max_error", std::isfinite(trial.max_error) ? json(trial.max_error) : json()},
+               {"toolchain", trial.toolchain},
+               {"created", trial.created},
+               {"pinned", record.pinned},
+               {"kernel", trial.kernel ? kernel_to_json(*trial.kernel) : json()}};
+  if (!trial.report.empty()) line["report"] = json::parse(trial.report);
   return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -132,7 +136,8 @@ Record record_from_line(std::string_view line) {
   if (format != kRecordFormat) user_error("its format is {}, this program knows format {}", format, kRecordFormat);
   require_keys(object, "the record",
                {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
-                "toolchain", "created", "pinned", "kernel"});
+                "toolchain", "created", "pinned", "kernel"},
+               "report");
   Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(),
                 trial_from_json(object), value<bool>(object, "pinned")};
   normalise(record);

@@ -15,7 +15,7 @@ struct Migration {
   const std::string_view& sql;
 };
 
-const std::array<Migration, 1> kMigrations{{{1, kMigrationSql1To2}}};
+const std::array<Migration, 2> kMigrations{{{1, kMigrationSql1To2}, {2, kMigrationSql2To3}}};
 
 // nullopt: an empty file. The queries here are not cached: the schema changes below them.
 std::optional<int> schema_version(Connection& connection, const std::string& path) {

@@ -8,11 +8,12 @@
 
 namespace nestor {
 
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 /// Texts of tuning_db/*.sql, compiled in.
 extern const std::string_view kSchemaSql;
 extern const std::string_view kMigrationSql1To2;
+extern const std::string_view kMigrationSql2To3;
 
 /// Makes the file a tuning database of the current version: creates the schema in an empty file, migrates an older one.
 /// Safe when several processes do it at once. Throws UserError for a newer version and for another program's database.

@@ -65,7 +65,7 @@ TrialStatus status_of(const std::string& name) {
   return *status;
 }
 
-// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created.
+// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created, report.
 TrialRecord trial_from(const Connection::Query& row) {
   TrialRecord trial;
   trial.id = row.integer(0);
@@ -77,6 +77,7 @@ TrialRecord trial_from(const Connection::Query& row) {
   trial.max_error = row.real(6);
   trial.toolchain = row.text(7);
   trial.created = row.text(8);
+  trial.report = row.text(9);
   return trial;
 }
 
@@ -142,10 +143,10 @@ std::int64_t Store::insert(const Record& record) {
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
       "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
-      "steps)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "steps, report)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
-      trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps);
+      trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report);
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
   row.run();
   const std::int64_t id = connection_.last_id();
@@ -172,7 +173,7 @@ bool Store::contains(const Record& record) {
 
 std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created,"
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report,"
       " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT "
       "NULL"
       " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
@@ -181,19 +182,19 @@ std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   if (!row.step()) return std::nullopt;
   Record record;
   record.trial = trial_from(row);
-  record.device = {row.text(9), row.text(10), row.text(11), static_cast<int>(row.integer(12)), row.text(13)};
-  record.problem = {row.text(15), row.text(16), row.text(17), {}};
-  record.nest_json = row.text(18);
-  record.pinned = row.integer(20) != 0;
-  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(14));
+  record.device = {row.text(10), row.text(11), row.text(12), static_cast<int>(row.integer(13)), row.text(14)};
+  record.problem = {row.text(16), row.text(17), row.text(18), {}};
+  record.nest_json = row.text(19);
+  record.pinned = row.integer(21) != 0;
+  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(15));
   while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
-  if (with_kernel && !row.is_null(19)) record.trial.kernel = kernel(row.integer(19));
+  if (with_kernel && !row.is_null(20)) record.trial.kernel = kernel(row.integer(20));
   return record;
 }
 
 std::vector<TrialRecord> Store::trials(const std::string& device_key, const ProblemKey& problem) {
   auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created"
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report"
       " FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
       " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? ORDER BY t.created, t.id",
       problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);

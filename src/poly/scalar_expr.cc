@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "support/error.h"
 
@@ -180,20 +182,30 @@ ScalarExpr ScalarExpr::with_args(std::vector<ScalarExpr> args) const {
 }
 
 void ScalarExpr::visit(const std::function<void(const ScalarExpr&)>& visitor) const {
-  if (!defined()) return;
-  visitor(*this);
-  for (const ScalarExpr& arg : args()) arg.visit(visitor);
+  std::unordered_set<const Node*> seen;
+  const std::function<void(const ScalarExpr&)> walk = [&](const ScalarExpr& expr) {
+    if (!seen.insert(expr.node_.get()).second) return;
+    visitor(expr);
+    for (const ScalarExpr& arg : expr.args()) walk(arg);
+  };
+  if (defined()) walk(*this);
 }
 
 ScalarExpr ScalarExpr::rewrite(const std::function<ScalarExpr(const ScalarExpr&)>& rewriter) const {
-  if (!defined()) return *this;
-  std::vector<ScalarExpr> fresh;
-  bool changed = false;
-  for (const ScalarExpr& arg : args()) {
-    fresh.push_back(arg.rewrite(rewriter));
-    changed = changed || fresh.back().node_ != arg.node_;
-  }
-  return rewriter(changed ? with_args(std::move(fresh)) : *this);
+  std::unordered_map<const Node*, ScalarExpr> done;
+  const std::function<ScalarExpr(const ScalarExpr&)> walk = [&](const ScalarExpr& expr) {
+    if (const auto known = done.find(expr.node_.get()); known != done.end()) return known->second;
+    std::vector<ScalarExpr> fresh;
+    bool changed = false;
+    for (const ScalarExpr& arg : expr.args()) {
+      fresh.push_back(walk(arg));
+      changed = changed || fresh.back().node_ != arg.node_;
+    }
+    const ScalarExpr result = rewriter(changed ? expr.with_args(std::move(fresh)) : expr);
+    done.emplace(expr.node_.get(), result);
+    return result;
+  };
+  return defined() ? walk(*this) : *this;
 }
 
 bool ScalarExpr::reads(int ordinal) const {

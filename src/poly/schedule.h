@@ -33,9 +33,12 @@ std::string_view to_string(LoopKind kind);
 ///   reverse(loop)                                    v' = -v
 ///   parallel(loop), vectorize(loop[, width]), unroll(loop[, factor]), serial(loop)
 ///   gpu_blocks(loop...), gpu_warps(loop), gpu_lanes(loop)
+///   gpu_threads(loop, count)                         threads of a block of this grid
+///   cluster(loop, blocks)                            so many blocks take one iteration together
+///   persistent(loop, blocks)                         so many blocks a multiprocessor, each taking iterations in turn
 ///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
 ///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
-///   streaming(tensor)                                stores to `tensor` bypass the caches
+///   streaming(tensor)                                an input or output that is touched once: accesses bypass the caches
 struct Step {
   std::string name;
   std::vector<nlohmann::json> args;
@@ -55,6 +58,15 @@ struct StepHelp {
 };
 const std::vector<StepHelp>& step_help();
 
+/// How the iterations of a gpu_block loop are given to blocks of threads. Changes no order: iterations are independent.
+struct GridShape {
+  int threads = 0;     ///< of a block, a multiple of 32; 0: left to the back end
+  int cluster = 1;     ///< blocks that take one iteration together, a power of two
+  int persistent = 0;  ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one block an iteration
+  bool operator==(const GridShape& other) const = default;
+  std::string str() const;  ///< "256 threads, clusters of 4 blocks"; empty when all is left to the back end
+};
+
 /// Node of the loop tree. Children of a sequence run in order; a loop has one child; a leaf is one statement.
 struct TreeNode {
   enum class Kind : std::uint8_t { sequence, loop, leaf };
@@ -63,6 +75,7 @@ struct TreeNode {
   LoopKind loop_kind = LoopKind::serial;
   std::int64_t factor = 0;  ///< vector width or unroll factor; 0: left to the back end
   bool specialized = false;
+  GridShape grid;  ///< of a gpu_block loop
   std::vector<std::shared_ptr<const TreeNode>> children;
 };
 using Tree = std::shared_ptr<const TreeNode>;

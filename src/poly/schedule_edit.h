@@ -66,6 +66,9 @@ class ScheduleEditor {
   void unroll() { mark(LoopKind::unroll, true); }
   void serial() { mark(LoopKind::serial, false); }
   void gpu_blocks();
+  void gpu_threads();
+  void cluster();
+  void persistent();
   void gpu_warps() { mark(LoopKind::gpu_warp, false); }
   void gpu_lanes() { mark(LoopKind::gpu_lane, false); }
   void stage();
@@ -73,6 +76,7 @@ class ScheduleEditor {
   void streaming();
 
   void mark(LoopKind kind, bool takes_factor);
+  void shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member);
   void mark_loop(const Tree& loop, LoopKind kind, std::int64_t factor);
   void split_loop(const std::string& name, std::int64_t factor, const std::string& outer, const std::string& inner);
   void reorder_loops(const std::vector<std::string>& order);

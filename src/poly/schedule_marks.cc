@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "poly/schedule_edit.h"
 #include "support/error.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr std::array<const char*, 3> kMemories{"scratch", "shared", "registers"};
 constexpr std::int64_t kMostSlots = 16;
+constexpr std::int64_t kMostClusterBlocks = 16;
+constexpr std::int64_t kMostResidentBlocks = 32;
 
 bool reads(const Statement& statement, const std::string& tensor) {
   return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
@@ -45,6 +48,33 @@ void ScheduleEditor::gpu_blocks() {
   args_.expect(1, 3);
   for (std::size_t k = 0; k < args_.count(); ++k) mark_loop(loop_argument(k), LoopKind::gpu_block, 0);
 }
+
+void ScheduleEditor::shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member) {
+  args_.expect(2, 2);
+  const Tree loop = loop_argument(0);
+  if (loop->loop_kind != LoopKind::gpu_block) {
+    user_error("{}loop {} is not spread over GPU blocks; apply gpu_blocks({}) first", where(), loop->name, loop->name);
+  }
+  TreeNode shaped = *loop;
+  shaped.grid.*member = static_cast<int>(args_.integer(1, lowest, highest));
+  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
+}
+
+void ScheduleEditor::gpu_threads() {
+  shape_grid(32, 1024, &GridShape::threads);
+  const std::int64_t count = args_.integer(1, 32, 1024);
+  if (count % 32 != 0) user_error("{}a block has whole warps: {} is no multiple of 32", where(), count);
+}
+
+void ScheduleEditor::cluster() {
+  shape_grid(1, kMostClusterBlocks, &GridShape::cluster);
+  const std::int64_t blocks = args_.integer(1, 1, kMostClusterBlocks);
+  if (!std::has_single_bit(static_cast<std::uint64_t>(blocks))) {
+    user_error("{}a cluster has 1, 2, 4, 8 or {} blocks, not {}", where(), kMostClusterBlocks, blocks);
+  }
+}
+
+void ScheduleEditor::persistent() { shape_grid(1, kMostResidentBlocks, &GridShape::persistent); }
 
 void ScheduleEditor::stage() {
   args_.expect(3, 4);
@@ -105,8 +135,8 @@ void ScheduleEditor::specialize() {
 void ScheduleEditor::streaming() {
   args_.expect(1, 1);
   const Tensor& tensor = tensor_named(data_.facts->nest, args_.text(0), where());
-  if (tensor.role != TensorRole::output) {
-    user_error("{}{} is {}; only stores to an output may bypass the caches", where(), tensor.name, to_string(tensor.role));
+  if (tensor.role == TensorRole::temporary) {
+    user_error("{}{} is a temporary; only accesses to an input or an output may bypass the caches", where(), tensor.name);
   }
   if (std::find(data_.streaming.begin(), data_.streaming.end(), tensor.name) == data_.streaming.end()) {
     data_.streaming.push_back(tensor.name);

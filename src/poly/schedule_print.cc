@@ -5,6 +5,8 @@
 #include <isl/set.h>
 #include <isl/val.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -161,6 +163,7 @@ class Printer {
     if (node.factor != 0) text += fmt::format("({})", node.factor);
     text += text.empty() ? "for " : " for ";
     text += node.name + range(node) + ":";
+    if (node.grid != GridShape{}) text += "  # " + node.grid.str();
     if (node.specialized) text += "  # full tiles apart";
     for (const StageDirective& stage : schedule_.stages()) {
       if (stage.loop == node.name) text += fmt::format("  # {} in {}{}", stage.tensor, stage.memory, slots(stage));
@@ -200,6 +203,14 @@ class Printer {
 };
 
 }  // namespace
+
+std::string GridShape::str() const {
+  std::vector<std::string> parts;
+  if (threads != 0) parts.push_back(fmt::format("{} threads", threads));
+  if (cluster > 1) parts.push_back(fmt::format("clusters of {} blocks", cluster));
+  if (persistent > 0) parts.push_back(fmt::format("{} resident blocks", persistent));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
 
 std::string Schedule::str() const {
   return isl_guarded("printing the schedule", [&] { return Printer(*this).text(); });

@@ -73,10 +73,13 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
       {"gpu_blocks", "loop[, loop[, loop]]", "one GPU block for each iteration", &E::gpu_blocks},
       {"gpu_warps", "loop", "spread iterations over the warps of a block", &E::gpu_warps},
       {"gpu_lanes", "loop", "spread iterations over the lanes of a warp", &E::gpu_lanes},
+      {"gpu_threads", "loop, count", "threads of a block of this grid", &E::gpu_threads},
+      {"cluster", "loop, blocks", "so many GPU blocks take one iteration together", &E::cluster},
+      {"persistent", "loop, blocks", "so many GPU blocks a multiprocessor, each taking iterations in turn", &E::persistent},
       {"stage", "tensor, loop, memory[, slots]", "copy what an iteration of loop reads of tensor to scratch, shared or registers",
        &E::stage},
       {"specialize", "loop", "separate full tiles from partial ones", &E::specialize},
-      {"streaming", "tensor", "stores to the output bypass the caches", &E::streaming},
+      {"streaming", "tensor", "accesses to an input or output touched once bypass the caches", &E::streaming},
   };
   return table;
 }

@@ -48,12 +48,12 @@ bool find_path(const Tree& node, const TreeNode* wanted, std::vector<Tree>& path
 bool is_concurrent(LoopKind kind) { return kind != LoopKind::serial && kind != LoopKind::unroll; }
 
 Tree make_leaf(const std::string& statement) {
-  TreeNode node{TreeNode::Kind::leaf, statement, LoopKind::serial, 0, false, {}};
+  TreeNode node{TreeNode::Kind::leaf, statement, LoopKind::serial, 0, false, {}, {}};
   return std::make_shared<const TreeNode>(std::move(node));
 }
 
 Tree make_loop(const std::string& name, Tree body) {
-  TreeNode node{TreeNode::Kind::loop, name, LoopKind::serial, 0, false, {std::move(body)}};
+  TreeNode node{TreeNode::Kind::loop, name, LoopKind::serial, 0, false, {}, {std::move(body)}};
   return std::make_shared<const TreeNode>(std::move(node));
 }
 
@@ -69,7 +69,7 @@ Tree make_sequence(const std::vector<Tree>& children) {
 }
 
 Tree make_root(const std::vector<Tree>& children) {
-  TreeNode node{TreeNode::Kind::sequence, "", LoopKind::serial, 0, false, flatten(children)};
+  TreeNode node{TreeNode::Kind::sequence, "", LoopKind::serial, 0, false, {}, flatten(children)};
   return std::make_shared<const TreeNode>(std::move(node));
 }
 

@@ -76,6 +76,18 @@ TensorArg to_arg(const nestor_tensor& tensor, std::int32_t index) {
   return arg;
 }
 
+void launch(const nestor_kernel* kernel, std::int32_t tensor_count, const nestor_tensor* tensors,
+            const NamedArray<NamedSize, int64_t>& sizes, const NamedArray<NamedScalar, double>& scalars,
+            const LaunchOptions& options) {
+  const KernelState* state = state_of(kernel);
+  std::array<TensorArg, PreparedLaunch::kTensors> args;
+  if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size())
+    user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
+  if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");
+  for (std::int32_t k = 0; k < tensor_count; ++k) args[static_cast<std::size_t>(k)] = to_arg(tensors[k], k);
+  state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars, options);
+}
+
 static_assert(static_cast<int>(ElementType::f32) == NESTOR_F32 && static_cast<int>(ElementType::f16) == NESTOR_F16 &&
               static_cast<int>(ElementType::bf16) == NESTOR_BF16 && static_cast<int>(ElementType::i32) == NESTOR_I32);
 static_assert(static_cast<int>(MatchKind::exact) == NESTOR_MATCH_EXACT && static_cast<int>(MatchKind::none) == NESTOR_MATCH_NONE);
@@ -130,16 +142,28 @@ nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* matc
 nestor_status nestor_launch(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors, int32_t size_count,
                             const char* const* size_names, const int64_t* size_values, int32_t scalar_count,
                             const char* const* scalar_names, const double* scalar_values) {
+  return nestor_launch_stream(kernel, tensor_count, tensors, size_count, size_names, size_values, scalar_count, scalar_names,
+                              scalar_values, nullptr);
+}
+
+nestor_status nestor_launch_stream(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
+                                   int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                   int32_t scalar_count, const char* const* scalar_names, const double* scalar_values,
+                                   void* stream) {
   return guarded_call([&] {
-    const KernelState* state = state_of(kernel);
-    const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
-    const NamedArray<NamedScalar, double> scalars("scalars", scalar_count, scalar_names, scalar_values);
-    std::array<TensorArg, PreparedLaunch::kTensors> args;
-    if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size())
-      user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
-    if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");
-    for (std::int32_t k = 0; k < tensor_count; ++k) args[static_cast<std::size_t>(k)] = to_arg(tensors[k], k);
-    state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars);
+    launch(kernel, tensor_count, tensors, {"sizes", size_count, size_names, size_values},
+           {"scalars", scalar_count, scalar_names, scalar_values}, {.stream = stream});
+    return NESTOR_OK;
+  });
+}
+
+nestor_status nestor_launch_trusted(const nestor_kernel* kernel, int32_t tensor_count, const nestor_tensor* tensors,
+                                    int32_t size_count, const char* const* size_names, const int64_t* size_values,
+                                    int32_t scalar_count, const char* const* scalar_names, const double* scalar_values,
+                                    void* stream) {
+  return guarded_call([&] {
+    launch(kernel, tensor_count, tensors, {"sizes", size_count, size_names, size_values},
+           {"scalars", scalar_count, scalar_names, scalar_values}, {.stream = stream, .check_memory = false});
     return NESTOR_OK;
   });
 }

@@ -1,88 +1,31 @@
-// The host device, and what is said of devices that are not here.
+// Names of devices.
 #include "runtime/device.h"
 
-#include "db/host_device.h"
-#include "nestor/host_abi.h"
-#include "runtime/object_loader.h"
-#include "runtime/workspace_pool.h"
-#include "support/architecture.h"
 #include "support/error.h"
-#include "support/thread_pool.h"
 
-#include <dlfcn.h>
-
-#include <mutex>
-#include <optional>
+#include <charconv>
 
 namespace nestor {
 namespace {
 
-// What all kernels of one host device share. Threads start with the first launch: many programs only look things up.
-class HostResources {
- public:
-  explicit HostResources(int threads) : threads_(threads) {}
+constexpr std::string_view kCuda = "cuda";
 
-  const nestor_host_services* services() {
-    std::call_once(started_, [&] { pool_.emplace(threads_); });
-    return pool_->services();
-  }
-  WorkspacePool& workspaces() { return workspaces_; }
-
- private:
-  int threads_;
-  std::once_flag started_;
-  std::optional<ThreadPool> pool_;
-  WorkspacePool workspaces_;
-};
-
-class HostKernel : public LoadedKernel {
- public:
-  HostKernel(std::shared_ptr<HostResources> resources, const std::string& code, const std::string& symbol)
-      : resources_(std::move(resources)),
-        object_(LoadedObject::load(code)),
-        entry_(reinterpret_cast<nestor_host_kernel>(object_->function(symbol))) {}
-
-  void launch(const PreparedLaunch& launch) const override {
-    const WorkspacePool::Lease workspace(resources_->workspaces(), launch.workspace_bytes);
-    entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(),
-           resources_->services());
-  }
-
- private:
-  std::shared_ptr<HostResources> resources_;
-  std::shared_ptr<const LoadedObject> object_;
-  nestor_host_kernel entry_;
-};
-
-class HostDevice : public Device {
- public:
-  explicit HostDevice(int threads)
-      : identity_(host_device(threads)), resources_(std::make_shared<HostResources>(identity_.units)) {}
-
-  const DeviceIdentity& identity() const override { return identity_; }
-
-  std::shared_ptr<const LoadedKernel> load(const KernelRecord& kernel, const LaunchRecipe& recipe) const override {
-    std::string why;
-    if (recipe.target != "host") user_error("the kernel {} is for target \"{}\", not for the host", recipe.symbol, recipe.target);
-    if (!can_run(kernel.architecture, "host", identity_.arch, &why))
-      user_error("the kernel {} cannot run here: {}", recipe.symbol, why);
-    return std::make_shared<HostKernel>(resources_, kernel.code, recipe.symbol);
-  }
-
- private:
-  DeviceIdentity identity_;
-  std::shared_ptr<HostResources> resources_;
-};
+// The number in "cuda:1"; 0 for "cuda". Throws UserError for anything else.
+int cuda_ordinal(std::string_view name) {
+  if (name == kCuda) return 0;
+  const std::string_view digits = name.substr(std::min(name.size(), kCuda.size() + 1));
+  int ordinal = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  const bool number = error == std::errc() && end == digits.data() + digits.size() && ordinal >= 0;
+  if (!name.starts_with("cuda:") || !number)
+    user_error("there is no device \"{}\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1, ...", name);
+  return ordinal;
+}
 
 }  // namespace
 
 std::unique_ptr<Device> make_device(std::string_view name, int threads) {
-  if (name == "host") return std::make_unique<HostDevice>(threads);
-  if (name != "cuda") user_error("there is no device \"{}\"; devices are: host, cuda", name);
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) user_error("no device \"cuda\" here: the CUDA driver cannot be loaded ({})", ::dlerror());
-  ::dlclose(driver);
-  user_error("this version of Nestor launches kernels on the host alone; the CUDA driver is here, but not used yet");
+  return name == "host" ? make_host_device(threads) : make_cuda_device(cuda_ordinal(name));
 }
 
 }  // namespace nestor

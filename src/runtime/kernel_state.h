@@ -16,10 +16,11 @@ struct KernelState {
   LaunchPlan plan;
   std::shared_ptr<const LoadedKernel> loaded;
 
-  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars) const {
+  void launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
+              const LaunchOptions& options) const {
     PreparedLaunch prepared;
     plan.prepare(tensors, sizes, scalars, prepared);
-    loaded->launch(prepared);
+    loaded->launch(prepared, options, plan);
   }
 };
 

@@ -12,14 +12,6 @@ namespace {
 
 constexpr std::size_t kRank = 16;
 
-std::vector<std::string> all_sizes(const LaunchRecipe& recipe) {
-  std::vector<std::string> names = recipe.sizes;
-  for (const auto& [name, value] : recipe.fixed_sizes) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  return names;
-}
-
 template <class Items, class Name>
 std::string joined(const Items& items, Name&& name_of) {
   std::string text;
@@ -46,7 +38,7 @@ bool dense_strides(std::span<const std::int64_t> shape, std::int64_t* strides) {
 }  // namespace
 
 LaunchPlan::LaunchPlan(const LaunchRecipe& recipe, std::string title)
-    : title_(std::move(title)), names_(all_sizes(recipe)), workspace_(recipe.workspace_bytes, names_) {
+    : title_(std::move(title)), names_(size_names(recipe)), workspace_(recipe.workspace_bytes, names_) {
   for (const auto& [name, value] : recipe.fixed_sizes) {
     fixed_.push_back({static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin()), value});
   }
@@ -83,6 +75,7 @@ void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const Nam
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     extents[k] = check_tensor(tensors_[k], tensors[k], values, strides);
     out.pointers[k] = tensors[k].data;
+    out.bytes[k] = extents[k].end - extents[k].begin;
     strides += tensors_[k].shape.size();
   }
   check_overlaps({extents.data(), tensors.size()});

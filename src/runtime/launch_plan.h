@@ -1,8 +1,8 @@
 // LaunchPlan: a launch recipe made ready to check and prepare launches without allocating.
 #pragma once
 
+#include "device/size_formula.h"
 #include "nestor/runtime.h"
-#include "runtime/size_formula.h"
 #include "support/launch_recipe.h"
 
 #include <array>
@@ -17,6 +17,7 @@ namespace nestor {
 struct PreparedLaunch {
   static constexpr std::size_t kTensors = 32, kStrides = 128, kSizes = 32, kScalars = 32;
   std::array<void*, kTensors> pointers;
+  std::array<std::uint64_t, kTensors> bytes;   ///< from each pointer to the end of its last element; 0: no element
   std::array<std::int64_t, kStrides> strides;  ///< all tensors' in turn
   std::array<std::int64_t, kSizes> sizes;      ///< recipe order, then fixed sizes that are no parameters
   std::array<double, kScalars> scalars;        ///< recipe order
@@ -31,6 +32,10 @@ class LaunchPlan {
   /// Checks everything that Kernel::launch promises to check; throws UserError naming the first thing wrong.
   void prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
                PreparedLaunch& out) const;
+
+  const std::string& title() const { return title_; }
+  std::size_t tensor_count() const { return tensors_.size(); }
+  const std::string& tensor_name(std::size_t tensor) const { return tensors_[tensor].name; }
 
  private:
   struct Tensor {

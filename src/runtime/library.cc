@@ -32,7 +32,7 @@ json tensors_to_json(const LaunchRecipe& recipe) {
   return tensors;
 }
 
-std::string info_text(const Match& match, const LaunchRecipe& recipe) {
+std::string info_text(const Match& match, const LaunchRecipe& recipe, const std::string& device) {
   json scalars = json::array(), valid = json::array();
   for (const ScalarSpec& scalar : recipe.scalars) {
     scalars.push_back({{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", scalar.default_value}});
@@ -40,6 +40,7 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe) {
   for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());
   return json{{"match", to_string(match.kind)},
               {"distance", match.distance},
+              {"device", device},
               {"op", match.problem.op},
               {"variant", match.problem.variant},
               {"nest_digest", match.problem.nest_digest},
@@ -106,7 +107,7 @@ const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey
   const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), "", to_map(key.sizes));
   if (match.kind == MatchKind::none) return nullptr;
   const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
-  auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe),
+  auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
                                                                LaunchPlan(recipe, fmt::format("{} ({})", key.op, key.variant)),
                                                                load(on, *match.trial.kernel, recipe)});
   return &table.insert(key, std::move(state));
@@ -115,15 +116,18 @@ const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey
 const Device& Library::Impl::device(std::string_view name) {
   const auto found = devices_.find(name);
   if (found != devices_.end()) return *found->second;
-  return *devices_.emplace(name, make_device(name, threads)).first->second;
+  std::shared_ptr<const Device> made = make_device(name, threads);
+  made = devices_.try_emplace(made->name(), made).first->second;  // "cuda" and "cuda:0" are one
+  return *devices_.try_emplace(std::string(name), made).first->second;
 }
 
 // Several sizes often share one kernel.
 std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel,
                                                         const LaunchRecipe& recipe) {
-  auto& slot = loaded_[device.identity().kind + "/" + kernel.hash];
-  if (!slot) slot = device.load(kernel, recipe);
-  return slot;
+  const std::string key = device.name() + "/" + kernel.hash;
+  const auto found = loaded_.find(key);
+  if (found != loaded_.end()) return found->second;
+  return loaded_.emplace(key, device.load(kernel, recipe)).first->second;
 }
 
 Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -153,18 +157,20 @@ MatchKind Kernel::match() const { return state_ ? state_->match : MatchKind::non
 double Kernel::distance() const { return state_ ? state_->distance : 0; }
 std::string_view Kernel::info() const { return state_ ? std::string_view(state_->info) : R"({"match":"none"})"; }
 
-void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
-                    std::span<const NamedScalar> scalars) const {
-  require(state_).launch(tensors, sizes, scalars);
+void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
+                    const LaunchOptions& options) const {
+  require(state_).launch(tensors, sizes, scalars, options);
 }
 
-void Kernel::launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars) const {
-  require(state_).launch(tensors, SizeArray(sizes), scalars);
+void Kernel::launch(std::span<const TensorArg> tensors, const Sizes& sizes, std::span<const NamedScalar> scalars,
+                    const LaunchOptions& options) const {
+  require(state_).launch(tensors, SizeArray(sizes), scalars, options);
 }
 
 void Kernel::launch(std::initializer_list<TensorArg> tensors, std::initializer_list<NamedSize> sizes,
-                    std::initializer_list<NamedScalar> scalars) const {
-  require(state_).launch({tensors.begin(), tensors.size()}, {sizes.begin(), sizes.size()}, {scalars.begin(), scalars.size()});
+                    std::initializer_list<NamedScalar> scalars, const LaunchOptions& options) const {
+  require(state_).launch({tensors.begin(), tensors.size()}, {sizes.begin(), sizes.size()}, {scalars.begin(), scalars.size()},
+                         options);
 }
 
 }  // namespace nestor

@@ -32,7 +32,7 @@ struct Library::Impl {
 
   std::mutex mutex_;  // everything below
   Database database_;
-  std::map<std::string, std::unique_ptr<Device>, std::less<>> devices_;
+  std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices_;       // by the name asked for
   std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded_;  // by device and kernel hash
 };
 

@@ -96,11 +96,13 @@ json launch_to_json(const LaunchNode& node) {
   }
   json params = json::array();
   for (const KernelParam& p : node.params) params.push_back(param_to_json(p));
-  return {{"kernel", node.symbol},
-          {"grid", exprs_to_json({node.grid[0], node.grid[1], node.grid[2]})},
-          {"block", node.block},
-          {"shared_bytes", node.shared_bytes},
-          {"params", params}};
+  json result{{"kernel", node.symbol},
+              {"grid", exprs_to_json({node.grid[0], node.grid[1], node.grid[2]})},
+              {"block", node.block},
+              {"shared_bytes", node.shared_bytes},
+              {"params", params}};
+  if (node.cluster != std::array{1, 1, 1}) result["cluster"] = node.cluster;
+  return result;
 }
 
 LaunchNode launch_from_json(const json& j) {
@@ -118,6 +120,7 @@ LaunchNode launch_from_json(const json& j) {
   if (grid.size() != 3) user_error("launch recipe: \"grid\" must have 3 entries");
   for (std::size_t k = 0; k < 3; ++k) node.grid[k] = int_expr_from_json(grid[k]);
   node.block = value<std::array<int, 3>>(j, "block");
+  if (j.contains("cluster")) node.cluster = value<std::array<int, 3>>(j, "cluster");
   node.shared_bytes = value<std::int64_t>(j, "shared_bytes");
   for (const json& p : list(j, "params")) node.params.push_back(param_from_json(p));
   return node;

@@ -40,6 +40,9 @@ struct ScalarSpec {
   double default_value = 0;
 };
 
+/// Name under which a grid's formula finds the number of multiprocessors of the device it is launched on.
+inline constexpr const char* kUnits = "$units";
+
 /// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`
 /// (i64); size: size parameter `name` (i64); scalar: `name` in its own type; loop: enclosing launch loop `name` (i64);
 /// workspace: base address of the workspace.
@@ -55,8 +58,9 @@ struct LaunchNode {
   enum class Kind : std::uint8_t { kernel, loop } kind = Kind::kernel;
   // kernel
   std::string symbol;
-  std::array<IntExpr, 3> grid{IntExpr(1), IntExpr(1), IntExpr(1)};  ///< over sizes and launch loops; 0 skips the launch
+  std::array<IntExpr, 3> grid{IntExpr(1), IntExpr(1), IntExpr(1)};  ///< over sizes, launch loops, kUnits; 0 skips the launch
   std::array<int, 3> block{1, 1, 1};
+  std::array<int, 3> cluster{1, 1, 1};  ///< blocks a cluster; divides the grid
   std::int64_t shared_bytes = 0;
   std::vector<KernelParam> params;
   // loop

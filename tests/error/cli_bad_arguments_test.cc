@@ -34,6 +34,41 @@ TEST(CliBadArguments, GpuTuningSaysWhatWorksInstead) {
   EXPECT_THAT(outcome.err, HasSubstr("--as ptx --target sm_90"));
 }
 
+TEST(CliBadArguments, ADeviceThatIsNotHereIsNamed) {
+  for (const char* command : {"tune", "bench"}) {
+    const Outcome outcome = run_nestor({command, "layernorm", "--target", "cuda"}, "", "env NESTOR_LIBCUDA=/nonexistent");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("there is no CUDA device here: the CUDA driver cannot be loaded"));
+  }
+  const std::string fake = std::string("env NESTOR_LIBCUDA=") + NESTOR_FAKE_CUDA;
+  EXPECT_THAT(run_nestor({"tune", "layernorm", "--target", "cuda:5"}, "", fake).err,
+              HasSubstr("no device cuda:5: this machine has cuda:0 to cuda:1"));
+  EXPECT_THAT(run_nestor({"tune", "layernorm", "--target", "cuda:1", "--gpus", "2"}, "", fake).err,
+              HasSubstr("no device cuda:2"));
+  for (const char* target : {"tpu", "cuda:", "cuda:x", "cuda:-1"}) {
+    const Outcome outcome = run_nestor({"tune", "layernorm", "--target", target});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("write host, cuda or cuda:1"));
+  }
+}
+
+TEST(CliBadArguments, ADeviceWithoutRecordsIsNamed) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_nestor({"db", "prune", "--db", folder.file("a.db")}).code, 0);
+  const Outcome outcome = run_nestor({"query", "layernorm", "--device", "Q9000", "--db", folder.file("a.db")});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no record is of a device 'Q9000'; the database knows none"));
+}
+
+TEST(CliBadArguments, MissingShippedRecordsAreNamed) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      run_nestor({"db", "import", "--shipped", "--db", folder.file("a.db")}, "", "env NESTOR_RECORDS=" + folder.file("none"));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr(folder.file("none")));
+  EXPECT_THAT(run_nestor({"db", "import", "some.jsonl", "--shipped"}).err, HasSubstr("give no FILE"));
+}
+
 TEST(CliBadArguments, AMissingTrialIsNamed) {
   const TemporaryFolder folder;
   ASSERT_EQ(run_nestor({"db", "prune", "--db", folder.file("a.db")}).code, 0);

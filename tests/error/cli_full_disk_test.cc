@@ -14,7 +14,7 @@ TEST(CliFullDisk, ExportSaysThatWritingFailed) {
   const TemporaryFolder folder;
   const std::string path = folder.file("full.db");
   const Outcome tuned =
-      run_nestor({"tune", "layernorm", "--rows", "4", "--cols", "8", "--trials", "2", "--time", "60", "--db", path});
+      run_nestor({"tune", "layernorm", "--rows", "4", "--width", "8", "--trials", "2", "--time", "60", "--db", path});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   const Outcome outcome = run_nestor({"db", "export", "/dev/full", "--db", path});
   EXPECT_EQ(outcome.code, 1);

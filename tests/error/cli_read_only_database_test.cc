@@ -19,7 +19,7 @@ TEST(CliReadOnlyDatabase, TuningIsRefusedAtOnce) {
   const std::string prefix = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups" : "";
   if (!prefix.empty() && run_nestor({"--version"}, "", prefix).code != 0) GTEST_SKIP() << "nobody cannot run the program here";
   const Outcome outcome =
-      run_nestor({"tune", "layernorm", "--rows", "4", "--cols", "8", "--trials", "1", "--db", path}, "", prefix);
+      run_nestor({"tune", "layernorm", "--rows", "4", "--width", "8", "--trials", "1", "--db", path}, "", prefix);
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr(path));

@@ -14,7 +14,7 @@ TEST(CliUnknownSize, AsAnOption) {
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("layernorm has no size 'height'"));
   EXPECT_THAT(outcome.err, HasSubstr("rows"));
-  EXPECT_THAT(outcome.err, HasSubstr("cols"));
+  EXPECT_THAT(outcome.err, HasSubstr("width"));
 }
 
 TEST(CliUnknownSize, InTheListOfSizes) {

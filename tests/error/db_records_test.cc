@@ -16,6 +16,15 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
+TEST(ReportError, AReportThatIsNoJsonIsRefused) {
+  TemporaryFolder folder;
+  Database database = Database::open(folder.file("a.db"));
+  TrialRecord trial = ok_trial(1, "some code");
+  trial.report = "40 registers";
+  EXPECT_THAT(user_error_of([&] { database.add_trial(device(), problem({{"n", 64}}), kNest, trial); }),
+              HasSubstr("the report is not JSON"));
+}
+
 class RecordError : public testing::Test {
  protected:
   RecordError() {

@@ -45,6 +45,15 @@ TEST(AlgebraError, NothingToDo) {
   EXPECT_THAT(refusal(samples::matmul(), "neutral_terms", {}), HasSubstr("no reduction has terms that are its neutral element"));
 }
 
+TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
+  EXPECT_EQ(refusal(samples::matmul(), "keep_result", {"C_update"}),
+            "rule keep_result does not apply to C_update: its result has several definitions, or is a reduction");
+  EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"out"}),
+            "rule keep_result does not apply to out: nobody reads its result");
+  EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"mean_init"}),
+            "rule keep_result does not apply to mean_init: it writes no result");
+}
+
 TEST(AlgebraError, OnlineNeedsAnExtremum) {
   EXPECT_EQ(refusal(samples::matmul(), "online", {"C_update"}),
             "rule online does not apply to C_update: it is no reduction by max or min");

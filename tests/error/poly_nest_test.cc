@@ -131,6 +131,9 @@ TEST(NestError, FilesNameTheOffendingKey) {
               testing::HasSubstr("statements[1].domain: \"nonsense\" is not an isl set"));
   EXPECT_THAT(with("/statements/1/value/op", "sinh"),
               testing::HasSubstr("statements[1].value.op: \"sinh\" is no scalar operation"));
+  const nlohmann::json shared = {{"shared", nlohmann::json::array()}, {"value", {{"op", "shared"}, {"ordinal", 0}}}};
+  EXPECT_THAT(with("/statements/1/value", shared),
+              testing::HasSubstr("statements[1].value.value: there are 0 shared expressions"));
   EXPECT_THAT(with("/tensors/0/type", "f64"), testing::HasSubstr("tensors[0].type: \"f64\" is no element type"));
   EXPECT_THAT(with("/tensors/0/role", 3), testing::HasSubstr("tensors[0].role must be a string"));
   EXPECT_THAT(with("/format", 99), testing::HasSubstr("of format 99"));

@@ -120,15 +120,22 @@ TEST_F(LaunchError, WrongScalars) {
               HasSubstr("\"offset\" is 1.5, not a 32-bit integer"));
 }
 
+TEST_F(LaunchError, AStreamForTheHost) {
+  const std::vector<TensorArg> tensors = good();
+  const NamedSize sizes[] = {{"rows", 4}, {"cols", 8}};
+  EXPECT_EQ(user_error_of([&] { kernel.launch(tensors, sizes, {}, {.stream = x}); }),
+            "scale (f32): a kernel of the host takes no stream");
+}
+
 TEST_F(LaunchError, NoKernelToLaunch) {
   EXPECT_THAT(user_error_of([&] { Kernel().launch(good(), {{"rows", 4}, {"cols", 8}}); }), HasSubstr("no kernel to launch"));
 }
 
 TEST_F(LaunchError, DevicesThatAreNotHere) {
-  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "cuda"); }),
-              HasSubstr("CUDA driver"));
-  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, "tpu"); }),
-              HasSubstr("no device \"tpu\"; devices are: host, cuda"));
+  for (const char* name : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cudas", "hosts"}) {
+    EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name); }),
+                HasSubstr("no device \"" + std::string(name) + "\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1"));
+  }
 }
 
 TEST_F(LaunchError, SizesOfAQueryMustBePositive) {

@@ -1,90 +1,69 @@
-// The cases of simt_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched through the driver, against interpret().
-#include "support/cuda_driver.h"
+// The cases of simt_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched as the runtime does, against
+// interpret().
+#include "device/recipe_launcher.h"
+#include "gpu/gpu_fixture.h"
 #include "support/simt_cases.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 namespace nestor::testing {
 namespace {
 
-/// One driver for the whole program; `reason` says why there is none.
-CudaDriver* driver(std::string& reason) {
-  static std::string why;
-  static const std::unique_ptr<CudaDriver> opened = CudaDriver::open(why);
-  reason = why;
-  return opened.get();
-}
-
-/// Device copies of every argument and the workspace, released at the end.
+/// Device copies of every argument and the workspace.
 class DeviceImage {
  public:
-  DeviceImage(CudaDriver& cuda, const LaunchRecipe& recipe, const CheckData& data, const SimtCase& test) : cuda_(cuda) {
-    launch.sizes = test.sizes;
+  DeviceImage(const CudaDevicePtr& device, const LaunchRecipe& recipe, const CheckData& data, const SimtCase& test) {
     for (std::size_t k = 0; k < recipe.arguments.size(); ++k) {
       const auto bytes = size_in_bytes(recipe.arguments[k].type);
       std::vector<char> host(static_cast<std::size_t>(data.arguments[k].elements) * bytes, 0);
       encode(data.arguments[k], recipe.arguments[k].type, host.data());
-      const std::size_t shift = static_cast<std::size_t>(test.options.misalignment) * bytes;
-      allocations_.push_back(cuda.allocate(host.size() + shift));
-      launch.pointers.push_back(allocations_.back() + shift);
-      launch.strides.push_back(data.arguments[k].strides);
-      cuda.upload(launch.pointers.back(), host.data(), host.size());
+      shifts_.push_back(static_cast<std::size_t>(test.options.misalignment) * bytes);
+      buffers_.emplace_back(device, std::max<std::size_t>(1, host.size() + shifts_.back()));
+      buffers_.back().upload(host.data(), host.size(), shifts_.back());
+      pointers.push_back(reinterpret_cast<void*>(buffers_.back().address() + shifts_.back()));
+      strides.insert(strides.end(), data.arguments[k].strides.begin(), data.arguments[k].strides.end());
       host_.push_back(std::move(host));
     }
-    const std::map<std::string, std::int64_t> values(test.sizes.begin(), test.sizes.end());
-    allocations_.push_back(cuda.allocate(static_cast<std::size_t>(evaluate_in(recipe.workspace_bytes, values))));
-    launch.workspace = allocations_.back();
   }
-  ~DeviceImage() {
-    for (std::uint64_t address : allocations_) {
-      try {
-        cuda_.release(address);
-      } catch (const DeviceError&) {  // a failed kernel fails everything after it; the test has said so already
-      }
-    }
-  }
-  DeviceImage(const DeviceImage&) = delete;
-  DeviceImage& operator=(const DeviceImage&) = delete;
-
   const char* fetch(std::size_t argument) {
-    cuda_.download(host_[argument].data(), launch.pointers[argument], host_[argument].size());
+    buffers_[argument].download(host_[argument].data(), host_[argument].size(), shifts_[argument]);
     return host_[argument].data();
   }
 
-  LaunchData launch;
+  std::vector<void*> pointers;
+  std::vector<std::int64_t> strides;
 
  private:
-  CudaDriver& cuda_;
-  std::vector<std::uint64_t> allocations_;
+  std::vector<DeviceBuffer> buffers_;
+  std::vector<std::size_t> shifts_;
   std::vector<std::vector<char>> host_;
 };
 
-class SimtDevice : public ::testing::TestWithParam<SimtCase> {};
+class SimtDevice : public test::GpuTest, public ::testing::WithParamInterface<SimtCase> {};
 
 TEST_P(SimtDevice, kernels_compute_what_the_program_says) {
-  std::string reason;
-  CudaDriver* cuda = driver(reason);
-  if (cuda == nullptr) GTEST_SKIP() << reason;
-  if (cuda->sm() < 80) GTEST_SKIP() << "the device's compute capability is below 8.0";
   const SimtCase& test = GetParam();
   NvptxTarget target;
-  target.sm = cuda->sm() >= 90 ? 90 : 80;
+  target.sm = device->identity().sm >= 90 ? 90 : 80;
   target.threads = test.threads;
-  target.shared_limit = target.sm == 90 ? 227 * 1024 : 99 * 1024;
+  target.shared_limit = device->identity().shared_bytes_per_block;
   const CompiledNvptx compiled = compile_nvptx(test.program, target);
   const LaunchRecipe& recipe = compiled.kernel.recipe;
   const CheckData data = make_data(test.program, recipe, test.sizes, test.options);
-  void* module = cuda->load_module(compiled.kernel.code);
-  DeviceImage image(*cuda, recipe, data, test);
-  launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-    cuda->launch(module, node.symbol, static_cast<unsigned>(blocks), static_cast<unsigned>(node.block[0]),
-                 static_cast<unsigned>(node.shared_bytes), params);
-  });
-  cuda->synchronise();
+  const RecipeLauncher launcher(CudaModule::load(device, compiled.kernel.code), recipe);
+  DeviceImage image(device, recipe, data, test);
+  std::vector<std::int64_t> sizes;
+  for (const std::string& name : launcher.size_names()) {
+    const auto given = test.sizes.find(name);
+    sizes.push_back(given != test.sizes.end() ? given->second : recipe.fixed_sizes.at(name));
+  }
+  std::vector<double> scalars;
+  for (const ScalarSpec& scalar : recipe.scalars) scalars.push_back(scalar.default_value);
+  const DeviceBuffer workspace(device, static_cast<std::size_t>(launcher.workspace_bytes(sizes)));
+  const CudaStream stream(device);
+  launcher.launch({image.pointers, image.strides, sizes, scalars, workspace.data()}, stream);
+  stream.synchronise(test.name);
   EXPECT_EQ(compare(recipe, data, test.options, [&](std::size_t k) { return image.fetch(k); }), "");
-  cuda->unload_module(module);
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, SimtDevice, ::testing::ValuesIn(simt_cases()), [](const auto& info) { return info.param.name; });

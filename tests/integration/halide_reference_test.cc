@@ -12,9 +12,9 @@ using nestor::Sizes;
 
 /// Small sizes by the roles that size names have in kernels/: odd, all different, the smallest allowed among them.
 Sizes small_sizes(const Nest& nest, bool smallest) {
-  static const Sizes kKnown{{"rows", 5},   {"cols", 7},  {"m", 5},       {"n", 7},    {"k", 3},
-                            {"batch", 2},  {"heads", 3}, {"queries", 3}, {"keys", 5}, {"head_dim", 3},
-                            {"window", 2}, {"width", 7}, {"height", 6},  {"steps", 3}};
+  static const Sizes kKnown{{"rows", 5},   {"width", 7},  {"m", 5},       {"n", 7},    {"k", 3},
+                            {"batch", 2},  {"heads", 3},  {"queries", 3}, {"keys", 5}, {"head_dim", 3},
+                            {"window", 2}, {"height", 6}, {"steps", 3}};
   Sizes sizes;
   for (const nestor::SizeParam& size : nest.sizes) {
     const auto known = kKnown.find(size.name);

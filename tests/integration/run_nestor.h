@@ -24,11 +24,12 @@ struct Outcome {
   std::string err;
 };
 
-/// Runs `nestor args...` with `input` on standard input; `prefix` goes before the program (a wrapper, variables).
+/// Runs `nestor args...` with `input` on standard input; `prefix` goes before the program (a wrapper, variables). The program
+/// sees no GPU unless `prefix` names a driver: results do not depend on the machine.
 inline Outcome run_nestor(const std::vector<std::string>& args, const std::string& input = "", const std::string& prefix = "") {
   const TemporaryFolder folder;
   write_whole(folder.file("in"), input);
-  std::string command = prefix + " " + shell_quoted(NESTOR_PROGRAM);
+  std::string command = "env NESTOR_LIBCUDA=/nonexistent " + prefix + " " + shell_quoted(NESTOR_PROGRAM);
   for (const std::string& arg : args) command += " " + shell_quoted(arg);
   command += " <" + folder.file("in") + " >" + folder.file("out") + " 2>" + folder.file("err");
   const int status = std::system(command.c_str());

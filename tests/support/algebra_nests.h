@@ -66,16 +66,16 @@ inline Nest normalised_attention() {
       .build();
 }
 
-/// Mean and variance with the divisions after the sums.
-inline Nest late_division_norm() {
+/// Mean and variance with the divisions after the sums. The mean may be a result itself.
+inline Nest late_division_norm(TensorRole mean = TensorRole::temporary) {
   const ScalarExpr count = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0));
   const ScalarExpr centred = read(0) - read(1);
   return NestBuilder("late", {{"R", 3}, {"C", 8}})
       .tensor("x", TensorRole::input, {"R", "C"})
       .tensor("total", TensorRole::temporary, {"R"})
-      .tensor("mean", TensorRole::temporary, {"R"})
       .tensor("squares", TensorRole::temporary, {"R"})
       .tensor("y", TensorRole::output, {"R", "C"})
+      .tensor("mean", mean, {"R"})
       .statement("total_init[i] : 0 <= i < R", "total[i]", {}, number(0))
       .statement("total_update[i, k] : 0 <= i < R and 0 <= k < C", "total[i]", {"x[i, k]"}, read(0), ReductionOp::add)
       .statement("mean[i] : 0 <= i < R", "mean[i]", {"total[i]"}, read(0) / count, std::nullopt, {"C"})

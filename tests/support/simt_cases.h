@@ -50,6 +50,21 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("rows_f16", norm_program(f16, 128, 8), {{"batch", 13}}, half);
   list.add("rows_f32", norm_program(f32, 512, 4), {{"batch", 7}});
   list.add("rows_across_warps", norm_program(f32, 4096, 2), {{"batch", 5}});
+  // Resident blocks, copies one item ahead, clusters.
+  const GridShape resident{.threads = 64, .persistent = 2}, cluster{.threads = 64, .cluster = 4};
+  const GridShape both{.threads = 32, .cluster = 8, .persistent = 16};
+  list.add("resident", norm_program(f32, 512, 1, true, resident), {{"batch", 11}});
+  for (int slots : {1, 2, 3, 4}) {
+    list.add("resident_rows", norm_program(f16, 256, 4, true, resident, slots), {{"batch", 37}}, half);
+    list.add("resident_f32", norm_program(f32, 100, 3, false, resident, slots), {{"batch", 38}});
+    list.add("resident_misaligned", norm_program(bf16, 1024, 1, true, resident, slots), {{"batch", 9}},
+             {.misalignment = 1, .tolerance = 1e-2});
+    list.add("resident_cluster", norm_program(bf16, 4096, 1, true, both, slots), {{"batch", 11}}, bfloat);
+  }
+  list.add("cluster", norm_program(f32, 2048, 1, true, cluster), {{"batch", 3}});
+  list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
+  list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
+  list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
   // Awkward widths, padding between rows, odd addresses.
   list.add("row_odd_width", norm_program(f32, 1001, 1), {{"batch", 2}});
   list.add("row_padded", norm_program(f32, 1024, 1), {{"batch", 3}}, {.row_padding = 3});

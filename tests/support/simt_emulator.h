@@ -13,6 +13,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/ReplaceConstant.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
@@ -29,7 +30,7 @@ namespace nestor::testing {
 
 constexpr std::size_t kSharedBytes = 256 * 1024;
 
-/// One block's threads as fibers.
+/// The threads of one block, or of a cluster of blocks, as fibers.
 class Fibers {
  public:
   enum class State { ready, barrier, shuffle, done };
@@ -38,9 +39,13 @@ class Fibers {
     return fibers;
   }
 
-  void run_block(int threads, std::int64_t block, std::mt19937& random, const std::function<void()>& body) {
-    fibers_.resize(static_cast<std::size_t>(threads));
+  /// `threads` of each of `cluster` blocks from number `block` on, of `blocks` in all.
+  void run(int threads, int cluster, std::int64_t block, std::int64_t blocks, std::mt19937& random,
+           const std::function<void()>& body) {
+    fibers_.resize(static_cast<std::size_t>(threads) * static_cast<std::size_t>(cluster));
+    threads_ = threads;
     block_ = block;
+    blocks_ = blocks;
     body_ = &body;
     for (Fiber& fiber : fibers_) start(fiber);
     std::vector<int> order(fibers_.size());
@@ -60,8 +65,10 @@ class Fibers {
     }
   }
 
-  static std::int32_t thread() { return current().running_; }
-  static std::int32_t block() { return static_cast<std::int32_t>(current().block_); }
+  static std::int32_t thread() { return current().running_ % current().threads_; }
+  static std::int32_t rank() { return current().running_ / current().threads_; }
+  static std::int32_t block() { return static_cast<std::int32_t>(current().block_) + rank(); }
+  static std::int32_t blocks() { return static_cast<std::int32_t>(current().blocks_); }
   static void barrier() { current().wait(State::barrier); }
   static std::uint32_t shuffle(std::uint32_t value, std::int32_t distance) {
     Fibers& all = current();
@@ -127,12 +134,24 @@ class Fibers {
 
   ucontext_t scheduler_;
   std::vector<Fiber> fibers_;
-  std::int64_t block_ = 0;
-  int running_ = 0;
+  std::int64_t block_ = 0, blocks_ = 0;
+  int running_ = 0, threads_ = 1;
   const std::function<void()>* body_ = nullptr;
 };
 
 namespace emulated {
+/// Shared memory of all blocks of a cluster, one after the other.
+inline std::vector<char>& memory() {
+  static std::vector<char> bytes;
+  return bytes;
+}
+inline char* shared() { return memory().data() + static_cast<std::size_t>(Fibers::rank()) * kSharedBytes; }
+/// Stores into another block's shared memory, where `address` (its low half) is in this block's.
+inline void store_remote(std::uint32_t address, std::int32_t rank, std::uint32_t bits) {
+  const std::uint32_t offset = address - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(shared()));
+  if (offset + 4 > kSharedBytes) throw InternalError("emulator: a store outside of the cluster's shared memory");
+  std::memcpy(memory().data() + static_cast<std::size_t>(rank) * kSharedBytes + offset, &bits, 4);
+}
 inline float shuffle_f32(std::int32_t, float value, std::int32_t distance, std::int32_t) {
   return std::bit_cast<float>(Fibers::shuffle(std::bit_cast<std::uint32_t>(value), distance));
 }
@@ -160,7 +179,6 @@ class SimtEmulator {
     adapt(*module);
     define_helpers();
     check(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
-    shared_ = take(jit_->lookup("nestor_shared_emulated")).toPtr<char*>();
   }
 
   void seed(unsigned value) { random_.seed(value); }
@@ -168,12 +186,17 @@ class SimtEmulator {
   void run(const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
     auto kernel = take(jit_->lookup("run_" + node.symbol)).toPtr<void (*)(void**)>();
     if (node.shared_bytes > static_cast<std::int64_t>(kSharedBytes)) throw InternalError("emulator: too much shared memory");
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      std::memset(shared_, 0xff, kSharedBytes);
-      Fibers::current().run_block(node.block[0], block, random_, [&] { kernel(params.data()); });
-      const auto* end = shared_ + kSharedBytes;
-      if (std::any_of(static_cast<const char*>(shared_) + node.shared_bytes, end, [](char c) { return c != '\xff'; })) {
-        throw InternalError("kernel " + node.symbol + " writes beyond its shared memory");
+    const int cluster = node.cluster[0];
+    if (blocks % cluster != 0) throw InternalError("emulator: the grid has no whole number of clusters");
+    for (std::int64_t block = 0; block < blocks; block += cluster) {
+      emulated::memory().assign(kSharedBytes * static_cast<std::size_t>(cluster), '\xff');
+      Fibers::current().run(node.block[0], cluster, block, blocks, random_, [&] { kernel(params.data()); });
+      for (int rank = 0; rank < cluster; ++rank) {
+        const auto begin = emulated::memory().begin() + static_cast<std::ptrdiff_t>(kSharedBytes) * rank;
+        const auto end = begin + static_cast<std::ptrdiff_t>(kSharedBytes);
+        if (std::any_of(begin + node.shared_bytes, end, [](char c) { return c != '\xff'; })) {
+          throw InternalError("kernel " + node.symbol + " writes beyond its shared memory");
+        }
       }
     }
   }
@@ -192,12 +215,6 @@ class SimtEmulator {
     module.setTargetTriple(jit_->getTargetTriple().str());
     module.setDataLayout(jit_->getDataLayout());
     llvm::IRBuilder<> b(module.getContext());
-    auto* shared = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes), false,
-                                            llvm::GlobalValue::ExternalLinkage,
-                                            llvm::ConstantAggregateZero::get(llvm::ArrayType::get(b.getInt8Ty(), kSharedBytes)),
-                                            "nestor_shared_emulated", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
-    shared->setAlignment(llvm::Align(16));
-    if (auto* old = module.getGlobalVariable("nestor_shared")) old->replaceAllUsesWith(shared);
     std::vector<llvm::Function*> kernels;
     for (llvm::Function& function : module) {
       if (function.isDeclaration()) continue;
@@ -211,10 +228,31 @@ class SimtEmulator {
       }
       for (llvm::CallInst* call : calls) replace(module, *call);
     }
+    place_shared(module);
     for (llvm::Function* kernel : kernels) add_trampoline(module, *kernel);
     std::string problem;
     llvm::raw_string_ostream stream(problem);
     if (llvm::verifyModule(module, &stream)) throw InternalError("emulator: " + problem);
+  }
+
+  /// Every kernel asks once where its block's shared memory is.
+  static void place_shared(llvm::Module& module) {
+    auto* shared = module.getGlobalVariable("nestor_shared");
+    if (shared == nullptr) return;
+    llvm::convertUsersOfConstantsToInstructions({shared});
+    llvm::IRBuilder<> b(module.getContext());
+    const auto base = module.getOrInsertFunction("emulated_shared", llvm::FunctionType::get(b.getPtrTy(), {}, false));
+    std::map<llvm::Function*, llvm::Value*> places;
+    for (llvm::Use& use : llvm::make_early_inc_range(shared->uses())) {
+      llvm::Function* function = llvm::cast<llvm::Instruction>(use.getUser())->getFunction();
+      llvm::Value*& place = places[function];
+      if (place == nullptr) {
+        b.SetInsertPoint(&function->getEntryBlock(), function->getEntryBlock().begin());
+        place = b.CreateAddrSpaceCast(b.CreateCall(base), shared->getType());
+      }
+      use.set(place);
+    }
+    shared->eraseFromParent();
   }
 
   /// void run_<kernel>(void** params): loads each parameter and calls the kernel.
@@ -236,7 +274,7 @@ class SimtEmulator {
     llvm::IRBuilder<> b(&call);
     llvm::Value* result = nullptr;
     if (const auto* assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand())) {
-      result = replace_assembly(b, call, assembly->getAsmString());
+      result = replace_assembly(module, b, call, assembly->getAsmString());
     } else if (const llvm::Function* callee = call.getCalledFunction();
                callee != nullptr && callee->getName().starts_with("llvm.nvvm.")) {
       result = replace_intrinsic(module, b, call, callee->getName().drop_front(10).str());
@@ -247,7 +285,19 @@ class SimtEmulator {
     call.eraseFromParent();
   }
 
-  static llvm::Value* replace_assembly(llvm::IRBuilder<>& b, llvm::CallInst& call, const std::string& text) {
+  static llvm::Value* replace_assembly(llvm::Module& module, llvm::IRBuilder<>& b, llvm::CallInst& call,
+                                       const std::string& text) {
+    if (text.find("st.shared::cluster.b32") != std::string::npos) {
+      const std::vector<llvm::Value*> args(call.arg_begin(), call.arg_end());
+      auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getInt32Ty(), b.getInt32Ty(), b.getInt32Ty()}, false);
+      return b.CreateCall(module.getOrInsertFunction("emulated_store_remote", type), args);
+    }
+    if (text.starts_with("ld.global.nc.L1::no_allocate.v4.b32")) {
+      auto* vector = b.CreateAlignedLoad(llvm::FixedVectorType::get(b.getInt32Ty(), 4), call.getArgOperand(0), llvm::Align(16));
+      llvm::Value* words = llvm::PoisonValue::get(call.getType());
+      for (unsigned k = 0; k < 4; ++k) words = b.CreateInsertValue(words, b.CreateExtractElement(vector, k), {k});
+      return words;
+    }
     if (text.starts_with("div.full.f32")) return b.CreateFDiv(call.getArgOperand(0), call.getArgOperand(1));
     if (text.starts_with("st.global.cs.v4.b32")) {
       llvm::Value* vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), 4));
@@ -267,6 +317,15 @@ class SimtEmulator {
     const std::vector<llvm::Value*> args(call.arg_begin(), call.arg_end());
     if (name == "read.ptx.sreg.tid.x") return helper("emulated_thread", b.getInt32Ty(), {});
     if (name == "read.ptx.sreg.ctaid.x") return helper("emulated_block", b.getInt32Ty(), {});
+    if (name == "read.ptx.sreg.nctaid.x") return helper("emulated_blocks", b.getInt32Ty(), {});
+    // An arrival without its wait lets nobody through; the wait is where all meet.
+    if (name == "barrier.cluster.arrive.aligned") return nullptr;
+    if (name == "barrier.cluster.wait.aligned") return helper("emulated_barrier", b.getVoidTy(), {});
+    if (name == "cp.async.cg.shared.global.16") {
+      auto* type = llvm::FixedVectorType::get(b.getInt32Ty(), 4);
+      return b.CreateAlignedStore(b.CreateAlignedLoad(type, args[1], llvm::Align(16)), args[0], llvm::Align(16));
+    }
+    if (name == "cp.async.commit.group" || name == "cp.async.wait.group") return nullptr;
     if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
@@ -293,6 +352,9 @@ class SimtEmulator {
     };
     add("emulated_thread", &Fibers::thread);
     add("emulated_block", &Fibers::block);
+    add("emulated_blocks", &Fibers::blocks);
+    add("emulated_shared", &emulated::shared);
+    add("emulated_store_remote", &emulated::store_remote);
     add("emulated_barrier", &Fibers::barrier);
     add("emulated_shuffle_f32", &emulated::shuffle_f32);
     add("emulated_shuffle_i32", &emulated::shuffle_i32);
@@ -305,7 +367,6 @@ class SimtEmulator {
   }
 
   std::unique_ptr<llvm::orc::LLJIT> jit_;
-  char* shared_ = nullptr;
   std::mt19937 random_;
 };
 

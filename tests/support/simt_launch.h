@@ -15,6 +15,9 @@
 
 namespace nestor::testing {
 
+/// Multiprocessors: few, so that resident blocks have several items each.
+constexpr std::int64_t kEmulatedUnits = 2;
+
 /// Where the arguments are: addresses and strides (elements, every index) in recipe order.
 struct LaunchData {
   std::vector<std::uint64_t> pointers;
@@ -86,6 +89,7 @@ inline void launch_nodes(const std::vector<LaunchNode>& nodes, const LaunchRecip
 inline void launch_recipe(const LaunchRecipe& recipe, const LaunchData& data, const Launcher& launcher) {
   std::map<std::string, std::int64_t> values(data.sizes.begin(), data.sizes.end());
   for (const auto& [name, value] : recipe.fixed_sizes) values[name] = value;
+  values[kUnits] = kEmulatedUnits;
   launch_nodes(recipe.launches, recipe, data, values, launcher);
 }
 

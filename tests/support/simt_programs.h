@@ -156,21 +156,28 @@ inline TileProgram vector_program(ElementType type) {
 }
 
 /// Normalised rows with scale and shift, `rows` a block, one read of x: kept in a scratch tile.
-inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64_t rows, bool streaming = false) {
+inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64_t rows, bool streaming = false,
+                                const GridShape& shape = {}, int slots = 1) {
   ProgramMaker m("norm");
   m.size("batch").fixed("width", width).scalar("eps", 1e-5);
   const int x = m.input("x", type, {var("batch"), var("width")}), gamma = m.input("gamma", type, {var("width")});
   const int beta = m.input("beta", type, {var("width")}), y = m.output("y", type, {var("batch"), var("width")});
   m.at(y).streaming = streaming;
-  const int tile = m.scratch("tile", {rows, width}), mean = m.scratch("mean", {rows}), square = m.scratch("square", {rows}),
+  m.at(x).streaming = streaming;
+  const bool resident = shape.persistent > 0;
+  const int tile = m.scratch("tile", {rows, width}, resident ? type : ElementType::f32), mean = m.scratch("mean", {rows}), square = m.scratch("square", {rows}),
             scale = m.scratch("scale", {rows});
+  m.at(tile).slots = slots;
+  const int factors = resident ? m.scratch("factors", {width}, type) : gamma;
   const IntExpr first = IntExpr(rows) * var("b");
   const IntExpr count = rows == 1 ? IntExpr(1) : min(IntExpr(rows), var("batch") - first);
   const auto r = parallel_dim("r", 0, count, rows), c = parallel_dim("c", 0, var("width"), width),
              k = reduced_dim("c", 0, var("width"), width);
   const IntExpr row = first + var("r");
   TileOp load = make_op(OpKind::copy, "load", {r, c}, {tile, {var("r"), var("c")}}, {{x, {row, var("c")}}});
-  load.value = m.read(load, 0);
+  load.value = resident ? ScalarExpr::read(0, type) : m.read(load, 0);
+  TileOp keep = make_op(OpKind::copy, "keep", {c}, {factors, {var("c")}}, {{gamma, {var("c")}}});
+  keep.value = ScalarExpr::read(0, type);
   TileOp sum = make_op(OpKind::reduce, "sum", {r, k}, {mean, {var("r")}}, {{tile, {var("r"), var("c")}}});
   sum.value = times(m.read(sum, 0), ScalarExpr::constant(1.0 / static_cast<double>(width)));
   sum.reduction = ReductionOp::add;
@@ -187,12 +194,15 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
                                               ScalarExpr::scalar("eps", ElementType::f32))});
   TileOp store =
       make_op(OpKind::map, "store", {r, c}, {y, {row, var("c")}},
-              {{tile, {var("r"), var("c")}}, {mean, {var("r")}}, {scale, {var("r")}}, {gamma, {var("c")}}, {beta, {var("c")}}});
+              {{tile, {var("r"), var("c")}}, {mean, {var("r")}}, {scale, {var("r")}}, {factors, {var("c")}}, {beta, {var("c")}}});
   store.value = as(
       type, plus(times(times(minus(m.read(store, 0), m.read(store, 1)), m.read(store, 2)), m.read(store, 3)), m.read(store, 4)));
   const IntExpr blocks = rows == 1 ? var("batch") : floor_div(var("batch") + IntExpr(rows - 1), rows);
-  return m.finish(
-      loop("b", 0, blocks, sequence({leaf(load), leaf(sum), leaf(squares), leaf(inverse), leaf(store)}), LoopKind::gpu_block));
+  std::vector<TileTree> ops{leaf(load), leaf(sum), leaf(squares), leaf(inverse), leaf(store)};
+  if (resident) ops.insert(ops.begin() + 1, leaf(keep));
+  auto grid = std::make_shared<TileNode>(*loop("b", 0, blocks, sequence(ops), LoopKind::gpu_block));
+  grid->grid = shape;
+  return m.finish(grid);
 }
 
 /// Rows of unknown width, three passes over memory, scalar accumulators.

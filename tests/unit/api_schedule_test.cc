@@ -14,7 +14,7 @@ using testing::HasSubstr;
 class PublicSchedule : public testing::Test {
  protected:
   Nest nest_ = Nest::load("softmax");
-  Schedule schedule_{nest_, {{"rows", 8}, {"cols", 24}}};
+  Schedule schedule_{nest_, {{"rows", 8}, {"width", 24}}};
 };
 
 TEST(PublicNest, TellsItsSizesAndTensors) {
@@ -63,7 +63,7 @@ TEST_F(PublicSchedule, ARefusalLeavesTheScheduleAsItWas) {
 
 TEST_F(PublicSchedule, SurvivesItsJson) {
   schedule_.split("out.c", 8, "co", "ci");
-  const Schedule loaded = Schedule::from_json(nest_, schedule_.json(), {{"rows", 8}, {"cols", 24}});
+  const Schedule loaded = Schedule::from_json(nest_, schedule_.json(), {{"rows", 8}, {"width", 24}});
   EXPECT_EQ(loaded.str(), schedule_.str());
   EXPECT_THROW(Schedule::from_json(Nest::load("layernorm"), schedule_.json()), UserError);
 }

@@ -16,7 +16,7 @@ namespace {
 
 class VerifyTest : public testing::Test {
  protected:
-  VerifyTest() : nest_(load_operator("rmsnorm")), sizes_(complete_sizes(nest_, {{"rows", 6}, {"cols", 16}})) {
+  VerifyTest() : nest_(load_operator("rmsnorm")), sizes_(complete_sizes(nest_, {{"rows", 6}, {"width", 16}})) {
     options_.threads = 2;
     schedule_ = std::make_unique<Schedule>(nest_for_tuning(nest_, sizes_));
     record_ = measure_schedule(*schedule_, nest_, sizes_, options_);

@@ -1,9 +1,9 @@
 // The oracle gives what a nest's definition means: compared with a slow evaluation that asks isl for every point.
 #include "autotune/measure/oracle.h"
 
-#include "autotune/measure/element_codec.h"
 #include "autotune/measure/reference.h"
 #include "autotune/measure/value_code.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 #include "support/sample_nests.h"
 
@@ -208,7 +208,7 @@ TEST(Oracle, EqualSeedsGiveEqualArgumentsAndOthersDoNot) {
 
 TEST(Oracle, ErrorsAreRelativeAndNumbersThatAreNoneAreInfinite) {
   HostTensors results;
-  HostTensor tensor{"y", ElementType::f32, {2, 2}, std::vector<std::byte>(16)};
+  HostTensor tensor{"y", ElementType::f32, {2, 2}, ByteBuffer(16)};
   for (int k = 0; k < 4; ++k) tensor.set(k, 10.0 * k);
   results.emplace("y", tensor);
   EXPECT_EQ(worst_error({{"y", 0, 0}, {"y", 3, 30}}, results), 0);

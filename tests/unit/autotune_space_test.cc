@@ -21,7 +21,7 @@ struct Problem {
   explicit Problem(const Nest& nest, int threads = 2)
       : sizes(complete_sizes(nest, {})),
         schedules(nest),
-        space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8 << 20, 8})) {}
+        space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8 << 20, 8, std::nullopt})) {}
   Schedule replay(const Point& point) {
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) user_error("infeasible: {}", candidate.infeasible);

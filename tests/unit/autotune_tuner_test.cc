@@ -43,10 +43,10 @@ class FakeMeasurer : public Measurer {
   std::string toolchain() const override { return "fake 1"; }
 
   std::multiset<std::string> measured;
-  std::set<std::string> completed;    ///< those that were not stopped; a suspiciously wide win is measured twice
+  std::set<std::string> completed;    ///< those that were not stopped; a suspiciously wide win is measured twice, and is one
   std::vector<double> races;          ///< best_ms as the jobs had it
-  std::atomic<bool>* stop = nullptr;  ///< set after `stop_after` measurements
-  int stop_after = 0;
+  std::atomic<bool>* stop = nullptr;  ///< set when one more than `stop_after` candidates is to be measured
+  std::size_t stop_after = 0;
 
  private:
   TrialOutcome measure_one(const TrialJob& job) {
@@ -57,7 +57,7 @@ class FakeMeasurer : public Measurer {
     measured.insert(text);
     races.push_back(job.best_ms);
     TrialOutcome outcome;
-    if (stop && static_cast<int>(measured.size()) > stop_after) {
+    if (stop && completed.size() == stop_after && completed.count(text) == 0) {
       *stop = true;
       outcome.reason = kStoppedReason;
       return outcome;
@@ -164,9 +164,9 @@ TEST_F(Tuner, TheStopFlagKeepsWhatWasMeasured) {
   asked.stop = &stop;
   const TuneResult result = tune(asked);
   EXPECT_TRUE(result.stopped);
-  EXPECT_GE(measurer->completed.size(), 4u);
-  EXPECT_EQ(static_cast<std::size_t>(result.trials), measurer->completed.size());
-  EXPECT_EQ(stored(*measurer).size(), measurer->completed.size());
+  EXPECT_EQ(measurer->completed.size(), 5u);
+  EXPECT_EQ(result.trials, 5);
+  EXPECT_EQ(stored(*measurer).size(), 5u);
 }
 
 TEST_F(Tuner, EqualSeedsMeasureEqualCandidates) {
@@ -215,6 +215,49 @@ TEST_F(Tuner, AWideWinIsMeasuredTwice) {
   const TuneResult result = tune(request(measurer, 5));
   EXPECT_EQ(measurer->count, 6);
   EXPECT_EQ(result.best->median_ms, 11.0);
+}
+
+TEST_F(Tuner, OutcomesThatComeInAnyOrderFindTheirCandidates) {
+  class Streaming : public FakeMeasurer {
+   public:
+    int batch_size() const override { return 5; }
+    bool streaming() const override { return true; }
+    void submit(std::int64_t ticket, const TrialJob& job) override {
+      jobs.emplace_back(ticket, job);
+      most = std::max(most, jobs.size());
+    }
+    SettledTrial next() override {
+      // The last one first, and then the first one, and so on.
+      const auto at = turn++ % 2 == 0 ? jobs.end() - 1 : jobs.begin();
+      const auto [ticket, job] = *at;
+      jobs.erase(at);
+      std::string text;
+      for (const Step& step : job.steps) text += describe(step) + "; ";
+      TrialOutcome outcome = measure({job}).at(0);
+      medians[text] = outcome.median_ms;
+      return {ticket, std::move(outcome)};
+    }
+    std::vector<std::pair<std::int64_t, TrialJob>> jobs;
+    std::map<std::string, double> medians;
+    std::size_t most = 0;
+    int turn = 0;
+  };
+  const auto measurer = std::make_shared<Streaming>();
+  const TuneResult result = tune(request(measurer, 14));
+  EXPECT_EQ(result.trials, 14);
+  EXPECT_EQ(measurer->most, 5u);
+  EXPECT_TRUE(measurer->jobs.empty());
+  const auto rows = stored(*measurer);
+  ASSERT_EQ(rows.size(), 14u);
+  for (const TrialRecord& row : rows) {
+    std::string text;
+    const nlohmann::json json = nlohmann::json::parse(row.steps);
+    for (const auto& step : json.at("steps")) text += describe(step_from_json(step)) + "; ";
+    ASSERT_EQ(measurer->medians.count(text), 1u);
+    if (row.status == TrialStatus::ok) {
+      EXPECT_GE(row.median_ms, measurer->medians.at(text));
+    }
+  }
 }
 
 TEST(TrialSteps, AScheduleOfAnotherNestIsRefused) {

@@ -20,7 +20,7 @@ class ExplorerTest : public testing::Test {
  protected:
   ExplorerTest()
       : nest_(load_operator("layernorm", "f32")),
-        explorer_(nest_, complete_sizes(nest_, {{"rows", 12}, {"cols", 16}}), two_threads(), folder_.file("explore.db"), out_) {}
+        explorer_(nest_, complete_sizes(nest_, {{"rows", 12}, {"width", 16}}), two_threads(), folder_.file("explore.db"), out_) {}
 
   static MeasureOptions two_threads() {
     MeasureOptions options;

@@ -17,6 +17,23 @@ TEST(CliOutput, TimesHaveTheUnitThatFits) {
   EXPECT_EQ(format_ms(1500), "1.5 s");
 }
 
+TEST(CliOutput, ReportsOfGpuTrialsAreWords) {
+  TrialRecord trial;
+  EXPECT_EQ(throughput_text(trial), "");
+  EXPECT_EQ(kernel_text(trial), "");
+  trial.median_ms = 0.1;
+  trial.report = R"({"argument_bytes":20000000,"kernels":[{"name":"k_0","registers":40,"local_bytes":16,"threads":256,
+                     "shared_bytes":1024,"blocks_per_unit":1}]})";
+  EXPECT_EQ(throughput_text(trial), ", 200 GB/s");
+  EXPECT_EQ(kernel_text(trial),
+            "\n  k_0: 40 registers, 16 bytes of local memory a thread, 1024 bytes of shared memory, 1 block of 256 threads a "
+            "multiprocessor");
+  trial.median_ms = 0.01;
+  EXPECT_EQ(throughput_text(trial), ", 2.000 TB/s");
+  trial.report = "no JSON";
+  EXPECT_EQ(throughput_text(trial) + kernel_text(trial), "");
+}
+
 TEST(CliOutput, TablesAlignColumns) {
   EXPECT_EQ(format_table({{"a", "bb", "c"}, {"long", "x", "y"}}), "a     bb  c\nlong  x   y\n");
 }
@@ -42,7 +59,7 @@ class SizeOptions : public testing::Test {
 using Strings = std::vector<std::string>;
 
 TEST_F(SizeOptions, NamesThatAreNoOptionsBecomeSizes) {
-  EXPECT_EQ(rewrite({"tune", "x", "--rows", "4", "--cols=8"}), (Strings{"tune", "x", "--sizes=rows=4", "--sizes=cols=8"}));
+  EXPECT_EQ(rewrite({"tune", "x", "--rows", "4", "--width=8"}), (Strings{"tune", "x", "--sizes=rows=4", "--sizes=width=8"}));
   EXPECT_EQ(rewrite({"tune", "--rows", "4", "x"}), (Strings{"tune", "--sizes=rows=4", "x"}));
   EXPECT_EQ(rewrite({"tune", "x", "--rows", "-4"}), (Strings{"tune", "x", "--sizes=rows=-4"}));
 }
@@ -55,7 +72,7 @@ TEST_F(SizeOptions, OptionsOfTheProgramStay) {
 
 TEST_F(SizeOptions, AValueIsNeeded) {
   EXPECT_THROW(rewrite({"tune", "x", "--rows"}), UserError);
-  EXPECT_THROW(rewrite({"tune", "x", "--rows", "--cols=8"}), UserError);
+  EXPECT_THROW(rewrite({"tune", "x", "--rows", "--width=8"}), UserError);
 }
 
 }  // namespace

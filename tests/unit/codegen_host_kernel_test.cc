@@ -37,6 +37,19 @@ TEST(HostKernel, MoreIterationsThanTasks) { expect_right(normalised_rows(N, Memo
 
 TEST(HostKernel, NoIterations) { expect_right(normalised_rows(N, Memory::scratch), {{"B", 0}, {"M", 4}, {"N", 9}}); }
 
+TEST(HostKernel, OnlyRowsThatAreReadAgainFetchTheNextRow) {
+  HostOptions options;
+  options.keep_ir = true;
+  const auto prefetches = [&](const TileProgram& p) {
+    return compile_host(p, detect_host(), options).ir.find("call void @llvm.prefetch") != std::string::npos;
+  };
+  EXPECT_TRUE(prefetches(normalised_rows(N, Memory::scratch)));
+  const TileOp once = make(OpKind::copy, {dim("j", N)}, {1, {i, j}}, {{0, {i, j}}}, read(0));
+  EXPECT_FALSE(
+      prefetches(program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M, N})},
+                         loop("i", M, LoopKind::parallel, node(once)))));
+}
+
 TEST(HostKernel, SequenceOfParallelLoopsThroughTheWorkspace) {
   // Time steps: w = a; a = smoothed w; the workspace carries rows between parallel loops inside a serial one.
   const TileOp save = make(OpKind::copy, {dim("j", N)}, {1, {i, j}}, {{0, {i, j}}}, read(0));

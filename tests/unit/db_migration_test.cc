@@ -80,12 +80,36 @@ TEST(Migration, AVersion1FileKeepsItsRecords) {
   EXPECT_EQ(match.kind, MatchKind::exact);
   EXPECT_EQ(match.trial.id, 7);
   EXPECT_EQ(match.trial.max_error, 0);
+  EXPECT_EQ(match.trial.report, "");
   EXPECT_EQ(match.trial.samples_ms, (std::vector<double>{2.0, 1.0}));
   EXPECT_EQ(match.trial.kernel->code, "old code");
   TrialRecord fresh = ok_trial(1, "new code");
+  fresh.report = R"({"registers": 40})";
   const std::int64_t id = database.add_trial(device(), problem({{"n", 64}}), "{}", fresh);
   EXPECT_EQ(database.trial(id)->max_error, 1e-6);
+  EXPECT_EQ(database.trial(id)->report, R"({"registers":40})");
   EXPECT_TRUE(database.check().empty());
+}
+
+// Version 2 as it was: no report.
+void build_version_2(const std::string& path) {
+  build_version_1(path);
+  SQLite::Database raw(path, SQLite::OPEN_READWRITE);
+  raw.exec(
+      "ALTER TABLE trial ADD COLUMN max_error REAL NOT NULL DEFAULT 0; UPDATE trial SET max_error = 0.5;"
+      "UPDATE meta SET value = '2' WHERE key = 'schema_version'");
+}
+
+TEST(Migration, AVersion2FileKeepsItsRecords) {
+  TemporaryFolder folder;
+  build_version_2(folder.file("old.db"));
+  const Database database = Database::open(folder.file("old.db"));
+  const std::optional<TrialRecord> trial = database.trial(7);
+  ASSERT_TRUE(trial.has_value());
+  EXPECT_EQ(trial->max_error, 0.5);
+  EXPECT_EQ(trial->report, "");
+  Database::open(folder.file("new.db"));
+  EXPECT_EQ(shape_of(folder.file("old.db")), shape_of(folder.file("new.db")));
 }
 
 TEST(Migration, TheMigratedSchemaEqualsTheNewOne) {

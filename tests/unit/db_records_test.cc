@@ -26,6 +26,7 @@ void fill(Database& database, bool backwards) {
   TrialRecord wrong = failed_trial(TrialStatus::wrong, "worst at y[\"3\"]\n");
   wrong.max_error = std::numeric_limits<double>::infinity();
   trials.emplace_back(Sizes{{"n", 1}}, wrong);
+  trials.front().second.report = R"({"registers":40})";
   trials.emplace_back(Sizes{{"n", 1}}, ok_trial(3, "slower"));
   if (backwards) std::reverse(trials.begin(), trials.end());
   for (const auto& [sizes, trial] : trials) database.add_trial(device(), problem(sizes), kNest, trial);
@@ -49,6 +50,8 @@ TEST(Records, ImportRestoresWhatWasExported) {
   EXPECT_EQ(to.import_records(in), 6);
   EXPECT_EQ(exported(to), text);
   EXPECT_EQ(to.best(device(), problem({{"n", 1}}))->kernel->code, (std::string("code\0\xff", 6) + "1"));
+  EXPECT_EQ(to.best(device(), problem({{"n", 1}}))->report, R"({"registers":40})");
+  EXPECT_EQ(to.best(device(), problem({{"n", 2}}))->report, "");
   EXPECT_TRUE(to.check().empty());
 }
 

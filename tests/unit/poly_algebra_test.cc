@@ -46,7 +46,15 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
-                                                   "exp2_scale", "simplify", "split_reduction"));
+                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result"));
+}
+
+TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
+  const Nest nest = rule("reciprocal").apply(samples::softmax(), {}).nest;
+  EXPECT_EQ(value_text(nest, "y"), "(E * (1 / L))");
+  EXPECT_TRUE(targets_of(nest, "reciprocal").empty());
+  // Sums are for defer_factor, and a divisor that changes along the row stays one.
+  EXPECT_TRUE(targets_of(samples::matmul(), "reciprocal").empty());
 }
 
 TEST(Algebra, ReassociateNeedsAReduction) {
@@ -145,6 +153,17 @@ TEST(Online, AMinimumLeadsAsWell) {
   EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp(((m_old - m_new) * -1))))");
 }
 
+TEST(KeepResult, ReadersUseACopyAndTheResultIsStoredFromIt) {
+  const Nest nest = samples::late_division_norm(TensorRole::output);
+  EXPECT_THAT(targets_of(nest, "keep_result"), ElementsAre("mean"));
+  const Nest kept = rule("keep_result").apply(nest, {"mean"}).nest;
+  EXPECT_EQ(value_text(kept, "mean_store"), "mean_kept");
+  EXPECT_EQ(kept.statement("mean_store").write.tensor, "mean");
+  EXPECT_EQ(value_text(kept, "squares_update"), "((x - mean_kept) * (x - mean_kept))");
+  EXPECT_TRUE(targets_of(kept, "keep_result").empty());
+  EXPECT_TRUE(targets_of(samples::late_division_norm(), "keep_result").empty()) << "the mean is no result";
+}
+
 TEST(Moments, MeanAndVarianceAreOneComposite) {
   const RuleResult result = rule("moments").apply(samples::row_norm(), {"mean_update"});
   const Composite& composite = result.composites.at(0);
@@ -157,6 +176,12 @@ TEST(Moments, ADivisionBetweenTheSumsIsSeenThrough) {
   const RuleResult result = rule("moments").apply(samples::late_division_norm(), {"total_update"});
   EXPECT_EQ(value_text(result.nest, "squares_update"), "((x - (total / f32(index))) * (x - (total / f32(index))))");
   EXPECT_NE(result.nest.find_statement("mean"), nullptr) << "the result reads it still";
+}
+
+TEST(Moments, AMeanThatIsAResultIsSeenThroughAndKept) {
+  const RuleResult result = rule("moments").apply(samples::late_division_norm(TensorRole::output), {"total_update"});
+  EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("squares_update"));
+  EXPECT_NE(result.nest.find_statement("mean"), nullptr);
 }
 
 TEST(Moments, PartialSumsOfSquaresDoNotCountAllPoints) {
@@ -247,7 +272,7 @@ TEST(SplitReduction, APlainSumGetsPartsAndACombineStep) {
               "[M, N, K] -> { C_update_part[i, j, p, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K and 16p <= k < 16p + 16 }",
               "test")));
   EXPECT_EQ(result.nest.statement("C_update_combine").reduction, ReductionOp::add);
-  EXPECT_EQ(shape_at(result.nest.tensor("C_part"), {{"M", 3}, {"N", 4}, {"K", 33}}), (std::vector<std::int64_t>{3, 4, 3}));
+  EXPECT_EQ(shape_at(result.nest.tensor("C_part"), {{"M", 5}, {"N", 4}, {"K", 33}}), (std::vector<std::int64_t>{3, 5, 4}));
 }
 
 TEST(SplitReduction, ACompositeSplitsAsAWhole) {

@@ -1,6 +1,7 @@
 // Asking again, and launching again, allocates nothing.
 #include "nestor/runtime.h"
 #include "unit/runtime_fixture.h"
+#include "unit/runtime_gpu_fixture.h"
 
 #include <cstdlib>
 #include <new>
@@ -48,6 +49,23 @@ TEST(WarmPath, QueryAndLaunchAllocateNothing) {
   for (int round = 0; round < 100; ++round) once();
   EXPECT_EQ(allocations - before, 0u);
   EXPECT_GT(before, 0u) << "allocations are counted";
+}
+
+class WarmGpuPath : public GpuRuntimeTest {};
+
+TEST_F(WarmGpuPath, QueryAndLaunchAllocateNothing) {
+  const LaunchRecipe recipe = row_recipe();  // without workspace: the fake's pool is the heap
+  store_gpu_kernel(path, row_ptx(), recipe, kRows, "plain");
+  fake.note_launches = false;
+  const CudaStream stream(CudaDevice::open(0));
+  const TensorArg tensors[] = {{x.data()}, {y.data()}};
+  const auto once = [&] {
+    library->query("plain", "f32", sizes, "cuda").launch(tensors, sizes, {}, {.stream = stream.handle()});
+  };
+  for (int warm_up = 0; warm_up < 3; ++warm_up) once();
+  const std::size_t before = allocations;
+  for (int round = 0; round < 100; ++round) once();
+  EXPECT_EQ(allocations - before, 0u);
 }
 
 }  // namespace

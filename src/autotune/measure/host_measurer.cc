@@ -16,7 +16,7 @@ class HostMeasurer : public Measurer {
       : device_(host_device(problem->options.threads)),
         workers_(std::clamp(host_threads(), 1, 4)),
         pool_(
-            {workers_, problem->options.compile_timeout_s, problem->options.run_timeout_s, problem->options.memory_limit},
+            {workers_, problem->options.compile_timeout_s, host_run_timeout(problem->options), problem->options.memory_limit},
             [problem] { return std::make_unique<HostRunner>(problem); }, stop) {}
 
   int batch_size() const override { return workers_; }
@@ -32,14 +32,9 @@ class HostMeasurer : public Measurer {
 
 }  // namespace
 
-std::string host_toolchain() { return "nestor 0.1.0 llvm " + llvm_version(); }
+double host_run_timeout(const MeasureOptions& options) { return options.run_timeout_s > 0 ? options.run_timeout_s : 30; }
 
-double median(std::vector<double> samples) {
-  if (samples.empty()) return 0;
-  std::sort(samples.begin(), samples.end());
-  const std::size_t middle = samples.size() / 2;
-  return samples.size() % 2 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
-}
+std::string host_toolchain() { return "nestor 0.1.0 llvm " + llvm_version(); }
 
 std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
                                              const MeasureOptions& options, const std::atomic<bool>* stop) {

@@ -49,6 +49,9 @@ class WorkerPool {
 /// Reason of an outcome that only the stop flag ended; such outcomes are not stored.
 inline constexpr const char* kStoppedReason = "stopped";
 
+/// Seconds that checking and timing one candidate may take on the host.
+double host_run_timeout(const MeasureOptions& options);
+
 /// Versions that a host measurement depends on.
 std::string host_toolchain();
 

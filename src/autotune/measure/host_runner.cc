@@ -1,13 +1,12 @@
 // One candidate on the host: compile, compare with the oracle, then time with cold caches.
 #include "autotune/measure/host_runner.h"
 
-#include "autotune/measure/element_codec.h"
+#include "autotune/measure/argument_facts.h"
+#include "autotune/measure/worker_process.h"
 #include "db/host_device.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 #include "support/hash.h"
-
-#include <isl/map.h>
-#include <isl/set.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,34 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-/// True when the statements of the nest write every element of `tensor`.
-bool is_covered(const Nest& nest, const Tensor& tensor, const Sizes& sizes) {
-  return isl_guarded("the elements that are written", [&] {
-    isl_set* missing = nullptr;
-    for (const Statement& statement : nest.statements) {
-      if (statement.write.tensor != tensor.name) continue;
-      isl_map* write = isl_map_intersect_domain(statement.write.relation.copy(), statement.domain.copy());
-      isl_set* written = isl_map_range(write);
-      if (!missing) {
-        missing = isl_set_universe(isl_set_get_space(written));
-        const auto shape = shape_at(tensor, sizes);
-        for (std::size_t k = 0; k < shape.size(); ++k) {
-          missing = isl_set_lower_bound_si(missing, isl_dim_set, k, 0);
-          missing = isl_set_upper_bound_si(missing, isl_dim_set, k, static_cast<int>(shape[k] - 1));
-        }
-        for (const auto& [name, value] : sizes) {
-          const int position = isl_set_find_dim_by_name(missing, isl_dim_param, name.c_str());
-          if (position >= 0) missing = isl_set_fix_si(missing, isl_dim_param, position, static_cast<int>(value));
-        }
-      }
-      missing = isl_set_subtract(missing, written);
-    }
-    const bool covered = missing && isl_set_is_empty(missing) == isl_bool_true;
-    isl_set_free(missing);
-    return covered;
-  });
 }
 
 /// Bytes of scratch memory one task takes, where they are constant.
@@ -64,14 +35,6 @@ std::int64_t scratch_bytes(const TileProgram& program) {
 
 constexpr std::int64_t kScratchLimit = 16 << 20;
 
-TrialOutcome ended(TrialStatus status, std::string reason, double compile_ms) {
-  TrialOutcome outcome;
-  outcome.status = status;
-  outcome.reason = std::move(reason);
-  outcome.compile_ms = compile_ms;
-  return outcome;
-}
-
 }  // namespace
 
 std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
@@ -79,11 +42,7 @@ std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest&
   auto problem =
       std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
-  for (const auto& [name, value] : options.scalars) {
-    const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(),
-                                    [&, &name = name](const ScalarParam& p) { return p.name == name; });
-    if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
-  }
+  check_scalar_names(nest, options.scalars);
   HostTensors arguments = make_arguments(original, sizes, options.data_seed);
   problem->samples = reference_samples(original, sizes, options.scalars, arguments, options.oracle_samples, options.data_seed);
   for (const Tensor& tensor : nest.tensors) {
@@ -93,13 +52,11 @@ std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest&
     std::memcpy(buffer.data(), data.bytes.data(), data.bytes.size());
     const bool output = tensor.role == TensorRole::output;
     if (!output) buffer.make_read_only();
-    std::vector<std::int64_t> strides(data.shape.size(), 1);
-    for (std::size_t k = strides.size(); k-- > 1;) strides[k - 1] = strides[k] * data.shape[k];
     problem->names.push_back(tensor.name);
     problem->buffers.push_back(std::move(buffer));
-    problem->strides.push_back(std::move(strides));
+    problem->strides.push_back(dense_strides(data.shape));
     problem->is_output.push_back(output);
-    problem->covered.push_back(output && is_covered(original, tensor, sizes));
+    problem->covered.push_back(output && writes_every_element(original, tensor, sizes));
     if (output) problem->outputs.emplace(tensor.name, std::move(data));
   }
   return problem;
@@ -114,24 +71,24 @@ std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
   try {
     schedule = problem_->schedules.replay(job.steps);
   } catch (const UserError& error) {
-    return ended(TrialStatus::illegal, error.what(), milliseconds_since(start));
+    return failed_outcome(TrialStatus::illegal, error.what(), milliseconds_since(start));
   }
   try {
     const TileProgram program = build_tile_program(*schedule);
     const std::int64_t scratch = scratch_bytes(program);
     if (scratch > kScratchLimit) {
-      return ended(TrialStatus::infeasible, fmt::format("one task needs {} KiB of scratch memory", scratch >> 10),
-                   milliseconds_since(start));
+      return failed_outcome(TrialStatus::infeasible, fmt::format("one task needs {} KiB of scratch memory", scratch >> 10),
+                            milliseconds_since(start));
     }
     std::string why;
     if (!is_valid_for(program.valid, problem_->sizes, &why)) {
-      return ended(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why),
-                   milliseconds_since(start));
+      return failed_outcome(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why),
+                            milliseconds_since(start));
     }
     compiled_ = compile_host(program, detect_host()).kernel;
     kernel_.emplace(compiled_);
   } catch (const Error& error) {
-    return ended(TrialStatus::compile_error, error.what(), milliseconds_since(start));
+    return failed_outcome(TrialStatus::compile_error, error.what(), milliseconds_since(start));
   }
   compile_ms_ = milliseconds_since(start);
   return std::nullopt;

@@ -2,12 +2,15 @@
 // fake can stand behind it.
 #pragma once
 
+#include "autotune/measure/statistics.h"
 #include "db/database.h"
 #include "poly/schedule.h"
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -22,28 +25,45 @@ struct TrialJob {
 /// What came of it. Every failure is a value.
 struct TrialOutcome {
   TrialStatus status = TrialStatus::crash;
-  std::string reason;                  ///< for every status but ok
+  std::string reason;                  ///< for every status but ok; a remark on an ok one (registers were spilled)
   std::vector<double> samples_ms;      ///< raw, in measuring order
   double median_ms = 0;                ///< 0 unless ok or slow
   double max_error = 0;                ///< worst |result - reference| / (1 + |reference|)
   double compile_ms = 0;               ///< replay, tile program and code generation together
+  std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct
+};
+
+/// Outcome of a job that was handed over under this number.
+struct SettledTrial {
+  std::int64_t ticket = 0;
+  TrialOutcome outcome;
 };
 
 /// Measures candidates of one problem on one device. Not thread safe.
 class Measurer {
  public:
   virtual ~Measurer() = default;
-  /// How many jobs are best handed over at once (compiled together, then measured one at a time).
+  /// How many jobs are best under way at once.
   virtual int batch_size() const = 0;
-  /// One outcome a job, in order. Never throws because of a candidate.
+  /// One outcome a job, in order. Never throws because of a candidate; DeviceError when the device itself fails.
   virtual std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) = 0;
   virtual const DeviceIdentity& device() const = 0;
   /// Versions that matter for a measurement, e.g. "nestor 0.1.0 llvm 19.1.7".
   virtual std::string toolchain() const = 0;
-};
 
-/// Median; the mean of the middle two of an even number. 0 when empty.
-double median(std::vector<double> samples);
+  /// True when new jobs are best handed over as soon as others are settled, not in batches.
+  virtual bool streaming() const { return false; }
+  /// Hands a job over without waiting. Jobs that were handed over are measured when next() is called, at the latest.
+  virtual void submit(std::int64_t ticket, const TrialJob& job) { handed_over_.push_back({ticket, job}); }
+  /// Waits for the next outcome of a submitted job, in any order. There must be one.
+  virtual SettledTrial next();
+  /// Gives up submitted jobs that are not being measured yet; next() tells of them with the reason "stopped".
+  virtual void abandon() {}
+
+ private:
+  std::vector<std::pair<std::int64_t, TrialJob>> handed_over_;
+  std::deque<SettledTrial> settled_;
+};
 
 }  // namespace nestor

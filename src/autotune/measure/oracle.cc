@@ -1,9 +1,14 @@
 // Random arguments, reference samples and the comparison of results.
 #include "autotune/measure/oracle.h"
 
-#include "autotune/measure/element_codec.h"
+#include "autotune/measure/random_fill.h"
 #include "autotune/measure/reference.h"
+#include "db/host_device.h"
+#include "support/element_codec.h"
 #include "support/error.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,53 +20,6 @@
 namespace nestor {
 namespace {
 
-/// splitmix64: equal numbers on every machine and with every standard library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  std::int64_t below(std::int64_t limit) { return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(limit)); }
-  /// Near enough to a normal distribution (sum of four uniform numbers, variance 1), and one multiplication a number.
-  double normal() {
-    const std::uint64_t bits = next();
-    const double sum = static_cast<double>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
-    return (sum - 131070.0) * (1.0 / 37837.2);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-std::uint64_t seed_for(const std::string& name, std::uint64_t seed) {
-  std::uint64_t hash = 1469598103934665603ULL ^ seed;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
-}
-
-void fill_random(HostTensor& tensor, Random random) {
-  const std::int64_t count = tensor.elements();
-  switch (tensor.type) {
-    case ElementType::f32: {
-      auto* values = reinterpret_cast<float*>(tensor.bytes.data());
-      for (std::int64_t k = 0; k < count; ++k) values[k] = static_cast<float>(random.normal());
-      return;
-    }
-    case ElementType::i32:
-      for (std::int64_t k = 0; k < count; ++k) tensor.set(k, static_cast<double>(random.below(17) - 8));
-      return;
-    case ElementType::boolean:
-      for (std::int64_t k = 0; k < count; ++k) tensor.set(k, static_cast<double>(random.below(2)));
-      return;
-    default:
-      for (std::int64_t k = 0; k < count; ++k) tensor.set(k, random.normal());
-  }
-}
-
 void fill_poison(HostTensor& tensor) {
   const std::uint32_t bits = poison_bits(tensor.type);
   const std::size_t width = size_in_bytes(tensor.type);
@@ -69,7 +27,7 @@ void fill_poison(HostTensor& tensor) {
 }
 
 /// Elements to compare: corners first, then random ones of which many lie on a border, where remainders are handled.
-std::vector<std::int64_t> choose_elements(const std::vector<std::int64_t>& shape, std::int64_t count, Random random) {
+std::vector<std::int64_t> choose_elements(const std::vector<std::int64_t>& shape, std::int64_t count, CounterRandom random) {
   std::int64_t total = 1;
   for (const std::int64_t extent : shape) total *= extent;
   std::vector<std::int64_t> chosen;
@@ -103,8 +61,79 @@ constexpr double kCheap = 4e6;
 constexpr double kFullLimit = 2e10;
 constexpr double kBackwardLimit = 4e9;
 constexpr std::int64_t kAllElements = 1 << 16;
-constexpr std::int64_t kEnoughSamples = 64;
+constexpr std::size_t kEnoughSamples = 64;
 constexpr double kSampleSeconds = 0.3;
+constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
+constexpr double kWorthForking_s = 0.03;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What forked evaluators write into.
+struct SharedValue {
+  enum State : int { unknown, unwritten, known } state;
+  double value;
+};
+
+/// Evaluates every `stride`-th element from `first` on, until enough are done and the time is up.
+void evaluate_stride(Reference& reference, const std::string& tensor, const std::vector<std::int64_t>& elements,
+                     std::size_t first, std::size_t stride, bool limited, SharedValue* values) {
+  const auto start = Clock::now();
+  for (std::size_t k = first; k < elements.size(); k += stride) {
+    if (limited && k >= kEnoughSamples && seconds_since(start) > kSampleSeconds) return;
+    const auto value = reference.value(tensor, elements[k], kBackwardLimit);
+    values[k] = {value ? SharedValue::known : SharedValue::unwritten, value.value_or(0)};
+  }
+}
+
+/// Evaluates elements from `first` on in forked processes, one a core. False when one of them failed: the caller then
+/// evaluates by itself and meets the error.
+bool evaluate_forked(Reference& reference, const std::string& tensor, const std::vector<std::int64_t>& elements,
+                     std::size_t first, SharedValue* values) {
+  const std::size_t processes = std::min<std::size_t>(static_cast<std::size_t>(host_threads()), elements.size() - first);
+  std::vector<pid_t> children;
+  for (std::size_t p = 0; p < processes; ++p) {
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        evaluate_stride(reference, tensor, elements, first + p, processes, true, values);
+        _exit(0);
+      } catch (...) {
+        _exit(1);
+      }
+    }
+    if (child > 0) children.push_back(child);
+  }
+  bool good = children.size() == processes;
+  for (const pid_t child : children) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  return good;
+}
+
+std::vector<OracleSample> evaluate_samples(Reference& reference, const std::string& tensor,
+                                           const std::vector<std::int64_t>& elements, bool whole) {
+  ByteBuffer shared(std::max<std::size_t>(elements.size(), 1) * sizeof(SharedValue));
+  auto* values = reinterpret_cast<SharedValue*>(shared.data());
+  std::size_t done = 0;
+  if (!whole && elements.size() > kSequential && host_threads() > 1) {
+    // The first ones also compile what all others need, once.
+    const auto start = Clock::now();
+    evaluate_stride(reference, tensor, {elements.begin(), elements.begin() + kSequential}, 0, 1, false, values);
+    done = kSequential;
+    const double expected = seconds_since(start) / kSequential * static_cast<double>(elements.size() - done);
+    if (expected > kWorthForking_s && evaluate_forked(reference, tensor, elements, done, values)) done = elements.size();
+  }
+  if (done < elements.size()) evaluate_stride(reference, tensor, elements, done, 1, !whole, values);
+  std::vector<OracleSample> result;
+  for (std::size_t k = 0; k < elements.size(); ++k) {
+    if (values[k].state == SharedValue::known) result.push_back({tensor, elements[k], values[k].value});
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -116,18 +145,27 @@ std::int64_t HostTensor::elements() const {
   return count;
 }
 
-HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
   HostTensors arguments;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::temporary) continue;
     HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
-    data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
     if (tensor.role == TensorRole::input) {
-      fill_random(data, Random(seed_for(tensor.name, seed)));
-    } else {
-      fill_poison(data);
+      data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+      fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
     }
     arguments.emplace(tensor.name, std::move(data));
+  }
+  return arguments;
+}
+
+HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  HostTensors arguments = make_inputs(nest, sizes, seed);
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    HostTensor& data = arguments.at(tensor.name);
+    data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+    fill_poison(data);
   }
   return arguments;
 }
@@ -137,20 +175,12 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   Reference reference(nest, sizes, scalars, inputs);
   const bool whole = !reference.backward_possible() || reference.full_cost() <= kCheap;
   if (whole) reference.evaluate_all(kFullLimit);
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    const auto elements =
-        choose_elements(reference.shape(tensor.name), whole ? kAllElements : samples, Random(seed_for(tensor.name, ~seed)));
-    std::int64_t taken = 0;
-    for (const std::int64_t linear : elements) {
-      if (!whole && taken >= kEnoughSamples && seconds() > kSampleSeconds) break;
-      const auto value = reference.value(tensor.name, linear, kBackwardLimit);
-      if (value) result.push_back({tensor.name, linear, *value});
-      ++taken;
-    }
+    const auto elements = choose_elements(reference.shape(tensor.name), whole ? kAllElements : samples,
+                                          CounterRandom(seed_for(tensor.name, ~seed)));
+    for (OracleSample& sample : evaluate_samples(reference, tensor.name, elements, whole)) result.push_back(std::move(sample));
   }
   return result;
 }

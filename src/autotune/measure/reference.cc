@@ -1,7 +1,7 @@
 // Evaluation of a nest's definition: whole, or backwards from single elements with remembered temporaries.
 #include "autotune/measure/reference.h"
 
-#include "autotune/measure/element_codec.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
-#include "autotune/measure/element_codec.h"
 #include "autotune/measure/reference.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <isl/aff.h>

@@ -21,6 +21,17 @@ std::string bytes_from_json(const nlohmann::json& json) {
   return {bytes.begin(), bytes.end()};
 }
 
+nlohmann::json kernel_to_json(const KernelRecord& kernel) {
+  return {{"architecture", kernel.architecture},
+          {"code", bytes_to_json(kernel.code)},
+          {"recipe", kernel.recipe},
+          {"hash", kernel.hash}};
+}
+
+KernelRecord kernel_from_json(const nlohmann::json& json) {
+  return {json.at("architecture"), bytes_from_json(json.at("code")), json.at("recipe"), json.at("hash")};
+}
+
 bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer) {
   for (std::size_t done = 0; done < size;) {
     const ssize_t moved = transfer(done);
@@ -48,15 +59,14 @@ TrialJob job_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json outcome_to_json(const TrialOutcome& outcome) {
-  nlohmann::json json{{"status", to_string(outcome.status)}, {"reason", bytes_to_json(outcome.reason)},
-                      {"samples_ms", outcome.samples_ms},    {"median_ms", outcome.median_ms},
-                      {"max_error", outcome.max_error},      {"compile_ms", outcome.compile_ms}};
-  if (outcome.kernel) {
-    json["kernel"] = {{"architecture", outcome.kernel->architecture},
-                      {"code", bytes_to_json(outcome.kernel->code)},
-                      {"recipe", outcome.kernel->recipe},
-                      {"hash", outcome.kernel->hash}};
-  }
+  nlohmann::json json{{"status", to_string(outcome.status)},
+                      {"reason", bytes_to_json(outcome.reason)},
+                      {"samples_ms", outcome.samples_ms},
+                      {"median_ms", outcome.median_ms},
+                      {"max_error", outcome.max_error},
+                      {"compile_ms", outcome.compile_ms},
+                      {"report", outcome.report}};
+  if (outcome.kernel) json["kernel"] = kernel_to_json(*outcome.kernel);
   return json;
 }
 
@@ -70,12 +80,20 @@ TrialOutcome outcome_from_json(const nlohmann::json& json) {
   outcome.median_ms = json.at("median_ms");
   outcome.max_error = json.at("max_error");
   outcome.compile_ms = json.at("compile_ms");
-  if (json.contains("kernel")) {
-    const auto& kernel = json.at("kernel");
-    outcome.kernel =
-        KernelRecord{kernel.at("architecture"), bytes_from_json(kernel.at("code")), kernel.at("recipe"), kernel.at("hash")};
-  }
+  outcome.report = json.at("report");
+  if (json.contains("kernel")) outcome.kernel = kernel_from_json(json.at("kernel"));
   return outcome;
+}
+
+nlohmann::json compiled_to_json(const CompiledTrial& compiled) {
+  return {{"kernel", kernel_to_json(compiled.kernel)},
+          {"binary", bytes_to_json(compiled.binary)},
+          {"report", compiled.report},
+          {"compile_ms", compiled.compile_ms}};
+}
+
+CompiledTrial compiled_from_json(const nlohmann::json& json) {
+  return {kernel_from_json(json.at("kernel")), bytes_from_json(json.at("binary")), json.at("report"), json.at("compile_ms")};
 }
 
 bool send_message(int socket, const nlohmann::json& message) {

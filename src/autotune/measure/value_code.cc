@@ -1,7 +1,8 @@
 // Compilation and execution of value code; each operation means what nestor::evaluate means by it.
 #include "autotune/measure/value_code.h"
 
-#include "autotune/measure/element_codec.h"
+#include "poly/scalar_share.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -27,9 +28,13 @@ double wrapped(ElementType type, double value) {
 
 }  // namespace
 
-ValueCode::ValueCode(const ScalarExpr& expr, const std::map<std::string, double>& scalars) { compile(expr, scalars); }
+ValueCode::ValueCode(const ScalarExpr& expr, const std::map<std::string, double>& scalars) {
+  Known known;
+  compile(expr, scalars, known);
+}
 
-int ValueCode::compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars) {
+int ValueCode::compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars, Known& known) {
+  if (const auto done = known.find(node_identity(expr)); done != known.end()) return done->second;
   Instruction instruction{expr.op(), expr.type(), expr.type()};
   switch (expr.op()) {
     case ScalarOp::constant:
@@ -51,11 +56,12 @@ int ValueCode::compile(const ScalarExpr& expr, const std::map<std::string, doubl
       break;
     default: {
       int* const operands[] = {&instruction.a, &instruction.b, &instruction.c};
-      for (std::size_t k = 0; k < expr.args().size(); ++k) *operands[k] = compile(expr.args()[k], scalars);
+      for (std::size_t k = 0; k < expr.args().size(); ++k) *operands[k] = compile(expr.args()[k], scalars, known);
       instruction.operand_type = expr.args().at(0).type();
     }
   }
   code_.push_back(instruction);
+  known.emplace(node_identity(expr), static_cast<int>(code_.size()) - 1);
   return static_cast<int>(code_.size()) - 1;
 }
 

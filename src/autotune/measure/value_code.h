@@ -42,7 +42,8 @@ class ValueCode {
     int ordinal = -1;
     int a = -1, b = -1, c = -1;
   };
-  int compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars);
+  using Known = std::map<const void*, int>;  ///< node -> position of its value
+  int compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars, Known& known);
   std::vector<Instruction> code_;
 };
 

@@ -14,9 +14,7 @@
 #include <set>
 
 namespace nestor {
-namespace {
 
-/// For each index of an access the dim that it follows: index = dim + constant.
 std::vector<std::optional<int>> followed_dims(const Access& access) {
   isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(access.relation.copy());
   const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
@@ -45,6 +43,8 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
   isl_pw_multi_aff_free(functions);
   return result;
 }
+
+namespace {
 
 bool write_depends_on(const Access& write, int dim) {
   struct Search {

@@ -8,4 +8,7 @@ namespace nestor {
 /// Fills `axes` and `units` of the result.
 NestStructure find_axes(const Nest& nest, const Sizes& sizes);
 
+/// For each index of an access the dim of the statement that it follows: index = dim + constant.
+std::vector<std::optional<int>> followed_dims(const Access& access);
+
 }  // namespace nestor

@@ -18,6 +18,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
+constexpr int kGridDims = 3;
 constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
 
 /// The nest after one choice of rules, with its clusters for each way of fusing.
@@ -59,6 +60,7 @@ class NestSpace : public Space {
   void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values,
                   std::vector<Step>& steps) const;
   Values default_values() const;
+  std::vector<Point> gpu_defaults() const;
   std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
 
@@ -155,6 +157,11 @@ void NestSpace::make_parameters(const Variant& usual) {
     if (tiles.empty()) tiles.push_back(1);
     add("stream_tile", tiles);
   }
+  if (limits_.gpu) {
+    for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
+    add("specialize", {0, 1});
+    return;
+  }
   if (limits_.threads > 1) add("parallel", count_up(0, std::min<std::size_t>(most_outer, 3) + 1));
   add("vector", {0, limits_.vector_elements, 2 * limits_.vector_elements});
   add("unroll", {0, 2, 4, 8});
@@ -166,7 +173,7 @@ std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Clu
   ClusterPlan plan;
   const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
   plan.form = form < cluster.forms.size() ? cluster.forms[form] : cluster.forms.front();
-  plan.parallel = limits_.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1)) : 0;
+  plan.parallel = limits_.gpu ? kGridDims : limits_.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1)) : 0;
   std::vector<int> axes = wavefront_order(cluster, plan.form);
   const bool natural = plan.form.kind == ClusterForm::Kind::natural;
   for (const int axis : axes) {
@@ -263,15 +270,26 @@ Candidate NestSpace::candidate(const Point& point) const {
   for (const Cluster& cluster : clusters(chosen, fusion)) {
     const auto plan = plan_for(chosen, cluster, values);
     const bool shared = !plan->order.empty();
-    const std::int64_t bytes = shared && cluster.units.size() > 1 ? footprint(chosen, cluster, *plan) : 0;
+    if (limits_.gpu) {
+      const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
+      candidate.infeasible = gpu_infeasible(part, gpu_choice(values), *limits_.gpu);
+      if (!candidate.infeasible.empty()) return candidate;
+    }
+    const std::int64_t bytes = !limits_.gpu && shared && cluster.units.size() > 1 ? footprint(chosen, cluster, *plan) : 0;
     if (bytes > limits_.scratch_bytes) {
       candidate.infeasible =
           fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
       return candidate;
     }
     ClusterSteps shape = cluster_steps(chosen.structure, cluster, *plan);
-    candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
-    mark_inner(chosen, cluster, shape, values, candidate.steps);
+    if (limits_.gpu) {
+      const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
+      const std::vector<Step> steps = gpu_steps(part, shape, gpu_choice(values));
+      candidate.steps.insert(candidate.steps.end(), steps.begin(), steps.end());
+    } else {
+      candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
+      mark_inner(chosen, cluster, shape, values, candidate.steps);
+    }
     if (value_or(values, "specialize", 0)) {
       for (const auto& [axis, loop] : shape.outer) {
         if (plan->tile.at(axis) > 1) candidate.steps.push_back(make_step("specialize", {loop}));
@@ -281,7 +299,7 @@ Candidate NestSpace::candidate(const Point& point) const {
       }
     }
   }
-  if (value_or(values, "streaming", 0)) {
+  if (limits_.gpu ? gpu_choice(values).streaming_outputs : value_or(values, "streaming", 0) != 0) {
     for (const Tensor& tensor : schedules_.nest().tensors) {
       if (tensor.role == TensorRole::output) candidate.steps.push_back(make_step("streaming", {tensor.name}));
     }
@@ -309,6 +327,7 @@ Point NestSpace::baseline() const {
     const bool tile = parameter.name.starts_with("tile.");
     values[parameter.name] = parameter.name == "parallel" || tile ? 1 : parameter.name == "stream" ? -1 : 0;
   }
+  if (limits_.gpu) values["threads"] = GpuChoice{}.threads;
   return point_of(values);
 }
 
@@ -362,7 +381,47 @@ NestSpace::Values NestSpace::default_values() const {
   return values;
 }
 
+/// Rows that stay on chip, a share of elements for each thread: first without composites, whose single pass is for rows
+/// that do not fit.
+std::vector<Point> NestSpace::gpu_defaults() const {
+  std::vector<Point> points;
+  std::set<std::string> simple = usual_rules_;
+  for (const std::string& rule : rules_) {
+    if (makes_composites(rule)) simple.erase(rule);
+  }
+  for (const auto& rules : {simple, usual_rules_}) {
+    const Variant& variant = this->variant(rules);
+    const auto& groups = clusters(variant, Fusion::maximal);
+    const auto main = std::max_element(groups.begin(), groups.end(), [&](const Cluster& a, const Cluster& b) {
+      return variant.structure.units[a.heaviest].points < variant.structure.units[b.heaviest].points;
+    });
+    for (const GpuShape& shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
+      // One block an item, or as many as keep half of a multiprocessor's threads.
+      for (const std::int64_t persistent : {std::int64_t{0}, std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1)}) {
+        Values values;
+        for (const std::string& rule : rules_) values["rule." + rule] = rules.contains(rule);
+        for (const Parameter& parameter : parameters_) {
+          if (parameter.name.starts_with("tile.")) values[parameter.name] = 1;
+        }
+        if (!main->axes.empty()) values["tile." + variant.structure.axes[main->axes.back()].name] = shape.rows;
+        values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+        values["stream"] = -1;
+        values["threads"] = shape.threads;
+        values["cluster"] = shape.cluster;
+        values["staging"] = static_cast<std::int64_t>(GpuChoice::Staging::reused);
+        values["streaming"] = 0;
+        values["persistent"] = persistent;
+        values["ahead"] = persistent > 0 ? 2 : 0;
+        points.push_back(point_of(values));
+      }
+    }
+    if (simple == usual_rules_) break;
+  }
+  return points;
+}
+
 std::vector<Point> NestSpace::defaults() const {
+  if (limits_.gpu) return gpu_defaults();
   std::vector<Point> points;
   const Values first = default_values();
   points.push_back(point_of(first));
@@ -387,6 +446,15 @@ std::vector<Point> NestSpace::defaults() const {
 
 std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits) {
   return std::make_unique<NestSpace>(schedules, sizes, limits);
+}
+
+SpaceLimits gpu_space_limits(int sm, int units, std::int64_t shared_bytes) {
+  SpaceLimits limits;
+  limits.gpu = GpuLimits{};
+  limits.gpu->sm = sm;
+  limits.gpu->units = units;
+  limits.gpu->shared_bytes = shared_bytes;
+  return limits;
 }
 
 SpaceLimits host_space_limits(int threads) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "autotune/measure/base_schedules.h"
+#include "autotune/space/gpu_steps.h"
 #include "autotune/space/space.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace nestor {
 
@@ -15,6 +17,7 @@ struct SpaceLimits {
   std::int64_t scratch_bytes = 1 << 20;       ///< temporaries of one tile: a core's private cache
   std::int64_t shared_cache_bytes = 8 << 20;  ///< of all cores: larger outputs are written past the caches by default
   std::int64_t vector_elements = 8;           ///< f32 lanes
+  std::optional<GpuLimits> gpu;               ///< candidates are for this GPU; what stands above is for a CPU
 };
 
 /// `schedules` holds the nest whose schedules are searched, and must outlive the space; `sizes` are complete.
@@ -22,5 +25,7 @@ std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& si
 
 /// Limits of this machine.
 SpaceLimits host_space_limits(int threads);
+/// Limits of a GPU: compute capability times ten, multiprocessors, and bytes of shared memory that a block may take.
+SpaceLimits gpu_space_limits(int sm, int units, std::int64_t shared_bytes);
 
 }  // namespace nestor

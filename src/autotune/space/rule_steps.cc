@@ -71,4 +71,6 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
 
 bool enabled_by_default(const std::string& rule) { return rule != "split_reduction"; }
 
+bool makes_composites(const std::string& rule) { return rule == "online" || rule == "moments"; }
+
 }  // namespace nestor

@@ -18,4 +18,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules);
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);
 
+/// True for rules that merge several reductions into one composite.
+bool makes_composites(const std::string& rule);
+
 }  // namespace nestor

@@ -12,7 +12,9 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -61,9 +63,12 @@ struct Frame {
   llvm::Value* scalars = nullptr;
   llvm::Value* workspace = nullptr;
   llvm::Value* services = nullptr;
-  llvm::Value* temporary = nullptr;  ///< packing scratch, 64-byte aligned
-  std::int64_t temporary_bytes = 0;  ///< most that any op of the function asked for
-  bool streamed = false;             ///< it holds non-temporal stores
+  llvm::Value* temporary = nullptr;                      ///< packing scratch, 64-byte aligned
+  std::int64_t temporary_bytes = 0;                      ///< most that any op of the function asked for
+  bool streamed = false;                                 ///< it holds non-temporal stores
+  std::string next_var;                                  ///< the loop that a task runs through; "" outside tasks
+  std::int64_t next_step = 0;                            ///< its step
+  std::set<std::pair<const TileOp*, int>> last_readers;  ///< in its body, of inputs read several times: op and buffer
 
   Frame(HostModule& host, llvm::Function* function);
 

@@ -290,7 +290,27 @@ class KernelEmitter {
       f.variables[range.loops[k]->var] =
           f.b.CreateNSWAdd(number(2 + 2 * k), f.b.CreateNSWMul(index, f.i64(range.loops[k]->step)));
     }
+    f.next_var = range.loops.back()->var;
+    f.next_step = range.loops.back()->step;
+    std::map<int, std::vector<const TileOp*>> readers;
+    find_readers(*range.loops.back(), readers);
+    for (const auto& [buffer, ops] : readers) {
+      if (ops.size() > 1) f.last_readers.emplace(ops.back(), buffer);
+    }
     emit_children(f, *range.loops.back(), true);
+  }
+
+  /// The ops that read each input argument.
+  void find_readers(const TileNode& node, std::map<int, std::vector<const TileOp*>>& readers) const {
+    if (node.kind == TileNode::Kind::op) {
+      for (const TileAccess& read : node.op.reads) {
+        const Buffer& buffer = host_.program.buffers[static_cast<std::size_t>(read.buffer)];
+        std::vector<const TileOp*>& known = readers[read.buffer];
+        const bool is_input = buffer.memory == Memory::argument && buffer.role == TensorRole::input;
+        if (is_input && (known.empty() || known.back() != &node.op)) known.push_back(&node.op);
+      }
+    }
+    for (const TileTree& child : node.children) find_readers(*child, readers);
   }
 
   HostModule& host_;

@@ -50,6 +50,7 @@ OpContext::Strided OpContext::bind(const TileAccess& access) {
     out.stride.push_back(stride);
     out.affine = out.affine && stride != nullptr;
   }
+  out.next = distance_to_next(access);
   out.offset = frame.i64(0);
   if (!out.affine) return out;
   for (std::size_t k = 0; k < access.index.size(); ++k) {
@@ -58,6 +59,20 @@ OpContext::Strided OpContext::bind(const TileAccess& access) {
     out.offset = b.CreateNSWAdd(out.offset, b.CreateNSWMul(frame.integer(origin), view.strides[k]));
   }
   return out;
+}
+
+Value* OpContext::distance_to_next(const TileAccess& access) {
+  if (frame.last_readers.count({&op, access.buffer}) == 0) return nullptr;
+  const BufferView& view = frame.buffers.at(access.buffer);
+  Value* distance = nullptr;
+  for (std::size_t k = 0; k < access.index.size(); ++k) {
+    const auto coefficient = access.index[k].coefficient(frame.next_var);
+    if (!coefficient) return nullptr;
+    if (*coefficient == 0) continue;
+    Value* part = frame.b.CreateNSWMul(frame.i64(*coefficient * frame.next_step), view.strides[k]);
+    distance = distance == nullptr ? part : frame.b.CreateNSWAdd(distance, part);
+  }
+  return distance;
 }
 
 OpContext::Motion OpContext::motion(int access, int dim) const {
@@ -228,6 +243,23 @@ void OpContext::store(Value* value, Lanes lanes, Value* mask, bool nontemporal) 
     Value* offset = offset_of_lane(kWrite, lanes, lane);
     Value* one = frame.b.CreateExtractElement(value, lane);
     frame.branch(bit, [&] { store_raw(one, offset); });
+  }
+}
+
+void OpContext::prefetch(Lanes lanes, unsigned count) {
+  constexpr std::int64_t kLine = 64;
+  constexpr std::int64_t kFarthest = 32 << 10;  // what lies beyond would be lost again before it is needed
+  llvm::IRBuilder<>& b = frame.b;
+  for (int r = 0; r < static_cast<int>(op.reads.size()); ++r) {
+    if (at(r).next == nullptr || motion(r, lanes.dim) != Motion::unit) continue;
+    const auto bytes = static_cast<std::int64_t>(size_in_bytes(type(r)));
+    Value* distance = b.CreateNSWMul(at(r).next, frame.i64(bytes));
+    Value* far = b.CreateICmpUGT(distance, frame.i64(kFarthest));
+    Value* ahead = b.CreateGEP(b.getInt8Ty(), address(r), b.CreateSelect(far, frame.i64(0), distance));
+    for (std::int64_t line = 0; line < bytes * lanes.width * count; line += kLine) {
+      Value* wanted = b.CreateConstGEP1_64(b.getInt8Ty(), ahead, static_cast<std::uint64_t>(line));
+      b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()}, {wanted, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+    }
   }
 }
 

@@ -50,6 +50,11 @@ class OpContext {
   llvm::Value* load(int access, Lanes lanes, llvm::Value* mask);
   void store(llvm::Value* value, Lanes lanes, llvm::Value* mask, bool nontemporal = false);
 
+  /// Asks for what the task's next iteration will read where these lanes (`count` vectors) read an input for the last
+  /// time. The first op that reads a row waits for memory, the last one has it in the cache and memory is idle; hardware
+  /// prefetchers do not help, as they stop at the end of a page.
+  void prefetch(Lanes lanes, unsigned count);
+
   /// The op's value converted to `type`.
   llvm::Value* value(Lanes lanes, llvm::Value* mask, ElementType type);
 
@@ -60,11 +65,13 @@ class OpContext {
   struct Strided {
     const TileAccess* source;
     std::vector<llvm::Value*> stride;  ///< by dim; null: irregular
+    llvm::Value* next = nullptr;       ///< distance to the task's next iteration, in elements; null: none or unknown
     bool affine = true;
     llvm::Value* offset = nullptr;  ///< elements, at the bound dims
   };
   void move(int dim, llvm::Value* value, llvm::Value* distance);
   Strided bind(const TileAccess& access);
+  llvm::Value* distance_to_next(const TileAccess& access);
   Strided& at(int access) { return accesses_[static_cast<std::size_t>(access + 1)]; }
   const Strided& at(int access) const { return accesses_[static_cast<std::size_t>(access + 1)]; }
   llvm::Value* element_address(int access, llvm::Value* offset);

@@ -86,6 +86,7 @@ class MapLowering {
 
   /// All values first: the stores of one vector then cannot delay the loads of the next.
   void body(Lanes lanes, unsigned count, Value* mask, bool nontemporal) {
+    if (lanes.width > 1 && mask == nullptr) context_.prefetch(lanes, count);
     if (count == 1 || !guards_.lanes.empty()) {
       for (unsigned k = 0; k < count; ++k) {
         context_.shift(lanes.dim, static_cast<std::int64_t>(k) * lanes.width);

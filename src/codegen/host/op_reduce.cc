@@ -51,9 +51,10 @@ class ReduceLowering {
   }
 
   void kept_level(std::size_t level) {
-    if (level == kept_) return single_result();
+    if (level == kept_) return row_results(-1, 1);
     const int dim = order_[level];
-    const Range range = range_of(context_, dim, guards_.levels[level].bounds);
+    Range range = range_of(context_, dim, guards_.levels[level].bounds);
+    if (level + 1 == kept_ && goes_in_rows(dim)) range = whole_row_blocks(dim, range);
     if (dim == vector_.dim) {
       vector_loop(context_, vector_, range, [&](Value* at, Lanes lanes, unsigned count, Value* mask) {
         context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
@@ -120,25 +121,61 @@ class ReduceLowering {
     each([&](std::size_t k) { write(read(parts[k]), lanes, mask); });
   }
 
-  /// One result at a time; the reduced dim may be the vector one.
-  void single_result() {
+  /// Are several values of the innermost kept dim worth reducing side by side? Several rows are several streams for the
+  /// hardware prefetchers, and what does not move with the rows is loaded once for all of them.
+  bool goes_in_rows(int dim) const {
+    if (vector_.dim < 0 || !op_.dims[static_cast<std::size_t>(vector_.dim)].reduced || op_.guard.defined()) return false;
+    const auto extent = context_.extent(dim);
+    if ((extent && *extent < kRows) || wished_vectors(op_) < 4) return false;
+    for (int access = OpContext::kWrite; access < static_cast<int>(op_.reads.size()); ++access) {
+      if (context_.motion(access, dim) == OpContext::Motion::irregular) return false;
+    }
+    return context_.motion(OpContext::kWrite, dim) != OpContext::Motion::none;
+  }
+
+  /// Emits all whole blocks of rows; returns what is left of the range.
+  Range whole_row_blocks(int dim, const Range& range) {
+    Value* whole = f_.b.CreateAnd(range.count, f_.i64(-kRows));
+    f_.loop(f_.i64(0), whole, kRows, [&](Value* at) {
+      context_.open(dim, f_.b.CreateNSWAdd(range.lower, at));
+      row_results(dim, kRows);
+      context_.close(dim);
+    });
+    return {f_.b.CreateNSWAdd(range.lower, whole), f_.b.CreateNSWSub(range.count, whole)};
+  }
+
+  /// The results of `rows` consecutive values of `row_dim` (-1: of this one point); the reduced dim may be the vector one.
+  void row_results(int row_dim, unsigned rows) {
     const bool vectors = vector_.dim >= 0;
-    std::vector<Accumulator> parts;
-    for (unsigned k = 0; vectors && k < vector_.count; ++k) parts.push_back(accumulator(vector_.width, neutral()));
-    const Accumulator single = accumulator(1, op_.initialize ? neutral() : old_value({}, nullptr));
+    std::vector<std::vector<Accumulator>> parts(rows);
+    std::vector<Accumulator> singles;
+    const auto each_row = [&](const std::function<void(std::size_t)>& body) {
+      for (unsigned row = 0; row < rows; ++row) {
+        if (row_dim >= 0) context_.shift(row_dim, row);
+        body(row);
+        if (row_dim >= 0) context_.close(row_dim);
+      }
+    };
+    // As many accumulators as hide the latency, over all rows.
+    const unsigned most = rows == 1 ? vector_.count : std::min(vector_.count, 2U);
+    each_row([&](std::size_t row) {
+      for (unsigned k = 0; vectors && k < most; ++k) parts[row].push_back(accumulator(vector_.width, neutral()));
+      singles.push_back(accumulator(1, op_.initialize ? neutral() : old_value({}, nullptr)));
+    });
     if (!vectors) {
-      reduced_level(kept_, [&] { accumulate(single, {}, nullptr, false); });
-      return write(read(single), {}, nullptr);
+      reduced_level(kept_, [&] { accumulate(singles[0], {}, nullptr, false); });
+      return write(read(singles[0]), {}, nullptr);
     }
     reduced_vectors_ = [&](Lanes lanes, unsigned count, Value* mask) {
+      if (lanes.width > 1 && mask == nullptr) context_.prefetch(lanes, count);
       for (unsigned k = 0; k < count; ++k) {
         context_.shift(lanes.dim, static_cast<std::int64_t>(k) * lanes.width);
-        reduced_vector(lanes.width == 1 ? single : parts[k], lanes, mask);
+        each_row([&](std::size_t row) { reduced_vector(lanes.width == 1 ? singles[row] : parts[row][k % most], lanes, mask); });
         context_.close(lanes.dim);
       }
     };
     reduced_level(kept_, [] {});
-    write(combine(horizontal(parts), read(single)), {}, nullptr);
+    each_row([&](std::size_t row) { write(combine(horizontal(parts[row]), read(singles[row])), {}, nullptr); });
   }
 
   void reduced_vector(const Accumulator& into, Lanes lanes, Value* mask) {
@@ -188,6 +225,8 @@ class ReduceLowering {
         },
         unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
   }
+
+  static constexpr std::int64_t kRows = 4;
 
   Frame& f_;
   const TileOp& op_;

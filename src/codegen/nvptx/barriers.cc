@@ -47,11 +47,18 @@ class BarrierPass {
         return;
       }
       case TileNode::Kind::loop: {
+        if (node.once) {
+          loops_.insert(node.var);
+          for (const BlockNode& child : node.children) visit(child, pending);
+          loops_.erase(node.var);
+          return;
+        }
         // Flags only ever get set, so that a second pass over what the first left behind reaches the fixed point of one level.
         loops_.insert(node.var);
         for (int pass = 0; pass < 2; ++pass) {
           Pending inside = pending;
           for (const BlockNode& child : node.children) visit(child, inside);
+          if (node.independent) std::erase_if(inside, [](const Touch& touch) { return touch.buffer >= 0; });
           merge(pending, inside);
         }
         loops_.erase(node.var);
@@ -117,7 +124,7 @@ class BarrierPass {
     if (op.crosses_warps()) {
       const std::int64_t slots =
           op.unroll_rows ? std::max<std::int64_t>(ceil_div(op.row_bound().value_or(1), op.layout.groups), 1) : 1;
-      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, slots * (plan_.threads / 32) * 4);
+      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, slots * (plan_.all_threads() / 32) * 4);
     }
     if (op.product) {
       const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;

@@ -31,8 +31,16 @@ void BlockEmitter::emit(const BlockPlan& plan) {
   positions_.clear();
   registers_.clear();
   thread_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  own_thread_ = thread_;
+  cluster_started_ = plan.cluster == 1;
+  if (plan.cluster > 1) {
+    Value* before = b_.CreateMul(arguments_.cluster_rank, b_.getInt32(static_cast<std::uint32_t>(plan.threads)));
+    thread_ = b_.CreateAdd(thread_, before);
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_arrive_aligned, {}, {});
+  }
   for (const BlockOp& op : plan.ops) position(op.layout);
   visit(plan.root);
+  await_cluster_start();
 }
 
 void BlockEmitter::visit(const BlockNode& node) {
@@ -41,18 +49,33 @@ void BlockEmitter::visit(const BlockNode& node) {
   };
   switch (node.kind) {
     case TileNode::Kind::sequence:
+      if (node.advance >= 0) return advance(node.advance);
+      if (node.commit) {
+        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
+        return;
+      }
       return children();
     case TileNode::Kind::op:
       return emit_op(plan_->ops[static_cast<std::size_t>(node.op)]);
     case TileNode::Kind::condition:
+      await_cluster_start();
       return when(condition(node.condition), children);
-    case TileNode::Kind::loop:
+    case TileNode::Kind::loop: {
+      if (node.once) {
+        const auto outer = environment_;
+        environment_[node.var] = integer(node.lower);
+        children();
+        environment_ = outer;
+        return;
+      }
+      await_cluster_start();
       loop(integer(node.lower), integer(node.upper), node.step, [&](Value* index) {
         environment_[node.var] = index;
         children();
       });
       environment_.erase(node.var);
       return;
+    }
   }
 }
 
@@ -105,7 +128,21 @@ Value* BlockEmitter::both(Value* a, Value* b) {
   return b == nullptr ? a : b_.CreateAnd(a, b);
 }
 
-void BlockEmitter::barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+void BlockEmitter::barrier() {
+  if (plan_->cluster == 1) {
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+    return;
+  }
+  await_cluster_start();
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_arrive_aligned, {}, {});
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_wait_aligned, {}, {});
+}
+
+void BlockEmitter::await_cluster_start() {
+  if (cluster_started_) return;
+  cluster_started_ = true;
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_wait_aligned, {}, {});
+}
 
 Value* BlockEmitter::entry_alloca(llvm::Type* type, const llvm::Twine& name) {
   llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());

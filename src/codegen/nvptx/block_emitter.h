@@ -24,6 +24,7 @@ struct KernelArguments {
   std::map<std::string, llvm::Value*> scalars;          ///< in their register type
   llvm::Value* workspace = nullptr;
   std::map<int, IntExpr> workspace_offsets;  ///< bytes, by buffer
+  llvm::Value* cluster_rank = nullptr;       ///< i32, of the block in its cluster; null without clusters
 };
 
 class BlockEmitter {
@@ -54,7 +55,8 @@ class BlockEmitter {
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
   Value* both(Value* a, Value* b);  ///< conjunction; null stands for true
-  void barrier();
+  void barrier();            ///< of the block, or of the cluster when one shares the ops
+  void await_cluster_start();  ///< before the first store into another block of the cluster
   Value* entry_alloca(llvm::Type* type, const llvm::Twine& name);
 
   // values
@@ -69,6 +71,9 @@ class BlockEmitter {
   Value* address(const TileAccess& access);
   Value* shared_address(llvm::Type* type, std::int64_t bytes, Value* index);
   Value* load_element(const TileAccess& access);
+  std::vector<Value*> load_once(Value* pointer, llvm::Type* word);
+  std::vector<Value*> load_words(const TileAccess& access, int width);
+  std::vector<Value*> elements_of(const std::vector<Value*>& words, ElementType type);
   std::vector<Value*> load_vector(const TileAccess& access, int width);
   std::vector<Value*> load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot);
   void store(const BlockOp& op, const std::vector<Value*>& values, ElementType type, Slot slot);
@@ -83,6 +88,9 @@ class BlockEmitter {
   void visit(const BlockNode& node);
   void emit_op(const BlockOp& op);
   void emit_unit(const BlockOp& op, int width, Slot slot);
+  void emit_ahead(const BlockOp& op, int width, Slot slot);
+  void advance(int buffer);
+  Value* piece_address(int buffer, Value* trip, std::int64_t piece);
   void emit_points(const BlockOp& op, int width, Slot slot);
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
@@ -107,6 +115,7 @@ class BlockEmitter {
   Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
   Value* butterfly(Value* value, const BlockOp& op);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
+  void publish_partial(const BlockOp& op, Value* row_slot, Value* total);
   Value* combined_partials(const BlockOp& op, Value* row_slot);
   void finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total);
 
@@ -130,7 +139,9 @@ class BlockEmitter {
   KernelArguments arguments_;
   NvptxMath math_;
   const BlockPlan* plan_ = nullptr;
-  Value* thread_ = nullptr;  ///< i32
+  Value* thread_ = nullptr;  ///< i32, numbered through the blocks of a cluster
+  Value* own_thread_ = nullptr;  ///< i32, numbered within the block
+  bool cluster_started_ = false;
   llvm::GlobalVariable* shared_ = nullptr;
   std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;

@@ -64,8 +64,19 @@ Value* BlockEmitter::load_element(const TileAccess& access) {
   return result;
 }
 
-/// 16-bit elements travel as 32-bit words, two each.
-std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int width) {
+/// 16 bytes of an input that nobody reads again: they take no room in the first cache.
+std::vector<Value*> BlockEmitter::load_once(Value* pointer, llvm::Type* word) {
+  llvm::Type* i32 = b_.getInt32Ty();
+  auto* type = llvm::FunctionType::get(llvm::StructType::get(i32, i32, i32, i32), {pointer->getType()}, false);
+  auto* code = llvm::InlineAsm::get(type, "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l", false);
+  Value* loaded = b_.CreateCall(type, code, {pointer});
+  std::vector<Value*> words;
+  for (unsigned k = 0; k < 4; ++k) words.push_back(b_.CreateBitCast(b_.CreateExtractValue(loaded, {k}), word));
+  return words;
+}
+
+/// `width` elements as they lie in memory: 16-bit ones in 32-bit words, two each.
+std::vector<Value*> BlockEmitter::load_words(const TileAccess& access, int width) {
   const Buffer& buffer = plan_->buffer(access.buffer);
   const bool halves = is_16_bit(buffer.type);
   const int piece = piece_width(buffer.type, width), words = halves ? piece / 2 : piece;
@@ -75,22 +86,34 @@ std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int widt
   std::vector<Value*> values;
   for (int start = 0; start < width; start += piece) {
     Value* pointer = start == 0 ? base : b_.CreateConstInBoundsGEP1_64(type_of(buffer), base, static_cast<std::uint64_t>(start));
+    if (buffer.streaming && buffer.role == TensorRole::input && words == 4) {
+      for (Value* loaded : load_once(pointer, word)) values.push_back(loaded);
+      continue;
+    }
     auto* loaded =
         b_.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type)));
     if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
       loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
     }
-    for (int k = 0; k < words; ++k) {
-      Value* element = words == 1 ? loaded : b_.CreateExtractElement(loaded, static_cast<std::uint64_t>(k));
-      if (!halves) {
-        values.push_back(element);
-        continue;
-      }
-      values.push_back(b_.CreateBitCast(b_.CreateTrunc(element, b_.getInt16Ty()), type_of(buffer)));
-      values.push_back(b_.CreateBitCast(b_.CreateTrunc(b_.CreateLShr(element, 16), b_.getInt16Ty()), type_of(buffer)));
-    }
+    for (int k = 0; k < words; ++k)
+      values.push_back(words == 1 ? loaded : b_.CreateExtractElement(loaded, static_cast<std::uint64_t>(k)));
   }
   return values;
+}
+
+std::vector<Value*> BlockEmitter::elements_of(const std::vector<Value*>& words, ElementType type) {
+  if (!is_16_bit(type)) return words;
+  llvm::Type* element = register_type(b_.getContext(), type);
+  std::vector<Value*> values;
+  for (Value* word : words) {
+    values.push_back(b_.CreateBitCast(b_.CreateTrunc(word, b_.getInt16Ty()), element));
+    values.push_back(b_.CreateBitCast(b_.CreateTrunc(b_.CreateLShr(word, 16), b_.getInt16Ty()), element));
+  }
+  return values;
+}
+
+std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int width) {
+  return elements_of(load_words(access, width), plan_->buffer(access.buffer).type);
 }
 
 void BlockEmitter::at_element(const BlockOp& op, int element, const Body& body) {
@@ -154,7 +177,11 @@ void BlockEmitter::store_vector(const TileAccess& access, const std::vector<Valu
   const bool halves = is_16_bit(buffer.type);
   std::vector<Value*> words;
   if (!halves) words = convert(values, type, buffer.type);
-  for (std::size_t e = 0; halves && e + 1 < values.size(); e += 2) {
+  if (halves && type == buffer.type) {  // bits as they are
+    const auto bits = [&](std::size_t e) { return b_.CreateZExt(b_.CreateBitCast(values[e], b_.getInt16Ty()), b_.getInt32Ty()); };
+    for (std::size_t e = 0; e + 1 < values.size(); e += 2) words.push_back(b_.CreateOr(bits(e), b_.CreateShl(bits(e + 1), 16)));
+  }
+  for (std::size_t e = 0; halves && type != buffer.type && e + 1 < values.size(); e += 2) {
     const auto wide = convert({values[e], values[e + 1]}, type, ElementType::f32);
     words.push_back(buffer.type == ElementType::f16 ? math_.pack_f16(b_, wide[0], wide[1])
                                                     : math_.pack_bf16(b_, wide[0], wide[1]));

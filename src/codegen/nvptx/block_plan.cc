@@ -2,6 +2,7 @@
 #include "codegen/nvptx/block_plan.h"
 
 #include "codegen/nvptx/tile_rewrite.h"
+#include "support/error.h"
 
 #include <fmt/format.h>
 
@@ -142,6 +143,12 @@ bool BlockPlan::in_registers(const TileAccess& access) const {
 void normalise(BlockPlan& plan) {
   Normaliser normaliser(plan);
   plan.root = normaliser.visit(plan.kernel->body);
+  if (plan.cluster == 1) return;
+  for (const BlockOp& op : plan.ops) {
+    if (op.product)
+      user_error("Kernel '{}': a cluster of blocks cannot share the product '{}' yet; leave it to one block (cluster 1).",
+                 plan.program->name, op.op.name);
+  }
 }
 
 BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
@@ -149,9 +156,12 @@ BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const
   BlockPlan plan;
   plan.program = &program;
   plan.kernel = &kernel;
+  plan.cluster = kernel.shape.cluster;
+  if (threads == 0) threads = kernel.shape.threads;
   plan.threads = threads > 0 ? threads : target.threads;
   plan.vector_memory = vector_memory;
   normalise(plan);
+  reside(plan);
   choose_roles(plan);
   choose_layouts(plan, target.threads, threads);
   place_scratch(plan);

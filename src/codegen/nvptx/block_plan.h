@@ -15,7 +15,7 @@
 
 namespace nestor::nvptx {
 
-/// How a tile [rows x columns] falls on the threads of a block. Thread t has lane = t % lanes and group = t / lanes. It holds
+/// How a tile [rows x columns] falls on the threads of a block (or of a cluster of blocks, numbered through). Thread t has lane = t % lanes and group = t / lanes. It holds
 /// row r = slot*groups + group, and column c = (chunk*lanes + lane)*vector + e for 0 <= e < vector. So e runs along a 16-byte
 /// access, lane along neighbouring threads (of several warps when lanes > 32), slot and chunk along a thread's registers.
 struct Layout {
@@ -50,6 +50,8 @@ struct Placement {
   int column_slots = 1;
   bool by_row = false;
   bool by_column = false;
+  std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of 16 bytes of the items to come, each thread's own
+  int ring_slots = 0;             ///< items to come, each in a slot
 };
 
 /// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
@@ -76,6 +78,7 @@ struct BlockOp {
   std::vector<bool> read_vectors;
   bool unroll_rows = false, unroll_columns = false;
   bool barrier_before = false;
+  int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
   std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps
   Multiples multiples;                ///< of the loop variables around it
 
@@ -95,13 +98,18 @@ struct BlockNode {
   IntExpr condition;
   std::vector<BlockNode> children;
   int op = -1;
+  bool once = false;         ///< a loop of one iteration: `var` is a name for `lower`
+  bool independent = false;  ///< iterations are blocks of the grid: they meet in nothing but the block's own memory
+  bool commit = false;       ///< the asynchronous copies issued up to here belong together
+  int advance = -1;          ///< buffer whose copy for the next item becomes the current one here
 };
 
 struct BlockPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
-  int threads = 32;
-  Layout layout;  ///< of ops that touch register tiles
+  int threads = 32;  ///< of a block
+  int cluster = 1;   ///< blocks whose threads share the ops; their registers alone, as shared memory is a block's own
+  Layout layout;     ///< of ops that touch register tiles
   BlockNode root;
   std::vector<BlockOp> ops;
   std::map<int, Placement> placements;  ///< by buffer, those of scratch
@@ -113,6 +121,7 @@ struct BlockPlan {
   const Buffer& buffer(int k) const { return program->buffers[k]; }
   const Placement* placement(int k) const;
   bool in_registers(const TileAccess& access) const;
+  int all_threads() const { return threads * cluster; }
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
 };
 
@@ -124,6 +133,7 @@ BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const
 
 // The passes of plan_block, in order.
 void normalise(BlockPlan& plan);     ///< tree and ops; loops in place of dims that cannot be spread
+void reside(BlockPlan& plan);        ///< resident blocks: a loop over their items, copies before it or one item ahead
 void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
@@ -139,6 +149,11 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
 /// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
 bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
+
+/// Name of the number of items that a resident block has taken before the current one.
+inline constexpr const char* kTrip = "$trip";
+/// Pieces of 16 bytes that a thread holds of a register tile.
+std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -1,6 +1,7 @@
 // Reductions along columns: in a thread, across the lanes of a warp by butterfly shuffles, across warps through shared memory.
 #include "codegen/nvptx/block_emitter.h"
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@ using llvm::Value;
 
 /// Independent partial sums a thread keeps, so that an addition need not wait for the one before.
 constexpr int kPartialSums = 4;
+/// Partial results that each thread combines by itself.
+constexpr int kFewPartials = 8;
 
 }  // namespace
 
@@ -21,11 +24,8 @@ void BlockEmitter::emit_column_reduction(const BlockOp& op) {
   for_rows(op, crosses, [&](int slot, Value* slot_value, Value* row_ok) {
     Value* total = butterfly(thread_partial(op, slot, row_ok), op);
     if (!crosses) return finish_reduction(op, slot, row_ok, total);
-    Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
-    Value* warp = b_.CreateUDiv(position(op.layout).lane, b_.getInt32(32));
     Value* place = op.unroll_rows ? slot_value : b_.getInt64(0);
-    when(b_.CreateICmpEQ(lane, b_.getInt32(0)),
-         [&] { b_.CreateAlignedStore(total, partial_address(op, place, warp), llvm::Align(4)); });
+    publish_partial(op, place, total);
     if (op.unroll_rows) return;
     barrier();
     finish_reduction(op, slot, row_ok, combined_partials(op, place));
@@ -79,16 +79,46 @@ Value* BlockEmitter::partial_address(const BlockOp& op, Value* row_slot, Value* 
   return shared_address(register_type(b_.getContext(), op.sum_type()), op.partials_offset, index);
 }
 
-/// All warps' results of a row, in the order of the warps, so that every thread gets the same value.
+/// One lane of each warp stores the warp's result; in a cluster, one lane for each block stores it into that block's memory.
+void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, Value* total) {
+  Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
+  Value* warp = b_.CreateUDiv(position(op.layout).lane, b_.getInt32(32));
+  Value* address = partial_address(op, row_slot, warp);
+  if (plan_->cluster == 1) {
+    when(b_.CreateICmpEQ(lane, b_.getInt32(0)), [&] { b_.CreateAlignedStore(total, address, llvm::Align(4)); });
+    return;
+  }
+  await_cluster_start();
+  when(b_.CreateICmpULT(lane, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))), [&] {
+    Value* bits = b_.CreateBitCast(total, b_.getInt32Ty());
+    Value* local = b_.CreatePtrToInt(address, b_.getInt32Ty());
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
+    auto* code = llvm::InlineAsm::get(
+        type, "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; st.shared::cluster.b32 [there], $2; }",
+        "r,r,r,~{memory}", true);
+    b_.CreateCall(type, code, {local, lane, bits});
+  });
+}
+
+/// All warps' results of a row, combined in one order, so that every thread gets the same value: one after the other when
+/// they are few, else spread over the lanes of each warp.
 Value* BlockEmitter::combined_partials(const BlockOp& op, Value* row_slot) {
   const ElementType type = op.sum_type();
+  const int warps = op.layout.lanes / 32;
+  const auto read = [&](Value* warp) -> Value* {
+    return b_.CreateAlignedLoad(register_type(b_.getContext(), type), partial_address(op, row_slot, warp), llvm::Align(4));
+  };
   Value* total = nullptr;
-  for (int warp = 0; warp < op.layout.lanes / 32; ++warp) {
-    Value* pointer = partial_address(op, row_slot, b_.getInt32(static_cast<std::uint32_t>(warp)));
-    Value* value = b_.CreateAlignedLoad(register_type(b_.getContext(), type), pointer, llvm::Align(4));
+  const auto add = [&](Value* value) {
     total = total == nullptr ? value : emit_combine(b_, math_, *op.op.reduction, type, total, value);
+  };
+  if (warps <= kFewPartials || warps % 32 != 0 || op.layout.groups > 1) {
+    for (int warp = 0; warp < warps; ++warp) add(read(b_.getInt32(static_cast<std::uint32_t>(warp))));
+    return total;
   }
-  return total;
+  Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
+  for (int warp = 0; warp < warps; warp += 32) add(read(b_.CreateAdd(lane, b_.getInt32(static_cast<std::uint32_t>(warp)))));
+  return butterfly(total, op);
 }
 
 void BlockEmitter::finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total) {

@@ -149,7 +149,58 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
   body();
 }
 
+/// Where this thread finds a piece of the item of trip `trip`: neighbouring threads' pieces lie next to each other.
+Value* BlockEmitter::piece_address(int buffer, Value* trip, std::int64_t piece) {
+  const Placement& place = plan_->placements.at(buffer);
+  const std::int64_t slot_bytes = pieces_of(*plan_, buffer) * 16 * plan_->threads;
+  Value* own = b_.CreateNSWMul(b_.CreateZExt(own_thread_, b_.getInt64Ty()), b_.getInt64(16));
+  if (place.ring_slots > 1) {
+    Value* before = b_.CreateNSWSub(trip, b_.getInt64(1));
+    Value* slot = b_.CreateURem(before, b_.getInt64(static_cast<std::uint64_t>(place.ring_slots)));
+    own = b_.CreateNSWAdd(own, b_.CreateNSWMul(slot, b_.getInt64(static_cast<std::uint64_t>(slot_bytes))));
+  }
+  return shared_address(b_.getInt8Ty(), place.ring_offset + piece * 16 * plan_->threads, own);
+}
+
+/// Asynchronous copies for an item to come. A thread copies what it will read itself, so that no other thread has to know.
+void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
+  const int buffer = op.op.write.buffer;
+  const Placement& place = *plan_->placement(buffer);
+  const int first = (place.by_row ? slot.row : 0) * place.column_slots + (place.by_column ? slot.column : 0);
+  const auto bytes = static_cast<int>(size_in_bytes(plan_->buffer(buffer).type));
+  Value* from = address(op.op.reads[0]);
+  Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(static_cast<std::uint64_t>(op.ahead)));
+  for (int done = 0; done < width * bytes; done += 16) {
+    Value* source = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), from, static_cast<std::uint64_t>(done));
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16, {},
+                       {piece_address(buffer, trip, (first * bytes + done) / 16), source});
+  }
+}
+
+/// The next item's pieces into registers. Groups of copies still under way are those of later items.
+void BlockEmitter::advance(int buffer) {
+  const ElementType type = plan_->buffer(buffer).type;
+  const Placement& place = plan_->placements.at(buffer);
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {b_.getInt32(static_cast<std::uint32_t>(place.ring_slots - 1))});
+  Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(1));
+  const bool halves = size_in_bytes(type) == 2;
+  llvm::Type* word = halves ? b_.getInt32Ty() : type_of(plan_->buffer(buffer));
+  int element = 0;
+  for (std::int64_t piece = 0; piece < pieces_of(*plan_, buffer); ++piece) {
+    Value* loaded =
+        b_.CreateAlignedLoad(llvm::FixedVectorType::get(word, 4), piece_address(buffer, trip, piece), llvm::Align(16));
+    std::vector<Value*> words;
+    for (std::uint64_t k = 0; k < 4; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
+    for (Value* value : elements_of(words, type)) {
+      Value*& storage = registers_[{buffer, element++}];
+      if (storage == nullptr) storage = entry_alloca(type_of(plan_->buffer(buffer)), plan_->buffer(buffer).name);
+      b_.CreateStore(value, storage);
+    }
+  }
+}
+
 void BlockEmitter::emit_unit(const BlockOp& op, int width, Slot slot) {
+  if (op.ahead > 0) return for_serial(op, [](const OpDim&) { return true; }, [&] { emit_ahead(op, width, slot); });
   if (op.op.reduction && op.op.kind != OpKind::points) return emit_accumulation(op, width, slot);
   if (op.op.reduction) return emit_point_reduction(op, slot);
   for_serial(op, [](const OpDim&) { return true; }, [&] { emit_points(op, width, slot); });

@@ -158,6 +158,17 @@ class KernelBuilder {
   void decode_block() {
     if (kernel_.grid.empty()) return;
     Value* rest = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+    if (const int cluster = kernel_.shape.cluster; cluster > 1) {
+      arguments_.cluster_rank = b_.CreateURem(rest, b_.getInt32(static_cast<std::uint32_t>(cluster)));
+      rest = b_.CreateUDiv(rest, b_.getInt32(static_cast<std::uint32_t>(cluster)));
+    }
+    if (kernel_.shape.persistent > 0) {
+      Value* blocks = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {});
+      blocks = b_.CreateUDiv(blocks, b_.getInt32(static_cast<std::uint32_t>(kernel_.shape.cluster)));
+      arguments_.integers[kBlockNumber] = b_.CreateZExt(rest, b_.getInt64Ty());
+      arguments_.integers[kBlockCount] = b_.CreateZExt(blocks, b_.getInt64Ty());
+      return;
+    }
     std::vector<std::pair<std::string, Value*>> coordinates;
     for (std::size_t k = kernel_.grid.size(); k-- > 0;) {
       const GridLoop& loop = kernel_.grid[k];

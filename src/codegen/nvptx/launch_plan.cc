@@ -106,6 +106,7 @@ class Planner {
     std::set<std::string> vars;
     TileTree inner = tree;
     bool unit_steps = true;
+    GridShape shape;
     while (is_block_loop(*inner)) {
       std::set<std::string> bounds;
       collect_variables(inner->lower, bounds);
@@ -115,10 +116,11 @@ class Planner {
       grid.push_back({inner->var, inner->lower, trip_count(*inner), inner->step});
       vars.insert(inner->var);
       unit_steps = unit_steps && inner->step == 1;
+      if (inner->grid != GridShape{}) shape = inner->grid;
       inner = unwrapped(make_sequence(inner->children));
     }
     if (inner->kind == TileNode::Kind::op && unit_steps && is_thin(inner->op)) return visit_op(absorb(tree, inner), out);
-    add_kernel(std::move(grid), inner, out);
+    add_kernel(std::move(grid), inner, out, shape);
   }
 
   /// Too few points for a block of its own, and nothing private to the block.
@@ -166,18 +168,23 @@ class Planner {
     add_kernel(std::move(distribution.grid), make_op(std::move(distribution.op)), out);
   }
 
-  void add_kernel(std::vector<GridLoop> grid, TileTree body, std::vector<LaunchNode>& out) {
+  void add_kernel(std::vector<GridLoop> grid, TileTree body, std::vector<LaunchNode>& out, const GridShape& shape = {}) {
     KernelPlan kernel;
     kernel.symbol = fmt::format("{}_{}", plan_.program.name, plan_.kernels.size());
     IntExpr blocks(1);
     for (const GridLoop& loop : grid) blocks = blocks * loop.count;
+    if (shape.persistent > 0)
+      blocks = min(blocks, floor_div(IntExpr(shape.persistent) * IntExpr::variable(kUnits), shape.cluster));
     if (condition_.defined()) blocks = IntExpr::make(IntOp::select, {condition_, blocks, IntExpr(0)});
+    if (shape.cluster > 1) blocks = blocks * IntExpr(shape.cluster);
+    kernel.shape = shape;
     kernel.grid = std::move(grid);
     kernel.launch_loops = loops_;
     kernel.body = std::move(body);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;
+    node.cluster[0] = shape.cluster;
     out.push_back(std::move(node));
     plan_.kernels.push_back(std::move(kernel));
   }

@@ -16,8 +16,13 @@ struct GridLoop {
   std::int64_t step = 1;
 };
 
+/// Names of the integers that every kernel can refer to: its block's (or cluster's) number, and how many there are.
+inline constexpr const char* kBlockNumber = "$block";
+inline constexpr const char* kBlockCount = "$blocks";
+
 struct KernelPlan {
   std::string symbol;
+  GridShape shape;
   std::vector<GridLoop> grid;             ///< linearised over blockIdx.x, the last one fastest
   std::vector<std::string> launch_loops;  ///< loop variables that arrive as parameters
   TileTree body;                          ///< what one block does

@@ -157,6 +157,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   int vector = product ? 4 : 1;
   if (!product && plan.vector_memory) vector = shared_vector(plan);
   plan.threads = exact_threads > 0 ? exact_threads : useful_threads(plan, vector, most_threads);
+  if (exact_threads == 0 && plan.cluster > 1) plan.threads = most_threads;
   std::optional<std::int64_t> rows = 1, columns = 1;
   bool reduces = false;
   for (const BlockOp& op : plan.ops) {
@@ -167,7 +168,8 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
     reduces = reduces || op.reduces_columns();
   }
   if (product && columns && *columns < 4 * 8) vector = *columns >= 16 ? 2 : 1;
-  plan.layout = best_layout(plan.threads, vector, rows, columns, reduces, product);
+  plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
+                                 : best_layout(plan.threads, vector, rows, columns, reduces, product);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }
 

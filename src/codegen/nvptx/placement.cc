@@ -9,8 +9,14 @@
 namespace nestor::nvptx {
 namespace {
 
-/// 32-bit registers a thread may fill with tiles: half of what 256 threads of a full multiprocessor have, the rest computes.
-constexpr std::int64_t kTileRegisters = 128;
+constexpr std::int64_t kMultiprocessorRegisters = 65536;
+constexpr std::int64_t kComputeRegisters = 20;  ///< that a thread needs besides its tiles, at least
+constexpr std::int64_t kMostTileRegisters = 128;
+
+/// 32-bit registers that each of `threads` threads of a block may fill with tiles.
+std::int64_t tile_registers(int threads) {
+  return std::min(kMultiprocessorRegisters / threads - kComputeRegisters, kMostTileRegisters);
+}
 constexpr std::int64_t kBanksBytes = 128;
 
 struct ScratchUse {
@@ -110,8 +116,55 @@ void require_constant(const BlockPlan& plan, const Buffer& buffer) {
   }
 }
 
-/// Registers of an op's tiles that are alive during the whole kernel, as an upper bound: the sum of all tiles.
+/// Registers of a tile in each thread.
 std::int64_t registers_of(const Placement& place) { return static_cast<std::int64_t>(place.row_slots) * place.column_slots; }
+
+/// The ops between which a tile must keep its values: from the first to the last that touches it. One that is filled
+/// before the items of a resident block lasts through all of them; so does anything inside another loop.
+struct Lifetime {
+  int first = 1 << 30, last = -1;
+};
+
+void collect_order(const BlockNode& node, std::vector<int>& order, std::vector<std::pair<int, int>>& loops) {
+  const int begin = static_cast<int>(order.size());
+  if (node.kind == TileNode::Kind::op) order.push_back(node.op);
+  for (const BlockNode& child : node.children) collect_order(child, order, loops);
+  if (node.kind == TileNode::Kind::loop && !node.once) loops.emplace_back(begin, static_cast<int>(order.size()) - 1);
+}
+
+/// Most registers that tiles need at once.
+std::int64_t peak_registers(const BlockPlan& plan, const std::vector<std::pair<std::int64_t, int>>& tiles) {
+  std::vector<int> order;
+  std::vector<std::pair<int, int>> loops;
+  collect_order(plan.root, order, loops);
+  std::map<int, Lifetime> lives;
+  for (int at = 0; at < static_cast<int>(order.size()); ++at) {
+    const BlockOp& op = plan.ops[static_cast<std::size_t>(order[static_cast<std::size_t>(at)])];
+    const auto note = [&](int buffer) {
+      Lifetime& life = lives[buffer];
+      life.first = std::min(life.first, at);
+      life.last = std::max(life.last, at);
+    };
+    note(op.op.write.buffer);
+    for (const TileAccess& read : op.op.reads) note(read.buffer);
+  }
+  for (auto& [buffer, life] : lives) {
+    for (const auto& [begin, end] : loops) {
+      if (life.first < begin && life.last >= begin && life.last <= end) life.last = end;
+    }
+  }
+  std::int64_t peak = 0;
+  for (int at = 0; at < static_cast<int>(order.size()); ++at) {
+    std::int64_t alive = 0;
+    for (const auto& [registers, id] : tiles) {
+      const Lifetime& life = lives.at(id);
+      // A tile whose last reader writes another one gives its registers over, element by element.
+      if (life.first <= at && (life.last > at || life.first == life.last)) alive += registers;
+    }
+    peak = std::max(peak, alive);
+  }
+  return peak;
+}
 
 /// Ops that touch no register tile are free to use the layout that suits them.
 void free_layouts(BlockPlan& plan) {
@@ -134,32 +187,53 @@ void free_layouts(BlockPlan& plan) {
       for (const TileAccess& read : op.op.reads) narrowest = std::min(narrowest, bytes(read));
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;
     }
-    op.layout = best_layout(plan.threads, vector, op.row_bound(), op.column_bound(), op.reduces_columns(), false);
+    op.layout = best_layout(plan.all_threads(), vector, op.row_bound(), op.column_bound(), op.reduces_columns(), false);
+  }
+}
+
+void refuse_shared(const BlockPlan& plan) {
+  for (const auto& [id, place] : plan.placements) {
+    if (place.kind != Placement::Kind::shared) continue;
+    user_error(
+        "Kernel '{}': '{}' does not fit the registers of {} threads, and blocks of a cluster do not share memory; take more "
+        "threads, larger clusters or smaller tiles.",
+        plan.program->name, plan.buffer(id).name, plan.all_threads());
   }
 }
 
 }  // namespace
 
+std::int64_t pieces_of(const BlockPlan& plan, int buffer) {
+  const Placement& place = plan.placements.at(buffer);
+  const auto bytes = static_cast<std::int64_t>(size_in_bytes(plan.buffer(buffer).type));
+  return ceil_div(std::int64_t{place.row_slots} * place.column_slots * bytes, 16);
+}
+
 void place_scratch(BlockPlan& plan) {
   const std::map<int, ScratchUse> uses = collect_uses(plan);
   std::vector<std::pair<std::int64_t, int>> tiles;
-  std::int64_t total = 0;
   for (const auto& [id, use] : uses) {
     const Buffer& buffer = plan.buffer(id);
     require_constant(plan, buffer);
     if (is_register_tile(buffer, use)) {
       plan.placements[id] = register_placement(use.maps.front().second, plan.layout);
       tiles.emplace_back(registers_of(plan.placements[id]), id);
-      total += tiles.back().first;
     } else {
       plan.placements[id] = shared_placement(buffer);
     }
   }
   std::sort(tiles.rbegin(), tiles.rend());
-  for (std::size_t k = 0; k < tiles.size() && total > kTileRegisters; ++k) {  // the largest give way
-    total -= tiles[k].first;
-    plan.placements[tiles[k].second] = shared_placement(plan.buffer(tiles[k].second));
+  while (!tiles.empty() && peak_registers(plan, tiles) > tile_registers(plan.threads)) {  // the largest give way
+    plan.placements[tiles.front().second] = shared_placement(plan.buffer(tiles.front().second));
+    tiles.erase(tiles.begin());
   }
+  for (const BlockOp& op : plan.ops) {
+    if (op.ahead > 0 && !plan.in_registers(op.op.write)) {
+      user_error("Kernel '{}': '{}' is to be copied ahead, but the registers of {} threads have no room for the current item.",
+                 plan.program->name, plan.buffer(op.op.write.buffer).name, plan.all_threads());
+    }
+  }
+  if (plan.cluster > 1) refuse_shared(plan);
   free_layouts(plan);
   for (BlockOp& op : plan.ops) {
     const auto visit = [&](const TileAccess& access) {

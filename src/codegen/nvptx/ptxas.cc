@@ -81,6 +81,10 @@ PtxasReport run_ptxas(const std::string& ptx, int sm) {
   char chunk[4096];
   for (std::size_t count; (count = fread(chunk, 1, sizeof chunk, pipe)) > 0;) report.log.append(chunk, count);
   report.accepted = pclose(pipe) == 0;
+  if (report.accepted) {
+    std::ifstream cubin(folder.path() + "/kernel.cubin", std::ios::binary);
+    report.cubin.assign(std::istreambuf_iterator<char>(cubin), {});
+  }
   report.registers = largest_before(report.log, "registers");
   report.spill_bytes =
       std::max(largest_before(report.log, "bytes spill stores"), largest_before(report.log, "bytes spill loads"));

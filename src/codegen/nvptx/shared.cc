@@ -99,6 +99,13 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   }
 }
 
+void require_pieces(const BlockPlan& plan, const BlockOp& op) {
+  const auto bytes = static_cast<std::int64_t>(size_in_bytes(plan.buffer(op.op.write.buffer).type));
+  if (op.read_vectors[0] && op.layout.vector * bytes % 16 == 0) return;
+  user_error("Kernel '{}': '{}' cannot be copied ahead, as its rows are no whole pieces of 16 bytes.", plan.program->name,
+             plan.buffer(op.op.write.buffer).name);
+}
+
 std::vector<Item> collect_items(BlockPlan& plan) {
   std::vector<std::pair<int, int>> ranges;
   loop_ranges(plan.root, ranges, false);
@@ -126,10 +133,18 @@ std::vector<Item> collect_items(BlockPlan& plan) {
         items.push_back(
             {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, k, k, &product.b_offset});
     }
+    if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).slots - 1) {
+      Placement& place = plan.placements.at(op.op.write.buffer);
+      require_pieces(plan, op);
+      place.ring_slots = op.ahead;
+      items.push_back({"items to come of " + op.op.name,
+                       pieces_of(plan, op.op.write.buffer) * 16 * plan.threads * place.ring_slots, 0,
+                       static_cast<int>(plan.ops.size()), &place.ring_offset});
+    }
     if (op.crosses_warps()) {
       const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
       // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
-      const std::int64_t bytes = round_up(std::max<std::int64_t>(slots, 1) * (plan.threads / 32) * 4, 16);
+      const std::int64_t bytes = round_up(std::max<std::int64_t>(slots, 1) * (plan.all_threads() / 32) * 4, 16);
       items.push_back({"partial results of " + op.op.name, bytes, 0, static_cast<int>(plan.ops.size()), &op.partials_offset});
     }
   }

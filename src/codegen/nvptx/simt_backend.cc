@@ -125,6 +125,10 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   std::map<std::string, nvptx::BuiltKernel> kernels;
+  for (const nvptx::KernelPlan& kernel : plan.kernels) {
+    if (kernel.shape.cluster > 1 && target.sm < 90)
+      user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+  }
   for (const nvptx::KernelPlan& kernel : plan.kernels)
     kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
   std::string problem;

@@ -30,6 +30,7 @@ struct PtxasReport {
   int spill_bytes = 0;
   int stack_bytes = 0;
   std::string log;
+  std::string cubin;  ///< when accepted
 };
 /// Assembles with `ptxas -v` (from $NESTOR_PTXAS, $PATH or /usr/local/cuda/bin); does not throw when there is none.
 PtxasReport run_ptxas(const std::string& ptx, int sm);

@@ -141,6 +141,7 @@ class ProgramBuilder {
     out.kind = TileNode::Kind::loop;
     out.var = program_variable(loop->name);
     out.loop_kind = loop->loop_kind;
+    out.grid = loop->grid;
     const isl::set around = at.known;
     IntExpr condition;
     isl_set* lifted = isl_set_add_dims(around.copy(), isl_dim_set, 1);
@@ -191,7 +192,7 @@ class ProgramBuilder {
       DimNames names = stage.reader->outer_dim_names(plan_);
       names.inputs.resize(at.depth);
       copies.push_back(
-          guarded(remaining_condition(needed->coalesce(), at.known, names), op_node(stage_op(plan_, storage_, stage))));
+          guarded(remaining_condition(needed->coalesce(), at.known, names), op_node(stage_op(plan_, storage_, stage, at.known))));
     }
     return copies;
   }

@@ -49,7 +49,9 @@ void print(const TileProgram& program, const TileTree& node, int depth, std::str
   if (node->kind == TileNode::Kind::loop) {
     out += fmt::format("{}{} {} in [{}, {})", indent, node->loop_kind == LoopKind::serial ? "for" : to_string(node->loop_kind),
                        node->var, node->lower.str(), node->upper.str());
-    out += node->step == 1 ? "\n" : fmt::format(" step {}\n", node->step);
+    if (node->step != 1) out += fmt::format(" step {}", node->step);
+    if (node->grid != GridShape{}) out += " (" + node->grid.str() + ")";
+    out += "\n";
     inner = depth + 1;
   } else if (node->kind == TileNode::Kind::condition) {
     out += fmt::format("{}if {}\n", indent, node->condition.str());

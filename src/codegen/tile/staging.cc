@@ -4,7 +4,9 @@
 #include "codegen/tile/op_builder.h"
 #include "support/error.h"
 
+#include <isl/aff.h>
 #include <isl/map.h>
+#include <isl/set.h>
 
 #include <algorithm>
 #include <optional>
@@ -44,6 +46,7 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
                source.scope.back());
   Buffer buffer = buffer_for(plan.schedule->nest().tensor(directive.tensor), Memory::scratch);
   buffer.role = TensorRole::temporary;
+  buffer.slots = directive.slots;
   buffer.name += "_staged_" + std::to_string(storage.buffers.size());
   stage.placement = fit_buffer(plan, plan.schedule->nest().tensor(directive.tensor), elements->coalesce(), false, buffer);
   stage.placement.depth = stage.depth;
@@ -56,6 +59,17 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
   return stage;
 }
 
+/// { [scope] -> [x] } index `k` relative to the copy's origin, of elements that the copy has room for and the tensor has.
+isl::map present_elements(const Placement& copy, const Placement& source, std::size_t k) {
+  isl_map* elements = isl_map_intersect_range(copy.held.copy(), source.held.range().release());
+  const int rank = isl_map_dim(elements, isl_dim_out);
+  elements = isl_map_reset_tuple_id(elements, isl_dim_out);
+  elements = isl_map_project_out(elements, isl_dim_out, static_cast<unsigned>(k) + 1, static_cast<unsigned>(rank - 1) - k);
+  elements = isl_map_project_out(elements, isl_dim_out, 0, static_cast<unsigned>(k));
+  isl_map* back = isl_map_from_aff(isl_aff_neg(copy.origin[k].copy()));
+  return isl::manage(isl_map_sum(elements, back)).coalesce();
+}
+
 }  // namespace
 
 std::vector<StagePlan> plan_stages(const ProgramPlan& plan, Storage& storage) {
@@ -64,12 +78,12 @@ std::vector<StagePlan> plan_stages(const ProgramPlan& plan, Storage& storage) {
   return stages;
 }
 
-TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan& stage) {
+TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan& stage, const isl::set& known) {
   std::vector<std::string> scope;
   for (const std::string& loop : stage.placement.scope) scope.push_back(program_variable(loop));
+  const DimNames names = plan.names(scope);
   const Buffer& staged = storage.buffers[static_cast<std::size_t>(stage.placement.buffer)];
   const Placement& source = storage.tensors.at(stage.tensor);
-  const Buffer& original = storage.buffers[static_cast<std::size_t>(source.buffer)];
   TileOp op;
   op.kind = OpKind::copy;
   op.name = "stage " + stage.tensor;
@@ -77,12 +91,13 @@ TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan
   op.reads = {TileAccess{source.buffer, {}}};
   op.value = ScalarExpr::read(0, staged.type);
   for (std::size_t k = 0; k < staged.extents.size(); ++k) {
-    const IntExpr origin = to_int_expr(stage.placement.origin[k], plan.names(scope));
+    const IntExpr origin = to_int_expr(stage.placement.origin[k], names);
+    const Interval interval = bounds_of(present_elements(stage.placement, source, k), known, names);
     OpDim dim;
     dim.var = program_variable("stage_" + stage.tensor + "_" + std::to_string(k));
-    dim.lower = max(IntExpr(0), IntExpr(0) - origin);
-    dim.upper = min(staged.extents[k], original.extents[k] - origin);
-    dim.max_extent = staged.extents[k].as_constant();
+    dim.lower = interval.lower;
+    dim.upper = interval.upper;
+    dim.max_extent = interval.max_extent ? interval.max_extent : staged.extents[k].as_constant();
     dim.parallel = true;
     op.write.index.push_back(IntExpr::variable(dim.var));
     op.reads[0].index.push_back(origin + IntExpr::variable(dim.var));

@@ -22,7 +22,7 @@ struct StagePlan {
 /// a tensor that nobody reads there, a part without constant size, a tensor that is not in memory.
 std::vector<StagePlan> plan_stages(const ProgramPlan& plan, Storage& storage);
 
-/// The copy itself, over variables of the loops around it.
-TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan& stage);
+/// The copy itself, over variables of the loops around it. `known`, { [loops around] }: what holds of them.
+TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan& stage, const isl::set& known);
 
 }  // namespace nestor

@@ -27,7 +27,8 @@ struct Buffer {
   TensorRole role = TensorRole::temporary;
   std::vector<IntExpr> extents;  ///< over size parameters only; constant for scratch unless a size is left dynamic
   int pad = 1;
-  bool streaming = false;  ///< argument written once and not read again by this kernel: stores may bypass caches
+  int slots = 1;           ///< staged copies only: how many iterations' copies the schedule wants in flight at once
+  bool streaming = false;  ///< argument that is touched once, by request of the schedule: accesses may bypass caches
 };
 
 /// Access to one element: `index` over loop variables, op dims and size parameters.
@@ -84,6 +85,7 @@ struct TileNode {
   IntExpr lower, upper;
   std::int64_t step = 1;
   LoopKind loop_kind = LoopKind::serial;  ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
+  GridShape grid;                         ///< of a gpu_block loop
   IntExpr condition;                      ///< condition: children run when it is not 0
   std::vector<TileTree> children;
   TileOp op;

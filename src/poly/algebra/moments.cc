@@ -364,8 +364,7 @@ Nest prepare_moments(const Nest& nest, const std::string& lead) {
   for (Statement& statement : result.statements) {
     if (statement.reduction != ReductionOp::add || reads_tensor(statement, statement.value, tensor)) continue;
     for (std::size_t k = 0; k < statement.reads.size(); ++k) {
-      const Statement* between = nullptr;
-      if (is_elementwise_temporary(nest, statement.reads[k].tensor)) between = sole_definition(nest, statement.reads[k].tensor);
+      const Statement* between = sole_definition(nest, statement.reads[k].tensor);
       if (between == nullptr || between->reads.size() != 1 || between->reads[0].tensor != tensor) continue;
       if (!may_recompute(nest, *between, statement)) continue;
       inline_read(nest, statement, static_cast<int>(k));

@@ -46,7 +46,7 @@ class CompositeSplitter {
   /// An access to one part of the lead's partial results.
   Access part_access(const Statement& statement, const isl::map& element, const isl::map& part) const {
     const isl::map joined =
-        isl::manage(isl_map_flatten_range(element.range_product(part).intersect_domain(statement.domain).release()));
+        isl::manage(isl_map_flatten_range(part.range_product(element).intersect_domain(statement.domain).release()));
     std::vector<isl::pw_aff> index;
     for (const isl::pw_aff& function : functions_of(joined)) index.push_back(function.gist(statement.domain).coalesce());
     return {lead_split_.tensor.name, relation_of(statement.domain, lead_split_.tensor.name, index)};

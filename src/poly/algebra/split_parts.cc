@@ -2,6 +2,7 @@
 #include "poly/algebra/split_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <isl/aff.h>
 #include <isl/map.h>
 #include <isl/set.h>
@@ -18,6 +19,14 @@ void name_dims(Statement& statement) {
     statement.domain = isl::manage(
         isl_set_set_dim_name(statement.domain.release(), isl_dim_set, static_cast<unsigned>(k), statement.dims[k].c_str()));
   }
+}
+
+/// { T[index, part] -> T[part, index] }: what is next to each other in the old tensor stays so within a part.
+isl::map part_first(const std::string& tensor, std::size_t old_rank) {
+  std::vector<std::string> index;
+  for (std::size_t k = 0; k < old_rank; ++k) index.push_back(fmt::format("e{}", k));
+  const std::string dims = fmt::format("{}", fmt::join(index, ", "));
+  return parse_map(fmt::format("{{ {0}[{1}{2}p] -> {0}[p{2}{1}] }}", tensor, dims, old_rank == 0 ? "" : ", "), "parts");
 }
 
 /// The update with the part as a further dim.
@@ -73,19 +82,25 @@ PartReduction split_into_parts(const Nest& nest, const Statement& statement, con
   if (whole.type != ElementType::i32) split.tensor.type = ElementType::f32;
   build_update(nest, statement, part_of, parts, split);
   const isl::set values = split.update.domain.apply(split.part_of);
-  split.tensor.shape.push_back(extent_of(nest, values, 0));
+  split.tensor.shape.insert(split.tensor.shape.begin(), extent_of(nest, values, 0));
   isl::map to_update;
   split.init = element_statement(nest, split.update, fresh_name(nest, statement.name + "_part_init"), to_update);
   split.init.value = ScalarExpr::constant(neutral_element(*statement.reduction, split.tensor.type), split.tensor.type);
+  const isl::map order = part_first(split.tensor.name, whole.shape.size());
+  split.init.write.relation = split.init.write.relation.apply_range(order);
+  split.update.write.relation = split.update.write.relation.apply_range(order);
   return split;
 }
 
 Statement combine_parts(const Nest& nest, const Statement& statement, const PartReduction& split, const Parts& parts) {
+  const isl::map order = part_first(split.tensor.name, split.tensor.shape.size() - 1);
+  Statement part_last = split.update;
+  part_last.write.relation = part_last.write.relation.apply_range(order.reverse());
   isl::map to_update;
-  Statement combine = element_statement(nest, split.update, fresh_name(nest, statement.name + "_combine"), to_update);
+  Statement combine = element_statement(nest, part_last, fresh_name(nest, statement.name + "_combine"), to_update);
   combine.dims.back() = parts.name;
   name_dims(combine);
-  combine.reads = {combine.write};
+  combine.reads = {{combine.write.tensor, combine.write.relation.apply_range(order)}};
   std::vector<isl::pw_aff> index = functions_of(combine.write.relation);
   index.pop_back();
   combine.write = {statement.write.tensor, relation_of(combine.domain, statement.write.tensor, index)};

@@ -15,7 +15,7 @@ struct Parts {
 
 /// A reduction of which every part accumulates for itself.
 struct PartReduction {
-  Tensor tensor;     ///< partial accumulators: the old index, then the part
+  Tensor tensor;     ///< partial accumulators: the part, then the old index
   Statement init;    ///< over (element, part)
   Statement update;  ///< the old dims with the part before the first reduced one
   isl::map to_old;   ///< { Update -> old statement }

@@ -1,0 +1,240 @@
+"""Library and Kernel: look up a kernel in a tuning database, and launch it on tensors."""
+
+import ctypes
+import json
+import threading
+
+from . import capi
+from .errors import UserError
+from .tensors import Layout, current_torch_stream, read_functions, reader_of, stream_handle
+
+_MAX_PLANS = 1024  # layouts of arguments that a kernel remembers; then it starts afresh
+
+
+class _Handle:
+    """The open C library. Kernels hold it, so that it is freed after the last of them."""
+
+    def __init__(self, path, threads, system_path):
+        self.c = capi.load()
+        self.closed = False
+        self.value = ctypes.c_void_p()
+        options = capi.Options(threads, None if system_path is None else system_path.encode())
+        text = None if path is None else str(path).encode()
+        capi.check(self.c, self.c.nestor_open(text, ctypes.byref(options), ctypes.byref(self.value)))
+
+    def require_open(self):
+        if self.closed:
+            raise UserError("the library is closed")
+
+    def __del__(self):
+        if getattr(self, "value", None):
+            self.c.nestor_close(self.value)
+
+
+class Library:
+    """A tuning database, opened for reading. May be used from several threads at once.
+
+    path: the database; None: $NESTOR_DB, else the user's default, else the system's.
+    threads: of a host kernel; 0: all CPUs that this process may use.
+    system_path: a second database, consulted after the first; None: the default one; "": none.
+    Raises UserError when there is no database, or it is damaged or of a newer version.
+    """
+
+    def __init__(self, path=None, *, threads=0, system_path=None):
+        self._handle = _Handle(path, threads, system_path)
+        self._kernels = {}
+        self._path = path
+
+    def query(self, op, variant, sizes, device="host"):
+        """The best known Kernel of an operator's variant ("f32", "stats.bf16") at sizes ({"rows": 4096, "width": 1024}) on
+        "host", "cuda" (the first GPU) or "cuda:1". Answers are remembered. Raises NotFound when no kernel fits, UserError for
+        sizes that are not positive, a device that is not here or a kernel that cannot be loaded, DeviceError when the driver
+        fails."""
+        self._handle.require_open()
+        key = (op, variant, device, tuple(sizes.items()))
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._kernels.setdefault(key, Kernel(self._handle, op, variant, dict(sizes), device))
+        return kernel
+
+    def refresh(self):
+        """Forgets remembered answers, so that what was tuned since is found. Kernels in use stay valid."""
+        self._handle.require_open()
+        capi.check(self._handle.c, self._handle.c.nestor_refresh(self._handle.value))
+        self._kernels = {}
+
+    def close(self):
+        """Refuses further queries and launches. Memory and modules are freed with the last Kernel."""
+        self._handle.closed = True
+        self._kernels = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        state = "closed" if self._handle.closed else "open"
+        return f"<nestor.Library {self._path or 'default'}, {state}>"
+
+
+class _Plan:
+    """The C arguments of a launch, complete but for addresses, scalar values and the stream."""
+
+    def __init__(self, handle, kernel, layouts, sizes, scalar_names, streamed):
+        count = len(layouts)
+        tensors = (capi.Tensor * count)()
+        self._kept = [_fill(*pair) for pair in zip(tensors, layouts)]
+        self.slots = [ctypes.c_void_p.from_buffer(tensors, k * ctypes.sizeof(capi.Tensor)) for k in range(count)]
+        scalar_count, names, self.scalars = capi.named(dict.fromkeys(scalar_names, 0.0), ctypes.c_double)
+        self.stream_slot = ctypes.c_void_p()
+        self.arguments = (kernel, count, tensors, *capi.named(sizes, ctypes.c_int64), scalar_count, names, self.scalars,
+                          self.stream_slot)
+        self.ordinal = next((int(each.device[5:]) for each in layouts if each.trusted and each.device != "host"), None)
+        streams = {each.stream for each in layouts} - {None}
+        if len(streams) > 1 and not streamed:
+            raise UserError(f"the tensors belong to different streams ({sorted(streams)}): say which with stream=")
+        self.stream = stream_handle(next(iter(streams), None))
+        trusted = not streamed and all(each.trusted for each in layouts)
+        self.launch = handle.c.nestor_launch_trusted if trusted else handle.c.nestor_launch_stream
+
+    def current_stream(self):
+        return self.stream if self.ordinal is None else current_torch_stream(self.ordinal)
+
+
+def _fill(tensor, layout: Layout):
+    rank = len(layout.shape)
+    shape, strides = (ctypes.c_int64 * rank)(*layout.shape), (ctypes.c_int64 * rank)(*layout.strides)
+    tensor.type = capi.TYPE_CODES.get(layout.type, capi.ANY_TYPE)
+    tensor.rank = rank
+    tensor.shape, tensor.strides = ctypes.cast(shape, capi.Integers), ctypes.cast(strides, capi.Integers)
+    return shape, strides
+
+
+class Kernel:
+    """A kernel for an operator. Call it with its tensors, in the order of `tensors`, or by name.
+
+        kernel(x, weight, bias, out, eps=1e-6)
+        kernel(x, weight=weight, bias=bias, out=out)
+
+    Tensors may be numpy arrays, PyTorch tensors, anything with __array_interface__, __cuda_array_interface__, DLPack, or a
+    buffer such as a ctypes array; bf16 in numpy is ml_dtypes.bfloat16 or uint16. Rows may be strided, the last stride is 1.
+    sizes: only where they do not follow from the shapes. Scalars that are not given take their default.
+    stream: a CUstream's number, or a stream of PyTorch, CuPy or CUDA Python; None: PyTorch's current stream for its tensors,
+    the array interface's stream for others, else the legacy default stream. A launch on a GPU does not wait; on the host the
+    call returns when the result is there. Autograd sees nothing of it (nestor.torch has operators for that).
+    Raises UserError, with nothing written, for arguments that do not fit, and DeviceError when the driver refuses.
+    """
+
+    def __init__(self, handle, op, variant, sizes, device):
+        self._handle, self._c = handle, handle.c
+        self._pointer = ctypes.c_void_p()
+        count, names, values = capi.named(sizes, ctypes.c_int64)
+        capi.check(self._c, self._c.nestor_query(handle.value, op.encode(), variant.encode(), device.encode(), count, names,
+                                                 values, ctypes.byref(self._pointer)))
+        match, distance, text = ctypes.c_int(), ctypes.c_double(), ctypes.c_char_p()
+        capi.check(self._c, self._c.nestor_kernel_info(self._pointer, ctypes.byref(match), ctypes.byref(distance),
+                                                       ctypes.byref(text)))
+        self.match = capi.MATCHES[match.value]  #: "exact", "nearest" or "other device"
+        self.distance = distance.value  #: sum over sizes of |log2(asked / measured)|
+        self.info = json.loads(text.value)  #: tensors, sizes, scalars, conditions; where it was measured, and how fast
+        self.op, self.variant, self.sizes, self.device = op, variant, sizes, self.info["device"]
+        self.tensors = [tensor["name"] for tensor in self.info["tensors"]]  #: names, in the order of the call
+        self._scalars = {scalar["name"] for scalar in self.info["scalars"]}
+        self._plans = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *tensors, sizes=None, stream=None, **named):
+        if self._handle.closed:
+            self._handle.require_open()
+        if named and not self._scalars.issuperset(named):
+            tensors, named = self._bind(tensors, named)
+        keys, addresses = [], []
+        for tensor in tensors:
+            key, address = (read_functions.get(type(tensor)) or reader_of(tensor).read)(tensor)
+            keys.append(key)
+            addresses.append(address)
+        key = (tuple(keys), tuple(named), sizes and tuple(sizes.items()), stream is None)
+        pool = self._plans.get(key)
+        if pool is None:
+            pool = self._pool(key)
+        try:
+            plan = pool.pop()  # a plan serves one call at a time
+        except IndexError:
+            plan = self._plan(tensors, keys, sizes, named, stream is not None)
+        for slot, address in zip(plan.slots, addresses):
+            slot.value = address
+        if named:
+            plan.scalars[:] = list(named.values())
+        plan.stream_slot.value = plan.current_stream() if stream is None else stream_handle(stream)
+        status = plan.launch(*plan.arguments)
+        if status:
+            capi.check(self._c, status)
+        pool.append(plan)
+
+    def __repr__(self):
+        measured = self.info["measured"]
+        sizes = ", ".join(f"{name}={value}" for name, value in measured["sizes"].items())
+        how = self.match if self.match == "exact" else f"{self.match}, distance {self.distance:.2g}"
+        return (f"<nestor.Kernel {self.op} ({self.variant}) on {self.device}, measured at {sizes}: "
+                f"{measured['median_ms'] * 1e3:.1f} us ({how})>")
+
+    def _bind(self, tensors, named):
+        """Tensors given by name put in their places; what is left are scalars."""
+        placed = dict(zip(self.tensors, tensors))
+        scalars = {}
+        for name, value in named.items():
+            if name in self._scalars:
+                scalars[name] = value
+            elif name in placed or name not in self.tensors:
+                why = "is given twice" if name in placed else "is no argument"
+                raise UserError(f"{self._title()}: \"{name}\" {why}; tensors: {', '.join(self.tensors)}; scalars: "
+                                f"{', '.join(sorted(self._scalars)) or 'none'}")
+            else:
+                placed[name] = value
+        missing = [name for name in self.tensors if name not in placed]
+        if missing:
+            raise UserError(f"{self._title()}: missing tensors: {', '.join(missing)}")
+        return tuple(placed[name] for name in self.tensors) + tensors[len(self.tensors):], scalars
+
+    def _title(self):
+        return f"{self.op} ({self.variant})"
+
+    def _pool(self, key):
+        with self._lock:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans = {}
+            return self._plans.setdefault(key, [])
+
+    def _plan(self, tensors, keys, sizes, named, streamed):
+        specs = self.info["tensors"]
+        if len(tensors) != len(specs):
+            raise UserError(f"{self._title()} takes {len(specs)} tensors ({', '.join(self.tensors)}), not {len(tensors)}")
+        layouts = [reader_of(tensor).layout(tensor, key) for tensor, key in zip(tensors, keys)]
+        for spec, layout in zip(specs, layouts):
+            self._check(spec, layout)
+        return _Plan(self._handle, self._pointer, layouts, self._sizes(specs, layouts, sizes or {}), tuple(named), streamed)
+
+    def _check(self, spec, layout):
+        """What the C library cannot see: where memory is said to be, read-only arrays, and 16 bits without a meaning."""
+        what = f"{self._title()}: tensor \"{spec['name']}\""
+        here = layout.device == self.device or (layout.device == "cuda" and self.device.startswith("cuda"))
+        if not here:
+            raise UserError(f"{what} is on {layout.device}, the kernel runs on {self.device}")
+        if spec["output"] and layout.read_only:
+            raise UserError(f"{what} is an output, but its memory is read-only")
+        if layout.type == "bits16" and spec["type"] != "bf16":
+            raise UserError(f"{what} holds {spec['type']}, not 16-bit integers")
+        if len(layout.shape) != len(spec["shape"]):
+            raise UserError(f"{what} must have the shape {' x '.join(spec['shape'])}, not "
+                            f"{' x '.join(map(str, layout.shape)) or 'a single element'}")
+
+    def _sizes(self, specs, layouts, given):
+        """Sizes from the shapes that name them, where they are not given."""
+        sizes = {}
+        for spec, layout in zip(specs, layouts):
+            for text, extent in zip(spec["shape"], layout.shape):
+                if text in self.info["sizes"]:
+                    sizes.setdefault(text, extent)
+        return {**sizes, **given}

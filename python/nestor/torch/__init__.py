@@ -1,0 +1,88 @@
+"""Nestor's kernels as PyTorch operators, over the last dimension of tensors with any leading ones.
+
+    import nestor.torch
+    y = nestor.torch.rms_norm(x, weight, eps=1e-6)          # differentiable; works in torch.compile and CUDA graphs
+
+Where the database has no kernel PyTorch computes the result, and a warning says why, once (see configure). Outputs are
+allocated by PyTorch, launches go to its current stream, and nothing waits for the GPU. Kernels are loaded at the first call of
+a width and type, so make one call before capturing a CUDA graph, as PyTorch asks for anyway.
+Weights have the type of x, or f32.
+"""
+
+import torch
+
+from ..errors import UserError
+from . import gradients, operators  # noqa: F401  registered when imported
+from .kernels import configure
+
+__all__ = ["bias_gelu", "bias_residual_layer_norm", "configure", "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm",
+           "softmax"]
+
+
+def _differentiates(*tensors):
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def _check(x, *rows):
+    """Raises UserError unless each of `rows` is a vector as long as x's last dimension, and all are of one type."""
+    given = [row for row in rows if row is not None]
+    for row in given:
+        if row.dim() != 1 or row.shape[0] != x.shape[-1]:
+            raise UserError(f"weights and biases must have the shape {x.shape[-1]}, as the last dimension; one has "
+                            f"{' x '.join(map(str, row.shape)) or 'none'}")
+        if row.dtype != given[0].dtype:
+            raise UserError(f"weights and biases must have one type, not {given[0].dtype} and {row.dtype}")
+
+
+def _check_alike(x, residual):
+    if residual.shape != x.shape or residual.dtype != x.dtype:
+        raise UserError(f"x and residual must be of one shape and type, not {tuple(x.shape)} {x.dtype} and "
+                        f"{tuple(residual.shape)} {residual.dtype}")
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension."""
+    if weight is None and bias is not None:
+        weight = torch.ones_like(bias)
+    _check(x, weight, bias)
+    if _differentiates(x, weight, bias):
+        return torch.ops.nestor.layer_norm_stats(x, weight, bias, eps)[0]
+    return torch.ops.nestor.layer_norm(x, weight, bias, eps)
+
+
+def rms_norm(x, weight=None, eps=1e-5):
+    """x / sqrt(mean square + eps) * weight over the last dimension."""
+    _check(x, weight)
+    if _differentiates(x, weight):
+        return torch.ops.nestor.rms_norm_stats(x, weight, eps)[0]
+    return torch.ops.nestor.rms_norm(x, weight, eps)
+
+
+def softmax(x):
+    """Softmax over the last dimension."""
+    return torch.ops.nestor.softmax(x)
+
+
+def log_softmax(x):
+    """Logarithm of the softmax over the last dimension."""
+    return torch.ops.nestor.log_softmax(x)
+
+
+def bias_residual_layer_norm(x, bias, residual, gamma, beta, eps=1e-5):
+    """(s, layer_norm(s, gamma, beta)) with s = x + bias + residual."""
+    _check(x, bias, gamma, beta)
+    _check_alike(x, residual)
+    return torch.ops.nestor.bias_residual_layer_norm(x, bias, residual, gamma, beta, eps)
+
+
+def residual_rms_norm(x, residual, weight, eps=1e-5):
+    """(s, rms_norm(s, weight)) with s = x + residual."""
+    _check(x, weight)
+    _check_alike(x, residual)
+    return torch.ops.nestor.residual_rms_norm(x, residual, weight, eps)
+
+
+def bias_gelu(x, bias):
+    """gelu(x + bias), with the exact (erf) form of gelu."""
+    _check(x, bias)
+    return torch.ops.nestor.bias_gelu(x, bias)

@@ -1,0 +1,79 @@
+"""Kernels for PyTorch tensors: which one serves a call, and what is said when none does."""
+
+import threading
+import warnings
+
+import torch
+
+from ..errors import NotFound, UserError
+from ..library import Library
+
+_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_lock = threading.Lock()
+_library = None
+_open_error = None
+_on_missing = "warn"
+_missing = {}  # what has no kernel -> why
+
+
+def configure(library=None, on_missing=None):
+    """library: the nestor.Library, or path of a database, that nestor.torch takes its kernels from; the default database until
+    then. on_missing, where no kernel fits: "warn" (PyTorch computes it, one warning each), "silent" (PyTorch computes it) or
+    "raise" (NotFound)."""
+    global _library, _open_error, _on_missing
+    if on_missing not in (None, "warn", "silent", "raise"):
+        raise UserError(f"on_missing is \"warn\", \"silent\" or \"raise\", not {on_missing!r}")
+    with _lock:
+        if on_missing is not None:
+            _on_missing = on_missing
+        if library is not None:
+            _library, _open_error = (library if isinstance(library, Library) else Library(library)), None
+        _missing.clear()
+
+
+def find(op, option, x, weight, rows, width):
+    """The kernel for `op` on rows of x's type and device (its variant: `option`, e.g. "stats.plain"), or None where there is
+    none and PyTorch shall compute instead. `weight`: a tensor whose type may be f32 beside a 16-bit x, or None."""
+    element = _NAMES.get(x.dtype)
+    device = "host" if x.device.type == "cpu" else f"cuda:{x.device.index}" if x.device.type == "cuda" else None
+    if element is None or device is None:
+        return _none((op, x.dtype, x.device.type), f"{op}: no kernels for {x.dtype} on {x.device.type}")
+    if weight is not None and weight.dtype != x.dtype:
+        if weight.dtype != torch.float32:
+            return _none((op, x.dtype, weight.dtype), f"{op}: no kernels for weights of {weight.dtype} with {x.dtype}")
+        option = f"{option}.f32weight" if option else "f32weight"
+    variant = f"{option}.{element}" if option else element
+    missing = (op, variant, device, width)
+    if missing in _missing:
+        return _none(missing, None)
+    try:
+        return _opened().query(op, variant, {"rows": rows, "width": width}, device)
+    except (NotFound, UserError) as error:
+        return _none(missing, f"{op} ({variant}), width {width}: {error}")
+
+
+def _opened():
+    global _library, _open_error
+    if _library is None:
+        with _lock:
+            if _library is None:
+                if _open_error is None:
+                    try:
+                        _library = Library()
+                    except UserError as error:
+                        _open_error = error
+                if _open_error is not None:
+                    raise _open_error
+    return _library
+
+
+def _none(what, why):
+    if why is None:
+        why = _missing[what]
+    if _on_missing == "raise":
+        raise NotFound(why)
+    if what not in _missing:
+        _missing[what] = why
+        if _on_missing == "warn":
+            warnings.warn(f"nestor.torch: PyTorch computes this, as there is no tuned kernel: {why}", stacklevel=3)
+    return None

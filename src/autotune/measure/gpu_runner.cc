@@ -1,0 +1,230 @@
+// One candidate on a GPU: against the oracle first, then against the clock.
+#include "autotune/measure/gpu_runner.h"
+
+#include "autotune/measure/statistics.h"
+#include "autotune/measure/worker_process.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+constexpr int kFirstRuns = 6;  ///< fewest that give a 95 % interval of the median
+constexpr int kMostRuns = 400;
+constexpr double kMost_ms = 150;      ///< of timed runs, roughly
+constexpr double kConfident = 0.005;  ///< half width of the interval, relative to the median
+constexpr double kLosing = 1.1;       ///< of the best time: slower candidates are not timed to the end
+constexpr double kHopeless = 5;       ///< of the best time, in the first run, which is cold in every way
+constexpr double kDrift = 0.99;       ///< the second half of the samples against the first: the clocks were still rising
+
+nlohmann::json parsed_report(const std::string& text) {
+  nlohmann::json report = text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text, nullptr, false);
+  return report.is_object() ? report : nlohmann::json::object();
+}
+
+/// Samples whose clocks had settled.
+void drop_drift(std::vector<double>& samples) {
+  const std::size_t half = samples.size() / 2;
+  if (samples.size() < 20) return;
+  const double before = median({samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(half)});
+  const double after = median({samples.begin() + static_cast<std::ptrdiff_t>(half), samples.end()});
+  if (after < kDrift * before) samples.erase(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(half));
+}
+
+}  // namespace
+
+/// A kernel in the device's memory and the values that it is launched with.
+struct GpuRunner::Loaded {
+  LaunchRecipe recipe;
+  RecipeLauncher launcher;
+  std::vector<void*> pointers;
+  std::vector<std::int64_t> strides, sizes;
+  std::vector<double> scalars;
+  void* workspace = nullptr;
+  std::string name;  ///< of the first kernel, for errors
+  nlohmann::json report;
+  int local_bytes = 0;  ///< of a thread: stack and spilled registers
+
+  void launch(cuda::Stream stream) const { launcher.launch({pointers, strides, sizes, scalars, workspace}, stream); }
+};
+
+namespace {
+
+void collect_kernels(const std::vector<LaunchNode>& nodes, std::map<std::string, const LaunchNode*>& kernels) {
+  for (const LaunchNode& node : nodes) {
+    if (node.kind == LaunchNode::Kind::kernel) kernels[node.symbol] = &node;
+    collect_kernels(node.children, kernels);
+  }
+}
+
+/// What the driver says of each kernel.
+nlohmann::json driver_report(const RecipeLauncher& launcher, const LaunchRecipe& recipe) {
+  std::map<std::string, const LaunchNode*> nodes;
+  collect_kernels(recipe.launches, nodes);
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const CudaFunction& function : launcher.functions()) {
+    const FunctionReport report = function.report();
+    const LaunchNode& node = *nodes.at(function.name());
+    const int threads = node.block[0] * node.block[1] * node.block[2];
+    kernels.push_back({{"name", function.name()},
+                       {"registers", report.registers},
+                       {"local_bytes", report.local_bytes},
+                       {"static_shared_bytes", report.shared_bytes},
+                       {"shared_bytes", node.shared_bytes},
+                       {"threads", threads},
+                       {"blocks_per_unit", function.blocks_per_unit(threads, node.shared_bytes)}});
+  }
+  return kernels;
+}
+
+}  // namespace
+
+GpuRunner::GpuRunner(std::shared_ptr<GpuProblem> problem, int ordinal)
+    : problem_(std::move(problem)),
+      device_(CudaDevice::open(ordinal)),
+      context_(*device_),
+      stream_(device_),
+      timer_(device_, stream_, static_cast<std::size_t>(problem_->options.flush_bytes)) {
+  for (const GpuProblem::Data& data : problem_->data)
+    memories_.push_back(std::make_unique<GpuMemory>(*problem_, data, device_, stream_));
+}
+
+bool GpuRunner::usable() {
+  if (lost_) return false;
+  try {
+    device_->synchronise();
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+GpuRunner::Loaded GpuRunner::load(const CompiledTrial& compiled) {
+  const auto start = WorkerClock::now();
+  LaunchRecipe recipe = recipe_from_json(nlohmann::json::parse(compiled.kernel.recipe));
+  RecipeLauncher launcher(CudaModule::load(device_, compiled.binary.empty() ? compiled.kernel.code : compiled.binary), recipe);
+  Loaded loaded{std::move(recipe), std::move(launcher), {}, {}, {}, {}, nullptr, "", parsed_report(compiled.report), 0};
+  loaded.report["load_ms"] = std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count();
+  loaded.report["assembler"] = compiled.binary.empty() ? "driver" : "ptxas";
+  loaded.report["kernels"] = driver_report(loaded.launcher, loaded.recipe);
+  loaded.report["argument_bytes"] = problem_->argument_bytes;
+  for (const nlohmann::json& kernel : loaded.report["kernels"])
+    loaded.local_bytes = std::max(loaded.local_bytes, kernel.at("local_bytes").get<int>());
+  if (!loaded.launcher.functions().empty()) loaded.name = loaded.launcher.functions().front().name();
+  for (const std::string& name : loaded.launcher.size_names()) loaded.sizes.push_back(problem_->sizes.at(name));
+  for (const ScalarSpec& scalar : loaded.recipe.scalars) {
+    const auto given = problem_->options.scalars.find(scalar.name);
+    loaded.scalars.push_back(given == problem_->options.scalars.end() ? scalar.default_value : given->second);
+  }
+  return loaded;
+}
+
+void GpuRunner::bind(Loaded& loaded, GpuMemory& memory) {
+  loaded.pointers.clear();
+  loaded.strides.clear();
+  for (const ArgumentSpec& argument : loaded.recipe.arguments) {
+    const auto found = std::find_if(problem_->arguments.begin(), problem_->arguments.end(),
+                                    [&](const GpuProblem::Argument& known) { return known.name == argument.name; });
+    if (found == problem_->arguments.end())
+      internal_error("the kernel takes an argument '{}' that the nest does not have", argument.name);
+    loaded.pointers.push_back(memory.pointer(static_cast<std::size_t>(found - problem_->arguments.begin())));
+    loaded.strides.insert(loaded.strides.end(), found->strides.begin(), found->strides.end());
+  }
+  loaded.workspace = memory.workspace(loaded.launcher.workspace_bytes(loaded.sizes));
+}
+
+TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) {
+  std::optional<Loaded> loaded;
+  TrialOutcome outcome;
+  try {
+    loaded.emplace(load(compiled));
+    outcome = check_and_time(job, *loaded);
+  } catch (const CudaError& error) {
+    lost_ = error.context_lost();
+    const TrialStatus status = error.out_of_memory() ? TrialStatus::infeasible
+                               : loaded              ? TrialStatus::crash
+                                                     : TrialStatus::compile_error;
+    outcome = failed_outcome(status, error.what());
+  } catch (const UserError& error) {
+    outcome = failed_outcome(TrialStatus::infeasible, error.what());
+  }
+  if (!loaded) return outcome;
+  if (outcome.status == TrialStatus::ok && loaded->local_bytes > 0)
+    outcome.reason = fmt::format("keeps {} bytes a thread in local memory", loaded->local_bytes);
+  outcome.report = loaded->report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return outcome;
+}
+
+std::string GpuRunner::check(Loaded& loaded, GpuMemory& memory, double& ms, TrialOutcome& outcome) {
+  bind(loaded, memory);
+  memory.poison_outputs();
+  ms = timer_.time([&] { loaded.launch(stream_); }, 1, loaded.name).front();
+  const std::string damage = memory.find_damage();
+  double error = 0;
+  const std::string differs = memory.compare(error);
+  outcome.max_error = std::max(outcome.max_error, error);
+  return damage.empty() ? differs : damage;
+}
+
+TrialOutcome GpuRunner::check_and_time(const TrialJob& job, Loaded& loaded) {
+  TrialOutcome outcome;
+  std::string wrong;
+  double first_ms = 0;
+  // The first data set last: it is timed, too.
+  for (auto memory = memories_.rbegin(); memory != memories_.rend() && wrong.empty(); ++memory)
+    wrong = check(loaded, **memory, first_ms, outcome);
+  if (wrong.empty()) {
+    outcome.status = TrialStatus::ok;
+    time(job, loaded, first_ms, outcome);
+    // A race may spare the first run.
+    double later = 0;
+    if (outcome.status == TrialStatus::ok) wrong = memories_.front()->compare(later);
+    if (!wrong.empty()) wrong = "wrong after repeated runs: " + wrong;
+    outcome.max_error = std::max(outcome.max_error, later);
+  }
+  if (!wrong.empty()) {
+    outcome.status = TrialStatus::wrong;
+    outcome.reason = std::move(wrong);
+  }
+  return outcome;
+}
+
+void GpuRunner::time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome) {
+  const bool race = job.best_ms > 0 && !job.must_finish;
+  std::vector<double>& samples = outcome.samples_ms;
+  const auto cut = [&] {
+    outcome.status = TrialStatus::slow;
+    outcome.median_ms = median(samples);
+    outcome.reason =
+        fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", samples.size(), outcome.median_ms, job.best_ms);
+  };
+  if (race && first_ms > kHopeless * job.best_ms + 0.1) {
+    samples.push_back(first_ms);
+    return cut();
+  }
+  timer_.warm_up();
+  double spent_ms = 0;
+  int made = 0;
+  MedianInterval interval;
+  for (int runs = kFirstRuns;; runs = std::min(2 * runs, 64)) {
+    // Long kernels: what is left of the time decides, but the first runs are always made.
+    if (made > 0) runs = std::min(runs, std::max(1, static_cast<int>((kMost_ms - spent_ms) / std::max(interval.median, 1e-3))));
+    made += runs;
+    for (const double ms : timer_.time([&] { loaded.launch(stream_); }, runs, loaded.name)) {
+      samples.push_back(ms);
+      spent_ms += ms;
+    }
+    drop_drift(samples);
+    interval = median_interval(samples);
+    if (race && interval.samples >= kFirstRuns && interval.lower > kLosing * job.best_ms) return cut();
+    if (interval.relative_half_width() < kConfident && interval.samples > kFirstRuns) break;
+    if (made >= kMostRuns || spent_ms >= kMost_ms) break;
+  }
+  outcome.median_ms = interval.median;
+  loaded.report["half_width"] = interval.relative_half_width();
+}
+
+}  // namespace nestor

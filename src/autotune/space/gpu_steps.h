@@ -1,0 +1,65 @@
+// GpuSteps: what candidates for a GPU have besides shared and tiled loops: grids of blocks, staged inputs, cache hints.
+#pragma once
+
+#include "autotune/space/cluster_steps.h"
+#include "autotune/space/space.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// What one GPU offers to a block of threads.
+struct GpuLimits {
+  int sm = 90;                            ///< compute capability times ten
+  int units = 132;                        ///< multiprocessors
+  std::int64_t shared_bytes = 227 << 10;  ///< shared memory a block may take
+  std::int64_t registers = 65536;         ///< 32-bit registers of a multiprocessor
+  int most_threads = 1024;                ///< of a block
+  int most_cluster() const { return sm >= 90 ? 16 : 1; }
+};
+
+/// One choice of the parameters below.
+struct GpuChoice {
+  /// How inputs come to a block. direct: each access loads; reused: inputs that several statements read are kept on chip;
+  /// all: every input is.
+  enum class Staging : std::uint8_t { direct, reused, all } staging = Staging::direct;
+  int threads = 256;
+  int cluster = 1;
+  int persistent = 0;
+  int ahead = 0;                  ///< items whose inputs a resident block has on their way while it works on one
+  bool streaming_inputs = false;   ///< of inputs that are staged
+  bool streaming_outputs = false;  ///< of outputs
+};
+
+std::vector<Parameter> gpu_parameters(const GpuLimits& limits);
+GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values);
+
+/// The part of a nest that one cluster of statements is, as the functions below need it.
+struct GpuCluster {
+  const Nest& nest;
+  const NestStructure& structure;
+  const Cluster& cluster;
+  const ClusterPlan& plan;
+  const Sizes& sizes;
+};
+
+/// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
+std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, const GpuChoice& choice);
+
+/// Why the choice cannot run or would leave most threads idle, known without compiling; empty when neither is so.
+std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits);
+
+/// Points per iteration of the outer loops of the cluster's largest unit, when every tile is 1.
+double points_per_item(const NestStructure& structure, const Cluster& cluster);
+
+/// Shapes worth trying first for rows of so many points: values of threads, cluster and rows (an item's tile).
+struct GpuShape {
+  std::int64_t threads, cluster, rows;
+};
+std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
+
+}  // namespace nestor

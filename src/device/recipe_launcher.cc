@@ -1,0 +1,219 @@
+// Compiles a recipe's launches once, then walks them.
+#include "device/recipe_launcher.h"
+
+#include "support/element_codec.h"
+#include "support/error.h"
+
+#include <algorithm>
+
+namespace nestor {
+
+/// Names to indices. Slots of the values: sizes, the number of multiprocessors, then one a loop.
+class RecipeLauncher::Compiler {
+ public:
+  Compiler(RecipeLauncher& launcher, const LaunchRecipe& recipe) : launcher_(launcher), recipe_(recipe), names_(launcher.sizes_) {
+    names_.emplace_back(kUnits);
+    for (const ArgumentSpec& argument : recipe.arguments) {
+      first_stride_.push_back(strides_);
+      strides_ += argument.shape.size();
+    }
+  }
+
+  std::vector<Step> compile(const std::vector<LaunchNode>& nodes) {
+    std::vector<Step> steps;
+    for (const LaunchNode& node : nodes) steps.push_back(node.kind == LaunchNode::Kind::loop ? loop(node) : kernel(node));
+    if (names_.size() > kValues) user_error("launch recipe: more than {} sizes and loops", kValues);
+    return steps;
+  }
+
+ private:
+  Step loop(const LaunchNode& node) {
+    Step step;
+    step.loop = true;
+    step.bounds = {SizeFormula(node.lower, names_), SizeFormula(node.upper, names_)};
+    step.variable = names_.size();
+    names_.push_back(node.var);
+    step.body = compile(node.children);
+    names_[step.variable] = "";  // not visible from here on
+    return step;
+  }
+
+  Step kernel(const LaunchNode& node) {
+    Step step;
+    if (node.params.size() > kParams)
+      user_error("launch recipe: kernel \"{}\" has more than {} parameters", node.symbol, kParams);
+    std::int64_t threads = 1, cluster = 1;
+    for (std::size_t k = 0; k < 3; ++k) {
+      if (node.block[k] < 1 || node.cluster[k] < 1)
+        user_error("launch recipe: kernel \"{}\" has a block or cluster of less than 1", node.symbol);
+      step.grid.emplace_back(node.grid[k], names_);
+      step.block[k] = static_cast<unsigned>(node.block[k]);
+      step.cluster[k] = static_cast<unsigned>(node.cluster[k]);
+      threads *= node.block[k];
+      cluster *= node.cluster[k];
+    }
+    if (threads > 1024) user_error("launch recipe: kernel \"{}\" has {} threads a block, more than 1024", node.symbol, threads);
+    if (cluster > 16) user_error("launch recipe: kernel \"{}\" has {} blocks a cluster, more than 16", node.symbol, cluster);
+    if (node.shared_bytes < 0 || node.shared_bytes > (1 << 20))
+      user_error("launch recipe: kernel \"{}\" has {} bytes of shared memory", node.symbol, node.shared_bytes);
+    for (const KernelParam& param : node.params) step.params.push_back(compile(param));
+    step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
+    step.function = launcher_.module_->function(node.symbol);
+    step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
+    const auto known = [&](const CudaFunction& other) { return other.name() == step.function.name(); };
+    auto& functions = launcher_.functions_;
+    if (std::none_of(functions.begin(), functions.end(), known)) functions.push_back(step.function);
+    return step;
+  }
+
+  Param compile(const KernelParam& param) const {
+    Param out{param.kind};
+    switch (param.kind) {
+      case KernelParam::Kind::pointer:
+        out.index = argument(param);
+        break;
+      case KernelParam::Kind::stride: {
+        const std::size_t k = argument(param);
+        if (param.dim < 0 || static_cast<std::size_t>(param.dim) >= recipe_.arguments[k].shape.size())
+          user_error("launch recipe: a parameter is stride {} of \"{}\", which does not exist", param.dim,
+                     recipe_.arguments[k].name);
+        out.index = first_stride_[k] + static_cast<std::size_t>(param.dim);
+        break;
+      }
+      case KernelParam::Kind::size:
+      case KernelParam::Kind::loop:
+        out.index = slot(param.name);
+        break;
+      case KernelParam::Kind::scalar: {
+        const auto found = std::find_if(recipe_.scalars.begin(), recipe_.scalars.end(),
+                                        [&](const ScalarSpec& scalar) { return scalar.name == param.name; });
+        if (found == recipe_.scalars.end())
+          user_error("launch recipe: a parameter is the scalar \"{}\", which does not exist", param.name);
+        out.index = static_cast<std::size_t>(found - recipe_.scalars.begin());
+        out.type = found->type;
+        break;
+      }
+      case KernelParam::Kind::workspace:
+        break;
+    }
+    return out;
+  }
+
+  std::size_t argument(const KernelParam& param) const {
+    if (param.index < 0 || static_cast<std::size_t>(param.index) >= recipe_.arguments.size())
+      user_error("launch recipe: a parameter belongs to argument {}; there are {}", param.index, recipe_.arguments.size());
+    return static_cast<std::size_t>(param.index);
+  }
+
+  std::size_t slot(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (name.empty() || found == names_.end()) user_error("launch recipe: a parameter is \"{}\", which is no size or loop", name);
+    return static_cast<std::size_t>(found - names_.begin());
+  }
+
+  RecipeLauncher& launcher_;
+  const LaunchRecipe& recipe_;
+  std::vector<std::string> names_;
+  std::vector<std::size_t> first_stride_;
+  std::size_t strides_ = 0;
+};
+
+/// One launch: the values and a place for the parameters, on the stack.
+class RecipeLauncher::Run {
+ public:
+  Run(const RecipeLauncher& launcher, const LaunchValues& values, cuda::Stream stream)
+      : given_(values), stream_(stream), device_(launcher.module_->device()) {
+    std::copy(values.sizes.begin(), values.sizes.end(), values_.begin());
+    values_[values.sizes.size()] = device_.identity().units;
+  }
+
+  /// `check` alone looks at the grids; otherwise kernels are launched.
+  void walk(const std::vector<Step>& steps, bool check) {
+    for (const Step& step : steps) {
+      if (!step.loop) {
+        std::array<unsigned, 3> grid;
+        if (grid_of(step, grid) && !check) launch(step, grid);
+        continue;
+      }
+      const std::int64_t upper = step.bounds[1].evaluate(values_);
+      for (std::int64_t at = step.bounds[0].evaluate(values_); at < upper; ++at) {
+        values_[step.variable] = at;
+        walk(step.body, check);
+      }
+    }
+  }
+
+ private:
+  // False when there is nothing to launch.
+  bool grid_of(const Step& step, std::array<unsigned, 3>& grid) const {
+    constexpr std::array<std::int64_t, 3> kLargest{(std::int64_t{1} << 31) - 1, 65535, 65535};
+    bool any = true;
+    for (std::size_t k = 0; k < 3; ++k) {
+      const std::int64_t blocks = step.grid[k].evaluate(values_);
+      if (blocks < 0 || blocks > kLargest[k])
+        user_error("kernel \"{}\" would have {} blocks along {} at these sizes; 0 to {} are possible", step.function.name(),
+                   blocks, "xyz"[k], kLargest[k]);
+      if (blocks % step.cluster[k] != 0)
+        user_error("kernel \"{}\" would have {} blocks along {} at these sizes, no multiple of its cluster of {}",
+                   step.function.name(), blocks, "xyz"[k], step.cluster[k]);
+      grid[k] = static_cast<unsigned>(blocks);
+      any = any && blocks > 0;
+    }
+    return any;
+  }
+
+  void launch(const Step& step, const std::array<unsigned, 3>& grid) {
+    for (std::size_t k = 0; k < step.params.size(); ++k) {
+      bits_[k] = value_of(step.params[k]);
+      params_[k] = &bits_[k];
+    }
+    step.function.launch(grid, step.block, step.cluster, step.shared_bytes, stream_, params_.data());
+  }
+
+  std::uint64_t value_of(const Param& param) const {
+    switch (param.kind) {
+      case KernelParam::Kind::pointer:
+        return reinterpret_cast<std::uint64_t>(given_.pointers[param.index]);
+      case KernelParam::Kind::stride:
+        return static_cast<std::uint64_t>(given_.strides[param.index]);
+      case KernelParam::Kind::scalar: {
+        std::uint64_t bits = 0;
+        store_element(param.type, reinterpret_cast<std::byte*>(&bits), 0, given_.scalars[param.index]);
+        return bits;
+      }
+      case KernelParam::Kind::workspace:
+        return reinterpret_cast<std::uint64_t>(given_.workspace);
+      default:
+        return static_cast<std::uint64_t>(values_[param.index]);
+    }
+  }
+
+  const LaunchValues& given_;
+  cuda::Stream stream_;
+  const CudaDevice& device_;
+  std::array<std::int64_t, kValues> values_;
+  std::array<std::uint64_t, kParams> bits_;
+  std::array<void*, kParams> params_;
+};
+
+RecipeLauncher::RecipeLauncher(std::shared_ptr<const CudaModule> module, const LaunchRecipe& recipe)
+    : module_(std::move(module)), sizes_(nestor::size_names(recipe)), workspace_(recipe.workspace_bytes, sizes_) {
+  if (recipe.target != "nvptx") user_error("launch recipe: the target is \"{}\", not a GPU's", recipe.target);
+  steps_ = Compiler(*this, recipe).compile(recipe.launches);
+  single_ = steps_.size() == 1 && !steps_.front().loop;
+}
+
+std::int64_t RecipeLauncher::workspace_bytes(std::span<const std::int64_t> sizes) const {
+  const std::int64_t bytes = workspace_.evaluate(sizes);
+  if (bytes < 0) user_error("the workspace would have {} bytes at these sizes", bytes);
+  return bytes;
+}
+
+void RecipeLauncher::launch(const LaunchValues& values, cuda::Stream stream) const {
+  const ContextScope scope(module_->device());
+  Run run(*this, values, stream);
+  if (!single_) run.walk(steps_, true);
+  run.walk(steps_, false);
+}
+
+}  // namespace nestor

@@ -1,0 +1,76 @@
+// RecipeLauncher: a launch recipe's kernels and formulas made ready, so that a launch allocates nothing.
+#pragma once
+
+#include "device/cuda_module.h"
+#include "device/size_formula.h"
+#include "support/launch_recipe.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Values of one launch, in the recipe's order. They need to live only until launch() returns.
+struct LaunchValues {
+  std::span<void* const> pointers;        ///< device address of each argument's first element
+  std::span<const std::int64_t> strides;  ///< all arguments' in turn, one entry an index, in elements
+  std::span<const std::int64_t> sizes;    ///< as RecipeLauncher::size_names()
+  std::span<const double> scalars;        ///< converted to each scalar's own type
+  void* workspace = nullptr;              ///< workspace_bytes(sizes) bytes; 256-byte aligned
+};
+
+/// A module's kernels with the recipe that says how to launch them. Immutable; safe to use from several threads.
+class RecipeLauncher {
+ public:
+  static constexpr std::size_t kValues = 64;   ///< sizes, loops and the number of multiprocessors
+  static constexpr std::size_t kParams = 128;  ///< of one kernel
+
+  /// Looks up the kernels and prepares them (shared memory, clusters). Throws UserError when the recipe contradicts itself or
+  /// asks for what the device has not, CudaError when the module lacks a kernel.
+  RecipeLauncher(std::shared_ptr<const CudaModule> module, const LaunchRecipe& recipe);
+
+  const CudaModule& module() const { return *module_; }
+  const std::vector<std::string>& size_names() const { return sizes_; }
+  /// Throws UserError when it does not fit or is negative.
+  std::int64_t workspace_bytes(std::span<const std::int64_t> sizes) const;
+
+  /// Launches all kernels in `stream` (nullptr: the legacy default stream) and returns at once. A grid of 0 skips its kernel.
+  /// Throws UserError, before anything is launched, for a grid that is negative or too large for the device or not a multiple
+  /// of its cluster. Neither allocates nor waits; can be captured into a graph.
+  void launch(const LaunchValues& values, cuda::Stream stream) const;
+
+  /// Each kernel of the recipe once, in order.
+  std::span<const CudaFunction> functions() const { return functions_; }
+
+ private:
+  struct Param {
+    KernelParam::Kind kind;
+    ElementType type = ElementType::f32;  // scalar
+    std::size_t index = 0;                // into pointers, strides, values or scalars
+  };
+  struct Step {
+    bool loop = false;
+    // kernel
+    CudaFunction function;
+    std::vector<SizeFormula> grid;
+    std::array<unsigned, 3> block{}, cluster{};
+    unsigned shared_bytes = 0;
+    std::vector<Param> params;
+    // loop
+    std::size_t variable = 0;
+    std::vector<SizeFormula> bounds;
+    std::vector<Step> body;
+  };
+  class Compiler;
+  class Run;
+
+  std::shared_ptr<const CudaModule> module_;
+  std::vector<std::string> sizes_;
+  SizeFormula workspace_;
+  std::vector<Step> steps_;
+  std::vector<CudaFunction> functions_;
+  bool single_ = false;  // one kernel, no loop: the check of grids needs no pass of its own
+};
+
+}  // namespace nestor

@@ -1,0 +1,80 @@
+// The host device: objects loaded into this process, threads of its own.
+#include "db/host_device.h"
+#include "nestor/host_abi.h"
+#include "runtime/device.h"
+#include "runtime/object_loader.h"
+#include "runtime/workspace_pool.h"
+#include "support/architecture.h"
+#include "support/error.h"
+#include "support/thread_pool.h"
+
+#include <mutex>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+// What all kernels of one host device share. Threads start with the first launch: many programs only look things up.
+class HostResources {
+ public:
+  explicit HostResources(int threads) : threads_(threads) {}
+
+  const nestor_host_services* services() {
+    std::call_once(started_, [&] { pool_.emplace(threads_); });
+    return pool_->services();
+  }
+  WorkspacePool& workspaces() { return workspaces_; }
+
+ private:
+  int threads_;
+  std::once_flag started_;
+  std::optional<ThreadPool> pool_;
+  WorkspacePool workspaces_;
+};
+
+class HostKernel : public LoadedKernel {
+ public:
+  HostKernel(std::shared_ptr<HostResources> resources, const std::string& code, const std::string& symbol)
+      : resources_(std::move(resources)),
+        object_(LoadedObject::load(code)),
+        entry_(reinterpret_cast<nestor_host_kernel>(object_->function(symbol))) {}
+
+  void launch(const PreparedLaunch& launch, const LaunchOptions& options, const LaunchPlan& plan) const override {
+    if (options.stream != nullptr) user_error("{}: a kernel of the host takes no stream", plan.title());
+    const WorkspacePool::Lease workspace(resources_->workspaces(), launch.workspace_bytes);
+    entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(),
+           resources_->services());
+  }
+
+ private:
+  std::shared_ptr<HostResources> resources_;
+  std::shared_ptr<const LoadedObject> object_;
+  nestor_host_kernel entry_;
+};
+
+class HostDevice : public Device {
+ public:
+  explicit HostDevice(int threads)
+      : identity_(host_device(threads)), resources_(std::make_shared<HostResources>(identity_.units)) {}
+
+  const DeviceIdentity& identity() const override { return identity_; }
+  std::string name() const override { return "host"; }
+
+  std::shared_ptr<const LoadedKernel> load(const KernelRecord& kernel, const LaunchRecipe& recipe) const override {
+    std::string why;
+    if (recipe.target != "host") user_error("the kernel {} is for target \"{}\", not for the host", recipe.symbol, recipe.target);
+    if (!can_run(kernel.architecture, "host", identity_.arch, &why))
+      user_error("the kernel {} cannot run here: {}", recipe.symbol, why);
+    return std::make_shared<HostKernel>(resources_, kernel.code, recipe.symbol);
+  }
+
+ private:
+  DeviceIdentity identity_;
+  std::shared_ptr<HostResources> resources_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device(int threads) { return std::make_unique<HostDevice>(threads); }
+
+}  // namespace nestor

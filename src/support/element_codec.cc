@@ -1,0 +1,146 @@
+// Conversions between storage types and double.
+#include "support/element_codec.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace nestor {
+namespace {
+
+template <class T>
+T load(const std::byte* base, std::int64_t linear) {
+  T value;
+  std::memcpy(&value, base + linear * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::byte* base, std::int64_t linear, T value) {
+  std::memcpy(base + linear * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+/// Rounds to a binary format with `mantissa` explicit bits, exponents `least`..`most`; ties to even. Rounding in one step
+/// from double avoids the double rounding that a detour through f32 would cause.
+double round_binary(double value, int mantissa, int least, int most) {
+  if (!std::isfinite(value) || value == 0) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int scale = std::max(exponent - 1, least) - mantissa;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -scale)), scale);
+  return std::fabs(rounded) >= std::ldexp(1.0, most + 1) ? std::copysign(std::numeric_limits<double>::infinity(), value)
+                                                         : rounded;
+}
+
+std::int32_t to_int32(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 2147483647.0) return std::numeric_limits<std::int32_t>::max();
+  if (value <= -2147483648.0) return std::numeric_limits<std::int32_t>::min();
+  return static_cast<std::int32_t>(value);
+}
+
+}  // namespace
+
+double half_to_double(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int fraction = bits & 1023;
+  const double sign = (bits & 0x8000) ? -1.0 : 1.0;
+  if (exponent == 31) return fraction ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+std::uint16_t double_to_half(double value) {
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return sign | 0x7e00;
+  const double rounded = std::fabs(round_binary(value, 10, -14, 15));
+  if (std::isinf(rounded)) return sign | 0x7c00;
+  if (rounded < std::ldexp(1.0, -14)) return sign | static_cast<std::uint16_t>(std::ldexp(rounded, 24));
+  int exponent = 0;
+  const double fraction = std::frexp(rounded, &exponent);
+  return sign | static_cast<std::uint16_t>(((exponent + 14) << 10) | (static_cast<int>(std::ldexp(fraction, 11)) & 1023));
+}
+
+double bfloat_to_double(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+std::uint16_t double_to_bfloat(double value) {
+  if (std::isnan(value)) return 0x7fc0;
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(round_binary(value, 7, -126, 127))) >> 16);
+}
+
+double load_element(ElementType type, const std::byte* base, std::int64_t linear) {
+  switch (type) {
+    case ElementType::f32:
+      return load<float>(base, linear);
+    case ElementType::f16:
+      return half_to_double(load<std::uint16_t>(base, linear));
+    case ElementType::bf16:
+      return bfloat_to_double(load<std::uint16_t>(base, linear));
+    case ElementType::i32:
+      return load<std::int32_t>(base, linear);
+    case ElementType::boolean:
+      return static_cast<double>(load<std::uint8_t>(base, linear) != 0);
+  }
+  return 0;
+}
+
+void store_element(ElementType type, std::byte* base, std::int64_t linear, double value) {
+  switch (type) {
+    case ElementType::f32:
+      return store(base, linear, static_cast<float>(value));
+    case ElementType::f16:
+      return store(base, linear, double_to_half(value));
+    case ElementType::bf16:
+      return store(base, linear, double_to_bfloat(value));
+    case ElementType::i32:
+      return store(base, linear, to_int32(value));
+    case ElementType::boolean:
+      return store(base, linear, static_cast<std::uint8_t>(value != 0));
+  }
+}
+
+double round_to(ElementType type, double value) {
+  switch (type) {
+    case ElementType::f32:
+      return static_cast<float>(value);
+    case ElementType::f16:
+      return round_binary(value, 10, -14, 15);
+    case ElementType::bf16:
+      return round_binary(value, 7, -126, 127);
+    case ElementType::i32:
+      return to_int32(value);
+    case ElementType::boolean:
+      return value != 0;
+  }
+  return value;
+}
+
+std::uint32_t poison_bits(ElementType type) {
+  switch (type) {
+    case ElementType::f32:
+      return 0x7fbadbad;
+    case ElementType::f16:
+      return 0x7dad;
+    case ElementType::bf16:
+      return 0x7fad;
+    case ElementType::i32:
+      return 0x7badbadd;
+    case ElementType::boolean:
+      return 0xad;
+  }
+  return 0;
+}
+
+bool is_poison(ElementType type, const std::byte* base, std::int64_t linear) {
+  switch (size_in_bytes(type)) {
+    case 4:
+      return load<std::uint32_t>(base, linear) == poison_bits(type);
+    case 2:
+      return load<std::uint16_t>(base, linear) == poison_bits(type);
+    default:
+      return load<std::uint8_t>(base, linear) == poison_bits(type);
+  }
+}
+
+}  // namespace nestor

@@ -1,0 +1,86 @@
+// Records of a device that is not here: one command loads them, and a query answers with how good the match is.
+#include "integration/run_nestor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace nestor::test {
+namespace {
+
+using testing::HasSubstr;
+
+class ShippedRecords : public testing::Test {
+ protected:
+  /// A record of this machine, rewritten as if a GPU had measured it, in a folder of records.
+  void SetUp() override {
+    const std::string own = folder_.file("own.db"), lines = folder_.file("own.jsonl");
+    ASSERT_EQ(
+        run_nestor({"tune", "layernorm", "--rows", "64", "--width", "32", "--trials", "1", "--target", "host", "--db", own}).code,
+        0);
+    ASSERT_EQ(run_nestor({"db", "export", "--winners", lines, "--db", own}).code, 0);
+    std::ifstream in(lines);
+    nlohmann::json record = nlohmann::json::parse(in);
+    record["device"] = {
+        {"kind", "cuda"}, {"name", "NVIDIA H200"}, {"arch", "sm_90"}, {"units", 132}, {"details", nlohmann::json::object()}};
+    record["kernel"]["architecture"] = "sm_90";
+    std::filesystem::create_directories(folder_.file("records"));
+    std::ofstream(folder_.file("records") + "/h200.jsonl") << record.dump() << "\n";
+  }
+
+  Outcome nestor(std::vector<std::string> args, const std::string& variables = "") const {
+    args.insert(args.end(), {"--db", folder_.file("user.db")});
+    return run_nestor(args, "", "env NESTOR_LIBCUDA=/nonexistent NESTOR_RECORDS=" + folder_.file("records") + " " + variables);
+  }
+  static nlohmann::json json_of(const Outcome& outcome) { return nlohmann::json::parse(outcome.out); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ShippedRecords, OneCommandLoadsThemAndQueriesAnswer) {
+  const Outcome imported = nestor({"--json", "db", "import", "--shipped"});
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_EQ(json_of(imported).at("added"), 1);
+  EXPECT_EQ(json_of(nestor({"--json", "db", "import", "--shipped"})).at("added"), 0);
+
+  const Outcome exact = nestor({"--json", "query", "layernorm", "--rows", "64", "--width", "32"});
+  ASSERT_EQ(exact.code, 0) << exact.err;
+  EXPECT_EQ(json_of(exact).at("match"), "exact");
+  EXPECT_EQ(json_of(exact).at("here"), false);
+  EXPECT_EQ(json_of(exact).at("device").at("name"), "NVIDIA H200");
+  EXPECT_THAT(nestor({"query", "layernorm", "--rows", "64", "--width", "32"}).out,
+              HasSubstr("another device: NVIDIA H200 (sm_90), which is not in this machine"));
+
+  const Outcome nearest = nestor({"--json", "query", "layernorm", "--rows", "128", "--width", "32", "--device", "h200"});
+  ASSERT_EQ(nearest.code, 0) << nearest.err;
+  EXPECT_EQ(json_of(nearest).at("match"), "nearest");
+  EXPECT_EQ(json_of(nearest).at("distance"), 1.0);
+  EXPECT_EQ(nestor({"query", "layernorm", "--rows", "64", "--width", "32", "--device", "host"}).code, 3);
+  EXPECT_EQ(nestor({"query", "layernorm", "--rows", "64", "--width", "33"}).code, 3);
+}
+
+TEST_F(ShippedRecords, TheSystemDatabaseServesEverybody) {
+  const std::string variables = "NESTOR_SYSTEM_DB=" + folder_.file("share/system.db");
+  const Outcome imported = nestor({"db", "import", "--shipped", "--system"}, variables);
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("share/system.db"));
+  ASSERT_EQ(nestor({"db", "prune"}).code, 0);
+  const Outcome asked = nestor({"--json", "query", "layernorm", "--rows", "64", "--width", "32"}, variables);
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_LT(json_of(asked).at("trial").at("id"), 0);
+}
+
+TEST_F(ShippedRecords, AMachineWithThatGpuSaysSo) {
+  ASSERT_EQ(nestor({"db", "import", "--shipped"}).code, 0);
+  // The fake's device is another model of the same architecture: its kernel runs here, its time says nothing.
+  const std::string fake = std::string("NESTOR_LIBCUDA=") + NESTOR_FAKE_CUDA;
+  const Outcome asked = nestor({"--json", "query", "layernorm", "--rows", "64", "--width", "32"}, fake);
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_EQ(json_of(asked).at("match"), "other device");
+}
+
+}  // namespace
+}  // namespace nestor::test
