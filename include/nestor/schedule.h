@@ -55,9 +55,9 @@ class NESTOR_API Schedule {
   Schedule& unroll(const std::string& loop, std::int64_t factor = 0);    ///< 0: the back end chooses
   Schedule& serial(const std::string& loop);
   Schedule& gpu_blocks(const std::vector<std::string>& loops);
-  Schedule& gpu_threads(const std::string& loop, std::int64_t count);   ///< of a block; a multiple of 32, at most 1024
-  Schedule& cluster(const std::string& loop, std::int64_t blocks);      ///< 1, 2, 4, 8 or 16 blocks take one iteration together
-  Schedule& persistent(const std::string& loop, std::int64_t blocks);   ///< for each multiprocessor; iterations are taken in turn
+  Schedule& gpu_threads(const std::string& loop, std::int64_t count);  ///< of a block; a multiple of 32, at most 1024
+  Schedule& cluster(const std::string& loop, std::int64_t blocks);     ///< 1, 2, 4, 8 or 16 blocks take one iteration together
+  Schedule& persistent(const std::string& loop, std::int64_t blocks);  ///< for each multiprocessor; iterations are taken in turn
   Schedule& gpu_warps(const std::string& loop);
   Schedule& gpu_lanes(const std::string& loop);
   Schedule& stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots = 1);

@@ -165,8 +165,8 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
   m.at(y).streaming = streaming;
   m.at(x).streaming = streaming;
   const bool resident = shape.persistent > 0;
-  const int tile = m.scratch("tile", {rows, width}, resident ? type : ElementType::f32), mean = m.scratch("mean", {rows}), square = m.scratch("square", {rows}),
-            scale = m.scratch("scale", {rows});
+  const int tile = m.scratch("tile", {rows, width}, resident ? type : ElementType::f32), mean = m.scratch("mean", {rows}),
+            square = m.scratch("square", {rows}), scale = m.scratch("scale", {rows});
   m.at(tile).slots = slots;
   const int factors = resident ? m.scratch("factors", {width}, type) : gamma;
   const IntExpr first = IntExpr(rows) * var("b");

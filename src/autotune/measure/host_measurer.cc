@@ -16,7 +16,8 @@ class HostMeasurer : public Measurer {
       : device_(host_device(problem->options.threads)),
         workers_(std::clamp(host_threads(), 1, 4)),
         pool_(
-            {workers_, problem->options.compile_timeout_s, host_run_timeout(problem->options), problem->options.memory_limit},
+            {workers_, problem->options.compile_timeout_s, host_run_timeout(problem->options),
+             problem->options.memory_limit / workers_},
             [problem] { return std::make_unique<HostRunner>(problem); }, stop) {}
 
   int batch_size() const override { return workers_; }

@@ -80,6 +80,8 @@ struct WorkerPool::Impl {
     for (std::size_t k = 0; k < count; ++k) {
       WorkerProcess& worker = workers[k];
       const nlohmann::json message = job_to_json(jobs[first + k]);
+      // Analysis leaves caches behind: a worker that has grown gives way to a new one.
+      if (limits.memory_limit > 0 && worker.own_memory() > limits.memory_limit / 2) worker.end(true);
       // A worker that died between two trials is found out here.
       if (!worker.alive()) start(worker);
       if (!send_message(worker.socket(), message)) {

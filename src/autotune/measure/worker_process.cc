@@ -14,7 +14,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 
 namespace nestor {
@@ -92,6 +94,16 @@ void WorkerProcess::start(std::int64_t memory, const std::function<void(int sock
   process_ = process;
   socket_ = sockets[0];
   open_sockets().insert(socket_);
+}
+
+std::int64_t WorkerProcess::own_memory() const {
+  if (!alive()) return 0;
+  std::ifstream file("/proc/" + std::to_string(process_) + "/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kPrivate = "Private_Dirty:";
+    if (line.starts_with(kPrivate)) return std::strtoll(line.c_str() + kPrivate.size(), nullptr, 10) * 1024;
+  }
+  return 0;
 }
 
 std::string WorkerProcess::end(bool kill_it) {

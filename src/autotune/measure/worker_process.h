@@ -32,6 +32,8 @@ class WorkerProcess {
   }
 
   bool alive() const { return process_ > 0; }
+  /// Memory of its own (not what it still shares with this process), in bytes; 0 when it is not alive.
+  std::int64_t own_memory() const;
   int socket() const { return socket_; }
   /// Forks; the child runs `serve(socket)` and exits. `memory`: bytes of address space it may add to what it inherits (0: no
   /// limit).

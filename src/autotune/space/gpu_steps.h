@@ -30,7 +30,7 @@ struct GpuChoice {
   int threads = 256;
   int cluster = 1;
   int persistent = 0;
-  int ahead = 0;                  ///< items whose inputs a resident block has on their way while it works on one
+  int ahead = 0;                   ///< items whose inputs a resident block has on their way while it works on one
   bool streaming_inputs = false;   ///< of inputs that are staged
   bool streaming_outputs = false;  ///< of outputs
 };

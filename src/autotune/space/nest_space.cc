@@ -397,7 +397,8 @@ std::vector<Point> NestSpace::gpu_defaults() const {
     });
     for (const GpuShape& shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
       // One block an item, or as many as keep half of a multiprocessor's threads.
-      for (const std::int64_t persistent : {std::int64_t{0}, std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1)}) {
+      for (const std::int64_t persistent :
+           {std::int64_t{0}, std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1)}) {
         Values values;
         for (const std::string& rule : rules_) values["rule." + rule] = rules.contains(rule);
         for (const Parameter& parameter : parameters_) {

@@ -55,8 +55,8 @@ class BlockEmitter {
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
   Value* both(Value* a, Value* b);  ///< conjunction; null stands for true
-  void barrier();            ///< of the block, or of the cluster when one shares the ops
-  void await_cluster_start();  ///< before the first store into another block of the cluster
+  void barrier();                   ///< of the block, or of the cluster when one shares the ops
+  void await_cluster_start();       ///< before the first store into another block of the cluster
   Value* entry_alloca(llvm::Type* type, const llvm::Twine& name);
 
   // values
@@ -139,7 +139,7 @@ class BlockEmitter {
   KernelArguments arguments_;
   NvptxMath math_;
   const BlockPlan* plan_ = nullptr;
-  Value* thread_ = nullptr;  ///< i32, numbered through the blocks of a cluster
+  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster
   Value* own_thread_ = nullptr;  ///< i32, numbered within the block
   bool cluster_started_ = false;
   llvm::GlobalVariable* shared_ = nullptr;

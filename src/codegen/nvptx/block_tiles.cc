@@ -181,7 +181,8 @@ void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
 void BlockEmitter::advance(int buffer) {
   const ElementType type = plan_->buffer(buffer).type;
   const Placement& place = plan_->placements.at(buffer);
-  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {b_.getInt32(static_cast<std::uint32_t>(place.ring_slots - 1))});
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+                     {b_.getInt32(static_cast<std::uint32_t>(place.ring_slots - 1))});
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(1));
   const bool halves = size_in_bytes(type) == 2;
   llvm::Type* word = halves ? b_.getInt32Ty() : type_of(plan_->buffer(buffer));

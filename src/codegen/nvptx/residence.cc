@@ -103,8 +103,9 @@ void reside(BlockPlan& plan) {
       continue;
     }
     const int buffer = staged ? plan.ops[static_cast<std::size_t>(child.op)].op.write.buffer : -1;
-    const bool raw = staged && plan.vector_memory && plan.buffer(buffer).type ==
-                                   plan.buffer(plan.ops[static_cast<std::size_t>(child.op)].op.reads[0].buffer).type;
+    const bool raw =
+        staged && plan.vector_memory &&
+        plan.buffer(buffer).type == plan.buffer(plan.ops[static_cast<std::size_t>(child.op)].op.reads[0].buffer).type;
     if (!raw || plan.buffer(buffer).slots < 2) {
       body.push_back(std::move(child));
       continue;
@@ -144,8 +145,7 @@ void reside(BlockPlan& plan) {
       loop_node(kTrip, 0, trips, at_item(kernel, first + stride * IntExpr::variable(kTrip), sequence(std::move(body))));
   loop.independent = true;
   std::vector<BlockNode> all = std::move(before);
-  if (!start.empty())
-    all.push_back(named(kTrip, 0, at_item(kernel, first, sequence(std::move(start)))));
+  if (!start.empty()) all.push_back(named(kTrip, 0, at_item(kernel, first, sequence(std::move(start)))));
   all.push_back(std::move(loop));
   plan.root = sequence(std::move(all));
 }
