@@ -78,6 +78,13 @@ std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const s
   return found == values.end() ? otherwise : found->second;
 }
 
+/// The cluster whose largest unit has most instances.
+const Cluster& heaviest(const std::vector<Cluster>& clusters, const NestStructure& structure) {
+  return *std::max_element(clusters.begin(), clusters.end(), [&](const Cluster& a, const Cluster& b) {
+    return structure.units[a.heaviest].points < structure.units[b.heaviest].points;
+  });
+}
+
 const Variant& NestSpace::variant(const std::set<std::string>& rules) const {
   const auto known = variants_.find(rules);
   if (known != variants_.end()) return known->second;
@@ -267,7 +274,9 @@ Candidate NestSpace::candidate(const Point& point) const {
   const Variant& chosen = variant(enabled);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
-  for (const Cluster& cluster : clusters(chosen, fusion)) {
+  const std::vector<Cluster>& parts = clusters(chosen, fusion);
+  const Cluster* main = &heaviest(parts, chosen.structure);
+  for (const Cluster& cluster : parts) {
     const auto plan = plan_for(chosen, cluster, values);
     const bool shared = !plan->order.empty();
     if (limits_.gpu) {
@@ -290,7 +299,8 @@ Candidate NestSpace::candidate(const Point& point) const {
       candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
       mark_inner(chosen, cluster, shape, values, candidate.steps);
     }
-    if (value_or(values, "specialize", 0)) {
+    // Every specialised loop triples the versions of the program: only the one that matters.
+    if (&cluster == main && value_or(values, "specialize", 0)) {
       for (const auto& [axis, loop] : shape.outer) {
         if (plan->tile.at(axis) > 1) candidate.steps.push_back(make_step("specialize", {loop}));
       }
@@ -350,10 +360,7 @@ NestSpace::Values NestSpace::default_values() const {
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;
   const auto& groups = clusters(usual, Fusion::maximal);
-  const Cluster* main = &groups.front();
-  for (const Cluster& cluster : groups) {
-    if (usual.structure.units[cluster.heaviest].points > usual.structure.units[main->heaviest].points) main = &cluster;
-  }
+  const Cluster* main = &heaviest(groups, usual.structure);
   const Unit& heavy = usual.structure.units[main->heaviest];
   const auto axis_value = [&](int axis, std::int64_t tile) { values["tile." + usual.structure.axes[axis].name] = tile; };
   for (const int axis : main->axes) axis_value(axis, 1);
@@ -392,9 +399,7 @@ std::vector<Point> NestSpace::gpu_defaults() const {
   for (const auto& rules : {simple, usual_rules_}) {
     const Variant& variant = this->variant(rules);
     const auto& groups = clusters(variant, Fusion::maximal);
-    const auto main = std::max_element(groups.begin(), groups.end(), [&](const Cluster& a, const Cluster& b) {
-      return variant.structure.units[a.heaviest].points < variant.structure.units[b.heaviest].points;
-    });
+    const Cluster* main = &heaviest(groups, variant.structure);
     for (const GpuShape& shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
       // One block an item, or as many as keep half of a multiprocessor's threads.
       for (const std::int64_t persistent :
