@@ -23,7 +23,10 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 is_installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
-installed_halide() { dpkg-query -W -f='${db:Status-Status} ${Package}\n' 'libhalide*-dev' 2>/dev/null | awk '$1 == "installed" {print $2; exit}'; }
+# Prints nothing where no package of that name is known; dpkg-query calls that a failure.
+installed_halide() {
+  { dpkg-query -W -f='${db:Status-Status} ${Package}\n' 'libhalide*-dev' 2>/dev/null || true; } | awk '$1 == "installed" {print $2}' | head -n 1
+}
 
 missing=()
 for package in "${packages[@]}"; do

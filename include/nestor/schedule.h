@@ -58,6 +58,11 @@ class NESTOR_API Schedule {
   Schedule& gpu_threads(const std::string& loop, std::int64_t count);  ///< of a block; a multiple of 32, at most 1024
   Schedule& cluster(const std::string& loop, std::int64_t blocks);     ///< 1, 2, 4, 8 or 16 blocks take one iteration together
   Schedule& persistent(const std::string& loop, std::int64_t blocks);  ///< for each multiprocessor; iterations are taken in turn
+  /// Products on tensor cores with operands rounded to 16 bits: `groups` of four warps compute, one copies tiles into `slots` slots.
+  Schedule& tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots = 2);
+  Schedule& overlap(const std::string& loop);  ///< products that only the next iteration needs run beside its first ones
+  Schedule& turns(const std::string& loop);    ///< groups issue their products in turn
+  Schedule& hold(const std::string& loop);     ///< first operands that stay for the iteration are held in registers
   Schedule& gpu_warps(const std::string& loop);
   Schedule& gpu_lanes(const std::string& loop);
   Schedule& stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots = 1);

@@ -164,6 +164,26 @@ Schedule& Schedule::gpu_warps(const std::string& loop) {
   return *this;
 }
 
+Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots) {
+  impl_ = impl_->apply("tensor_cores", {loop, groups, slots});
+  return *this;
+}
+
+Schedule& Schedule::overlap(const std::string& loop) {
+  impl_ = impl_->apply("overlap", {loop});
+  return *this;
+}
+
+Schedule& Schedule::turns(const std::string& loop) {
+  impl_ = impl_->apply("turns", {loop});
+  return *this;
+}
+
+Schedule& Schedule::hold(const std::string& loop) {
+  impl_ = impl_->apply("hold", {loop});
+  return *this;
+}
+
 Schedule& Schedule::gpu_lanes(const std::string& loop) {
   impl_ = impl_->apply("gpu_lanes", {loop});
   return *this;

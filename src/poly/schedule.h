@@ -36,6 +36,8 @@ std::string_view to_string(LoopKind kind);
 ///   gpu_threads(loop, count)                         threads of a block of this grid
 ///   cluster(loop, blocks)                            so many blocks take one iteration together
 ///   persistent(loop, blocks)                         so many blocks a multiprocessor, each taking iterations in turn
+///   tensor_cores(loop, groups[, slots])              products on tensor cores: groups of four warps, slots for each operand's tiles
+///   overlap(loop), turns(loop), hold(loop)           how those groups work: see GridShape
 ///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
 ///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
 ///   streaming(tensor)                                an input or output that is touched once: accesses bypass the caches
@@ -63,6 +65,11 @@ struct GridShape {
   int threads = 0;     ///< of a block, a multiple of 32; 0: left to the back end
   int cluster = 1;     ///< blocks that take one iteration together, a power of two
   int persistent = 0;  ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one block an iteration
+  int groups = 0;      ///< of four warps, which compute products on tensor cores with operands rounded to 16 bits; 0: none
+  int slots = 2;       ///< tiles of an operand in shared memory at once, with groups
+  int overlap = 0;     ///< 1: products that only the next iteration needs run beside its first ones
+  int turns = 0;       ///< 1: groups issue their products in turn, so that one computes while another multiplies
+  int hold = 0;        ///< 1: a first operand that stays for the whole iteration is held in registers
   bool operator==(const GridShape& other) const = default;
   std::string str() const;  ///< "256 threads, clusters of 4 blocks"; empty when all is left to the back end
 };

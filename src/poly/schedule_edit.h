@@ -69,6 +69,10 @@ class ScheduleEditor {
   void gpu_threads();
   void cluster();
   void persistent();
+  void tensor_cores();
+  void overlap() { tensor_option(&GridShape::overlap); }
+  void turns() { tensor_option(&GridShape::turns); }
+  void hold() { tensor_option(&GridShape::hold); }
   void gpu_warps() { mark(LoopKind::gpu_warp, false); }
   void gpu_lanes() { mark(LoopKind::gpu_lane, false); }
   void stage();
@@ -76,7 +80,9 @@ class ScheduleEditor {
   void streaming();
 
   void mark(LoopKind kind, bool takes_factor);
+  Tree grid_argument() const;
   void shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member);
+  void tensor_option(int GridShape::* member);
   void mark_loop(const Tree& loop, LoopKind kind, std::int64_t factor);
   void split_loop(const std::string& name, std::int64_t factor, const std::string& outer, const std::string& inner);
   void reorder_loops(const std::vector<std::string>& order);

@@ -15,6 +15,7 @@ constexpr std::array<const char*, 3> kMemories{"scratch", "shared", "registers"}
 constexpr std::int64_t kMostSlots = 16;
 constexpr std::int64_t kMostClusterBlocks = 16;
 constexpr std::int64_t kMostResidentBlocks = 32;
+constexpr std::int64_t kMostGroups = 3;  ///< 512 threads with the one that copies: what registers allow
 
 bool reads(const Statement& statement, const std::string& tensor) {
   return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
@@ -49,14 +50,40 @@ void ScheduleEditor::gpu_blocks() {
   for (std::size_t k = 0; k < args_.count(); ++k) mark_loop(loop_argument(k), LoopKind::gpu_block, 0);
 }
 
-void ScheduleEditor::shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member) {
-  args_.expect(2, 2);
-  const Tree loop = loop_argument(0);
+/// The loop of a grid that the first argument names.
+Tree ScheduleEditor::grid_argument() const {
+  Tree loop = loop_argument(0);
   if (loop->loop_kind != LoopKind::gpu_block) {
     user_error("{}loop {} is not spread over GPU blocks; apply gpu_blocks({}) first", where(), loop->name, loop->name);
   }
+  return loop;
+}
+
+void ScheduleEditor::shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member) {
+  args_.expect(2, 2);
+  const Tree loop = grid_argument();
   TreeNode shaped = *loop;
   shaped.grid.*member = static_cast<int>(args_.integer(1, lowest, highest));
+  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
+}
+
+void ScheduleEditor::tensor_cores() {
+  args_.expect(2, 3);
+  const Tree loop = grid_argument();
+  TreeNode shaped = *loop;
+  shaped.grid.groups = static_cast<int>(args_.integer(1, 1, kMostGroups));
+  if (args_.count() > 2) shaped.grid.slots = static_cast<int>(args_.integer(2, 1, kMostSlots));
+  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
+}
+
+void ScheduleEditor::tensor_option(int GridShape::* member) {
+  args_.expect(1, 1);
+  const Tree loop = grid_argument();
+  if (loop->grid.groups == 0) {
+    user_error("{}the grid of {} does not use tensor cores; apply tensor_cores({}, 2) first", where(), loop->name, loop->name);
+  }
+  TreeNode shaped = *loop;
+  shaped.grid.*member = 1;
   data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
 }
 

@@ -209,6 +209,10 @@ std::string GridShape::str() const {
   if (threads != 0) parts.push_back(fmt::format("{} threads", threads));
   if (cluster > 1) parts.push_back(fmt::format("clusters of {} blocks", cluster));
   if (persistent > 0) parts.push_back(fmt::format("{} resident blocks", persistent));
+  if (groups > 0) parts.push_back(fmt::format("{} groups on tensor cores, {} slots", groups, slots));
+  if (overlap != 0) parts.emplace_back("products overlap");
+  if (turns != 0) parts.emplace_back("groups in turn");
+  if (hold != 0) parts.emplace_back("first operands in registers");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

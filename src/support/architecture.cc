@@ -191,9 +191,8 @@ std::string_view intel_name(unsigned family, unsigned model) {
     case 0xbf:
       return "raptorlake";
     case 0x8f:
+    case 0xcf:  // Emerald Rapids, by LLVM's name
       return "sapphirerapids";
-    case 0xcf:
-      return "emeraldrapids";
     case 0xad:
       return "graniterapids";
     default:

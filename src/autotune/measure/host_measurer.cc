@@ -2,7 +2,7 @@
 #include "autotune/measure/host_measurer.h"
 
 #include "autotune/measure/host_runner.h"
-#include "codegen/llvm/llvm_version.h"
+#include "codegen/llvm_version.h"
 #include "db/host_device.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "autotune/space/gpu_steps.h"
 
 #include "autotune/space/axes.h"
+#include "codegen/nvptx/simt_backend.h"
 
 #include <fmt/format.h>
 
@@ -13,14 +14,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kComputeRegisters = 20;  ///< that a thread needs besides the values it keeps
-constexpr std::int64_t kMostKept = 128;         ///< values a thread keeps in registers at most
-constexpr double kFewestPoints = 3;             ///< a thread's share below which most of its time goes into overhead
-
-std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise) {
-  const auto found = values.find(name);
-  return found == values.end() ? otherwise : found->second;
-}
+constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(unit, statement)` for every statement of the cluster.
 template <class F>
@@ -170,7 +164,7 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
 std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
   const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
   const std::int64_t kept = kept_elements(part, choice);
-  const std::int64_t room = std::min(limits.registers / choice.threads - kComputeRegisters, kMostKept);
+  const std::int64_t room = tile_registers(choice.threads);
   if (choice.cluster > 1 && kept > room * threads)
     return fmt::format("{} values kept by {} threads, room for {} each", kept, threads, room);
   if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)

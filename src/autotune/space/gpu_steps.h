@@ -15,9 +15,7 @@ namespace nestor {
 /// What one GPU offers to a block of threads.
 struct GpuLimits {
   int sm = 90;                            ///< compute capability times ten
-  int units = 132;                        ///< multiprocessors
   std::int64_t shared_bytes = 227 << 10;  ///< shared memory a block may take
-  std::int64_t registers = 65536;         ///< 32-bit registers of a multiprocessor
   int most_threads = 1024;                ///< of a block
   int most_cluster() const { return sm >= 90 ? 16 : 1; }
 };

@@ -73,11 +73,6 @@ class NestSpace : public Space {
   mutable std::map<std::set<std::string>, Variant> variants_;
 };
 
-std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise) {
-  const auto found = values.find(name);
-  return found == values.end() ? otherwise : found->second;
-}
-
 /// The cluster whose largest unit has most instances.
 const Cluster& heaviest(const std::vector<Cluster>& clusters, const NestStructure& structure) {
   return *std::max_element(clusters.begin(), clusters.end(), [&](const Cluster& a, const Cluster& b) {
@@ -276,12 +271,13 @@ Candidate NestSpace::candidate(const Point& point) const {
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const std::vector<Cluster>& parts = clusters(chosen, fusion);
   const Cluster* main = &heaviest(parts, chosen.structure);
+  const GpuChoice on_gpu = gpu_choice(values);
   for (const Cluster& cluster : parts) {
     const auto plan = plan_for(chosen, cluster, values);
     const bool shared = !plan->order.empty();
+    const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
     if (limits_.gpu) {
-      const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
-      candidate.infeasible = gpu_infeasible(part, gpu_choice(values), *limits_.gpu);
+      candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
       if (!candidate.infeasible.empty()) return candidate;
     }
     const std::int64_t bytes = !limits_.gpu && shared && cluster.units.size() > 1 ? footprint(chosen, cluster, *plan) : 0;
@@ -292,8 +288,7 @@ Candidate NestSpace::candidate(const Point& point) const {
     }
     ClusterSteps shape = cluster_steps(chosen.structure, cluster, *plan);
     if (limits_.gpu) {
-      const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
-      const std::vector<Step> steps = gpu_steps(part, shape, gpu_choice(values));
+      const std::vector<Step> steps = gpu_steps(part, shape, on_gpu);
       candidate.steps.insert(candidate.steps.end(), steps.begin(), steps.end());
     } else {
       candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
@@ -309,7 +304,7 @@ Candidate NestSpace::candidate(const Point& point) const {
       }
     }
   }
-  if (limits_.gpu ? gpu_choice(values).streaming_outputs : value_or(values, "streaming", 0) != 0) {
+  if (limits_.gpu ? on_gpu.streaming_outputs : value_or(values, "streaming", 0) != 0) {
     for (const Tensor& tensor : schedules_.nest().tensors) {
       if (tensor.role == TensorRole::output) candidate.steps.push_back(make_step("streaming", {tensor.name}));
     }
@@ -367,11 +362,7 @@ NestSpace::Values NestSpace::default_values() const {
   if (main->axes.empty()) return values;
   const int last = main->axes.back();
   // Elements that one iteration of the last common loop works on.
-  double inner = 1;
-  for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
-    const bool common = std::find(main->axes.begin(), main->axes.end(), heavy.axes[k]) != main->axes.end();
-    if (!common) inner *= static_cast<double>(heavy.extents[k]);
-  }
+  const double inner = points_per_item(usual.structure, *main);
   const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
   const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
   values["stream_tile"] = 64;
@@ -454,11 +445,10 @@ std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& si
   return std::make_unique<NestSpace>(schedules, sizes, limits);
 }
 
-SpaceLimits gpu_space_limits(int sm, int units, std::int64_t shared_bytes) {
+SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes) {
   SpaceLimits limits;
   limits.gpu = GpuLimits{};
   limits.gpu->sm = sm;
-  limits.gpu->units = units;
   limits.gpu->shared_bytes = shared_bytes;
   return limits;
 }

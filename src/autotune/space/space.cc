@@ -36,6 +36,11 @@ std::optional<Point> point_from(const Space& space, const std::map<std::string, 
   return used == values.size() ? std::optional(point) : std::nullopt;
 }
 
+std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise) {
+  const auto found = values.find(name);
+  return found == values.end() ? otherwise : found->second;
+}
+
 std::string describe(const Space& space) {
   std::string text;
   for (const Parameter& parameter : space.parameters()) {

@@ -44,6 +44,8 @@ double point_count(const Space& space);
 std::map<std::string, std::int64_t> named_values(const Space& space, const Point& point);
 /// Inverse; nothing when a name or a value is not in the space. Absent names take the first choice.
 std::optional<Point> point_from(const Space& space, const std::map<std::string, std::int64_t>& values);
+/// The value of that name, or `otherwise` where there is none.
+std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise);
 /// "tile_i: 1 2 4 8; parallel: 1 2; 24 candidates".
 std::string describe(const Space& space);
 

@@ -155,7 +155,5 @@ inline constexpr const char* kTrip = "$trip";
 /// Pieces of 16 bytes that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 
-inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace nestor::nvptx

@@ -2,6 +2,7 @@
 #include "codegen/nvptx/kernel_builder.h"
 
 #include "codegen/nvptx/block_emitter.h"
+#include "codegen/nvptx/tensor_emitter.h"
 #include "codegen/nvptx/tile_rewrite.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -77,6 +78,7 @@ class KernelBuilder {
   }
 
   BuiltKernel run() {
+    if (kernel_.shape.groups > 0) return run_tensor();
     const BlockPlan vectors = plan_block(kernel_, program_, target_, true);
     create_function();
     if (vectors.has_conditions()) {
@@ -91,7 +93,34 @@ class KernelBuilder {
   }
 
  private:
-  void create_function() {
+  BuiltKernel run_tensor() {
+    const TensorPlan plan = plan_tensor(kernel_, program_, target_);
+    create_function(maps_of(plan));
+    TensorEmitter(b_, *function_, arguments_, maps_).emit(plan);
+    b_.CreateRetVoid();
+    finish(plan.threads(), plan.shared_bytes);
+    return std::move(built_);
+  }
+
+  /// Tensor maps of the rings, then of the stores that need one.
+  std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
+    std::vector<KernelParam> maps;
+    const auto add = [&](int buffer, int row_index, int rows) {
+      KernelParam map{KernelParam::Kind::tensor_map, argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
+      map.box.assign(plan.buffer(buffer).extents.size(), 1);
+      map.box[static_cast<std::size_t>(row_index)] = rows;
+      map.box.back() = kBlockColumns;
+      map.swizzle = kSwizzleBytes;
+      maps.push_back(std::move(map));
+    };
+    for (const Ring& ring : plan.rings) add(ring.buffer, ring.row_index, ring.rows);
+    for (const TensorOp& op : plan.ops) {
+      if (op.through_shared) add(op.op.write.buffer, op.row_index, kGroupRows);
+    }
+    return maps;
+  }
+
+  void create_function(const std::vector<KernelParam>& maps = {}) {
     const Uses uses = collect_uses(kernel_, program_, arguments_.workspace_offsets);
     std::vector<llvm::Type*> types;
     const auto add = [&](KernelParam::Kind kind, int index, int dim, const std::string& name, llvm::Type* type) {
@@ -115,13 +144,36 @@ class KernelBuilder {
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
     if (uses.workspace) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
+    for (const KernelParam& map : maps) {
+      built_.params.push_back(map);
+      types.push_back(b_.getPtrTy());
+    }
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
     function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kernel_.symbol, module_);
     function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
+    describe_maps(maps.size());
     b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
     bind_arguments(uses);
     decode_block();
+  }
+
+  /// The last `count` parameters are tensor maps by value: 128 bytes of constant memory that is never copied.
+  void describe_maps(std::size_t count) {
+    if (count == 0) return;
+    llvm::LLVMContext& context = module_.getContext();
+    auto* map = llvm::ArrayType::get(b_.getInt64Ty(), 16);
+    std::vector<llvm::Metadata*> numbers;
+    for (auto k = static_cast<unsigned>(function_->arg_size() - count); k < function_->arg_size(); ++k) {
+      function_->addParamAttr(k, llvm::Attribute::getWithByValType(context, map));
+      function_->addParamAttr(k, llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
+      function_->addParamAttr(k, llvm::Attribute::ReadOnly);
+      numbers.push_back(llvm::ConstantAsMetadata::get(b_.getInt32(k + 1)));
+      maps_.push_back(function_->getArg(k));
+    }
+    llvm::Metadata* parts[] = {llvm::ValueAsMetadata::get(function_), llvm::MDString::get(context, "grid_constant"),
+                               llvm::MDNode::get(context, numbers)};
+    module_.getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(context, parts));
   }
 
   void bind_arguments(const Uses& uses) {
@@ -138,7 +190,7 @@ class KernelBuilder {
         arguments_.strides[{buffer, dim}] = take(info.name + "_stride" + std::to_string(dim));
       }
     }
-    while (next < function_->arg_size()) {
+    while (next < function_->arg_size() - maps_.size()) {
       const KernelParam& param = built_.params[next];
       Value* value = take(param.kind == KernelParam::Kind::workspace ? "workspace" : param.name);
       if (param.kind == KernelParam::Kind::scalar) arguments_.scalars[param.name] = value;
@@ -241,6 +293,7 @@ class KernelBuilder {
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   KernelArguments arguments_;
+  std::vector<Value*> maps_;
   BuiltKernel built_;
 };
 

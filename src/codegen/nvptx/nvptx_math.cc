@@ -20,7 +20,7 @@ Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { r
 
 }  // namespace
 
-Value* NvptxMath::exp2(Builder& b, Value* x) const { return call(b, llvm::Intrinsic::nvvm_ex2_approx_f, {x}); }
+Value* NvptxMath::exp2(Builder& b, Value* x) const { return call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x}); }
 
 Value* NvptxMath::exp(Builder& b, Value* x) const { return exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e))); }
 

@@ -6,23 +6,27 @@
 #include <algorithm>
 #include <numeric>
 
-namespace nestor::nvptx {
+namespace nestor {
 namespace {
-
 constexpr std::int64_t kMultiprocessorRegisters = 65536;
 constexpr std::int64_t kComputeRegisters = 20;  ///< that a thread needs besides its tiles, at least
 constexpr std::int64_t kMostTileRegisters = 128;
+}  // namespace
 
-/// 32-bit registers that each of `threads` threads of a block may fill with tiles.
 std::int64_t tile_registers(int threads) {
   return std::min(kMultiprocessorRegisters / threads - kComputeRegisters, kMostTileRegisters);
 }
+
+}  // namespace nestor
+
+namespace nestor::nvptx {
+namespace {
+
 constexpr std::int64_t kBanksBytes = 128;
 
 struct ScratchUse {
   std::vector<std::pair<int, ThreadMap>> maps;  ///< op, map
   bool in_registers = true;
-  int first_op = 1 << 30, last_op = -1;
 };
 
 std::map<int, ScratchUse> collect_uses(const BlockPlan& plan) {
@@ -32,8 +36,6 @@ std::map<int, ScratchUse> collect_uses(const BlockPlan& plan) {
     const auto visit = [&](const TileAccess& access, bool is_write, bool operand) {
       if (plan.buffer(access.buffer).memory != Memory::scratch) return;
       ScratchUse& use = uses[access.buffer];
-      use.first_op = std::min(use.first_op, k);
-      use.last_op = std::max(use.last_op, k);
       const auto map = operand ? std::nullopt : thread_map(op, access, is_write);
       if (!map) {
         use.in_registers = false;
@@ -119,8 +121,8 @@ void require_constant(const BlockPlan& plan, const Buffer& buffer) {
 /// Registers of a tile in each thread.
 std::int64_t registers_of(const Placement& place) { return static_cast<std::int64_t>(place.row_slots) * place.column_slots; }
 
-/// The ops between which a tile must keep its values: from the first to the last that touches it. One that is filled
-/// before the items of a resident block lasts through all of them; so does anything inside another loop.
+/// The ops between which a tile must keep its values: from the first to the last that touches it. One that is filled before a
+/// loop and touched in it lasts to the loop's end.
 struct Lifetime {
   int first = 1 << 30, last = -1;
 };

@@ -17,12 +17,13 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include <algorithm>
 #include <mutex>
 
 namespace nestor {
 namespace {
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const NvptxTarget& target) {
+std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& architecture) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTarget();
@@ -37,7 +38,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const NvptxTarget& target) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(
-      triple, fmt::format("sm_{}", target.sm), "+ptx80", options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
+      triple, architecture, "+ptx80", options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -119,7 +120,10 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   const DebugTimer timer("GPU code");
   check_target(target);
   nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
-  const auto machine = make_machine(target);
+  // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
+  const bool tensor = std::any_of(plan.kernels.begin(), plan.kernels.end(), [](const auto& kernel) { return kernel.shape.groups > 0; });
+  const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor ? "a" : "");
+  const auto machine = make_machine(architecture);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
   module.setTargetTriple(machine->getTargetTriple().str());
@@ -137,7 +141,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   optimise(module, *machine);
   CompiledNvptx result;
   result.ir = text_of(module);
-  result.kernel.architecture = fmt::format("sm_{}", target.sm);
+  result.kernel.architecture = architecture;
   result.kernel.code = ptx_of(module, *machine);
   debug_log(DebugSwitch::ptx, result.kernel.code);
   fill_recipe(program, plan, result.kernel.recipe);

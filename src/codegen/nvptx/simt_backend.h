@@ -14,6 +14,9 @@ struct NvptxTarget {
   std::int64_t shared_limit = 227 * 1024;  ///< bytes of shared memory a block may take
 };
 
+/// 32-bit registers that each of `threads` threads of a block may fill with tiles; the others compute.
+std::int64_t tile_registers(int threads);
+
 struct CompiledNvptx {
   CompiledKernel kernel;  ///< code: PTX; recipe.launches filled
   std::string ir;

@@ -1,5 +1,5 @@
 // Version of the LLVM linked in.
-#include "codegen/llvm/llvm_version.h"
+#include "codegen/llvm_version.h"
 
 #include <llvm/Config/llvm-config.h>
 

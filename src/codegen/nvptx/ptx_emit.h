@@ -1,0 +1,68 @@
+// Instructions of compute capability 8.0 and 9.0 that LLVM has no intrinsics for, or only in a form that hides their order: barriers in
+// shared memory, tensor copies, matrix products. Names and operands as in NVIDIA's PTX manual (ISA 8.0).
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// Shared-memory addresses are i32 (the shared window), predicates i1.
+class PtxEmitter {
+ public:
+  using Value = llvm::Value;
+  using Values = std::vector<Value*>;
+  explicit PtxEmitter(llvm::IRBuilder<>& b) : b_(b) {}
+
+  // barriers in shared memory
+  void mbarrier_init(Value* barrier, int count);
+  void fence_mbarrier_init();
+  void mbarrier_expect(Value* barrier, Value* bytes);  ///< arrives, and lets the phase wait for so many bytes
+  void mbarrier_arrive(Value* barrier, Value* predicate);
+  /// Arrives at the same barrier of block `rank` of the cluster.
+  void mbarrier_arrive_remote(Value* barrier, Value* rank, Value* predicate);
+  void mbarrier_wait(Value* barrier, Value* parity);  ///< until the phase of that parity is over
+  void named_barrier_sync(Value* id, int threads);
+  void named_barrier_arrive(Value* id, int threads);
+  void fence_async_proxy();  ///< what this thread wrote to shared memory becomes visible to copies and products
+  void set_max_registers(int count, bool increase);
+
+  // tensor copies; coordinates innermost first, up to five
+  void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier);
+  void store_tile(Value* map, const Values& coordinates, Value* shared);
+  void commit_stores();
+  void wait_stores_read(int pending);  ///< shared memory of all but the last `pending` groups may be written again
+  void prefetch_map(Value* map);
+
+  // products of a group of four warps
+  void wgmma_fence();
+  void wgmma_commit();
+  void wgmma_wait(int pending);
+  /// sums[64 x n] (+)= a[64 x 16] b[16 x n], n/2 f32 a thread. `a`: a descriptor (i64), or four registers of 16-bit pairs. `sums` empty:
+  /// starts from zero. `transpose_a`, `transpose_b`: the operand in shared memory runs along its rows (a) or columns (b).
+  Values wgmma(int n, std::string_view type, const Values& sums, const Values& a, Value* b, bool transpose_a, bool transpose_b);
+  /// Descriptor of a tile with 128-byte swizzle at `address`, a multiple of 1024. Strides in bytes.
+  Value* descriptor(Value* address, int leading_stride, int stride);
+  /// Orders register values after what was emitted before: uses of the results stay behind it.
+  void pin(Values& values);
+
+  // fragments
+  Values load_matrices(Value* address, bool transpose);  ///< ldmatrix.x4: four 8 x 8 tiles of 16-bit elements
+  void store_matrices(Value* address, const Values& words);
+  /// sums[16 x 8] += a[16 x 16] b[16 x 8] of one warp: 4 sums, 4 + 2 registers of 16-bit pairs.
+  Values mma(std::string_view type, const Values& sums, const Values& a, const Values& b);
+
+  /// An instruction with side effects that is not moved across others of this kind.
+  llvm::CallInst* assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments);
+
+ private:
+  llvm::Type* nothing() { return b_.getVoidTy(); }
+  Values results(llvm::CallInst* call, std::size_t count);
+  llvm::IRBuilder<>& b_;
+};
+
+}  // namespace nestor::nvptx

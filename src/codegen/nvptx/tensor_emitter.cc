@@ -1,0 +1,332 @@
+// Control flow, roles and barriers of a tensor kernel.
+#include "codegen/nvptx/tensor_emitter.h"
+
+#include "support/error.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr int kWarpThreads = 32;
+constexpr int kBarrierSize = 8;  ///< bytes of one barrier in shared memory
+
+/// Registers of a thread of the copying group and of a computing one, of the 65,536 that all of them share.
+std::pair<int, int> registers_for(int groups) {
+  if (groups == 3) return {32, 160};
+  return {24, 240};
+}
+
+}  // namespace
+
+std::vector<llvm::Value**> TensorEmitter::State::all() {
+  std::vector<Value**> slots;
+  for (auto* group : {&tiles, &operands, &held}) {
+    for (auto& [key, values] : *group) {
+      for (Value*& value : values) slots.push_back(&value);
+    }
+  }
+  for (auto& [ring, position] : positions) {
+    slots.push_back(&position.first);
+    slots.push_back(&position.second);
+  }
+  return slots;
+}
+
+TensorEmitter::TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps)
+    : b_(b), function_(function), arguments_(std::move(arguments)), maps_(std::move(maps)), ptx_(b) {}
+
+void TensorEmitter::emit(const TensorPlan& plan) {
+  plan_ = &plan;
+  environment_ = arguments_.integers;
+  name_threads();
+  init_barriers();
+  auto* copies = llvm::BasicBlock::Create(b_.getContext(), "copies", &function_);
+  auto* computes = llvm::BasicBlock::Create(b_.getContext(), "computes", &function_);
+  auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", &function_);
+  b_.CreateCondBr(b_.CreateICmpSLT(group_, constant(0)), copies, computes);
+  b_.SetInsertPoint(copies);
+  producer();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(computes);
+  consumers();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+}
+
+void TensorEmitter::name_threads() {
+  thread_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  lane_ = b_.CreateAnd(thread_, constant(kWarpThreads - 1));
+  warp_ = b_.CreateAnd(b_.CreateLShr(thread_, 5), constant(3));
+  // The same in all lanes, and said so: ptxas then keeps it in a uniform register.
+  Value* number = b_.CreateLShr(thread_, 7);
+  number = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {constant(-1), number, constant(0), constant(31)});
+  group_ = b_.CreateSub(number, constant(1));
+  leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
+  Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
+  first_row_ = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row);
+  first_column_ = b_.CreateShl(b_.CreateAnd(lane_, constant(3)), 1);
+  auto* memory = new llvm::GlobalVariable(*function_.getParent(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
+                                          llvm::GlobalValue::ExternalLinkage, nullptr, function_.getName() + "_tiles", nullptr,
+                                          llvm::GlobalValue::NotThreadLocal, 3);
+  memory->setAlignment(llvm::Align(1024));
+  shared_ = b_.CreateTrunc(b_.CreatePtrToInt(memory, b_.getInt64Ty()), b_.getInt32Ty());
+}
+
+llvm::Value* TensorEmitter::full_barrier(int ring, Value* slot) {
+  int first = 0;
+  for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).slots;
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierSize));
+  return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierSize)));
+}
+
+llvm::Value* TensorEmitter::empty_barrier(int ring, Value* slot) {
+  return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierSize));
+}
+
+llvm::Value* TensorEmitter::slot_address(int ring, Value* slot) {
+  const Ring& info = this->ring(ring);
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(info.offset)));
+  return b_.CreateAdd(base, b_.CreateMul(slot, constant(static_cast<int>(info.slot_bytes()))));
+}
+
+void TensorEmitter::init_barriers() {
+  when(b_.CreateICmpEQ(thread_, constant(0)), [&] {
+    for (Value* map : maps_) ptx_.prefetch_map(map);
+    for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
+      for (int slot = 0; slot < ring(r).slots; ++slot) {
+        ptx_.mbarrier_init(full_barrier(r, constant(slot)), 1);
+        ptx_.mbarrier_init(empty_barrier(r, constant(slot)), plan_->groups * kGroupThreads / kWarpThreads);
+      }
+    }
+    ptx_.fence_mbarrier_init();
+  });
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+}
+
+void TensorEmitter::producer() {
+  if (plan_->groups > 1) ptx_.set_max_registers(registers_for(plan_->groups).first, false);
+  state_ = {};
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  when(b_.CreateICmpEQ(thread_, constant(0)), [&] { items([&] { run_children(plan_->producer, true); }); });
+}
+
+void TensorEmitter::consumers() {
+  if (plan_->groups > 1) ptx_.set_max_registers(registers_for(plan_->groups).second, true);
+  state_ = {};
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  if (plan_->kernel->shape.turns != 0 && plan_->groups > 1)
+    when(b_.CreateICmpEQ(group_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kGroupThreads); });
+  items([&] { run_children(plan_->consumer, true); });
+}
+
+/// Calls `body` for each item of the grid that this block takes, with its coordinates in the environment.
+void TensorEmitter::items(const Body& body) {
+  if (!plan_->persistent()) return body();
+  Value* total = b_.getInt64(1);
+  std::vector<Value*> counts;
+  for (const GridLoop& loop : plan_->kernel->grid) {
+    counts.push_back(integer(loop.count));
+    total = b_.CreateNSWMul(total, counts.back());
+  }
+  counted_loop("$item", arguments_.integers.at(kBlockNumber), total, arguments_.integers.at(kBlockCount), [&] {
+    Value* rest = b_.CreateTrunc(environment_.at("$item"), b_.getInt32Ty());
+    for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
+      const GridLoop& loop = plan_->kernel->grid[k];
+      Value* index = rest;
+      if (k > 0) {
+        Value* count = b_.CreateTrunc(counts[k], b_.getInt32Ty());
+        index = b_.CreateURem(rest, count);
+        rest = b_.CreateUDiv(rest, count);
+      }
+      Value* distance = b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
+      environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
+    }
+    // Nothing but ring positions lives from one item to the next.
+    state_.tiles.clear();
+    state_.operands.clear();
+    state_.held.clear();
+    body();
+    state_.tiles.clear();
+    state_.operands.clear();
+    state_.held.clear();
+  });
+}
+
+void TensorEmitter::when(Value* condition, const Body& body) {
+  auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  b_.CreateCondBr(condition, yes, after);
+  b_.SetInsertPoint(yes);
+  const State before = state_;
+  body();
+  state_ = before;
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void TensorEmitter::choose(Value* condition, const Body& body) {
+  auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  llvm::BasicBlock* from = b_.GetInsertBlock();
+  State before = state_;
+  b_.CreateCondBr(condition, yes, after);
+  b_.SetInsertPoint(yes);
+  body();
+  llvm::BasicBlock* end = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  // What did not exist before has no value on the other way: it is private to the body.
+  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
+  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+  const std::vector<Value**> now = state_.all(), then = before.all();
+  if (now.size() != then.size()) internal_error("tensor kernel: a condition changes what is alive");
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    if (*now[k] == *then[k]) continue;
+    llvm::PHINode* phi = b_.CreatePHI((*now[k])->getType(), 2);
+    phi->addIncoming(*then[k], from);
+    phi->addIncoming(*now[k], end);
+    *now[k] = phi;
+  }
+}
+
+/// for (var = lower; var < upper; var += step), i64, with the state carried through.
+void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, Value* step, const Body& body) {
+  auto* inside = llvm::BasicBlock::Create(b_.getContext(), "loop", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  llvm::BasicBlock* from = b_.GetInsertBlock();
+  b_.CreateCondBr(b_.CreateICmpSLT(lower, upper), inside, after);
+  b_.SetInsertPoint(inside);
+  State before = state_;
+  llvm::PHINode* counter = b_.CreatePHI(lower->getType(), 2, var);
+  counter->addIncoming(lower, from);
+  std::vector<llvm::PHINode*> phis;
+  for (Value** slot : state_.all()) {
+    phis.push_back(b_.CreatePHI((*slot)->getType(), 2));
+    phis.back()->addIncoming(*slot, from);
+    *slot = phis.back();
+  }
+  environment_[var] = counter;
+  body();
+  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
+  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+  std::vector<Value**> now = state_.all();
+  if (now.size() != phis.size()) internal_error("tensor kernel: loop {} changes what is alive", var);
+  Value* next = b_.CreateNSWAdd(counter, step);
+  llvm::BasicBlock* latch = b_.GetInsertBlock();
+  counter->addIncoming(next, latch);
+  for (std::size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(*now[k], latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, upper), inside, after);
+  b_.SetInsertPoint(after);
+  const std::vector<Value**> then = before.all();
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    llvm::PHINode* phi = b_.CreatePHI((*now[k])->getType(), 2);
+    phi->addIncoming(*then[k], from);
+    phi->addIncoming(*now[k], latch);
+    *now[k] = phi;
+  }
+}
+
+llvm::Value* TensorEmitter::lookup(const std::string& name) {
+  const auto found = environment_.find(name);
+  return found == environment_.end() ? nullptr : found->second;
+}
+
+llvm::Value* TensorEmitter::integer(const IntExpr& expr) {
+  return emit_int(b_, expr, [&](const std::string& name) { return lookup(name); });
+}
+
+void TensorEmitter::run_children(const EventNode& node, bool masked) {
+  for (const EventNode& child : node.children) run(child, masked);
+}
+
+void TensorEmitter::run(const EventNode& node, bool masked) {
+  switch (node.kind) {
+    case EventNode::Kind::event:
+      return event(node.event, masked);
+    case EventNode::Kind::condition:
+      return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
+                    [&] { run_children(node, masked); });
+    case EventNode::Kind::loop:
+      return counted_loop(node.var, integer(node.lower), integer(node.upper), b_.getInt64(1),
+                          [&] { run_children(node, node.masked); });
+    case EventNode::Kind::sequence:
+      if (node.var.empty()) return run_children(node, masked);
+      environment_[node.var] = integer(node.lower);
+      return run_children(node, node.masked);
+  }
+}
+
+void TensorEmitter::event(const Event& event, bool masked) {
+  const int ring = event.ring;
+  switch (event.kind) {
+    case Event::Kind::wait_full:
+      return ptx_.mbarrier_wait(full_barrier(ring, state_.positions.at(ring).first), state_.positions.at(ring).second);
+    case Event::Kind::wait_empty:
+      return ptx_.mbarrier_wait(empty_barrier(ring, state_.positions.at(ring).first),
+                                b_.CreateXor(state_.positions.at(ring).second, constant(1)));
+    case Event::Kind::load:
+      return load(ring);
+    case Event::Kind::release:
+      return release(ring);
+    case Event::Kind::product:
+      return product(event.op);
+    case Event::Kind::wait_products:
+      return wait_products(event.count);
+    case Event::Kind::compute:
+      return compute(event.op, masked);
+    case Event::Kind::narrow:
+      return narrow(event.op, masked);
+    case Event::Kind::finish_sums:
+      return finish_sums(ring);
+    case Event::Kind::take_registers:
+      return take_registers(ring);
+    case Event::Kind::wait_turn:
+      return turn(true);
+    case Event::Kind::pass_turn:
+      return turn(false);
+  }
+}
+
+/// The ring's next tile is one further: phases change when the slots have been gone through.
+void TensorEmitter::advance(int ring) {
+  auto& [slot, phase] = state_.positions.at(ring);
+  Value* next = b_.CreateAdd(slot, constant(1));
+  Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).slots));
+  slot = b_.CreateSelect(wraps, constant(0), next);
+  phase = b_.CreateXor(phase, b_.CreateZExt(wraps, b_.getInt32Ty()));
+}
+
+void TensorEmitter::load(int ring) {
+  const Ring& info = this->ring(ring);
+  Value* slot = state_.positions.at(ring).first;
+  Value* barrier = full_barrier(ring, slot);
+  ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.slot_bytes())));
+  Values origin;
+  for (const IntExpr& index : info.origin) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  std::reverse(origin.begin(), origin.end());
+  Value* address = slot_address(ring, slot);
+  Value* first = origin.front();
+  for (int block = 0; block < info.column_blocks(); ++block) {
+    origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));
+    ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)), origin,
+                   barrier);
+  }
+  advance(ring);
+}
+
+void TensorEmitter::release(int ring) {
+  ptx_.mbarrier_arrive(empty_barrier(ring, state_.positions.at(ring).first), leads_warp_);
+  advance(ring);
+}
+
+void TensorEmitter::turn(bool wait) {
+  Value* own = b_.CreateAdd(group_, constant(1));
+  if (wait) return ptx_.named_barrier_sync(own, 2 * kGroupThreads);
+  Value* last = b_.CreateICmpEQ(group_, constant(plan_->groups - 1));
+  ptx_.named_barrier_arrive(b_.CreateSelect(last, constant(1), b_.CreateAdd(own, constant(1))), 2 * kGroupThreads);
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,130 @@
+// Tensor emitter: a tensor plan to LLVM IR. Follows the plan's events; every decision is there.
+#pragma once
+
+#include "codegen/llvm/int_emit.h"
+#include "codegen/llvm/scalar_emit.h"
+#include "codegen/nvptx/block_emitter.h"
+#include "codegen/nvptx/nvptx_math.h"
+#include "codegen/nvptx/ptx_emit.h"
+#include "codegen/nvptx/tensor_plan.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nestor::nvptx {
+
+class TensorEmitter {
+ public:
+  using Value = llvm::Value;
+  using Values = std::vector<Value*>;
+  /// `maps`: tensor maps, of the rings in order and then of the stores that need one, in order.
+  TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps);
+
+  /// Emits the body of one block at the builder's position, without the return.
+  void emit(const TensorPlan& plan);
+
+ private:
+  using Body = std::function<void()>;
+
+  /// Everything that changes while a role runs: what loops carry from one iteration to the next.
+  struct State {
+    std::map<int, Values> tiles;                            ///< fragments, by buffer
+    std::map<int, Values> operands;                         ///< 16-bit first operands, by op
+    std::map<int, Values> held;                             ///< operands held in registers, by ring
+    std::map<int, std::pair<Value*, Value*>> positions;     ///< by ring: slot and phase of the next tile
+    std::vector<Value**> all();
+  };
+
+  /// A place in a fragment: 64-row tile, column pair, row half, element.
+  struct Place {
+    int tile = 0, pair = 0, half = 0, element = 0;
+  };
+
+  /// A condition of a mask as a number at the thread's first element, and its slopes.
+  struct LinearMask {
+    Value* base = nullptr;  ///< i32; null: not linear
+    std::int64_t row_slope = 0, column_slope = 0;
+    bool equality = false;
+    const IntExpr* condition = nullptr;
+  };
+
+  // control flow
+  void when(Value* condition, const Body& body);  ///< nothing in the state changes in `body`
+  void choose(Value* condition, const Body& body);  ///< what `body` changes is kept where it ran
+  void counted_loop(const std::string& var, Value* lower, Value* upper, Value* step, const Body& body);
+  void items(const Body& body);
+  void run(const EventNode& node, bool masked);
+  void run_children(const EventNode& node, bool masked);
+
+  // set-up
+  void name_threads();
+  void init_barriers();
+  void producer();
+  void consumers();
+
+  // values
+  Value* integer(const IntExpr& expr);
+  Value* lookup(const std::string& name);
+  Value* constant(int value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
+  Value* row_at(const Place& place);
+  Value* column_at(const Place& place);
+  void set_point(const TensorOp& op, const Place& place);
+  const Ring& ring(int k) const { return plan_->rings[static_cast<std::size_t>(k)]; }
+  const TensorOp& op(int k) const { return plan_->ops[static_cast<std::size_t>(k)]; }
+  Value* full_barrier(int ring, Value* slot);
+  Value* empty_barrier(int ring, Value* slot);
+  Value* slot_address(int ring, Value* slot);
+  void advance(int ring);
+
+  // events
+  void event(const Event& event, bool masked);
+  void load(int ring);
+  void release(int ring);
+  void take_registers(int ring);
+  void wait_products(int count);
+  void product(int k);
+  Value* descriptor(int ring, Value* own, int offset, int leading_stride);
+  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  void narrow(int k, bool masked);
+  void finish_sums(int buffer);
+  void turn(bool wait);
+
+  // computing ops
+  void compute(int k, bool masked);
+  void map(const TensorOp& op, bool masked);
+  void reduce(const TensorOp& op, bool masked);
+  void store(const TensorOp& op, int number);
+  void store_tile(const TensorOp& op, int number);
+  void store_elements(const TensorOp& op);
+  Value* element(const TensorOp& op, const ScalarExpr& value, const Place& place);
+  Value* argument_element(const TensorOp& op, const TileAccess& access, const Place& place);
+  Value* argument_address(const TileAccess& access);
+  Value* fragment_value(int buffer, const Place& place);
+  int number_in(const Fragment& fragment, const Place& place) const;
+  std::vector<LinearMask> masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
+  Value* inside(const TensorOp& op, const std::vector<LinearMask>& masks, const Place& place);  ///< null: always
+  Value* quad_sum(Value* value, ReductionOp op, ElementType type);
+  Value* pack(Value* low, Value* high, ElementType from);
+  int pairs_of(const TensorOp& op) const;
+
+  llvm::IRBuilder<>& b_;
+  llvm::Function& function_;
+  KernelArguments arguments_;
+  Values maps_;
+  NvptxMath math_;
+  PtxEmitter ptx_;
+  const TensorPlan* plan_ = nullptr;
+  std::map<std::string, Value*> environment_;
+  State state_;
+  std::deque<int> flight_;  ///< products under way
+  Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
+  Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr, *group_ = nullptr;  ///< i32; warp within its group, consumers from 0
+  Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements
+  Value *leads_warp_ = nullptr;  ///< i1
+};
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,398 @@
+// What each role of a tensor plan does, in order: the ops, and every wait and arrival that their operands ask for.
+#include "codegen/nvptx/tensor_plan.h"
+
+#include "codegen/llvm/int_emit.h"
+#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/tile_rewrite.h"
+#include "support/error.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using Kind = Event::Kind;
+
+EventNode event_node(Kind kind, int op, int ring = -1, int count = 0) {
+  EventNode node;
+  node.kind = EventNode::Kind::event;
+  node.event = {kind, op, ring, count};
+  return node;
+}
+
+EventNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, bool masked, std::vector<EventNode> body) {
+  EventNode node;
+  node.kind = EventNode::Kind::loop;
+  node.var = var;
+  node.lower = lower;
+  node.upper = upper;
+  node.masked = masked;
+  node.children = std::move(body);
+  return node;
+}
+
+/// The body with `var` standing for `value`.
+EventNode at_value(const std::string& var, const IntExpr& value, bool masked, std::vector<EventNode> body) {
+  EventNode node;
+  node.var = var;
+  node.lower = value;
+  node.masked = masked;
+  node.children = std::move(body);
+  return node;
+}
+
+/// Products under way, oldest first, and what has to happen when they end.
+class Flight {
+ public:
+  Flight(const TensorPlan& plan, std::vector<EventNode>& out) : plan_(plan), out_(out) {}
+
+  void start(int op) { ops_.push_back(op); }
+  bool writes(int buffer) const {
+    return std::any_of(ops_.begin(), ops_.end(), [&](int op) { return ops()[op].op.write.buffer == buffer; });
+  }
+  /// Ends every product up to the youngest one that writes `buffer`.
+  void settle(int buffer) {
+    for (std::size_t k = ops_.size(); k-- > 0;) {
+      if (ops()[ops_[k]].op.write.buffer == buffer) return end(k + 1);
+    }
+  }
+  void settle_all() { end(ops_.size()); }
+
+ private:
+  const std::vector<TensorOp>& ops() const { return plan_.ops; }
+  void end(std::size_t count) {
+    if (count == 0) return;
+    out_.push_back(event_node(Kind::wait_products, -1, -1, static_cast<int>(ops_.size() - count)));
+    for (std::size_t k = 0; k < count; ++k) {
+      const TensorOp& op = ops()[ops_[k]];
+      for (const int ring : {op.a_ring, op.b_ring}) {
+        if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) out_.push_back(event_node(Kind::release, ops_[k], ring));
+      }
+    }
+    ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  const TensorPlan& plan_;
+  std::vector<EventNode>& out_;
+  std::vector<int> ops_;
+};
+
+/// Iterations of a loop without tests: from, up to.
+struct FullRange {
+  IntExpr from, to;
+  bool masks_before = false;
+};
+
+class EventPlanner {
+ public:
+  EventPlanner(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree) {}
+
+  void run() {
+    mark_streamed(tree_, {});
+    mark_late();
+    next_ = 0;
+    consumer(tree_, plan_.consumer.children);
+    surround_item();
+    produce(plan_.consumer, plan_.producer.children);
+  }
+
+ private:
+  // ---- what is loaded when
+  void mark_streamed(const TileTree& tree, std::vector<std::string> loops) {
+    if (tree->kind == TileNode::Kind::loop) {
+      if (tree->step != 1) user_error("Kernel '{}' cannot use tensor cores: loop {} has step {}.", plan_.program->name, tree->var, tree->step);
+      loops.push_back(tree->var);
+      if (loops.size() > 1) user_error("Kernel '{}' cannot use tensor cores: loop {} stands inside another one.", plan_.program->name, tree->var);
+    }
+    if (tree->kind == TileNode::Kind::op) {
+      const TensorOp& op = plan_.ops[static_cast<std::size_t>(next_++)];
+      for (const int ring : {op.a_ring, op.b_ring}) {
+        if (ring < 0) continue;
+        Ring& info = plan_.rings[static_cast<std::size_t>(ring)];
+        for (const IntExpr& index : info.origin) {
+          info.streamed = info.streamed || std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return index.uses(loop); });
+        }
+        if (!info.streamed) info.slots = 1;
+        info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.hold != 0;
+      }
+    }
+    for (const TileTree& child : tree->children) mark_streamed(child, loops);
+  }
+
+  /// Products that nothing else of their iteration reads.
+  void mark_late() {
+    if (plan_.kernel->shape.overlap == 0) return;
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product || op.op.initialize || op.a_ring >= 0) continue;
+      op.late = true;
+    }
+  }
+
+  // ---- the consumers' program
+  void consumer(const TileTree& tree, std::vector<EventNode>& out) {
+    switch (tree->kind) {
+      case TileNode::Kind::op: {
+        Flight flight(plan_, out);
+        run_op(next_++, flight, out);
+        flight.settle_all();
+        return;
+      }
+      case TileNode::Kind::loop:
+        return stream(tree, out);
+      default:
+        for (const TileTree& child : tree->children) consumer(child, out);
+    }
+  }
+
+  void run_op(int k, Flight& flight, std::vector<EventNode>& out) {
+    const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
+    if (op.kind == TensorOp::Kind::product) {
+      if (op.a_ring < 0) {
+        flight.settle(op.op.reads[static_cast<std::size_t>(op.form.a)].buffer);
+        out.push_back(event_node(Kind::narrow, k));
+      }
+      return issue(k, flight, out);
+    }
+    settle_reads(op, flight);
+    for (const TileAccess& read : op.op.reads) finish_sums(op, read.buffer, out);
+    out.push_back(event_node(Kind::compute, k));
+  }
+
+  void settle_reads(const TensorOp& op, Flight& flight) {
+    flight.settle(op.op.write.buffer);
+    for (const TileAccess& read : op.op.reads) flight.settle(read.buffer);
+  }
+
+  /// A sum that is still in lanes is added up for any reader that does more than scale it.
+  void finish_sums(const TensorOp& op, int buffer, std::vector<EventNode>& out) {
+    const auto found = plan_.fragments.find(buffer);
+    if (found == plan_.fragments.end() || !found->second.lane_sums || op.op.write.buffer == buffer || finished_.count(buffer) != 0) return;
+    finished_.insert(buffer);
+    out.push_back(event_node(Kind::finish_sums, -1, buffer));
+  }
+
+  void issue(int k, Flight& flight, std::vector<EventNode>& out) {
+    const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
+    for (const int ring : {op.a_ring, op.b_ring}) {
+      if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) out.push_back(event_node(Kind::wait_full, k, ring));
+    }
+    out.push_back(event_node(Kind::product, k));
+    flight.start(k);
+  }
+
+  void stream(const TileTree& loop, std::vector<EventNode>& out) {
+    std::vector<int> ops;
+    count_ops(loop, ops);
+    const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
+    if (late) return overlapped(*loop, ops, out);
+    const auto body = [&] {
+      std::vector<EventNode> events;
+      Flight flight(plan_, events);
+      bool waited = false;
+      for (std::size_t j = 0; j < ops.size(); ++j) {
+        const bool product = plan_.ops[static_cast<std::size_t>(ops[j])].kind == TensorOp::Kind::product;
+        if (turns() && !waited && product) events.push_back(event_node(Kind::wait_turn, -1));
+        run_op(ops[j], flight, events);
+        if (turns() && !waited && product) events.push_back(event_node(Kind::pass_turn, -1));
+        waited = waited || product;
+      }
+      flight.settle_all();
+      return events;
+    };
+    ranges(*loop, loop->lower, ops, body, out);
+  }
+
+  bool turns() const { return plan_.kernel->shape.turns != 0 && plan_.groups > 1; }
+
+  /// The first iteration without its late products; then iterations that issue their own products and the late ones of the iteration
+  /// before at once; then the last late ones.
+  void overlapped(const TileNode& loop, const std::vector<int>& ops, std::vector<EventNode>& out) {
+    std::vector<int> early, late;
+    for (const int k : ops) (plan_.ops[static_cast<std::size_t>(k)].late ? late : early).push_back(k);
+    EventNode whole;
+    whole.kind = EventNode::Kind::condition;
+    whole.condition = IntExpr::make(IntOp::gt, {loop.upper, loop.lower});
+    std::vector<EventNode> first;
+    {
+      Flight flight(plan_, first);
+      for (const int k : early) run_op(k, flight, first);
+      flight.settle_all();
+      for (const int k : late) first.push_back(event_node(Kind::narrow, k));
+    }
+    whole.children.push_back(at_value(loop.var, loop.lower, true, std::move(first)));
+    const std::vector<int> order = late_readers_last(early, late);
+    const auto body = [&] {
+      std::vector<EventNode> events;
+      Flight flight(plan_, events);
+      std::size_t at = 0;
+      if (turns()) events.push_back(event_node(Kind::wait_turn, -1));
+      for (; at < order.size() && leads(order[at]); ++at) issue(order[at], flight, events);
+      for (const int k : late) issue(k, flight, events);
+      if (turns()) events.push_back(event_node(Kind::pass_turn, -1));
+      for (; at < order.size(); ++at) run_op(order[at], flight, events);
+      flight.settle_all();
+      for (const int k : late) events.push_back(event_node(Kind::narrow, k));
+      return events;
+    };
+    ranges(loop, loop.lower + IntExpr(1), ops, body, whole.children);
+    std::vector<EventNode> last;
+    {
+      Flight flight(plan_, last);
+      for (const int k : late) issue(k, flight, last);
+      flight.settle_all();
+    }
+    whole.children.push_back(at_value(loop.var, loop.upper - IntExpr(1), true, std::move(last)));
+    out.push_back(std::move(whole));
+  }
+
+  /// A product with both operands in shared memory, which can be issued before anything else of its iteration.
+  bool leads(int k) const {
+    const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
+    return op.kind == TensorOp::Kind::product && op.a_ring >= 0;
+  }
+
+  /// Ops that touch what late products write come last, as far as the others allow: the products end under their cover.
+  std::vector<int> late_readers_last(const std::vector<int>& early, const std::vector<int>& late) const {
+    std::set<int> moved_writes, moved_reads;
+    std::vector<int> front, back;
+    for (const int k : early) {
+      const TileOp& op = plan_.ops[static_cast<std::size_t>(k)].op;
+      const auto touches = [&](int buffer) {
+        return std::any_of(late.begin(), late.end(), [&](int l) { return plan_.ops[static_cast<std::size_t>(l)].op.write.buffer == buffer; });
+      };
+      bool moves = touches(op.write.buffer) || moved_writes.count(op.write.buffer) != 0 || moved_reads.count(op.write.buffer) != 0;
+      for (const TileAccess& read : op.reads) moves = moves || touches(read.buffer) || moved_writes.count(read.buffer) != 0;
+      (moves ? back : front).push_back(k);
+      if (!moves) continue;
+      moved_writes.insert(op.write.buffer);
+      for (const TileAccess& read : op.reads) moved_reads.insert(read.buffer);
+    }
+    front.insert(front.end(), back.begin(), back.end());
+    return front;
+  }
+
+  void count_ops(const TileTree& tree, std::vector<int>& ops) {
+    if (tree->kind == TileNode::Kind::op) ops.push_back(next_++);
+    for (const TileTree& child : tree->children) count_ops(child, ops);
+  }
+
+  // ---- iterations with and without tests
+  template <class Body>
+  void ranges(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops, const Body& body, std::vector<EventNode>& out) {
+    const auto full = full_range(loop, from, ops);
+    if (!full) {
+      out.push_back(loop_node(loop.var, from, loop.upper, true, body()));
+      return;
+    }
+    if (full->masks_before) out.push_back(loop_node(loop.var, from, full->from, true, body()));
+    out.push_back(loop_node(loop.var, full->from, full->to, false, body()));
+    if (!full->to.defined() || full->to.str() != loop.upper.str())
+      out.push_back(loop_node(loop.var, full->to, loop.upper, true, body()));
+  }
+
+  /// The iterations at which every mask of `ops` holds for the whole tile: an interval, since masks are linear in the loop's variable.
+  std::optional<FullRange> full_range(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops) const {
+    FullRange range{from, loop.upper, false};
+    IntExpr always;
+    std::set<std::string> seen;
+    for (const int k : ops) {
+      const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
+      for (const IntExpr& condition : op.mask) {
+        if (!seen.insert(condition.str()).second) continue;
+        const auto least = least_distance(op, condition);
+        if (!least) return std::nullopt;
+        const auto slope = least->coefficient(loop.var);
+        if (!slope) return std::nullopt;
+        const IntExpr rest = least->substitute(loop.var, IntExpr(0));
+        if (*slope == 0) {
+          const IntExpr holds = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
+          if (rest.as_constant().value_or(-1) >= 0) continue;
+          always = always.defined() ? always && holds : holds;
+        } else if (*slope < 0) {  // var <= rest / -slope
+          range.to = min(range.to, floor_div(rest, -*slope) + IntExpr(1));
+        } else {  // var >= -rest / slope, rounded up
+          range.from = max(range.from, floor_div(IntExpr(0) - rest + IntExpr(*slope - 1), *slope));
+          range.masks_before = true;
+        }
+      }
+    }
+    if (always.defined()) range.to = IntExpr::make(IntOp::select, {always, range.to, range.from});
+    if (range.masks_before) range.from = min(range.from, loop.upper);
+    range.to = range.to.str() == loop.upper.str() ? range.to : max(range.to, range.from);
+    return range;
+  }
+
+  /// The smallest distance of a comparison over the tile: >= 0 where it holds everywhere.
+  std::optional<IntExpr> least_distance(const TensorOp& op, const IntExpr& condition) const {
+    if (condition.op() != IntOp::ge && condition.op() != IntOp::gt) return std::nullopt;
+    IntExpr distance = comparison_distance(condition);
+    const int columns = op.kind == TensorOp::Kind::product ? op.k : column_extent(op);
+    for (const auto& [name, extent] : {std::pair(kRow, plan_.rows()), std::pair(kColumn, columns)}) {
+      const auto slope = distance.coefficient(name);
+      if (!slope) return std::nullopt;
+      distance = distance.substitute(name, IntExpr(*slope < 0 ? extent - 1 : 0));
+    }
+    return distance;
+  }
+
+  int column_extent(const TensorOp& op) const {
+    if (op.column < 0) return 1;
+    return static_cast<int>(extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(1));
+  }
+
+  // ---- operands that stay for the item
+  void surround_item() {
+    std::vector<EventNode> before, after;
+    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
+      const Ring& ring = plan_.rings[static_cast<std::size_t>(r)];
+      if (ring.streamed) continue;
+      before.push_back(event_node(Kind::wait_full, -1, r));
+      if (ring.in_registers) before.push_back(event_node(Kind::take_registers, -1, r));
+      (ring.in_registers ? before : after).push_back(event_node(Kind::release, -1, r));
+    }
+    auto& body = plan_.consumer.children;
+    // Stores come last, and need no operand.
+    auto end = body.end();
+    while (end != body.begin() && is_store(*(end - 1))) --end;
+    body.insert(end, after.begin(), after.end());
+    body.insert(body.begin(), before.begin(), before.end());
+  }
+
+  bool is_store(const EventNode& node) const {
+    return node.kind == EventNode::Kind::event &&
+           (node.event.kind == Kind::finish_sums ||
+            (node.event.kind == Kind::compute && plan_.ops[static_cast<std::size_t>(node.event.op)].kind == TensorOp::Kind::store));
+  }
+
+  // ---- the producer's program: the consumers' waits as loads, in the same order
+  void produce(const EventNode& node, std::vector<EventNode>& out) const {
+    for (const EventNode& child : node.children) produce_node(child, out);
+  }
+
+  void produce_node(const EventNode& node, std::vector<EventNode>& out) const {
+    if (node.kind == EventNode::Kind::event) {
+      if (node.event.kind != Kind::wait_full) return;
+      const int ring = node.event.ring;
+      EventNode wait = event_node(Kind::wait_empty, node.event.op, ring), load = event_node(Kind::load, node.event.op, ring);
+      out.push_back(std::move(wait));
+      out.push_back(std::move(load));
+      return;
+    }
+    EventNode copy = node;
+    copy.children.clear();
+    for (const EventNode& child : node.children) produce_node(child, copy.children);
+    if (!copy.children.empty()) out.push_back(std::move(copy));
+  }
+
+  TensorPlan& plan_;
+  const TileTree& tree_;
+  int next_ = 0;
+  std::set<int> finished_;
+};
+
+}  // namespace
+
+void plan_events(TensorPlan& plan, const TileTree& tree) { EventPlanner(plan, tree).run(); }
+
+}  // namespace nestor::nvptx

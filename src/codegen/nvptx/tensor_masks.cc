@@ -1,0 +1,211 @@
+// Where the ops of a tensor plan have points, and which value stands elsewhere: chosen so that sums and products need no test.
+#include "codegen/llvm/int_emit.h"
+#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/tensor_plan.h"
+#include "codegen/nvptx/tile_rewrite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using Known = std::optional<double>;
+
+/// var >= lower and var < upper as conditions, without those that hold for 0 <= var < extent.
+std::vector<IntExpr> bounds_of(const OpDim& dim, const char* name, std::int64_t extent) {
+  const IntExpr var = IntExpr::variable(name);
+  std::vector<IntExpr> lowers, uppers, conditions;
+  split_terms(dim.lower, IntOp::max, lowers);
+  split_terms(dim.upper, IntOp::min, uppers);
+  for (const IntExpr& lower : lowers) {
+    const auto constant = lower.as_constant();
+    if (!constant || *constant > 0) conditions.push_back(IntExpr::make(IntOp::ge, {var, lower}));
+  }
+  for (const IntExpr& upper : uppers) {
+    const auto constant = upper.as_constant();
+    if (!constant || *constant < extent) conditions.push_back(IntExpr::make(IntOp::ge, {upper - IntExpr(1), var}));
+  }
+  return conditions;
+}
+
+std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) {
+  std::vector<IntExpr> conditions = conjuncts(op.op.guard);
+  std::vector<std::pair<int, const char*>> dims{{op.row, kRow}};
+  if (op.kind == TensorOp::Kind::product) {
+    dims.emplace_back(op.form.k, kColumn);
+  } else {
+    dims.emplace_back(op.column, kColumn);
+  }
+  for (const auto& [d, name] : dims) {
+    if (d < 0) continue;
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
+    const bool row = d == op.row;
+    const std::int64_t extent = row ? plan.rows() : round_up(extent_bound(dim).value_or(0), op.kind == TensorOp::Kind::product ? 16 : 8);
+    for (IntExpr& bound : bounds_of(dim, name, extent)) conditions.push_back(std::move(bound));
+  }
+  return conditions;
+}
+
+void collect_loops(const TileTree& tree, std::set<std::string>& vars) {
+  if (tree->kind == TileNode::Kind::loop) vars.insert(tree->var);
+  for (const TileTree& child : tree->children) collect_loops(child, vars);
+}
+
+bool contains_all(const std::vector<IntExpr>& all, const std::vector<IntExpr>& some) {
+  return std::all_of(some.begin(), some.end(), [&](const IntExpr& wanted) {
+    return std::any_of(all.begin(), all.end(), [&](const IntExpr& have) { return have.str() == wanted.str(); });
+  });
+}
+
+/// Chooses values outside of masks.
+class Outside {
+ public:
+  explicit Outside(TensorPlan& plan) : plan_(plan) {}
+
+  void run() {
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) choose(k);
+    for (TensorOp& op : plan_.ops) settle(op);
+  }
+
+ private:
+  bool is_tile(int buffer) const {
+    const auto found = plan_.fragments.find(buffer);
+    return found != plan_.fragments.end() && found->second.columns > 0;
+  }
+
+  /// The op that gave the tile its current value before op `k`, in the order of the program.
+  const TensorOp* writer(int buffer, std::size_t k) const {
+    for (std::size_t j = k; j-- > 0;) {
+      if (plan_.ops[j].op.write.buffer == buffer) return &plan_.ops[j];
+    }
+    return nullptr;
+  }
+
+  /// What op `k` reads where `mask` fails.
+  Known outside_read(std::size_t k, int read, const std::vector<IntExpr>& mask) const {
+    const int buffer = plan_.ops[k].op.reads[static_cast<std::size_t>(read)].buffer;
+    if (!is_tile(buffer)) return std::nullopt;
+    const TensorOp* from = writer(buffer, k);
+    if (from == nullptr || !contains_all(from->mask, mask)) return std::nullopt;
+    return from->outside;
+  }
+
+  /// Does op `k` need no test of its own where its tile `buffer` holds `value` outside the mask of its writer?
+  bool satisfied(std::size_t k, int buffer, double value) const {
+    const TensorOp& op = plan_.ops[k];
+    if (op.kind == TensorOp::Kind::product) return value == 0;
+    if (op.kind != TensorOp::Kind::reduce) return true;
+    const Known term = known_value(op.op.value, [&](int read) -> Known {
+      return op.op.reads[static_cast<std::size_t>(read)].buffer == buffer ? Known(value) : std::nullopt;
+    });
+    return term && *term == neutral_element(*op.op.reduction, op.op.value.type());
+  }
+
+  void choose(std::size_t k) {
+    TensorOp& op = plan_.ops[k];
+    if (op.kind != TensorOp::Kind::map || op.mask.empty() || !is_tile(op.op.write.buffer)) return;
+    if (op.op.fill) {
+      op.outside = op.op.fill;
+      op.select = true;
+      return;
+    }
+    const int buffer = op.op.write.buffer;
+    for (const double value : {0.0, -kInfinity, kInfinity}) {
+      bool wanted = false, good = true;
+      for (std::size_t j = k + 1; j < plan_.ops.size() && plan_.ops[j].op.write.buffer != buffer; ++j) {
+        const auto& reads = plan_.ops[j].op.reads;
+        if (std::none_of(reads.begin(), reads.end(), [&](const TileAccess& r) { return r.buffer == buffer; })) continue;
+        wanted = wanted || plan_.ops[j].kind != TensorOp::Kind::map;
+        good = good && satisfied(j, buffer, value);
+      }
+      if (!wanted || !good) continue;
+      op.outside = value;
+      const Known natural = known_value(op.op.value, [&](int read) { return outside_read(k, read, op.mask); });
+      op.select = !(natural && *natural == value);
+      return;
+    }
+  }
+
+  /// Tests that remain with the op itself.
+  void settle(TensorOp& op) {
+    const auto k = static_cast<std::size_t>(&op - plan_.ops.data());
+    if (op.mask.empty()) return;
+    if (op.kind == TensorOp::Kind::reduce) {
+      const Known term = known_value(op.op.value, [&](int read) { return outside_read(k, read, op.mask); });
+      op.select = !(term && *term == neutral_element(*op.op.reduction, op.op.value.type()));
+    }
+    if (op.kind == TensorOp::Kind::product && op.a_ring < 0) {
+      const Known a = outside_read(k, op.form.a, op.mask);
+      op.mask_a = !(a && *a == 0);
+    }
+  }
+
+  TensorPlan& plan_;
+};
+
+}  // namespace
+
+void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms) {
+  if (expr.op() == op) {
+    for (const IntExpr& arg : expr.args()) split_terms(arg, op, terms);
+  } else {
+    terms.push_back(expr);
+  }
+}
+
+Known known_value(const ScalarExpr& expr, const std::function<Known(int)>& read) {
+  const auto arg = [&](std::size_t k) { return known_value(expr.args()[k], read); };
+  switch (expr.op()) {
+    case ScalarOp::constant:
+      return expr.number();
+    case ScalarOp::read:
+      return read(expr.ordinal());
+    case ScalarOp::cast:
+      return expr.type() == ElementType::i32 ? std::nullopt : arg(0);
+    case ScalarOp::exp:
+    case ScalarOp::exp2: {
+      const Known x = arg(0);
+      if (!x) return std::nullopt;
+      return expr.op() == ScalarOp::exp ? std::exp(*x) : std::exp2(*x);
+    }
+    case ScalarOp::neg: {
+      const Known x = arg(0);
+      return x ? Known(-*x) : std::nullopt;
+    }
+    case ScalarOp::add:
+    case ScalarOp::sub: {
+      const Known x = arg(0), y = arg(1);
+      const double sign = expr.op() == ScalarOp::add ? 1 : -1;
+      if (x && y) return *x + sign * *y;
+      if (x && std::isinf(*x)) return x;  // what is not known is finite
+      if (y && std::isinf(*y)) return sign * *y;
+      return std::nullopt;
+    }
+    case ScalarOp::mul: {
+      const Known x = arg(0), y = arg(1);
+      if ((x && *x == 0 && !(y && std::isinf(*y))) || (y && *y == 0 && !(x && std::isinf(*x)))) return 0.0;
+      return x && y ? Known(*x * *y) : std::nullopt;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+void plan_masks(TensorPlan& plan) {
+  std::set<std::string> loops;
+  collect_loops(plan.kernel->body, loops);
+  for (TensorOp& op : plan.ops) {
+    op.memory_mask = all_conditions(plan, op);
+    for (const IntExpr& condition : op.memory_mask) {
+      const bool changes = std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return condition.uses(loop); });
+      if (condition.uses(kColumn) || changes) op.mask.push_back(condition);
+    }
+  }
+  Outside(plan).run();
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,327 @@
+// Ops on fragments: elementwise values, reductions of rows, stores.
+#include "codegen/nvptx/tensor_emitter.h"
+
+#include "support/error.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr int kQuad = 4;  ///< threads that share a row
+constexpr std::int64_t kFar = 1 << 30;  ///< beyond any distance within a tile
+
+}  // namespace
+
+int TensorEmitter::number_in(const Fragment& fragment, const Place& place) const {
+  if (fragment.columns == 0) return 2 * place.tile + place.half;
+  return place.tile * fragment.columns / 2 + 4 * place.pair + 2 * place.half + place.element;
+}
+
+llvm::Value* TensorEmitter::fragment_value(int buffer, const Place& place) {
+  const auto found = state_.tiles.find(buffer);
+  if (found == state_.tiles.end()) internal_error("tensor kernel: {} is read before it is written", plan_->buffer(buffer).name);
+  const Fragment& fragment = plan_->fragments.at(buffer);
+  Value* value = found->second.at(static_cast<std::size_t>(number_in(fragment, place)));
+  if (value == nullptr) internal_error("tensor kernel: a part of {} is read before it is written", plan_->buffer(buffer).name);
+  return value;
+}
+
+llvm::Value* TensorEmitter::row_at(const Place& place) {
+  return b_.CreateNSWAdd(b_.CreateZExt(first_row_, b_.getInt64Ty()),
+                         b_.getInt64(static_cast<std::uint64_t>(place.tile * kGroupRows + 8 * place.half)));
+}
+
+llvm::Value* TensorEmitter::column_at(const Place& place) {
+  return b_.CreateNSWAdd(b_.CreateZExt(first_column_, b_.getInt64Ty()),
+                         b_.getInt64(static_cast<std::uint64_t>(8 * place.pair + place.element)));
+}
+
+/// The op's dims at a place of the tile.
+void TensorEmitter::set_point(const TensorOp& op, const Place& place) {
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    environment_[dim.var] = d == op.row ? row_at(place) : d == op.column ? column_at(place) : integer(dim.lower);
+  }
+}
+
+int TensorEmitter::pairs_of(const TensorOp& op) const {
+  if (op.column < 0) return 1;
+  const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
+  return static_cast<int>(ceil_div(*columns, 8));
+}
+
+// ---- masks
+
+std::vector<TensorEmitter::LinearMask> TensorEmitter::masks(const TensorOp& op, const std::vector<IntExpr>& conditions) {
+  std::vector<LinearMask> result;
+  set_point(op, {});
+  environment_[kRow] = row_at({});
+  environment_[kColumn] = column_at({});
+  for (const IntExpr& condition : conditions) {
+    LinearMask mask;
+    mask.condition = &condition;
+    const bool linear = condition.op() == IntOp::ge || condition.op() == IntOp::gt || condition.op() == IntOp::eq;
+    const IntExpr distance = linear ? comparison_distance(condition) : IntExpr();
+    const auto rows = linear ? distance.coefficient(kRow) : std::nullopt;
+    const auto columns = linear ? distance.coefficient(kColumn) : std::nullopt;
+    if (rows && columns) {
+      Value* base = integer(distance);
+      Value* low = b_.getInt64(static_cast<std::uint64_t>(-kFar));
+      Value* high = b_.getInt64(static_cast<std::uint64_t>(kFar));
+      base = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, base, low);
+      base = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, base, high);
+      mask.base = b_.CreateTrunc(base, b_.getInt32Ty());
+      mask.row_slope = *rows;
+      mask.column_slope = *columns;
+      mask.equality = condition.op() == IntOp::eq;
+    }
+    result.push_back(mask);
+  }
+  return result;
+}
+
+llvm::Value* TensorEmitter::inside(const TensorOp& op, const std::vector<LinearMask>& masks, const Place& place) {
+  Value* result = nullptr;
+  for (const LinearMask& mask : masks) {
+    Value* holds = nullptr;
+    if (mask.base != nullptr) {
+      const std::int64_t moved =
+          mask.row_slope * (place.tile * kGroupRows + 8 * place.half) + mask.column_slope * (8 * place.pair + place.element);
+      Value* bound = constant(static_cast<int>(-moved));
+      holds = mask.equality ? b_.CreateICmpEQ(mask.base, bound) : b_.CreateICmpSGE(mask.base, bound);
+    } else {
+      set_point(op, place);
+      environment_[kRow] = row_at(place);
+      environment_[kColumn] = column_at(place);
+      holds = emit_condition(b_, *mask.condition, [&](const std::string& name) { return lookup(name); });
+    }
+    result = result == nullptr ? holds : b_.CreateAnd(result, holds);
+  }
+  return result;
+}
+
+// ---- elements
+
+llvm::Value* TensorEmitter::argument_address(const TileAccess& access) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  Value* offset = nullptr;
+  for (int p = 0; p < static_cast<int>(access.index.size()); ++p) {
+    Value* index = integer(access.index[static_cast<std::size_t>(p)]);
+    if (p + 1 < static_cast<int>(access.index.size())) index = b_.CreateNSWMul(index, arguments_.strides.at({access.buffer, p}));
+    offset = offset == nullptr ? index : b_.CreateNSWAdd(offset, index);
+  }
+  if (offset == nullptr) offset = b_.getInt64(0);
+  return b_.CreateInBoundsGEP(register_type(b_.getContext(), buffer.type), arguments_.pointers.at(access.buffer), offset);
+}
+
+/// An element of an argument; outside of the op's points, where there may be none, that of the argument's first element.
+llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const Place& place) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
+  Value* test = inside(op, masks(op, op.memory_mask), place);
+  set_point(op, place);
+  Value* address = argument_address(access);
+  if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
+  llvm::LoadInst* load = b_.CreateLoad(register_type(b_.getContext(), buffer.type), address);
+  if (buffer.role == TensorRole::input) load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+  return load;
+}
+
+llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const Place& place) {
+  ScalarLeaves leaves;
+  leaves.read = [&](int ordinal, Value*) -> Value* {
+    const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
+    if (plan_->fragments.count(access.buffer) != 0) return fragment_value(access.buffer, place);
+    return argument_element(op, access, place);
+  };
+  leaves.index = [&](int ordinal) {
+    set_point(op, place);
+    return b_.CreateTrunc(integer(op.op.indices.at(static_cast<std::size_t>(ordinal))), b_.getInt32Ty());
+  };
+  leaves.scalar = [&](const std::string& name, ElementType) { return arguments_.scalars.at(name); };
+  return emit_scalar(b_, math_, value, leaves);
+}
+
+void TensorEmitter::compute(int k, bool masked) {
+  const TensorOp& op = this->op(k);
+  switch (op.kind) {
+    case TensorOp::Kind::map:
+      return map(op, masked);
+    case TensorOp::Kind::reduce:
+      return reduce(op, masked);
+    case TensorOp::Kind::store:
+      return store(op, k);
+    case TensorOp::Kind::product:
+      internal_error("tensor kernel: product {} is not issued", op.op.name);
+  }
+}
+
+void TensorEmitter::map(const TensorOp& op, bool masked) {
+  const int buffer = op.op.write.buffer;
+  const Fragment& fragment = plan_->fragments.at(buffer);
+  const bool in_place =
+      std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+  const bool selects = masked && !op.mask.empty() && (op.select || (in_place && !op.outside));
+  const auto tests = selects ? masks(op, op.mask) : std::vector<LinearMask>{};
+  const auto count = static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);
+  Values values(count, nullptr);
+  const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
+  for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    for (int half = 0; half < 2; ++half) {
+      for (int pair = 0; pair < pairs; ++pair) {
+        for (int e = 0; e < (fragment.columns == 0 ? 1 : 2); ++e) {
+          const Place place{tile, pair, half, e};
+          Value* value = element(op, op.op.value, place);
+          if (Value* test = inside(op, tests, place)) {
+            Value* other = op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
+            value = emit_choice(b_, test, value, other);
+          }
+          values[static_cast<std::size_t>(number_in(fragment, place))] = value;
+        }
+      }
+    }
+  }
+  state_.tiles[buffer] = std::move(values);
+}
+
+llvm::Value* TensorEmitter::quad_sum(Value* value, ReductionOp op, ElementType type) {
+  for (int distance = 1; distance < kQuad; distance *= 2) {
+    Value* bits = b_.CreateBitCast(value, b_.getInt32Ty());
+    Value* other = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {}, {constant(-1), bits, constant(distance), constant(31)});
+    value = emit_combine(b_, math_, op, type, value, b_.CreateBitCast(other, value->getType()));
+  }
+  return value;
+}
+
+void TensorEmitter::reduce(const TensorOp& op, bool masked) {
+  const int buffer = op.op.write.buffer;
+  const Fragment& fragment = plan_->fragments.at(buffer);
+  const ElementType type = op.op.value.type();
+  const ReductionOp combiner = *op.op.reduction;
+  const auto tests = masked && op.select ? masks(op, op.mask) : std::vector<LinearMask>{};
+  llvm::Constant* neutral = scalar_constant(b_.getContext(), type, neutral_element(combiner, type));
+  const bool fresh = op.op.initialize;
+  const bool starts_with_old = !fresh && (fragment.lane_sums || combiner == ReductionOp::max || combiner == ReductionOp::min);
+  Values totals(static_cast<std::size_t>(plan_->row_tiles) * 2, nullptr);
+  for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    for (int half = 0; half < 2; ++half) {
+      Value* total = starts_with_old ? fragment_value(buffer, {tile, 0, half, 0}) : nullptr;
+      for (int pair = 0; pair < pairs_of(op); ++pair) {
+        for (int e = 0; e < 2; ++e) {
+          const Place place{tile, pair, half, e};
+          Value* value = element(op, op.op.value, place);
+          if (Value* test = inside(op, tests, place)) value = emit_choice(b_, test, value, neutral);
+          total = total == nullptr ? value : emit_combine(b_, math_, combiner, type, total, value);
+        }
+      }
+      if (!fragment.lane_sums) total = quad_sum(total, combiner, type);
+      if (!starts_with_old && !fresh) total = emit_combine(b_, math_, combiner, type, fragment_value(buffer, {tile, 0, half, 0}), total);
+      totals[static_cast<std::size_t>(2 * tile + half)] = total;
+    }
+  }
+  state_.tiles[buffer] = std::move(totals);
+}
+
+void TensorEmitter::finish_sums(int buffer) {
+  for (Value*& value : state_.tiles.at(buffer)) value = quad_sum(value, ReductionOp::add, plan_->buffer(buffer).type);
+}
+
+// ---- stores
+
+void TensorEmitter::store(const TensorOp& op, int number) { op.through_shared ? store_tile(op, number) : store_elements(op); }
+
+void TensorEmitter::store_elements(const TensorOp& op) {
+  const Buffer& buffer = plan_->buffer(op.op.write.buffer);
+  const auto tests = masks(op, op.memory_mask);
+  const bool by_column = op.column >= 0;
+  for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    for (int half = 0; half < 2; ++half) {
+      for (int pair = 0; pair < pairs_of(op); ++pair) {
+        for (int e = 0; e < (by_column ? 2 : 1); ++e) {
+          const Place place{tile, pair, half, e};
+          Value* value = element(op, op.op.value, place);
+          Value* test = inside(op, tests, place);
+          if (!by_column) {  // the four threads of a row hold the same
+            Value* first = b_.CreateICmpEQ(first_column_, constant(0));
+            test = test == nullptr ? first : b_.CreateAnd(test, first);
+          }
+          set_point(op, place);
+          Value* address = argument_address(op.op.write);
+          if (test == nullptr) test = b_.getTrue();
+          const bool wide = size_in_bytes(buffer.type) == 4;
+          Value* bits = b_.CreateBitCast(value, wide ? b_.getInt32Ty() : b_.getInt16Ty());
+          ptx_.assembly(b_.getVoidTy(),
+                        wide ? "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.b32 [$0], $1;\n\t}"
+                             : "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.b16 [$0], $1;\n\t}",
+                        wide ? "l,r,r" : "l,h,r", {address, bits, b_.CreateZExt(test, b_.getInt32Ty())});
+        }
+      }
+    }
+  }
+}
+
+/// Each group writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
+void TensorEmitter::store_tile(const TensorOp& op, int number) {
+  const ElementType type = plan_->buffer(op.op.write.buffer).type;
+  const bool narrowed = op.op.value.op() == ScalarOp::cast && op.op.value.args()[0].type() == ElementType::f32;
+  const ScalarExpr value = narrowed ? op.op.value.args()[0] : op.op.value;
+  Value* barrier = b_.CreateAdd(group_, constant(plan_->groups + 1));
+  Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kGroupThreads - 1)), constant(0));
+  if (plan_->persistent()) {  // the last item's tile must have been read
+    ptx_.wait_stores_read(0);
+    ptx_.named_barrier_sync(barrier, kGroupThreads);
+  }
+  Value* matrix = b_.CreateLShr(lane_, 3);
+  Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
+  Value* group_row = b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows));
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
+  const int block_bytes = plan_->rows() * kSwizzleBytes, pairs = static_cast<int>(round_up(pairs_of(op), 2));
+  for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    Value* row = b_.CreateAdd(b_.CreateAdd(group_row, constant(tile * kGroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
+    Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(kSwizzleBytes)));
+    for (int pair = 0; pair < pairs; pair += 2) {
+      Values words;
+      for (int w = 0; w < 4; ++w) {
+        Value* halves[2];
+        for (int e = 0; e < 2; ++e) {
+          const Place place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
+          halves[e] = element(op, value, place);
+        }
+        words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1]) : math_.pack_bf16(b_, halves[0], halves[1]))
+                                 : pack(halves[0], halves[1], type));
+      }
+      Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % 8)), b_.CreateAnd(row, constant(7)));
+      ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, constant(pair / 8 * block_bytes)), b_.CreateShl(piece, 4)), words);
+    }
+  }
+  ptx_.fence_async_proxy();
+  ptx_.named_barrier_sync(barrier, kGroupThreads);
+  std::size_t map = plan_->rings.size();
+  for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
+  set_point(op, {});
+  environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.getInt64(0);
+  environment_[op.op.dims[static_cast<std::size_t>(op.column)].var] = b_.getInt64(0);
+  Values origin;
+  for (const IntExpr& index : op.op.write.index) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  when(leader, [&] {
+    for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+      for (int block = 0; block * 8 < pairs; ++block) {
+        Values coordinates = origin;
+        Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
+        Value* first = b_.CreateAdd(group_row, constant(tile * kGroupRows));
+        row = b_.CreateAdd(row, first);
+        coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
+        std::reverse(coordinates.begin(), coordinates.end());
+        Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));
+        ptx_.store_tile(maps_.at(map), coordinates, b_.CreateAdd(address, constant(block * block_bytes)));
+      }
+    }
+    ptx_.commit_stores();
+    if (!plan_->persistent()) ptx_.wait_stores_read(0);
+  });
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,131 @@
+// The passes of a tensor plan in order, and the small ones of them.
+#include "codegen/nvptx/tensor_plan.h"
+
+#include "codegen/nvptx/affine.h"
+#include "support/error.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
+constexpr std::int64_t kBarrierBytes = 512;
+constexpr int kMostColumns = 256;  ///< of one product
+
+bool is_constant_zero(const TileOp& op) { return op.value.is_constant(0) && !op.reduction; }
+
+/// value = sum * x with x free of the sum: parts of the sum may be scaled each for itself.
+bool scales(const TileOp& op, int buffer) {
+  if (op.write.buffer != buffer || op.reduction || op.value.op() != ScalarOp::mul) return false;
+  const auto is_sum = [&](const ScalarExpr& expr) {
+    return expr.op() == ScalarOp::read && op.reads[static_cast<std::size_t>(expr.ordinal())].buffer == buffer;
+  };
+  const auto uses_sum = [&](const ScalarExpr& expr) {
+    bool found = false;
+    expr.visit([&](const ScalarExpr& node) { found = found || is_sum(node); });
+    return found;
+  };
+  const ScalarExpr &a = op.value.args()[0], &b = op.value.args()[1];
+  return (is_sum(a) && !uses_sum(b)) || (is_sum(b) && !uses_sum(a));
+}
+
+void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
+  if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
+  for (const TileTree& child : tree->children) mark_loop_ops(child, inside || tree->kind == TileNode::Kind::loop, in_loop);
+}
+
+}  // namespace
+
+/// A sum over columns, one value a row, may stay in four parts while it is only added to and scaled.
+void plan_sums(TensorPlan& plan, const TileTree& tree) {
+  std::vector<bool> in_loop;
+  mark_loop_ops(tree, false, in_loop);
+  for (auto& [buffer, fragment] : plan.fragments) {
+    if (fragment.columns > 0) continue;
+    bool reduced = false, fits = true;
+    for (std::size_t k = 0; k < plan.ops.size(); ++k) {
+      const TileOp& op = plan.ops[k].op;
+      const bool writes = op.write.buffer == buffer;
+      const bool reads = std::any_of(op.reads.begin(), op.reads.end(), [&, b = buffer](const TileAccess& r) { return r.buffer == b; });
+      if (writes && plan.ops[k].kind == TensorOp::Kind::reduce) {
+        fits = fits && op.reduction == ReductionOp::add && in_loop[k];
+        reduced = true;
+      } else if (writes) {
+        fits = fits && (is_constant_zero(op) || scales(op, buffer));
+      } else if (reads) {
+        fits = fits && !in_loop[k];
+      }
+    }
+    fragment.lane_sums = reduced && fits;
+  }
+}
+
+/// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out what the argument has not.
+void plan_stores(TensorPlan& plan) {
+  for (TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::store || op.row < 0 || op.column < 0) continue;
+    const Buffer& buffer = plan.buffer(op.op.write.buffer);
+    if (buffer.type != ElementType::f16 && buffer.type != ElementType::bf16) continue;
+    const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
+    const std::vector<IntExpr>& index = op.op.write.index;
+    const auto dense = static_cast<int>(index.size()) - 1;
+    op.row_index = -1;
+    for (int p = 0; p < dense; ++p) {
+      if (index[static_cast<std::size_t>(p)].uses(column.var)) op.row_index = -2;
+      if (index[static_cast<std::size_t>(p)].coefficient(row.var) == 1 && op.row_index == -1) op.row_index = p;
+    }
+    const Affine origin = affine_of(index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
+    const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
+    if (op.row_index < 0 || origin != Affine{} || columns != Affine{} || op.op.guard.defined()) continue;
+    if (!column.lower.is_constant(0) || !row.lower.is_constant(0) || extent_bound(row) != plan.rows()) continue;
+    // The only rows left out are those beyond the argument's end.
+    const IntExpr start = index[static_cast<std::size_t>(op.row_index)].substitute(row.var, IntExpr(0));
+    const Affine rest = affine_of(buffer.extents[static_cast<std::size_t>(op.row_index)] - start);
+    std::vector<IntExpr> uppers;
+    split_terms(row.upper, IntOp::min, uppers);
+    op.through_shared = std::all_of(uppers.begin(), uppers.end(), [&](const IntExpr& upper) {
+      return upper.is_constant(plan.rows()) || affine_of(upper) == rest;
+    });
+  }
+}
+
+void place_rings(TensorPlan& plan, const NvptxTarget& target) {
+  std::int64_t at = 0;
+  for (Ring& ring : plan.rings) {
+    if (ring.rows > kMostColumns)
+      user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.", plan.program->name,
+                 plan.buffer(ring.buffer).name, ring.rows, kMostColumns);
+    ring.offset = at;
+    at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
+  }
+  for (TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
+    op.stage_offset = at;
+    at += std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(*extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), kBlockColumns);
+  }
+  plan.barriers_offset = at;
+  plan.shared_bytes = at + kBarrierBytes + kSharedAlignment;
+  if (plan.shared_bytes > target.shared_limit)
+    user_error("Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer slots.",
+               plan.program->name, plan.shared_bytes, target.shared_limit);
+}
+
+TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
+  if (target.sm < 90)
+    user_error("Kernel '{}': tensor cores are used through instructions of compute capability 9.0, not {}.{}.", program.name,
+               target.sm / 10, target.sm % 10);
+  TensorPlan plan;
+  plan.program = &program;
+  plan.kernel = &kernel;
+  plan.groups = kernel.shape.groups;
+  find_tiles(plan, kernel.body);
+  plan_masks(plan);
+  plan_sums(plan, kernel.body);
+  plan_events(plan, kernel.body);
+  plan_stores(plan);
+  place_rings(plan, target);
+  return plan;
+}
+
+}  // namespace nestor::nvptx

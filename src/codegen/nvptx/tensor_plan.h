@@ -1,0 +1,141 @@
+// Tensor plan: how the groups of four warps of one block share a tile program whose products run on tensor cores. Values live in
+// registers as fragments, operands in rings of slots in shared memory that one warp fills by tensor copies; what waits for what is derived
+// from the ops and written down as events, which the emitter follows and a checker proves.
+#pragma once
+
+#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/launch_plan.h"
+#include "codegen/nvptx/op_shape.h"
+#include "codegen/nvptx/simt_backend.h"
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+inline constexpr int kGroupThreads = 128;  ///< a group of four warps
+inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
+inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
+inline constexpr int kSwizzleBytes = 128;
+/// Names of a tile's row and column in masks.
+inline constexpr const char* kRow = "#row";
+inline constexpr const char* kColumn = "#column";
+
+/// A scratch tile in registers. Thread t of a group holds, of every 64 rows, rows r = 16*(t/32) + t%32/4 + 8h and columns
+/// c = 8i + 2*(t%4) + e (0 <= h, e < 2): number 4i + 2h + e. Without columns: one value a row, the same in the four threads that share it.
+struct Fragment {
+  bool by_row = false;
+  int columns = 0;           ///< 0: one value a row; else a multiple of 8
+  bool lane_sums = false;    ///< each of the four threads holds its own part of a sum; added up when first used otherwise
+};
+
+/// A tile of an argument in shared memory, in `slots` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
+struct Ring {
+  int buffer = -1;
+  std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
+  int row_index = -1;           ///< index that runs over the rows; the last one is dense
+  int rows = 0;
+  int columns = 0;              ///< dense elements used
+  int slots = 2;
+  bool streamed = false;        ///< filled at every iteration of the loop around its reader; else once an item
+  bool in_registers = false;    ///< read once into registers, as the first operand of a product
+  std::int64_t offset = 0;      ///< bytes in shared memory
+  int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
+  std::int64_t slot_bytes() const { return std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
+};
+
+/// One op of the item's body, with what it means for fragments.
+struct TensorOp {
+  enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
+  TileOp op;
+  int row = -1, column = -1;  ///< dims; -1: none
+  /// Where the op has points: conditions over kRow, kColumn and the variables around. `mask`: those that tell elements of a fragment
+  /// apart; the others (rows that the item as a whole has not) matter to memory alone.
+  std::vector<IntExpr> mask, memory_mask;
+  std::optional<double> outside;  ///< value given to points outside of the mask
+  bool select = false;            ///< `outside` must be written; false: it follows from the operands
+  bool late = false;              ///< runs beside the next iteration
+  // product
+  ProductForm form;
+  int a_ring = -1, b_ring = -1;     ///< operands in shared memory; a_ring < 0: a fragment
+  bool a_by_row = false;            ///< the first operand runs along its rows, not along k
+  bool b_by_column = false;         ///< the second runs along columns, not along k
+  int k = 0, n = 0;                 ///< extents, multiples of 16 and 8
+  bool mask_a = false;              ///< the first operand's fragment must be masked
+  // store of a 16-bit tile through shared memory
+  bool through_shared = false;
+  int row_index = -1;  ///< index of the argument that runs over the rows
+  std::int64_t stage_offset = -1;
+};
+
+/// What a role does, in order.
+struct Event {
+  enum class Kind : std::uint8_t {
+    wait_full,      ///< until the ring's next tile has arrived
+    wait_empty,     ///< until the slot for the ring's next tile has been read by all groups
+    load,           ///< starts the copy of the ring's next tile; its barrier counts the bytes
+    release,        ///< this group has read the ring's oldest tile
+    product,        ///< issues the op
+    wait_products,  ///< until all but the youngest `count` products have ended
+    compute,        ///< runs the op
+    narrow,         ///< makes the op's first operand from its fragment
+    finish_sums,    ///< adds up the four threads' parts of a fragment (buffer `ring`)
+    take_registers, ///< reads the ring's tile into registers
+    wait_turn,      ///< until the group before this one has issued its products
+    pass_turn,      ///< lets the next group issue its own
+  } kind;
+  int op = -1;
+  int ring = -1;
+  int count = 0;
+};
+
+struct EventNode {
+  enum class Kind : std::uint8_t { sequence, loop, condition, event } kind = Kind::sequence;
+  std::string var;  ///< loop: from lower up to upper, in steps of 1. A sequence with a var: it has the value `lower`
+  IntExpr lower, upper;
+  IntExpr condition;
+  bool masked = true;  ///< masks are applied below
+  std::vector<EventNode> children;
+  Event event{};
+};
+
+struct TensorPlan {
+  const TileProgram* program = nullptr;
+  const KernelPlan* kernel = nullptr;
+  int groups = 1;    ///< of four warps, that compute
+  int row_tiles = 1; ///< of 64 rows, that each takes
+  std::map<int, Fragment> fragments;  ///< by scratch buffer
+  std::vector<Ring> rings;
+  std::vector<TensorOp> ops;
+  EventNode consumer, producer;  ///< one item
+  std::int64_t shared_bytes = 0;
+  std::int64_t barriers_offset = 0;
+  std::string product_type;  ///< "f16" or "bf16"
+
+  const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
+  int rows() const { return groups * row_tiles * kGroupRows; }
+  int threads() const { return (groups + 1) * kGroupThreads; }
+  bool persistent() const { return kernel->shape.persistent > 0; }
+};
+
+/// Plans a kernel whose grid asks for tensor cores. Throws UserError that names the op and what does not fit.
+TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
+
+// Its passes, in order.
+void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, rings
+void plan_masks(TensorPlan& plan);                    ///< where ops have points, and what stands elsewhere
+void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes
+void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
+void plan_stores(TensorPlan& plan);                         ///< tiles that leave through shared memory
+void place_rings(TensorPlan& plan, const NvptxTarget& target);
+
+/// The terms of nested applications of `op` (a minimum of minima).
+void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
+/// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number).
+std::optional<double> known_value(const ScalarExpr& expr, const std::function<std::optional<double>(int)>& read);
+
+}  // namespace nestor::nvptx

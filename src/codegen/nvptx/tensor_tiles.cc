@@ -1,0 +1,245 @@
+// Which dims are rows and columns of fragments, and which arguments come through shared memory.
+#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/tensor_plan.h"
+#include "codegen/nvptx/tile_rewrite.h"
+
+#include "support/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace nestor::nvptx {
+namespace {
+
+/// Dims of ops and indices of scratch buffers that run over the same positions.
+class Axes {
+ public:
+  int of(std::pair<int, int> member) {
+    const auto [found, added] = numbers_.try_emplace(member, static_cast<int>(parents_.size()));
+    if (added) parents_.push_back(found->second);
+    return root(found->second);
+  }
+  void join(std::pair<int, int> a, std::pair<int, int> b) { parents_[static_cast<std::size_t>(of(a))] = of(b); }
+
+ private:
+  int root(int k) {
+    while (parents_[static_cast<std::size_t>(k)] != k) k = parents_[static_cast<std::size_t>(k)];
+    return k;
+  }
+  std::map<std::pair<int, int>, int> numbers_;
+  std::vector<int> parents_;
+};
+
+/// Dims and buffer indices in one numbering: dim d of op k is (k, d), index p of buffer b is (-1 - b, p).
+std::pair<int, int> dim_member(std::size_t op, int dim) { return {static_cast<int>(op), dim}; }
+std::pair<int, int> index_member(int buffer, std::size_t index) { return {-1 - buffer, static_cast<int>(index)}; }
+
+class TileFinder {
+ public:
+  TileFinder(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree) {}
+
+  void run() {
+    collect(tree_);
+    if (std::none_of(plan_.ops.begin(), plan_.ops.end(), [](const TensorOp& op) { return op.kind == TensorOp::Kind::product; }))
+      user_error("Kernel '{}' asks for tensor cores, but none of its ops is a product of two 16-bit tiles.", plan_.program->name);
+    count_row_tiles();
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) join_axes(k);
+    find_rows();
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) assign_dims(k);
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) note_fragments(plan_.ops[k]);
+    for (TensorOp& op : plan_.ops) {
+      if (op.kind == TensorOp::Kind::product) operands(op);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const TileOp& op, const std::string& why) const {
+    user_error("Kernel '{}' cannot use tensor cores: {} {}.", plan_.program->name, op.name, why);
+  }
+
+  void collect(const TileTree& tree) {
+    if (tree->kind == TileNode::Kind::condition)
+      user_error("Kernel '{}' cannot use tensor cores: a condition stands inside its blocks.", plan_.program->name);
+    if (tree->kind == TileNode::Kind::op) add(tree->op);
+    for (const TileTree& child : tree->children) collect(child);
+  }
+
+  void add(const TileOp& op) {
+    TensorOp entry;
+    entry.op = op;
+    if (op.kind == OpKind::points) refuse(op, "is no operation on whole tiles");
+    if (const auto form = product_form(op, plan_.program->buffers)) {
+      entry.kind = TensorOp::Kind::product;
+      entry.form = *form;
+    } else if (op.reduction) {
+      if (op.kind == OpKind::contract) refuse(op, "is a product of more than rows, columns and one reduced dimension");
+      entry.kind = TensorOp::Kind::reduce;
+    } else if (plan_.buffer(op.write.buffer).memory != Memory::scratch) {
+      entry.kind = TensorOp::Kind::store;
+    }
+    plan_.ops.push_back(std::move(entry));
+  }
+
+  bool in_scratch(const TileAccess& access) const { return plan_.buffer(access.buffer).memory == Memory::scratch; }
+
+  /// Dim that an index of a scratch tile is; -1: the tile's only position there.
+  int dim_of(const TileOp& op, const IntExpr& index) const {
+    for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+      if (index.op() == IntOp::variable && index.name() == op.dims[static_cast<std::size_t>(d)].var) return d;
+    }
+    if (!index.is_constant(0)) refuse(op, "reaches a tile at " + index.str() + ", not at its own position");
+    return -1;
+  }
+
+  void join_axes(std::size_t k) {
+    const TileOp& op = plan_.ops[k].op;
+    const auto visit = [&](const TileAccess& access) {
+      if (!in_scratch(access)) return;
+      for (std::size_t p = 0; p < access.index.size(); ++p) {
+        const int d = dim_of(op, access.index[p]);
+        if (d >= 0) axes_.join(dim_member(k, d), index_member(access.buffer, p));
+      }
+    };
+    visit(op.write);
+    for (const TileAccess& read : op.reads) visit(read);
+  }
+
+  /// Groups take equal shares of the rows, in units of what one product takes.
+  void count_row_tiles() {
+    std::int64_t rows = 0;
+    for (const TensorOp& op : plan_.ops) {
+      if (op.kind != TensorOp::Kind::product) continue;
+      rows = std::max(rows, extent_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
+    }
+    plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, std::int64_t{plan_.groups} * kGroupRows), 1));
+  }
+
+  void find_rows() {
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      const TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product) continue;
+      rows_.insert(axes_.of(dim_member(k, op.form.row)));
+    }
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      const TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product) continue;
+      for (const int d : {op.form.column, op.form.k}) {
+        if (rows_.count(axes_.of(dim_member(k, d))) != 0) refuse(op.op, "uses the rows of another product as columns");
+      }
+    }
+  }
+
+  bool is_row(std::size_t op, int dim) { return rows_.count(axes_.of(dim_member(op, dim))) != 0; }
+
+  void assign_dims(std::size_t k) {
+    TensorOp& op = plan_.ops[k];
+    if (op.kind == TensorOp::Kind::product) {
+      op.row = op.form.row;
+      op.column = op.form.column;
+      check_rows(op);
+      return;
+    }
+    for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+      const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+      if (single_valued(dim)) continue;
+      int& role = is_row(k, d) ? op.row : op.column;
+      if (role >= 0) refuse(op.op, "has more dimensions than rows and columns");
+      role = d;
+    }
+    if (op.op.reduction && op.column < 0) refuse(op.op, "reduces its rows");
+    if (op.op.reduction && !op.op.dims[static_cast<std::size_t>(op.column)].reduced) refuse(op.op, "reduces its rows");
+    if (op.row >= 0) check_rows(op);
+  }
+
+  void check_rows(const TensorOp& op) const {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
+    const auto extent = extent_bound(dim);
+    if (!extent || *extent > plan_.rows())
+      refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all", extent ? std::to_string(*extent) : "unknown",
+                                plan_.groups, plan_.rows() / plan_.groups, plan_.rows()));
+  }
+
+  std::int64_t column_bound(const TensorOp& op, int dim) const {
+    const auto extent = extent_bound(op.op.dims[static_cast<std::size_t>(dim)]);
+    if (!extent) refuse(op.op, "has an unknown number of columns");
+    return *extent;
+  }
+
+  void note_fragments(const TensorOp& op) {
+    const auto visit = [&](const TileAccess& access, std::int64_t multiple) {
+      if (!in_scratch(access)) return;
+      Fragment& fragment = plan_.fragments[access.buffer];
+      for (const IntExpr& index : access.index) {
+        const int d = dim_of(op.op, index);
+        if (d < 0) continue;
+        if (d == op.row) {
+          fragment.by_row = true;
+        } else {
+          fragment.columns = std::max(fragment.columns, static_cast<int>(round_up(column_bound(op, d), multiple)));
+        }
+      }
+      if (!fragment.by_row) refuse(op.op, "keeps values that no row belongs to");
+      if (plan_.buffer(access.buffer).type != ElementType::f32 && plan_.buffer(access.buffer).type != ElementType::f16 &&
+          plan_.buffer(access.buffer).type != ElementType::bf16)
+        refuse(op.op, "keeps integers in a tile");
+    };
+    const bool product = op.kind == TensorOp::Kind::product;
+    visit(op.op.write, 8);
+    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
+  }
+
+  void operands(TensorOp& op) {
+    const TileAccess& a = op.op.reads[static_cast<std::size_t>(op.form.a)];
+    const TileAccess& b = op.op.reads[static_cast<std::size_t>(op.form.b)];
+    if (!in_scratch(op.op.write)) refuse(op.op, "writes memory: sum into a tile first");
+    if (in_scratch(b)) refuse(op.op, "has a second operand in registers: only the first may be");
+    op.k = static_cast<int>(round_up(column_bound(op, op.form.k), 16));
+    op.n = plan_.fragments.at(op.op.write.buffer).columns;
+    const ElementType type = plan_.buffer(b.buffer).type;
+    if (type != ElementType::f16 && type != ElementType::bf16) refuse(op.op, "has operands that are not f16 or bf16");
+    const std::string name(to_string(type));
+    if (!plan_.product_type.empty() && plan_.product_type != name) refuse(op.op, "mixes f16 and bf16");
+    plan_.product_type = name;
+    op.b_ring = add_ring(op, b, op.form.column, op.n, op.b_by_column);
+    if (in_scratch(a)) return;
+    if (plan_.buffer(a.buffer).type != type) refuse(op.op, "mixes element types");
+    op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);
+  }
+
+  /// A ring for the operand with `free` (its row or column dim, `extent` of them) and k; `by_free`: memory runs along `free`.
+  int add_ring(const TensorOp& op, const TileAccess& access, int free, int extent, bool& by_free) {
+    const std::string& free_var = op.op.dims[static_cast<std::size_t>(free)].var;
+    const std::string& k_var = op.op.dims[static_cast<std::size_t>(op.form.k)].var;
+    Ring ring;
+    ring.buffer = access.buffer;
+    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    int free_index = -1, k_index = -1;
+    for (int p = 0; p < static_cast<int>(access.index.size()); ++p) {
+      const IntExpr& index = access.index[static_cast<std::size_t>(p)];
+      if (index.uses(free_var)) free_index = index.coefficient(free_var) == 1 && free_index < 0 ? p : -2;
+      if (index.uses(k_var)) k_index = index.coefficient(k_var) == 1 && k_index < 0 ? p : -2;
+      ring.origin.push_back(index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)));
+    }
+    const int dense = static_cast<int>(access.index.size()) - 1;
+    const std::string& name = plan_.buffer(access.buffer).name;
+    if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
+      refuse(op.op, "reads " + name + " other than by rows of neighbouring elements");
+    by_free = free_index == dense;
+    ring.row_index = by_free ? k_index : free_index;
+    ring.rows = by_free ? op.k : extent;
+    ring.columns = by_free ? extent : op.k;
+    plan_.rings.push_back(std::move(ring));
+    return static_cast<int>(plan_.rings.size()) - 1;
+  }
+
+  TensorPlan& plan_;
+  const TileTree& tree_;
+  Axes axes_;
+  std::set<int> rows_;
+};
+
+}  // namespace
+
+void find_tiles(TensorPlan& plan, const TileTree& tree) { TileFinder(plan, tree).run(); }
+
+}  // namespace nestor::nvptx
