@@ -140,18 +140,34 @@ constexpr const char* kEmptyPtx =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry empty(.param .u64 x, .param .u64 y, .param .u64 rows)\n{\n  ret;\n}\n";
 
-// A query and a launch in a stream, with or without asking where the tensors lie.
+// The same with tensor maps of both tensors and a work counter.
+LaunchRecipe empty_tiled_recipe() {
+  LaunchRecipe made = empty_recipe();
+  using Kind = KernelParam::Kind;
+  made.launches[0].params = {
+      {Kind::tensor_map, 0, 0, "x", {4}, 0}, {Kind::tensor_map, 1, 0, "y", {4}, 0}, {Kind::counter, 0, 0, ""}};
+  return made;
+}
+
+constexpr const char* kEmptyTiledPtx =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry empty(.param .align 64 .b8 x[128], .param .align 64 .b8 y[128], .param .u64 counter)\n{\n  ret;\n}\n";
+
+// A query and a launch in a stream, with or without asking where the tensors lie, of a kernel with pointers or tensor maps.
 void gpu_query_and_launch(benchmark::State& state) {
   std::string why;
   if (CudaDriver::find(&why) == nullptr) return state.SkipWithError(why.c_str());
   const CudaDevicePtr device = CudaDevice::open(0);
+  const bool tiled = state.range(1) != 0;
+  if (tiled && device->identity().sm < 90) return state.SkipWithError("no tensor maps on this GPU");
   const std::string path = std::filesystem::path(large_database()).parent_path() / "gpu.db";
   std::filesystem::remove(path);
   TrialRecord trial;
   trial.median_ms = 1;
   trial.toolchain = "bench";
   trial.steps = "[]";
-  trial.kernel = KernelRecord{"sm_80", kEmptyPtx, recipe_to_json(empty_recipe()).dump(), ""};
+  trial.kernel = tiled ? KernelRecord{"sm_90", kEmptyTiledPtx, recipe_to_json(empty_tiled_recipe()).dump(), ""}
+                       : KernelRecord{"sm_80", kEmptyPtx, recipe_to_json(empty_recipe()).dump(), ""};
   Database::open(path).add_trial(cuda_device_identity(device->identity()), {"empty", "f32", "d", {{"rows", 4}}}, "{}", trial);
   const Library library = Library::open(path, {.threads = 0, .system_path = "", .use_system = false});
   const DeviceBuffer x(device, 16), y(device, 16);
@@ -169,7 +185,7 @@ void gpu_query_and_launch(benchmark::State& state) {
     }
   }
 }
-BENCHMARK(gpu_query_and_launch)->ArgName("check_memory")->Arg(0)->Arg(1)->Iterations(20000);
+BENCHMARK(gpu_query_and_launch)->ArgNames({"check_memory", "tensor_maps"})->ArgsProduct({{0, 1}, {0, 1}})->Iterations(20000);
 
 }  // namespace
 }  // namespace nestor

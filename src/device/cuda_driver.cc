@@ -29,12 +29,15 @@ void bind(void* library, const char* name, F*& function) {
   function = reinterpret_cast<F*>(::dlsym(library, name));
 }
 
-// The name of the first entry point that is missing, or nullptr.
+// The name of the first entry point that is missing and that every driver must have, or nullptr.
 const char* bind_all(void* library, cuda::Api& api) {
 #define NESTOR_CUDA_BIND(member, entry, parameters) \
   bind(library, #entry, api.member);                \
   if (api.member == nullptr) return #entry;
   NESTOR_CUDA_ENTRY_POINTS(NESTOR_CUDA_BIND)
+#undef NESTOR_CUDA_BIND
+#define NESTOR_CUDA_BIND(member, entry, parameters) bind(library, #entry, api.member);
+  NESTOR_CUDA_OPTIONAL_ENTRY_POINTS(NESTOR_CUDA_BIND)
 #undef NESTOR_CUDA_BIND
   return nullptr;
 }

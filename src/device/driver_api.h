@@ -55,6 +55,11 @@ struct MemoryPoolProps {
 };
 static_assert(sizeof(MemoryPoolProps) == 88);
 
+/// CUtensorMap: opaque; the driver wants it 64-byte aligned.
+struct alignas(64) TensorMap {
+  std::uint64_t words[16];
+};
+
 struct Uuid {
   unsigned char bytes[16];
 };
@@ -116,6 +121,8 @@ inline constexpr int kPoolReleaseThreshold = 4;
 inline constexpr int kJitInputPtx = 1;
 inline constexpr int kLaunchClusterDimension = 4;
 inline constexpr unsigned kStreamNonBlocking = 1;
+enum TensorMapType : int { kTensorMapF16 = 6, kTensorMapF32 = 7, kTensorMapBf16 = 9 };
+inline constexpr int kTensorMapNoInterleave = 0, kTensorMapL2Promotion256 = 3, kTensorMapFillZero = 0;
 inline constexpr int kCaptureThreadLocal = 1;
 
 // X(member, entry point, parameters): every one returns a Result.
@@ -159,6 +166,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(stream_destroy, cuStreamDestroy_v2, (Stream stream))                                                                         \
   X(stream_synchronize, cuStreamSynchronize, (Stream stream))                                                                    \
   X(stream_get_ctx, cuStreamGetCtx, (Stream stream, Context * context))                                                          \
+  X(stream_get_id, cuStreamGetId, (Stream stream, unsigned long long* id))                                                       \
   X(stream_is_capturing, cuStreamIsCapturing, (Stream stream, int* status))                                                      \
   X(stream_wait_event, cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                          \
   X(stream_begin_capture, cuStreamBeginCapture_v2, (Stream stream, int mode))                                                    \
@@ -191,10 +199,17 @@ inline constexpr int kCaptureThreadLocal = 1;
      unsigned shared_bytes, Stream stream, void** params, void** extra))                                                         \
   X(launch_kernel_ex, cuLaunchKernelEx, (const LaunchConfig* config, Function function, void** params, void** extra))
 
+// The same for entry points that a driver may lack: nullptr then.
+#define NESTOR_CUDA_OPTIONAL_ENTRY_POINTS(X)                                                                                   \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                                                           \
+    (TensorMap * map, int type, unsigned rank, void* address, const std::uint64_t* extents, const std::uint64_t* byte_strides, \
+     const unsigned* box, const unsigned* element_strides, int interleave, int swizzle, int l2_promotion, int fill))
+
 /// The entry points as loaded.
 struct Api {
 #define NESTOR_CUDA_MEMBER(member, entry, parameters) Result(*member) parameters = nullptr;
   NESTOR_CUDA_ENTRY_POINTS(NESTOR_CUDA_MEMBER)
+  NESTOR_CUDA_OPTIONAL_ENTRY_POINTS(NESTOR_CUDA_MEMBER)
 #undef NESTOR_CUDA_MEMBER
 };
 

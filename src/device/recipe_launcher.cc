@@ -5,6 +5,7 @@
 #include "support/error.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace nestor {
 
@@ -56,7 +57,10 @@ class RecipeLauncher::Compiler {
     if (cluster > 16) user_error("launch recipe: kernel \"{}\" has {} blocks a cluster, more than 16", node.symbol, cluster);
     if (node.shared_bytes < 0 || node.shared_bytes > (1 << 20))
       user_error("launch recipe: kernel \"{}\" has {} bytes of shared memory", node.symbol, node.shared_bytes);
-    for (const KernelParam& param : node.params) step.params.push_back(compile(param));
+    for (const KernelParam& param : node.params) {
+      step.params.push_back(compile(param));
+      if (param.kind == KernelParam::Kind::tensor_map) step.maps.push_back(step.params.back().index);
+    }
     step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
     step.function = launcher_.module_->function(node.symbol);
     step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
@@ -66,7 +70,7 @@ class RecipeLauncher::Compiler {
     return step;
   }
 
-  Param compile(const KernelParam& param) const {
+  Param compile(const KernelParam& param) {
     Param out{param.kind};
     switch (param.kind) {
       case KernelParam::Kind::pointer:
@@ -95,8 +99,25 @@ class RecipeLauncher::Compiler {
       }
       case KernelParam::Kind::workspace:
         break;
+      case KernelParam::Kind::tensor_map:
+        out.index = map(param);
+        break;
+      case KernelParam::Kind::counter:
+        if (!launcher_.counters_) launcher_.counters_ = std::make_unique<WorkCounters>(launcher_.module_->device_ptr());
+        break;
     }
     return out;
+  }
+
+  // Kernels and parameters with the same map share it.
+  std::size_t map(const KernelParam& param) {
+    auto& maps = launcher_.maps_;
+    const auto found = std::find_if(maps.begin(), maps.end(), [&](const Map& known) { return known.maker.makes(param); });
+    if (found != maps.end()) return static_cast<std::size_t>(found - maps.begin());
+    if (maps.size() == kMaps) user_error("launch recipe: more than {} tensor maps", kMaps);
+    const std::size_t k = argument(param);
+    maps.push_back({{launcher_.module_->device(), recipe_.arguments[k], param, launcher_.sizes_}, k, first_stride_[k]});
+    return maps.size() - 1;
   }
 
   std::size_t argument(const KernelParam& param) const {
@@ -122,17 +143,21 @@ class RecipeLauncher::Compiler {
 class RecipeLauncher::Run {
  public:
   Run(const RecipeLauncher& launcher, const LaunchValues& values, cuda::Stream stream)
-      : given_(values), stream_(stream), device_(launcher.module_->device()) {
+      : launcher_(launcher), given_(values), stream_(stream) {
     std::copy(values.sizes.begin(), values.sizes.end(), values_.begin());
-    values_[values.sizes.size()] = device_.identity().units;
+    values_[values.sizes.size()] = launcher.module_->device().identity().units;
   }
 
-  /// `check` alone looks at the grids; otherwise kernels are launched.
+  void set_counter(void* counter) { counter_ = counter; }
+
+  /// `check` alone looks at the grids and makes the tensor maps; otherwise kernels are launched.
   void walk(const std::vector<Step>& steps, bool check) {
     for (const Step& step : steps) {
       if (!step.loop) {
         std::array<unsigned, 3> grid;
-        if (grid_of(step, grid) && !check) launch(step, grid);
+        if (!grid_of(step, grid)) continue;
+        make_maps(step);
+        if (!check) launch(step, grid);
         continue;
       }
       const std::int64_t upper = step.bounds[1].evaluate(values_);
@@ -162,9 +187,24 @@ class RecipeLauncher::Run {
     return any;
   }
 
+  // Once a launch each, and only for kernels with a grid: without one, arguments may have no elements, hence no map.
+  void make_maps(const Step& step) {
+    for (const std::size_t k : step.maps) {
+      const Map& map = launcher_.maps_[k];
+      if ((made_ >> k & 1) == 0)
+        map.maker.make(given_.pointers[map.argument], given_.strides.data() + map.first_stride, given_.sizes, maps_[k]);
+      made_ |= 1U << k;
+    }
+  }
+
   void launch(const Step& step, const std::array<unsigned, 3>& grid) {
     for (std::size_t k = 0; k < step.params.size(); ++k) {
-      bits_[k] = value_of(step.params[k]);
+      const Param& param = step.params[k];
+      if (param.kind == KernelParam::Kind::tensor_map) {
+        params_[k] = &maps_[param.index];
+        continue;
+      }
+      bits_[k] = value_of(param);
       params_[k] = &bits_[k];
     }
     step.function.launch(grid, step.block, step.cluster, step.shared_bytes, stream_, params_.data());
@@ -183,17 +223,23 @@ class RecipeLauncher::Run {
       }
       case KernelParam::Kind::workspace:
         return reinterpret_cast<std::uint64_t>(given_.workspace);
+      case KernelParam::Kind::counter:
+        return reinterpret_cast<std::uint64_t>(counter_);
       default:
         return static_cast<std::uint64_t>(values_[param.index]);
     }
   }
 
+  const RecipeLauncher& launcher_;
   const LaunchValues& given_;
   cuda::Stream stream_;
-  const CudaDevice& device_;
+  void* counter_ = nullptr;
+  std::uint32_t made_ = 0;  // a bit for each of maps_
+  static_assert(kMaps <= 32);
   std::array<std::int64_t, kValues> values_;
   std::array<std::uint64_t, kParams> bits_;
   std::array<void*, kParams> params_;
+  std::array<cuda::TensorMap, kMaps> maps_;
 };
 
 RecipeLauncher::RecipeLauncher(std::shared_ptr<const CudaModule> module, const LaunchRecipe& recipe)
@@ -212,7 +258,9 @@ std::int64_t RecipeLauncher::workspace_bytes(std::span<const std::int64_t> sizes
 void RecipeLauncher::launch(const LaunchValues& values, cuda::Stream stream) const {
   const ContextScope scope(module_->device());
   Run run(*this, values, stream);
-  if (!single_) run.walk(steps_, true);
+  if (!single_ || counters_) run.walk(steps_, true);
+  std::optional<WorkCounters::Lease> counter;
+  if (counters_) run.set_counter(counter.emplace(*counters_, stream).data());
   run.walk(steps_, false);
 }
 

@@ -3,8 +3,11 @@
 
 #include "device/cuda_module.h"
 #include "device/size_formula.h"
+#include "device/tensor_map.h"
+#include "device/work_counter.h"
 #include "support/launch_recipe.h"
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,11 +23,12 @@ struct LaunchValues {
   void* workspace = nullptr;              ///< workspace_bytes(sizes) bytes; 256-byte aligned
 };
 
-/// A module's kernels with the recipe that says how to launch them. Immutable; safe to use from several threads.
+/// A module's kernels with the recipe that says how to launch them. Safe to use from several threads.
 class RecipeLauncher {
  public:
   static constexpr std::size_t kValues = 64;   ///< sizes, loops and the number of multiprocessors
   static constexpr std::size_t kParams = 128;  ///< of one kernel
+  static constexpr std::size_t kMaps = 16;     ///< different tensor maps of all kernels
 
   /// Looks up the kernels and prepares them (shared memory, clusters). Throws UserError when the recipe contradicts itself or
   /// asks for what the device has not, CudaError when the module lacks a kernel.
@@ -37,7 +41,8 @@ class RecipeLauncher {
 
   /// Launches all kernels in `stream` (nullptr: the legacy default stream) and returns at once. A grid of 0 skips its kernel.
   /// Throws UserError, before anything is launched, for a grid that is negative or too large for the device or not a multiple
-  /// of its cluster. Neither allocates nor waits; can be captured into a graph.
+  /// of its cluster, and for an argument that a kernel about to be launched needs a tensor map of (TensorMapMaker::make) and
+  /// that cannot have one. Neither allocates nor waits; can be captured into a graph.
   void launch(const LaunchValues& values, cuda::Stream stream) const;
 
   /// Each kernel of the recipe once, in order.
@@ -47,7 +52,7 @@ class RecipeLauncher {
   struct Param {
     KernelParam::Kind kind;
     ElementType type = ElementType::f32;  // scalar
-    std::size_t index = 0;                // into pointers, strides, values or scalars
+    std::size_t index = 0;                // into pointers, strides, values, scalars or maps
   };
   struct Step {
     bool loop = false;
@@ -57,10 +62,15 @@ class RecipeLauncher {
     std::array<unsigned, 3> block{}, cluster{};
     unsigned shared_bytes = 0;
     std::vector<Param> params;
+    std::vector<std::size_t> maps;  // that it needs
     // loop
     std::size_t variable = 0;
     std::vector<SizeFormula> bounds;
     std::vector<Step> body;
+  };
+  struct Map {
+    TensorMapMaker maker;
+    std::size_t argument = 0, first_stride = 0;
   };
   class Compiler;
   class Run;
@@ -70,7 +80,9 @@ class RecipeLauncher {
   SizeFormula workspace_;
   std::vector<Step> steps_;
   std::vector<CudaFunction> functions_;
-  bool single_ = false;  // one kernel, no loop: the check of grids needs no pass of its own
+  std::vector<Map> maps_;
+  std::unique_ptr<const WorkCounters> counters_;  // nullptr: no kernel has one
+  bool single_ = false;                           // one kernel, no loop: the check of grids needs no pass of its own
 };
 
 }  // namespace nestor

@@ -25,7 +25,8 @@ constexpr std::array<std::pair<IntOp, const char*>, 14> kOpNames{{{IntOp::add, "
                                                                   {IntOp::logical_or, "or"},
                                                                   {IntOp::logical_not, "not"}}};
 
-constexpr std::array<const char*, 6> kParamKinds{"pointer", "stride", "size", "scalar", "loop", "workspace"};
+constexpr std::array<const char*, 8> kParamKinds{"pointer", "stride",    "size",       "scalar",
+                                                 "loop",    "workspace", "tensor_map", "counter"};
 
 std::size_t int_op_arity(IntOp op) { return op == IntOp::select ? 3 : op == IntOp::logical_not ? 1 : 2; }
 
@@ -75,14 +76,24 @@ SizeConstraint constraint_from_json(const json& j) {
 }
 
 json param_to_json(const KernelParam& p) {
-  return {{"kind", kParamKinds[static_cast<std::size_t>(p.kind)]}, {"index", p.index}, {"dim", p.dim}, {"name", p.name}};
+  json result{{"kind", kParamKinds[static_cast<std::size_t>(p.kind)]}, {"index", p.index}, {"dim", p.dim}, {"name", p.name}};
+  if (p.kind == KernelParam::Kind::tensor_map) {
+    result["box"] = p.box;
+    result["swizzle"] = p.swizzle;
+  }
+  return result;
 }
 
 KernelParam param_from_json(const json& j) {
   const auto kind = value<std::string>(j, "kind");
   for (std::size_t k = 0; k < kParamKinds.size(); ++k) {
-    if (kind == kParamKinds[k])
-      return {static_cast<KernelParam::Kind>(k), value<int>(j, "index"), value<int>(j, "dim"), value<std::string>(j, "name")};
+    if (kind != kParamKinds[k]) continue;
+    KernelParam p{static_cast<KernelParam::Kind>(k), value<int>(j, "index"), value<int>(j, "dim"), value<std::string>(j, "name")};
+    if (p.kind == KernelParam::Kind::tensor_map) {
+      p.box = value<std::vector<int>>(j, "box");
+      p.swizzle = value<int>(j, "swizzle");
+    }
+    return p;
   }
   user_error("launch recipe: \"{}\" is no kind of kernel parameter", kind);
 }

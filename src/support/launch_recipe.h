@@ -45,12 +45,20 @@ inline constexpr const char* kUnits = "$units";
 
 /// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`
 /// (i64); size: size parameter `name` (i64); scalar: `name` in its own type; loop: enclosing launch loop `name` (i64);
-/// workspace: base address of the workspace.
+/// workspace: base address of the workspace; tensor_map: a CUtensorMap of argument `index`, by value (128 bytes, 64-byte
+/// aligned); counter: address of 4 bytes, zero when the kernel starts, which it must leave at zero when it ends. All kernels of
+/// a recipe share that counter, launches that may run at the same time do not.
+///
+/// A tensor map has its argument's dimensions (1 to 5), with the extents and strides of the launch; the last one is dense.
+/// What a tile holds beyond the argument's extents reads as zero. Element strides are 1, nothing is interleaved, L2 promotion
+/// is 256 bytes. Element types: f16, bf16, f32.
 struct KernelParam {
-  enum class Kind : std::uint8_t { pointer, stride, size, scalar, loop, workspace } kind;
+  enum class Kind : std::uint8_t { pointer, stride, size, scalar, loop, workspace, tensor_map, counter } kind;
   int index = 0;
   int dim = 0;
   std::string name;
+  std::vector<int> box = {};  ///< tensor_map: elements of a tile, one entry a dimension, 1 to 256 each; the last one dense
+  int swizzle = 0;            ///< tensor_map: bytes, 0 (none), 32, 64 or 128; the dense extent of the box is no longer than that
 };
 
 /// One step of a launch: a kernel, or a loop around further steps (for var = lower; var < upper; ++var).

@@ -34,6 +34,20 @@ TEST_F(GpuError, HostMemory) {
   EXPECT_EQ(launch_error({{x.data()}, {host.data()}}), "scale (f32): tensor \"y\" is not in the memory of a GPU");
 }
 
+TEST_F(GpuError, AnArgumentThatCannotHaveItsTensorMap) {
+  LaunchRecipe recipe = row_recipe();
+  recipe.launches[0].params = {{KernelParam::Kind::tensor_map, 0, 0, "x", {8, 32}, 128}};
+  store_gpu_kernel(path, ".version 8.0\n.target sm_90\n.entry rows_kernel(.param .align 64 .b8 x[128])\n{ ret; }\n", recipe,
+                   kRows, "tiled");
+  const std::int64_t odd[] = {66, 1};
+  EXPECT_EQ(user_error_of([&] {
+              library->query("tiled", "f32", sizes, "cuda")
+                  .launch(std::vector<TensorArg>{{x.data(), odd}, {y.data()}}, sizes, {}, {.check_memory = false});
+            }),
+            "tensor \"x\" is copied by tensor maps: its stride 0 must be a multiple of 4 elements (16 bytes), not 66");
+  EXPECT_TRUE(fake.launches.empty());
+}
+
 TEST_F(GpuError, MemoryOfAnotherDevice) {
   const DeviceBuffer far(CudaDevice::open(1), y.bytes());
   EXPECT_EQ(launch_error({{x.data()}, {far.data()}}),

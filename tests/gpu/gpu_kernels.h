@@ -93,6 +93,94 @@ inline std::string cluster_ptx() {
 )";
 }
 
+/// Block (x, y, z) copies the tile of 1 x 8 x 32 f32 at column 32 x, row 8 y and batch z, as it lies in shared memory, to its place
+/// in a dense array of such tiles. 256 threads.
+inline std::string tile_copy_ptx() {
+  return R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tile_copy(.param .align 64 .b8 p_map[128], .param .u64 p_out)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<16>;
+  .reg .f32 %f<2>;
+  .reg .b64 %rd<6>;
+  .shared .align 1024 .b8 tile[1024];
+  .shared .align 8 .b64 arrived;
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, tile;
+  mov.u32 %r2, arrived;
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ctaid.y;
+  mov.u32 %r5, %ctaid.z;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra loaded;
+  mbarrier.init.shared.b64 [%r2], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 1024;
+  mov.b64 %rd0, p_map;
+  cvta.param.u64 %rd1, %rd0;
+  shl.b32 %r6, %r3, 5;
+  shl.b32 %r7, %r4, 3;
+  cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r6, %r7, %r5}], [%r2];
+loaded:
+  bar.sync 0;
+wait:
+  mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0;
+  @!%p1 bra wait;
+  mov.u32 %r8, %nctaid.x;
+  mov.u32 %r9, %nctaid.y;
+  mad.lo.u32 %r10, %r5, %r9, %r4;
+  mad.lo.u32 %r10, %r10, %r8, %r3;
+  shl.b32 %r10, %r10, 8;
+  add.u32 %r10, %r10, %r0;
+  shl.b32 %r11, %r0, 2;
+  add.u32 %r11, %r1, %r11;
+  ld.shared.f32 %f0, [%r11];
+  ld.param.u64 %rd2, [p_out];
+  mul.wide.u32 %rd3, %r10, 4;
+  add.u64 %rd4, %rd2, %rd3;
+  st.global.f32 [%rd4], %f0;
+  ret;
+}
+)";
+}
+
+/// Blocks of one thread draw items 0 to n - 1 from a counter and add 1 to out[item]; who draws last sets the counter to 0.
+inline std::string draw_work_ptx() {
+  return R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry draw_work(.param .u64 p_out, .param .u64 p_n, .param .u64 p_counter)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<9>;
+  ld.param.u64 %rd0, [p_out];
+  ld.param.u64 %rd1, [p_n];
+  ld.param.u64 %rd2, [p_counter];
+draw:
+  atom.global.add.u32 %r0, [%rd2], 1;
+  cvt.u64.u32 %rd3, %r0;
+  setp.ge.u64 %p0, %rd3, %rd1;
+  @%p0 bra last;
+  shl.b64 %rd4, %rd3, 2;
+  add.u64 %rd5, %rd0, %rd4;
+  red.global.add.u32 [%rd5], 1;
+  bra draw;
+last:
+  mov.u32 %r1, %nctaid.x;
+  cvt.u64.u32 %rd6, %r1;
+  add.u64 %rd7, %rd6, %rd1;
+  sub.u64 %rd8, %rd7, 1;
+  setp.eq.u64 %p1, %rd3, %rd8;
+  mov.u32 %r2, 0;
+  @%p1 st.global.u32 [%rd2], %r2;
+  ret;
+}
+)";
+}
+
 /// Grid: all rows, at most 4 blocks a multiprocessor. `workspace`: bytes a row.
 inline LaunchRecipe scale_recipe_gpu(std::int64_t workspace = 0) {
   const IntExpr rows = IntExpr::variable("rows"), cols = IntExpr::variable("cols");

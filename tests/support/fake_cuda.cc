@@ -138,13 +138,16 @@ Result cuMemPoolSetAttribute(MemoryPool, int attribute, void*) {
   FAKE(cuMemPoolSetAttribute);
   return attribute == kPoolReleaseThreshold ? Result{kSuccess} : Result{kInvalidValue};
 }
-Result cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, MemoryPool pool, Stream) {
+Result cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, MemoryPool pool, Stream stream) {
   FAKE(cuMemAllocFromPoolAsync);
-  return allocate(address, bytes, static_cast<FakePool*>(pool)->device);
+  const Result result = allocate(address, bytes, static_cast<FakePool*>(pool)->device);
+  FakeGraph* graph = capture_of(stream);
+  if (result == kSuccess && graph != nullptr) graph->memory->blocks.push_back(*address);
+  return result;
 }
-Result cuMemFreeAsync(Address address, Stream) {
+Result cuMemFreeAsync(Address address, Stream stream) {
   FAKE(cuMemFreeAsync);
-  return release(address);
+  return capture_of(stream) != nullptr ? Result{kSuccess} : release(address);  // a graph keeps its memory
 }
 Result cuMemAllocHost_v2(void** memory, std::size_t bytes) {
   FAKE(cuMemAllocHost_v2);
@@ -179,10 +182,10 @@ Result cuMemsetD8Async(Address at, unsigned char value, std::size_t count, Strea
   std::memset(reinterpret_cast<void*>(at), value, count);
   return kSuccess;
 }
-Result cuMemsetD32Async(Address at, unsigned value, std::size_t count, Stream) {
+Result cuMemsetD32Async(Address at, unsigned value, std::size_t count, Stream stream) {
   FAKE(cuMemsetD32Async);
   if (!inside(at, 4 * count)) return kInvalidValue;
-  std::fill_n(reinterpret_cast<unsigned*>(at), count, value);
+  do_in(stream, [=](Stream) { std::fill_n(reinterpret_cast<unsigned*>(at), count, value); });
   return kSuccess;
 }
 Result cuPointerGetAttributes(unsigned count, int* attributes, void** data, Address address) {
@@ -200,7 +203,8 @@ Result cuStreamCreate(Stream* stream, unsigned) {
   FAKE(cuStreamCreate);
   if (context() == nullptr) return kInvalidContext;
   ++state().streams;
-  *stream = new FakeStream{context()->device, nullptr};
+  static unsigned long long id = kLegacyStreamId;
+  *stream = new FakeStream{context()->device, ++id, nullptr};
   return kSuccess;
 }
 Result cuStreamDestroy_v2(Stream stream) {
@@ -219,9 +223,14 @@ Result cuStreamGetCtx(Stream stream, Context* out) {
   *out = &contexts[static_cast<FakeStream*>(stream)->device];
   return kSuccess;
 }
+Result cuStreamGetId(Stream stream, unsigned long long* id) {
+  FAKE(cuStreamGetId);
+  *id = stream == nullptr ? kLegacyStreamId : static_cast<FakeStream*>(stream)->id;
+  return kSuccess;
+}
 Result cuStreamIsCapturing(Stream stream, int* status) {
   FAKE(cuStreamIsCapturing);
-  *status = stream != nullptr && static_cast<FakeStream*>(stream)->captured != nullptr ? 1 : 0;
+  *status = capture_of(stream) != nullptr ? 1 : 0;
   return kSuccess;
 }
 Result cuStreamWaitEvent(Stream, Event, unsigned) {
@@ -249,10 +258,7 @@ Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long l
 }
 Result cuGraphLaunch(GraphExec exec, Stream stream) {
   FAKE(cuGraphLaunch);
-  for (FakeLaunch launch : static_cast<FakeGraph*>(exec)->launches) {
-    launch.stream = stream;
-    run(launch);
-  }
+  for (const auto& node : static_cast<FakeGraph*>(exec)->nodes) node(stream);
   return kSuccess;
 }
 Result cuGraphExecDestroy(GraphExec exec) {
@@ -376,8 +382,26 @@ Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** pa
   FAKE(cuLaunchKernelEx);
   return launch(*config, function, params);
 }
+#ifndef FAKE_CUDA_WITHOUT_OPTIONAL_ENTRY_POINTS
+Result cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* address, const std::uint64_t* extents,
+                              const std::uint64_t* byte_strides, const unsigned* box, const unsigned* element_strides,
+                              int interleave, int swizzle, int l2_promotion, int fill) {
+  FAKE(cuTensorMapEncodeTiled);
+  FakeTensorMap made;
+  if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0 || interleave != kTensorMapNoInterleave || fill != kTensorMapFillZero ||
+      !encode_fake_tensor_map(type, rank, reinterpret_cast<std::uint64_t>(address), extents, byte_strides, box, element_strides,
+                              swizzle, l2_promotion, made))
+    return kInvalidValue;
+  ++state().encoded_maps;
+  std::memcpy(map, &made, sizeof(made));
+  return kSuccess;
+}
+#endif
 #pragma GCC visibility pop
 }  // extern "C"
 
 #define NESTOR_CHECK_SIGNATURE(member, entry, parameters) static_assert(std::is_same_v<decltype(&entry), decltype(Api::member)>);
 NESTOR_CUDA_ENTRY_POINTS(NESTOR_CHECK_SIGNATURE)
+#ifndef FAKE_CUDA_WITHOUT_OPTIONAL_ENTRY_POINTS
+NESTOR_CUDA_OPTIONAL_ENTRY_POINTS(NESTOR_CHECK_SIGNATURE)
+#endif

@@ -5,6 +5,8 @@
 // with their parameters. A text without `.version` fails to compile, with a log.
 #pragma once
 
+#include "support/fake_tensor_map.h"
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -21,7 +23,8 @@ struct FakeLaunch {
   unsigned shared_bytes = 0;
   void* stream = nullptr;
   int device = 0;
-  std::vector<std::uint64_t> params;  ///< each zero-extended
+  std::vector<std::uint64_t> params;         ///< each zero-extended; 0 for a tensor map
+  std::map<int, FakeTensorMap> tensor_maps;  ///< by the parameter's number
 };
 
 struct FakeMemory {
@@ -46,6 +49,7 @@ struct FakeCuda {
   int modules = 0, streams = 0, events = 0, graphs = 0, pools = 0;  ///< not yet destroyed
   int contexts = 0;                                                 ///< retained and not released
   int captures = 0;                                                 ///< streams being captured now
+  int encoded_maps = 0;                                             ///< tensor maps made
   std::mutex mutex;
 
   /// Forgets failures, kernels and launches.
@@ -58,6 +62,7 @@ struct FakeCuda {
     launches.clear();
     function_attributes.clear();
     note_launches = true;
+    encoded_maps = 0;
   }
 };
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <regex>
 #include <sstream>
@@ -17,6 +18,7 @@ namespace nestor::testing {
 
 using namespace nestor::cuda;
 
+inline constexpr unsigned long long kLegacyStreamId = 1;
 enum : int { kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500, kIllegalCapture = 900 };
 
 struct FakeContext {
@@ -28,13 +30,6 @@ struct FakeFunction {
 };
 struct FakeModule {
   std::map<std::string, FakeFunction, std::less<>> functions;
-};
-struct FakeGraph {
-  std::vector<FakeLaunch> launches;
-};
-struct FakeStream {
-  int device;
-  std::unique_ptr<FakeGraph> captured;  // while being captured
 };
 struct FakeEvent {
   double time = 0;
@@ -94,6 +89,35 @@ inline Result release(Address address) {
   return kSuccess;
 }
 
+struct FakeGraphMemory {
+  std::vector<Address> blocks;
+  ~FakeGraphMemory() { std::for_each(blocks.begin(), blocks.end(), release); }
+};
+struct FakeGraph {
+  std::vector<std::function<void(Stream)>> nodes;
+  std::shared_ptr<FakeGraphMemory> memory = std::make_shared<FakeGraphMemory>();  // lives as long as what was made of it
+};
+struct FakeStream {
+  int device;
+  unsigned long long id;                // never used again
+  std::unique_ptr<FakeGraph> captured;  // while being captured
+};
+
+/// The graph that a stream is captured into, or nullptr.
+inline FakeGraph* capture_of(Stream stream) {
+  return stream == nullptr ? nullptr : static_cast<FakeStream*>(stream)->captured.get();
+}
+
+/// Does `work` now, or when the graph that is being captured is launched.
+template <class Work>
+void do_in(Stream stream, Work&& work) {
+  if (FakeGraph* graph = capture_of(stream); graph != nullptr) {
+    graph->nodes.emplace_back(std::forward<Work>(work));
+  } else {
+    work(stream);
+  }
+}
+
 inline const std::pair<const std::uint64_t, FakeMemory>* memory_at(Address address) {
   auto found = state().memory.upper_bound(address);
   if (found == state().memory.begin()) return nullptr;
@@ -116,7 +140,8 @@ inline void write_log(unsigned count, const int* options, void** values, int whi
   }
 }
 
-inline std::size_t param_bytes(const std::string& type) {
+inline std::size_t param_bytes(const std::string& type, const std::string& count) {
+  if (!count.empty()) return std::stoul(count);  // an array is of bytes
   return type == "u16" || type == "b16" || type == "f16" ? 2 : type == "u64" || type == "b64" ? 8 : 4;
 }
 
@@ -128,7 +153,8 @@ inline Result compile(const char* image, unsigned count, int* options, void** va
     return result;
   };
   static const std::regex version(R"(\.version (\d+)\.(\d+))"), target(R"(\.target sm_(\d+))");
-  static const std::regex entry(R"(\.entry (\w+)\s*\(([^)]*)\))"), param(R"(\.param (?:\.align \d+ )?\.(\w+))");
+  static const std::regex entry(R"(\.entry (\w+)\s*\(([^)]*)\))"),
+      param(R"(\.param (?:\.align \d+ )?\.(\w+) *\w*(?:\[(\d+)\])?)");
   if (!std::regex_search(text, match, version)) return error(kInvalidPtx, "ptxas fatal: Missing .version directive");
   if (std::stoi(match[1]) > 8) return error(kUnsupportedPtxVersion, "ptxas fatal: Unsupported .version");
   if (!std::regex_search(text, match, target) || std::stoi(match[1]) > 90)
@@ -137,7 +163,7 @@ inline Result compile(const char* image, unsigned count, int* options, void** va
     FakeFunction function{(*at)[1], {}};
     const std::string params = (*at)[2];
     for (std::sregex_iterator p(params.begin(), params.end(), param); p != end; ++p)
-      function.params.push_back(param_bytes((*p)[1]));
+      function.params.push_back(param_bytes((*p)[1], (*p)[2]));
     module.functions[function.name] = function;
   }
   write_log(count, options, values, kJitInfoLog, "info: Used 32 registers, 0 bytes spill stores");
@@ -169,15 +195,17 @@ inline Result launch(const LaunchConfig& config, Function handle, void** params)
   noted.device = context()->device;
   for (std::size_t k = 0; k < function.params.size(); ++k) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, params[k], function.params[k]);
+    if (function.params[k] == sizeof(TensorMap)) {
+      std::memcpy(&noted.tensor_maps[static_cast<int>(k)], params[k], sizeof(FakeTensorMap));
+    } else {
+      std::memcpy(&bits, params[k], function.params[k]);
+    }
     noted.params.push_back(bits);
   }
-  auto* stream = static_cast<FakeStream*>(config.stream);
-  if (stream != nullptr && stream->captured != nullptr) {
-    stream->captured->launches.push_back(noted);
-  } else {
+  do_in(config.stream, [noted](Stream stream) mutable {
+    noted.stream = stream;
     run(noted);
-  }
+  });
   return kSuccess;
 }
 

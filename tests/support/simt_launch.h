@@ -78,6 +78,9 @@ inline void launch_nodes(const std::vector<LaunchNode>& nodes, const LaunchRecip
             write_element(&bits, scalar.type, given == data.scalars.end() ? scalar.default_value : given->second);
           }
           break;
+        case KernelParam::Kind::tensor_map:
+        case KernelParam::Kind::counter:
+          internal_error("the emulator has no tensor maps and no work counters, which kernel \"{}\" takes", node.symbol);
       }
       std::memcpy(storage[k].data(), &bits, 8);
       params.push_back(storage[k].data());

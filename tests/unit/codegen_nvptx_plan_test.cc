@@ -126,7 +126,7 @@ TEST(NvptxRecipe, says_all_that_a_launcher_needs) {
   EXPECT_THAT(compiled.kernel.code, HasSubstr(".maxntid 128"));
   EXPECT_EQ(node.block[0], 128);
   std::string params;
-  for (const KernelParam& param : node.params) params += std::string("psnclw")[static_cast<std::size_t>(param.kind)];
+  for (const KernelParam& param : node.params) params += std::string("psnclwtd")[static_cast<std::size_t>(param.kind)];
   EXPECT_EQ(params, "pspppsnc");  // x and its row stride, gamma, beta, y and its row stride, batch, eps
   EXPECT_EQ(recipe_to_json(recipe_from_json(recipe_to_json(recipe))), recipe_to_json(recipe));
 }

@@ -68,5 +68,24 @@ TEST_F(WarmGpuPath, QueryAndLaunchAllocateNothing) {
   EXPECT_EQ(allocations - before, 0u);
 }
 
+TEST_F(WarmGpuPath, TensorMapsAndCountersAllocateNothing) {
+  LaunchRecipe recipe = row_recipe();
+  recipe.launches[0].params = {{KernelParam::Kind::tensor_map, 0, 0, "x", {8, 32}, 128}, {KernelParam::Kind::counter, 0, 0, ""}};
+  store_gpu_kernel(path,
+                   ".version 8.0\n.target sm_90\n.entry rows_kernel(.param .align 64 .b8 x[128], .param .u64 c)\n{ ret; }\n",
+                   recipe, kRows, "tiled");
+  fake.note_launches = false;
+  const CudaStream stream(CudaDevice::open(0));
+  const TensorArg tensors[] = {{x.data()}, {y.data()}};
+  const auto once = [&] {
+    library->query("tiled", "f32", sizes, "cuda").launch(tensors, sizes, {}, {.stream = stream.handle()});
+  };
+  for (int warm_up = 0; warm_up < 3; ++warm_up) once();
+  const std::size_t before = allocations;
+  for (int round = 0; round < 100; ++round) once();
+  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_EQ(fake.encoded_maps, 1);
+}
+
 }  // namespace
 }  // namespace nestor

@@ -53,9 +53,31 @@ TEST_F(GpuLibrary, LaunchesCanBeCaptured) {
   const TensorArg tensors[] = {{x.data()}, {y.data()}};
   const CudaGraph graph = stream.capture([&] { kernel.launch(tensors, sizes, {}, {.stream = stream.handle()}); });
   EXPECT_TRUE(fake.launches.empty());
-  fake.kernels.erase("rows_kernel");  // the fake frees the graph's workspace at once
   graph.launch(stream);
   EXPECT_EQ(fake.launches.size(), 1);
+  EXPECT_EQ(result()[100], 200);
+}
+
+// y = alpha * x by rows, x read through its tensor map.
+TEST_F(GpuLibrary, KernelsWithTensorMapsAreServed) {
+  LaunchRecipe recipe = row_recipe();
+  recipe.launches[0].params = {{KernelParam::Kind::tensor_map, 0, 0, "x", {8, 32}, 128}, {KernelParam::Kind::pointer, 1, 0, ""}};
+  store_gpu_kernel(path,
+                   ".version 8.0\n.target sm_90\n.entry rows_kernel(.param .align 64 .b8 x[128], .param .u64 y)\n{ ret; }\n",
+                   recipe, kRows, "tiled");
+  fake.kernels["rows_kernel"] = [](const FakeLaunch& launch) {
+    const testing::FakeTensorMap& x = launch.tensor_maps.at(0);
+    for (std::uint64_t i = 0; i < x.extents[1]; ++i) {
+      const auto* row = reinterpret_cast<const float*>(x.address + i * x.byte_strides[0]);
+      for (std::uint64_t j = 0; j < x.extents[0]; ++j)
+        reinterpret_cast<float*>(launch.params[1])[i * x.extents[0] + j] = 3 * row[j];
+    }
+  };
+  const Kernel kernel = library->query("tiled", "f32", sizes, "cuda");
+  const TensorArg tensors[] = {{x.data()}, {y.data()}};
+  for (int launch = 0; launch < 3; ++launch) kernel.launch(tensors, sizes);
+  EXPECT_EQ(result()[100], 300);
+  EXPECT_EQ(fake.encoded_maps, 1);
 }
 
 TEST_F(GpuLibrary, DevicesAreIndependent) {

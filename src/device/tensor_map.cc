@@ -1,0 +1,180 @@
+// Checks what the driver would refuse without saying why, then has it encode the map.
+#include "device/tensor_map.h"
+
+#include "support/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;  // bytes, of addresses, strides and the dense extent of a box
+constexpr int kLargestBox = 256;
+constexpr std::int64_t kLargestExtent = (std::int64_t{1} << 32) - 1;
+constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes
+constexpr int kFirstArchitecture = 90;
+
+int driver_type(const ArgumentSpec& argument) {
+  switch (argument.type) {
+    case ElementType::f16:
+      return cuda::kTensorMapF16;
+    case ElementType::bf16:
+      return cuda::kTensorMapBf16;
+    case ElementType::f32:
+      return cuda::kTensorMapF32;
+    default:
+      user_error("launch recipe: \"{}\" holds {}, but tensor maps are for f16, bf16 and f32", argument.name,
+                 to_string(argument.type));
+  }
+}
+
+// CU_TENSOR_MAP_SWIZZLE_*; -1: no swizzle has that span.
+int driver_swizzle(int bytes) {
+  constexpr std::array kSpans{0, 32, 64, 128};
+  const auto found = std::find(kSpans.begin(), kSpans.end(), bytes);
+  return found == kSpans.end() ? -1 : static_cast<int>(found - kSpans.begin());
+}
+
+}  // namespace
+
+std::size_t TensorMapCache::place(const TensorView& view) {
+  std::uint64_t sum = 0, factor = 1;
+  for (const std::uint64_t word : view.words) sum += word * std::exchange(factor, factor + 2);
+  return sum * 0x9e3779b97f4a7c15 >> (64 - kPlaceBits);  // 2^64 by the golden ratio: neighbours lie far apart
+}
+
+bool TensorMapCache::find(const TensorView& view, cuda::TensorMap& map) const {
+  const Entry& entry = entries_[place(view)];
+  const std::uint64_t version = entry.version.load(std::memory_order_acquire);
+  if (version == 0 || version % 2 != 0) return false;
+  for (std::size_t k = 0; k < entry.view.size(); ++k) {
+    if (entry.view[k].load(std::memory_order_relaxed) != view.words[k]) return false;
+  }
+  for (std::size_t k = 0; k < entry.map.size(); ++k) map.words[k] = entry.map[k].load(std::memory_order_relaxed);
+  // Nothing of the above was read after this: with the version unchanged, it is all of one store().
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return entry.version.load(std::memory_order_relaxed) == version;
+}
+
+void TensorMapCache::store(const TensorView& view, const cuda::TensorMap& map) {
+  Entry& entry = entries_[place(view)];
+  std::uint64_t version = entry.version.load(std::memory_order_relaxed);
+  if (version % 2 != 0 || !entry.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire)) return;
+  std::atomic_thread_fence(std::memory_order_release);  // who sees a word of this sees the odd version, too
+  for (std::size_t k = 0; k < entry.view.size(); ++k) entry.view[k].store(view.words[k], std::memory_order_relaxed);
+  for (std::size_t k = 0; k < entry.map.size(); ++k) entry.map[k].store(map.words[k], std::memory_order_relaxed);
+  entry.version.store(version + 2, std::memory_order_release);
+}
+
+void require_tensor_maps(const CudaDriver& driver, const CudaIdentity& device) {
+  if (device.sm < kFirstArchitecture)
+    user_error("the kernel copies tiles by tensor maps, which need sm_{} or newer; {} is {}", kFirstArchitecture, device.name,
+               device.arch());
+  if (driver.api().tensor_map_encode_tiled == nullptr)
+    user_error(
+        "the kernel copies tiles by tensor maps, which this CUDA driver ({}.{}) cannot encode: it lacks the entry point "
+        "cuTensorMapEncodeTiled, which drivers of CUDA 12.0 and newer have",
+        driver.version() / 1000, driver.version() % 1000 / 10);
+}
+
+TensorMapMaker::TensorMapMaker(const CudaDevice& device, const ArgumentSpec& argument, const KernelParam& param,
+                               std::span<const std::string> sizes)
+    : device_(&device),
+      argument_(param.index),
+      name_(argument.name),
+      element_bytes_(static_cast<int>(size_in_bytes(argument.type))),
+      type_(driver_type(argument)),
+      box_(param.box),
+      swizzle_(param.swizzle) {
+  for (const IntExpr& extent : argument.shape) shape_.emplace_back(extent, sizes);
+  check_box();
+  require_tensor_maps(device.driver(), device.identity());
+  cache_ = std::make_unique<TensorMapCache>();
+}
+
+void TensorMapMaker::check_box() const {
+  const std::size_t rank = shape_.size();
+  if (rank < 1 || rank > TensorView::kRank)
+    user_error("launch recipe: \"{}\" has {} indices; a tensor map has 1 to {}", name_, rank, TensorView::kRank);
+  if (box_.size() != rank)
+    user_error("launch recipe: the box of \"{}\" has {} dimensions; the tensor has {}", name_, box_.size(), rank);
+  for (const int extent : box_) {
+    if (extent < 1 || extent > kLargestBox)
+      user_error("launch recipe: the box of \"{}\" has {} elements along a dimension; 1 to {} are possible", name_, extent,
+                 kLargestBox);
+  }
+  if (driver_swizzle(swizzle_) < 0)
+    user_error("launch recipe: the swizzle of \"{}\" spans {} bytes; 0, 32, 64 and 128 are possible", name_, swizzle_);
+  const int bytes = box_.back() * element_bytes_;
+  if (bytes % kAlignment != 0)
+    user_error("launch recipe: the box of \"{}\" has {} dense bytes; they must be a multiple of {}", name_, bytes, kAlignment);
+  if (swizzle_ != 0 && bytes > swizzle_)
+    user_error("launch recipe: the box of \"{}\" has {} dense bytes, more than its swizzle of {}", name_, bytes, swizzle_);
+}
+
+bool TensorMapMaker::makes(const KernelParam& param) const {
+  return param.index == argument_ && param.box == box_ && param.swizzle == swizzle_;
+}
+
+void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes,
+                          cuda::TensorMap& map) const {
+  const TensorView view = view_of(data, strides, sizes);
+  if (cache_->find(view, map)) return;
+  encode(view, map);
+  cache_->store(view, map);
+}
+
+TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const {
+  const std::size_t rank = shape_.size();
+  TensorView view;
+  view.address() = reinterpret_cast<std::uint64_t>(data);
+  if (view.address() % kAlignment != 0)
+    user_error("tensor \"{}\" is copied by tensor maps: its address must be a multiple of {} bytes, but {:#x} is not", name_,
+               kAlignment, view.address());
+  // Innermost first. A dimension of one index is never stepped along: it takes the stride of the dimension inside it.
+  std::uint64_t inner = 0;
+  for (std::size_t k = 0; k < rank; ++k) {
+    const std::size_t dim = rank - 1 - k;
+    const std::int64_t extent = shape_[dim].evaluate(sizes);
+    if (extent < 1 || extent > kLargestExtent)
+      user_error("tensor \"{}\" is copied by tensor maps: its extent {} must be 1 to {}, not {}", name_, dim, kLargestExtent,
+                 extent);
+    view.extents()[k] = static_cast<std::uint64_t>(extent);
+    if (k == 0) {
+      if (extent > 1 && strides[dim] != 1)
+        user_error("tensor \"{}\" is copied by tensor maps: its last stride must be 1, not {}", name_, strides[dim]);
+      const std::int64_t bytes = extent * element_bytes_;
+      inner = static_cast<std::uint64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment);
+      continue;
+    }
+    if (extent > 1) inner = byte_stride(dim, strides[dim]);
+    view.byte_strides()[k - 1] = inner;
+  }
+  return view;
+}
+
+std::uint64_t TensorMapMaker::byte_stride(std::size_t dim, std::int64_t stride) const {
+  const std::int64_t most = kStrideLimit / element_bytes_ - 1;
+  if (stride < 0 || stride > most)
+    user_error("tensor \"{}\" is copied by tensor maps: its stride {} must be 0 to {} elements (less than 2^40 bytes), not {}",
+               name_, dim, most, stride);
+  if (stride * element_bytes_ % kAlignment != 0)
+    user_error("tensor \"{}\" is copied by tensor maps: its stride {} must be a multiple of {} elements ({} bytes), not {}",
+               name_, dim, kAlignment / element_bytes_, kAlignment, stride);
+  return static_cast<std::uint64_t>(stride * element_bytes_);
+}
+
+void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {
+  std::array<unsigned, TensorView::kRank> box{}, element_strides;
+  std::transform(box_.rbegin(), box_.rend(), box.begin(), [](int extent) { return static_cast<unsigned>(extent); });
+  element_strides.fill(1);
+  const CudaDriver& driver = device_->driver();
+  const cuda::Result result = driver.api().tensor_map_encode_tiled(
+      &map, type_, static_cast<unsigned>(box_.size()), reinterpret_cast<void*>(view.address()), view.extents(),
+      view.byte_strides(), box.data(), element_strides.data(), cuda::kTensorMapNoInterleave, driver_swizzle(swizzle_),
+      cuda::kTensorMapL2Promotion256, cuda::kTensorMapFillZero);
+  if (result != cuda::kSuccess) driver.fail(result, "cuTensorMapEncodeTiled", {}, fmt::format("for tensor \"{}\"", name_));
+}
+
+}  // namespace nestor
