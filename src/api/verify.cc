@@ -109,7 +109,7 @@ Finding check_compiles(const Schedule& schedule, const DeviceIdentity& device) {
   const std::string check = fmt::format("compiled now for {}", device.arch);
   const int sm = device.arch.starts_with("sm_") ? std::min(std::atoi(device.arch.c_str() + 3), 90) : 90;
   const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm}).kernel;
-  const PtxasReport report = run_ptxas(kernel.code, sm);
+  const PtxasReport report = run_ptxas(kernel.code, kernel.architecture);
   if (report.available && !report.accepted) return {check, false, "ptxas refuses it: " + report.log};
   return {check, true,
           fmt::format("not run: no such device here; {} bytes of PTX{}", kernel.code.size(),

@@ -204,13 +204,21 @@ Result cuStreamCreate(Stream* stream, unsigned) {
   if (context() == nullptr) return kInvalidContext;
   ++state().streams;
   static unsigned long long id = kLegacyStreamId;
-  *stream = new FakeStream{context()->device, ++id, nullptr};
+  std::unique_ptr<FakeStream> made;
+  if (destroyed_streams.empty()) {
+    made = std::make_unique<FakeStream>();
+  } else {
+    made = std::move(destroyed_streams.back());
+    destroyed_streams.pop_back();
+  }
+  *made = {context()->device, ++id, nullptr};
+  *stream = made.release();
   return kSuccess;
 }
 Result cuStreamDestroy_v2(Stream stream) {
   FAKE(cuStreamDestroy_v2);
   --state().streams;
-  delete static_cast<FakeStream*>(stream);
+  destroyed_streams.emplace_back(static_cast<FakeStream*>(stream));
   return kSuccess;
 }
 Result cuStreamSynchronize(Stream) {

@@ -98,10 +98,12 @@ struct FakeGraph {
   std::shared_ptr<FakeGraphMemory> memory = std::make_shared<FakeGraphMemory>();  // lives as long as what was made of it
 };
 struct FakeStream {
-  int device;
-  unsigned long long id;                // never used again
+  int device = 0;
+  unsigned long long id = 0;            // never used again
   std::unique_ptr<FakeGraph> captured;  // while being captured
 };
+
+inline std::vector<std::unique_ptr<FakeStream>> destroyed_streams;  // whose handles come again, as the driver's may
 
 /// The graph that a stream is captured into, or nullptr.
 inline FakeGraph* capture_of(Stream stream) {

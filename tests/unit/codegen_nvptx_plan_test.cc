@@ -152,7 +152,7 @@ TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
   const CompiledNvptx compiled = compile_nvptx(test.program, target);
   EXPECT_EQ(compiled.kernel.code.find(".local"), std::string::npos);
   EXPECT_THAT(compiled.kernel.code, HasSubstr(sm == 80 ? ".target sm_80" : ".target sm_90"));
-  const PtxasReport report = run_ptxas(compiled.kernel.code, sm);
+  const PtxasReport report = run_ptxas(compiled.kernel.code, compiled.kernel.architecture);
   if (!report.available) GTEST_SKIP() << "no ptxas program here";
   EXPECT_TRUE(report.accepted) << report.log;
   EXPECT_EQ(report.spill_bytes, 0) << report.log;
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(programs, EveryProgram,
                          });
 
 TEST(Ptxas, reports_what_it_refuses) {
-  const PtxasReport report = run_ptxas(".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", 90);
+  const PtxasReport report = run_ptxas(".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", "sm_90");
   if (!report.available) GTEST_SKIP() << "no ptxas program here";
   EXPECT_FALSE(report.accepted);
   EXPECT_THAT(report.log, HasSubstr("nonsense"));

@@ -30,8 +30,8 @@ nlohmann::json complaints_in(const std::string& log) {
 
 }  // namespace
 
-std::string assemble(CompiledTrial& compiled, int sm) {
-  const PtxasReport report = run_ptxas(compiled.kernel.code, sm);
+std::string assemble(CompiledTrial& compiled) {
+  const PtxasReport report = run_ptxas(compiled.kernel.code, compiled.kernel.architecture);
   if (!report.available) return "";
   const nlohmann::json complaints = complaints_in(report.log);
   if (!report.accepted) return "ptxas: " + (complaints.empty() ? report.log : complaints.front().get<std::string>());
@@ -72,7 +72,7 @@ std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTr
     return ended(TrialStatus::compile_error, error.what());
   }
   const double generated_ms = milliseconds_since(start);
-  if (const std::string refused = assemble(compiled, problem_->gpu.sm); !refused.empty()) {
+  if (const std::string refused = assemble(compiled); !refused.empty()) {
     return ended(TrialStatus::compile_error, refused);
   }
   nlohmann::json report = compiled.report.empty() ? nlohmann::json::object() : nlohmann::json::parse(compiled.report);

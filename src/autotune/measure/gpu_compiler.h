@@ -17,6 +17,6 @@ class GpuCompiler : public TrialCompiler {
 
 /// Machine code of `kernel` from ptxas, with its report as JSON, where ptxas is there; nothing changes where it is not.
 /// Returns why ptxas refuses the code, "" otherwise.
-std::string assemble(CompiledTrial& compiled, int sm);
+std::string assemble(CompiledTrial& compiled);
 
 }  // namespace nestor

@@ -66,7 +66,7 @@ class TemporaryFolder {
 
 }  // namespace
 
-PtxasReport run_ptxas(const std::string& ptx, int sm) {
+PtxasReport run_ptxas(const std::string& ptx, const std::string& architecture) {
   PtxasReport report;
   const std::string program = find_ptxas();
   const TemporaryFolder folder;
@@ -74,7 +74,7 @@ PtxasReport run_ptxas(const std::string& ptx, int sm) {
   report.available = true;
   const std::string source = folder.path() + "/kernel.ptx";
   std::ofstream(source) << ptx;
-  const std::string command = fmt::format("{} -v -arch=sm_{} -o {} {} 2>&1", quoted(program), sm,
+  const std::string command = fmt::format("{} -v -arch={} -o {} {} 2>&1", quoted(program), quoted(architecture),
                                           quoted(folder.path() + "/kernel.cubin"), quoted(source));
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return report;

@@ -36,6 +36,7 @@ struct PtxasReport {
   std::string cubin;  ///< when accepted
 };
 /// Assembles with `ptxas -v` (from $NESTOR_PTXAS, $PATH or /usr/local/cuda/bin); does not throw when there is none.
-PtxasReport run_ptxas(const std::string& ptx, int sm);
+/// `architecture`: "sm_90"
+PtxasReport run_ptxas(const std::string& ptx, const std::string& architecture);
 
 }  // namespace nestor

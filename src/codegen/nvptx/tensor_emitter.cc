@@ -252,10 +252,14 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
     case EventNode::Kind::loop:
       return counted_loop(node.var, integer(node.lower), integer(node.upper), b_.getInt64(1),
                           [&] { run_children(node, node.masked); });
-    case EventNode::Kind::sequence:
+    case EventNode::Kind::sequence: {
       if (node.var.empty()) return run_children(node, masked);
-      environment_[node.var] = integer(node.lower);
-      return run_children(node, node.masked);
+      Value* value = integer(node.lower);
+      Value* around = std::exchange(environment_[node.var], value);
+      run_children(node, node.masked);
+      environment_[node.var] = around;
+      return;
+    }
   }
 }
 

@@ -228,7 +228,9 @@ class EventPlanner {
       std::size_t at = 0;
       if (turns()) events.push_back(event_node(Kind::wait_turn, -1));
       for (; at < order.size() && leads(order[at]); ++at) issue(order[at], flight, events);
-      for (const int k : late) issue(k, flight, events);
+      std::vector<EventNode> before;  // of the iteration before
+      for (const int k : late) issue(k, flight, before);
+      events.push_back(at_value(loop.var, IntExpr::variable(loop.var) - IntExpr(1), true, std::move(before)));
       if (turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
