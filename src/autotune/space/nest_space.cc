@@ -4,6 +4,7 @@
 #include "autotune/space/cluster_steps.h"
 #include "autotune/space/nest_structure.h"
 #include "autotune/space/rule_steps.h"
+#include "autotune/space/tensor_steps.h"
 #include "db/host_device.h"
 #include "support/error.h"
 
@@ -18,7 +19,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
-constexpr int kGridDims = 3;
+constexpr int kGridDims = 6;
 constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
 
 /// The nest after one choice of rules, with its clusters for each way of fusing.
@@ -61,6 +62,10 @@ class NestSpace : public Space {
                   std::vector<Step>& steps) const;
   Values default_values() const;
   std::vector<Point> gpu_defaults() const;
+  bool has_tensor_cores() const { return limits_.gpu && limits_.gpu->sm == 90; }
+  std::optional<TensorAxes> tensor_axes_of(const Variant& variant, const Cluster& cluster) const;
+  std::string add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorChoice& choice,
+                               std::vector<Step>& steps) const;
   std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
 
@@ -161,6 +166,12 @@ void NestSpace::make_parameters(const Variant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
+    if (has_tensor_cores()) {
+      const auto& groups = clusters(usual, Fusion::maximal);
+      if (tensor_axes_of(usual, heaviest(groups, usual.structure))) {
+        for (Parameter& parameter : tensor_parameters()) parameters_.push_back(std::move(parameter));
+      }
+    }
     add("specialize", {0, 1});
     return;
   }
@@ -259,6 +270,23 @@ void NestSpace::mark_inner(const Variant& variant, const Cluster& cluster, const
   if (unroll > 0 && free.size() > 1) steps.push_back(make_step("unroll", {free[free.size() - 2], unroll}));
 }
 
+std::optional<TensorAxes> NestSpace::tensor_axes_of(const Variant& variant, const Cluster& cluster) const {
+  return tensor_axes(schedules_.base(variant.rules).nest(), variant.structure, cluster);
+}
+
+/// Steps of the heaviest cluster on tensor cores; why there are none, or "".
+std::string NestSpace::add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorChoice& choice,
+                                        std::vector<Step>& steps) const {
+  const auto axes = tensor_axes_of(variant, cluster);
+  if (!axes) return "these rules and this fusion leave no product for tensor cores";
+  if (std::string why = tensor_infeasible(*axes, choice, limits_.gpu->shared_bytes); !why.empty()) return why;
+  ClusterPlan plan = tensor_plan(cluster, *axes, choice);
+  plan.stream_groups = stream_groups(variant, cluster, plan.stream);
+  const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), *axes, choice);
+  steps.insert(steps.end(), more.begin(), more.end());
+  return "";
+}
+
 Candidate NestSpace::candidate(const Point& point) const {
   Candidate candidate;
   const Values values = named_values(*this, point);
@@ -272,7 +300,13 @@ Candidate NestSpace::candidate(const Point& point) const {
   const std::vector<Cluster>& parts = clusters(chosen, fusion);
   const Cluster* main = &heaviest(parts, chosen.structure);
   const GpuChoice on_gpu = gpu_choice(values);
+  const TensorChoice on_tensor_cores = tensor_choice(values);
   for (const Cluster& cluster : parts) {
+    if (&cluster == main && on_tensor_cores.groups > 0) {
+      candidate.infeasible = add_tensor_steps(chosen, cluster, on_tensor_cores, candidate.steps);
+      if (!candidate.infeasible.empty()) return candidate;
+      continue;
+    }
     const auto plan = plan_for(chosen, cluster, values);
     const bool shared = !plan->order.empty();
     const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
@@ -386,6 +420,15 @@ std::vector<Point> NestSpace::gpu_defaults() const {
   std::set<std::string> simple = usual_rules_;
   for (const std::string& rule : rules_) {
     if (makes_composites(rule)) simple.erase(rule);
+  }
+  const Variant& usual = variant(usual_rules_);
+  const auto tensor = has_tensor_cores() ? tensor_axes_of(usual, heaviest(clusters(usual, Fusion::maximal), usual.structure)) : std::nullopt;
+  if (tensor) {
+    for (Values values : likely_tensor_choices(tensor->inner)) {
+      for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
+      values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+      points.push_back(point_of(values));
+    }
   }
   for (const auto& rules : {simple, usual_rules_}) {
     const Variant& variant = this->variant(rules);

@@ -1,0 +1,171 @@
+// Steps and limits of candidates on tensor cores.
+#include "autotune/space/tensor_steps.h"
+
+#include "autotune/space/axes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+constexpr std::int64_t kOperandBytes = 2;
+/// Registers of a thread that fragments may fill, by number of groups: what setmaxnreg leaves beside addresses and temporaries
+/// (FlashAttention-3's rule of thumb, J. Shah et al., 2024, arXiv:2407.08608).
+constexpr std::int64_t fragment_registers(int groups) { return groups == 3 ? 136 : 224; }
+
+const ScalarExpr& uncast(const ScalarExpr& expr) { return expr.op() == ScalarOp::cast ? uncast(expr.args()[0]) : expr; }
+
+/// The two accesses of a sum of products, if the statement is one.
+std::optional<std::pair<int, int>> factors(const Statement& statement) {
+  if (statement.reduction != ReductionOp::add) return std::nullopt;
+  const ScalarExpr& product = uncast(statement.value);
+  if (product.op() != ScalarOp::mul) return std::nullopt;
+  const ScalarExpr &a = uncast(product.args()[0]), &b = uncast(product.args()[1]);
+  if (a.op() != ScalarOp::read || b.op() != ScalarOp::read || a.ordinal() == b.ordinal()) return std::nullopt;
+  return std::pair(a.ordinal(), b.ordinal());
+}
+
+bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+
+/// Axes that the indices of an access follow, in their order; -1: none.
+std::vector<int> axes_of(const Unit& unit, const Access& access) {
+  std::vector<int> axes;
+  for (const auto& dim : followed_dims(access)) {
+    axes.push_back(dim && static_cast<std::size_t>(*dim) < unit.axes.size() ? unit.axes[static_cast<std::size_t>(*dim)] : -1);
+  }
+  return axes;
+}
+
+bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
+  const auto pair = factors(statement);
+  if (!pair) return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)], &b = statement.reads[static_cast<std::size_t>(pair->second)];
+  for (const Access* access : {&a, &b}) {
+    if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+  }
+  const std::vector<int> in_a = axes_of(unit, a), in_b = axes_of(unit, b), written = axes_of(unit, statement.write);
+  if (written.empty()) return std::nullopt;
+  TensorAxes result;
+  result.stream = written.back();
+  for (const int axis : written) {
+    if (axis == result.stream || !has(cluster.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
+    result.row = axis;
+  }
+  if (result.row < 0 || !has(cluster.stream_axes, result.stream)) return std::nullopt;
+  for (std::size_t k = 0; k < unit.axes.size(); ++k) {
+    if (unit.reduced[k]) result.inner = unit.extents[k];
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
+  for (const int u : cluster.units) {
+    const Unit& unit = structure.units[u];
+    for (const std::string& name : unit.statements) {
+      if (auto axes = axes_of_product(nest, unit, nest.statement(name), cluster)) return axes;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Parameter> tensor_parameters() {
+  return {{"groups", {0, 1, 2, 3}},
+          {"row_tiles", {1, 2}},
+          {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
+          {"slots", {2, 3, 4}},
+          {"overlap", {0, 1}},
+          {"turns", {0, 1}},
+          {"hold", {0, 1}},
+          {"longest_first", {0, 1}}};
+}
+
+TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
+  TensorChoice choice;
+  choice.groups = static_cast<int>(value_or(values, "groups", 0));
+  choice.row_tiles = static_cast<int>(value_or(values, "row_tiles", 1));
+  choice.columns = value_or(values, "columns", 128);
+  choice.slots = static_cast<int>(value_or(values, "slots", 2));
+  choice.overlap = value_or(values, "overlap", 0) != 0;
+  choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
+  choice.hold = value_or(values, "hold", 0) != 0;
+  choice.longest_first = value_or(values, "longest_first", 0) != 0;
+  // More than one block of these does not fit a multiprocessor.
+  choice.persistent = value_or(values, "persistent", 0) > 0 ? 1 : 0;
+  return choice;
+}
+
+ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice) {
+  ClusterPlan plan = probe_plan(cluster);
+  plan.form = cluster.forms.front();
+  plan.tile[axes.row] = choice.rows();
+  plan.parallel = static_cast<int>(plan.order.size());
+  if (choice.longest_first) {
+    std::erase(plan.order, axes.row);
+    plan.order.insert(plan.order.begin(), axes.row);
+  }
+  plan.stream = axes.stream;
+  plan.stream_tile = choice.columns;
+  return plan;
+}
+
+std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice) {
+  std::vector<Step> steps;
+  std::vector<std::string> grid;
+  const std::string& rows = shape.outer.at(axes.row);
+  for (const Step& step : shape.steps) {
+    if (step.name != "parallel") {
+      steps.push_back(step);
+      continue;
+    }
+    grid.push_back(step.args.at(0).get<std::string>());
+    if (choice.longest_first && grid.back() == rows) steps.push_back(make_step("reverse", {rows}));
+    steps.push_back(make_step("gpu_blocks", {grid.back()}));
+  }
+  if (grid.empty()) return shape.steps;
+  const std::string& loop = grid.front();
+  steps.push_back(make_step("tensor_cores", {loop, choice.groups, choice.slots}));
+  if (choice.overlap) steps.push_back(make_step("overlap", {loop}));
+  if (choice.turns) steps.push_back(make_step("turns", {loop}));
+  if (choice.hold) steps.push_back(make_step("hold", {loop}));
+  if (choice.persistent > 0) steps.push_back(make_step("persistent", {loop, choice.persistent}));
+  return steps;
+}
+
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int64_t inner) {
+  std::vector<std::map<std::string, std::int64_t>> choices;
+  const std::int64_t groups = inner <= 64 ? 3 : 2, columns = inner <= 128 ? 128 : 80;
+  for (const std::int64_t persistent : {0, 1}) {
+    for (const std::int64_t turns : {1, 0}) {
+      for (const std::int64_t longest : {0, 1}) {
+        choices.push_back({{"groups", groups},
+                           {"columns", columns},
+                           {"slots", 2},
+                           {"overlap", 1},
+                           {"turns", turns},
+                           {"hold", persistent},
+                           {"persistent", persistent},
+                           {"longest_first", longest}});
+      }
+    }
+  }
+  return choices;
+}
+
+std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes) {
+  // Scores, their 16-bit form and the result, which is taken to be as wide as the operands.
+  const std::int64_t registers = choice.row_tiles * (choice.columns / 2 + choice.columns / 4 + axes.inner / 2 + (choice.hold ? axes.inner / 4 : 0));
+  if (registers > fragment_registers(choice.groups))
+    return fmt::format("fragments need {} registers of a thread, {} groups leave {}", registers, choice.groups, fragment_registers(choice.groups));
+  const std::int64_t row_bytes = (axes.inner + 63) / 64 * 64 * kOperandBytes;
+  const std::int64_t bytes = row_bytes * (2 * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
+  if (bytes > shared_bytes) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, shared_bytes);
+  return {};
+}
+
+}  // namespace nestor

@@ -1,0 +1,53 @@
+// TensorSteps: candidates whose products run on tensor cores: which loops become rows and columns of their tiles, and how groups of
+// warps share the work.
+#pragma once
+
+#include "autotune/space/cluster_steps.h"
+#include "autotune/space/space.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// The loops that products of a cluster tile. Axes are those of the structure.
+struct TensorAxes {
+  int row = -1;     ///< common axis along the rows of every product
+  int stream = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
+};
+
+/// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster);
+
+/// One choice of the parameters below.
+struct TensorChoice {
+  int groups = 0;  ///< of four warps; 0: no tensor cores
+  int row_tiles = 1;
+  std::int64_t columns = 128;
+  int slots = 2;
+  bool overlap = false, turns = false, hold = false;
+  bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
+  int persistent = 0;
+  std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
+};
+
+std::vector<Parameter> tensor_parameters();
+TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values);
+
+/// Tiles of the common loops, and of the one over columns.
+ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice);
+
+/// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
+std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
+
+/// Choices worth trying first, best guess first. `inner`: elements of a row of the operands.
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int64_t inner);
+
+/// Why the registers or the shared memory of a block cannot hold the choice's tiles; empty when they can.
+std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes);
+
+}  // namespace nestor
