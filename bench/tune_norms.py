@@ -66,7 +66,7 @@ def tune(args, cell, left):
     return run(args, *words, limit=seconds + 60)
 
 
-def described(found, rows, width):
+def described(found):
     try:
         result = json.loads(found.stdout)
     except json.JSONDecodeError:
@@ -98,7 +98,7 @@ def main():
             continue
         found = tune(args, cell, left)
         failed += found.returncode != 0
-        print(f"{name}: {described(found, rows, width)}  [{time.monotonic() - start:.0f} s]", flush=True)
+        print(f"{name}: {described(found)}  [{time.monotonic() - start:.0f} s]", flush=True)
         if args.export:
             run(args, "db", "export", "--winners", args.export)
     return 1 if failed else 0

@@ -163,7 +163,8 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (registers > fragment_registers(choice.groups))
     return fmt::format("fragments need {} registers of a thread, {} groups leave {}", registers, choice.groups, fragment_registers(choice.groups));
   const std::int64_t row_bytes = (axes.inner + 63) / 64 * 64 * kOperandBytes;
-  const std::int64_t bytes = row_bytes * (2 * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
+  // A resident block needs a place of its own for the result.
+  const std::int64_t bytes = row_bytes * ((choice.persistent > 0 ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
   if (bytes > shared_bytes) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, shared_bytes);
   return {};
 }

@@ -90,6 +90,24 @@ void plan_stores(TensorPlan& plan) {
   }
 }
 
+/// Shared memory for the tiles that leave through it. A group's rows of an operand that stays for the item are read by that group alone:
+/// when they are done with, the same place takes its rows of the result. Not in resident blocks, where the next item's operand is under
+/// way by then.
+std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, std::int64_t& end) {
+  const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
+  const std::int64_t bytes = std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(columns, kBlockColumns);
+  for (const Ring& ring : plan.rings) {
+    const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
+      return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
+    });
+    const bool taken = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
+    if (!plan.persistent() && !ring.streamed && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
+  }
+  const std::int64_t offset = end;
+  end += bytes;
+  return offset;
+}
+
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
@@ -101,8 +119,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    op.stage_offset = at;
-    at += std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(*extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), kBlockColumns);
+    op.stage_offset = place_store(plan, op, at);
   }
   plan.barriers_offset = at;
   plan.shared_bytes = at + kBarrierBytes + kSharedAlignment;
