@@ -131,7 +131,17 @@ void TensorEmitter::items(const Body& body) {
     counts.push_back(integer(loop.count));
     total = b_.CreateNSWMul(total, counts.back());
   }
-  counted_loop("$item", arguments_.integers.at(kBlockNumber), total, arguments_.integers.at(kBlockCount), [&] {
+  // In turns forwards and backwards over the blocks: where work falls along the items, as under a triangular mask, each block so gets
+  // its share of long and of short ones.
+  Value *block = arguments_.integers.at(kBlockNumber), *blocks = arguments_.integers.at(kBlockCount);
+  const Advance next = [&](Value* item) {
+    Value* round = b_.CreateSub(item, b_.CreateURem(item, blocks));
+    Value* odd = b_.CreateAnd(b_.CreateUDiv(item, blocks), b_.getInt64(1));
+    Value* back = b_.CreateSub(b_.CreateSub(blocks, b_.getInt64(1)), block);
+    Value* place = b_.CreateSelect(b_.CreateICmpEQ(odd, b_.getInt64(0)), back, block);
+    return b_.CreateNSWAdd(b_.CreateNSWAdd(round, blocks), place);
+  };
+  counted_loop("$item", block, total, next, [&] {
     Value* rest = b_.CreateTrunc(environment_.at("$item"), b_.getInt32Ty());
     for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
       const GridLoop& loop = plan_->kernel->grid[k];
@@ -192,8 +202,8 @@ void TensorEmitter::choose(Value* condition, const Body& body) {
   }
 }
 
-/// for (var = lower; var < upper; var += step), i64, with the state carried through.
-void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, Value* step, const Body& body) {
+/// for (var = lower; var < upper; var = next(var)), i64, with the state carried through. `next` never falls.
+void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& advance, const Body& body) {
   auto* inside = llvm::BasicBlock::Create(b_.getContext(), "loop", &function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
   llvm::BasicBlock* from = b_.GetInsertBlock();
@@ -214,7 +224,7 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
   std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
   std::vector<Value**> now = state_.all();
   if (now.size() != phis.size()) internal_error("tensor kernel: loop {} changes what is alive", var);
-  Value* next = b_.CreateNSWAdd(counter, step);
+  Value* next = advance(counter);
   llvm::BasicBlock* latch = b_.GetInsertBlock();
   counter->addIncoming(next, latch);
   for (std::size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(*now[k], latch);
@@ -250,7 +260,7 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
       return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
                     [&] { run_children(node, masked); });
     case EventNode::Kind::loop:
-      return counted_loop(node.var, integer(node.lower), integer(node.upper), b_.getInt64(1),
+      return counted_loop(node.var, integer(node.lower), integer(node.upper), [&](Value* value) { return b_.CreateNSWAdd(value, b_.getInt64(1)); },
                           [&] { run_children(node, node.masked); });
     case EventNode::Kind::sequence: {
       if (node.var.empty()) return run_children(node, masked);

@@ -55,7 +55,8 @@ class TensorEmitter {
   // control flow
   void when(Value* condition, const Body& body);  ///< nothing in the state changes in `body`
   void choose(Value* condition, const Body& body);  ///< what `body` changes is kept where it ran
-  void counted_loop(const std::string& var, Value* lower, Value* upper, Value* step, const Body& body);
+  using Advance = std::function<Value*(Value*)>;
+  void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
   void items(const Body& body);
   void run(const EventNode& node, bool masked);
   void run_children(const EventNode& node, bool masked);
@@ -101,6 +102,7 @@ class TensorEmitter {
   void store_tile(const TensorOp& op, int number);
   void store_elements(const TensorOp& op);
   Value* element(const TensorOp& op, const ScalarExpr& value, const Place& place);
+  ScalarExpr row_factor(const TensorOp& op) const;
   Value* argument_element(const TensorOp& op, const TileAccess& access, const Place& place);
   Value* argument_address(const TileAccess& access);
   Value* fragment_value(int buffer, const Place& place);

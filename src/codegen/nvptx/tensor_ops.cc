@@ -159,6 +159,25 @@ void TensorEmitter::compute(int k, bool masked) {
   }
 }
 
+/// x of t = t * x with one x a row; undefined where the op has another form.
+ScalarExpr TensorEmitter::row_factor(const TensorOp& op) const {
+  const ScalarExpr& value = op.op.value;
+  if (value.op() != ScalarOp::mul) return {};
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr &self = value.args()[k], &factor = value.args()[1 - k];
+    if (self.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(self.ordinal())].buffer != op.op.write.buffer) continue;
+    bool by_row = true;
+    factor.visit([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::index) by_row = false;
+      if (node.op() != ScalarOp::read) return;
+      const auto found = plan_->fragments.find(op.op.reads[static_cast<std::size_t>(node.ordinal())].buffer);
+      by_row = by_row && found != plan_->fragments.end() && found->second.columns == 0;
+    });
+    if (by_row) return factor;
+  }
+  return {};
+}
+
 void TensorEmitter::map(const TensorOp& op, bool masked) {
   const int buffer = op.op.write.buffer;
   const Fragment& fragment = plan_->fragments.at(buffer);
@@ -168,12 +187,24 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
   const auto tests = selects ? masks(op, op.mask) : std::vector<LinearMask>{};
   const auto count = static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);
   Values values(count, nullptr);
+  // Rows without points keep their value: a factor of 1 says so at one test a row.
+  const bool rows_only = std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
+  const ScalarExpr factor = selects && in_place && !op.outside && rows_only ? row_factor(op) : ScalarExpr();
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int half = 0; half < 2; ++half) {
+      Value* scale = nullptr;
+      if (factor.defined()) {
+        const Place row{tile, 0, half, 0};
+        scale = b_.CreateSelect(inside(op, tests, row), element(op, factor, row), llvm::ConstantFP::get(b_.getFloatTy(), 1.0));
+      }
       for (int pair = 0; pair < pairs; ++pair) {
         for (int e = 0; e < (fragment.columns == 0 ? 1 : 2); ++e) {
           const Place place{tile, pair, half, e};
+          if (scale != nullptr) {
+            values[static_cast<std::size_t>(number_in(fragment, place))] = b_.CreateFMul(fragment_value(buffer, place), scale);
+            continue;
+          }
           Value* value = element(op, op.op.value, place);
           if (Value* test = inside(op, tests, place)) {
             Value* other = op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
