@@ -238,7 +238,7 @@ std::string Schedule::str() const { return impl_->current().str(); }
 std::string Schedule::show(const std::string& view, int sm) const {
   const std::optional<View> known = view_from(view);
   if (!known) user_error("'{}' is no view: there are {}", view, view_names());
-  return nestor::show(impl_->current(), *known, sm);
+  return nestor::show(impl_->current(), *known, {sm, impl_->sizes});
 }
 
 std::string Schedule::certificate() const { return describe(certify(impl_->current(), build_tile_program(impl_->current()))); }

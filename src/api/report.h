@@ -14,15 +14,20 @@
 namespace nestor {
 
 /// What `show` prints.
-enum class View : std::uint8_t { nest, deps, tree, loops, tile, ir, assembly, ptx, schedule };
+enum class View : std::uint8_t { nest, deps, tree, loops, tile, tiles, ir, assembly, ptx, schedule };
 /// By the name the command line takes: "nest", "deps", ..., "asm" for assembly. nullopt for anything else.
 std::optional<View> view_from(std::string_view name);
-/// "nest, deps, tree, loops, tile, ir, asm, ptx, schedule"
+/// "nest, deps, tree, loops, tile, tiles, ir, asm, ptx, schedule"
 std::string view_names();
 
-/// Text of one view. `sm`: compute capability times ten, for ptx alone. Throws UserError when the schedule cannot be
-/// compiled for that target.
-std::string show(const Schedule& schedule, View view, int sm = 90);
+/// What some views need besides the schedule.
+struct ViewOptions {
+  int sm = 90;    ///< ptx: compute capability times ten
+  Sizes sizes{};  ///< tiles: the sizes to count at; missing ones take their default
+};
+
+/// Text of one view. Throws UserError when the schedule cannot be compiled for that target.
+std::string show(const Schedule& schedule, View view, const ViewOptions& options = {});
 
 /// Why a schedule computes what its nest defines, in parts that can be checked again.
 struct Certificate {

@@ -2,6 +2,7 @@
 #include "api/report.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/nvptx/simt_backend.h"
+#include "codegen/tile/tile_classes.h"
 #include "poly/algebra/rule.h"
 #include "poly/isl_tools.h"
 #include "support/debug.h"
@@ -22,15 +23,16 @@ struct ViewName {
   std::string_view name;
 };
 
-constexpr std::array<ViewName, 9> kViews{{{View::nest, "nest"},
-                                          {View::deps, "deps"},
-                                          {View::tree, "tree"},
-                                          {View::loops, "loops"},
-                                          {View::tile, "tile"},
-                                          {View::ir, "ir"},
-                                          {View::assembly, "asm"},
-                                          {View::ptx, "ptx"},
-                                          {View::schedule, "schedule"}}};
+constexpr std::array<ViewName, 10> kViews{{{View::nest, "nest"},
+                                           {View::deps, "deps"},
+                                           {View::tree, "tree"},
+                                           {View::loops, "loops"},
+                                           {View::tile, "tile"},
+                                           {View::tiles, "tiles"},
+                                           {View::ir, "ir"},
+                                           {View::assembly, "asm"},
+                                           {View::ptx, "ptx"},
+                                           {View::schedule, "schedule"}}};
 
 std::string_view name_of(View view) {
   for (const ViewName& known : kViews) {
@@ -81,7 +83,7 @@ std::string view_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string show(const Schedule& schedule, View view, int sm) {
+std::string show(const Schedule& schedule, View view, const ViewOptions& options) {
   const DebugTimer timer("view " + std::string(name_of(view)));
   switch (view) {
     case View::nest:
@@ -94,12 +96,14 @@ std::string show(const Schedule& schedule, View view, int sm) {
       return schedule.str();
     case View::tile:
       return describe(build_tile_program(schedule));
+    case View::tiles:
+      return describe(classify_tiles(schedule, complete_sizes(schedule.original_nest(), options.sizes)));
     case View::ir:
       return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).ir;
     case View::assembly:
       return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).assembly;
     case View::ptx:
-      return compile_nvptx(build_tile_program(schedule), {.sm = sm}).kernel.code;
+      return compile_nvptx(build_tile_program(schedule), {.sm = options.sm}).kernel.code;
     case View::schedule:
       return show_steps(schedule);
   }

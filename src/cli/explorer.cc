@@ -155,7 +155,7 @@ void Explorer::show_rules(const std::string&) { out_ << describe_rules(schedule(
 void Explorer::show_view(const std::string& name) {
   const std::optional<View> view = view_from(name);
   if (!view) user_error("'{}' is no view: there are {}", name, view_names());
-  out_ << show(schedule(), *view) << "\n";
+  out_ << show(schedule(), *view, {.sm = 90, .sizes = sizes_}) << "\n";
 }
 
 void Explorer::certificate(const std::string&) { out_ << describe(certify(schedule(), build_tile_program(schedule()))); }

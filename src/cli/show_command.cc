@@ -70,17 +70,15 @@ int run_show(const ShowArgs& args) {
   const Nest nest = args.problem.load();
   const Sizes sizes = args.problem.sizes(nest);
   const Schedule schedule = args.schedule.load(nest, sizes, args.database);
+  const ViewOptions options{std::stoi(args.target.substr(3)), sizes};
   if (output_mode().json && *view == View::nest) {
     print_json(nest_to_json(schedule.nest()));
   } else if (output_mode().json && *view == View::schedule) {
     print_json(trial_steps_json(nest, {}, schedule.steps()));
   } else if (output_mode().json) {
-    print_json({{"op", nest.op},
-                {"variant", nest.variant},
-                {"as", args.view},
-                {"text", show(schedule, *view, std::stoi(args.target.substr(3)))}});
+    print_json({{"op", nest.op}, {"variant", nest.variant}, {"as", args.view}, {"text", show(schedule, *view, options)}});
   } else {
-    print(show(schedule, *view, std::stoi(args.target.substr(3))));
+    print(show(schedule, *view, options));
   }
   return kOk;
 }
@@ -103,6 +101,7 @@ void add_show(CLI::App& app, Action& run) {
   nestor show layernorm --as nest
   nestor show softmax --as deps
   nestor show matmul --as loops --steps my_schedule.txt
+  nestor show attention --variant causal.f16 --as tiles --steps my_schedule.txt --queries 4096 --keys 4096
   nestor show layernorm --best --as asm
   nestor show attention --as ptx --target sm_80
 )");

@@ -33,9 +33,11 @@ int complexity(const isl::set& set) {
   return total;
 }
 
-/// `smaller`, a part of `domain`, unless it is harder to loop over: the corners of a border are not worth four more bounds.
+/// `smaller`, a part of `domain`, unless it is the same or harder to loop over: the corners of a border are not worth four more
+/// bounds.
 isl::set simpler(const isl::set& domain, const isl::set& smaller) {
   const isl::set part = smaller.coalesce();
+  if (domain.n_basic_set() > 1 && domain.is_subset(part)) return domain;
   const bool few_pieces = part.n_basic_set() <= std::max(1U, domain.coalesce().n_basic_set());
   return few_pieces && complexity(part) <= complexity(domain) ? part : domain;
 }

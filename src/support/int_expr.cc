@@ -61,6 +61,16 @@ bool same(const IntExpr& a, const IntExpr& b) {
   return true;
 }
 
+/// Of a minimum (maximum) of `bound` and `other`: `bound` when it is a constant and the other side a maximum (minimum) with a
+/// constant that is at least (at most) as large; undefined otherwise.
+IntExpr decided_by_constant(IntOp op, const IntExpr& bound, const IntExpr& other) {
+  if (!bound.as_constant() || other.op() != (op == IntOp::min ? IntOp::max : IntOp::min)) return {};
+  for (const IntExpr& arg : other.args()) {
+    if (arg.as_constant() && compute(op, {*bound.as_constant(), *arg.as_constant()}) == *bound.as_constant()) return bound;
+  }
+  return {};
+}
+
 /// The simpler form of an operation whose neutral or absorbing arguments are known; undefined when there is none.
 IntExpr simplified(IntOp op, const std::vector<IntExpr>& a) {
   switch (op) {
@@ -88,7 +98,8 @@ IntExpr simplified(IntOp op, const std::vector<IntExpr>& a) {
     case IntOp::min:
     case IntOp::max:
       if (same(a[0], a[1])) return a[0];
-      break;
+      if (IntExpr decided = decided_by_constant(op, a[0], a[1]); decided.defined()) return decided;
+      return decided_by_constant(op, a[1], a[0]);
     case IntOp::select:
       if (a[0].as_constant()) return *a[0].as_constant() != 0 ? a[1] : a[2];
       if (same(a[1], a[2])) return a[1];

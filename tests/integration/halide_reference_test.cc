@@ -12,9 +12,10 @@ using nestor::Sizes;
 
 /// Small sizes by the roles that size names have in kernels/: odd, all different, the smallest allowed among them.
 Sizes small_sizes(const Nest& nest, bool smallest) {
-  static const Sizes kKnown{{"rows", 5},   {"width", 7},  {"m", 5},       {"n", 7},    {"k", 3},
-                            {"batch", 2},  {"heads", 3},  {"queries", 3}, {"keys", 5}, {"head_dim", 3},
-                            {"window", 2}, {"height", 6}, {"steps", 3}};
+  static const Sizes kKnown{{"rows", 5},   {"width", 7},  {"m", 5},        {"n", 7},         {"k", 3},
+                            {"batch", 2},  {"heads", 3},  {"queries", 3},  {"keys", 5},      {"head_dim", 3},
+                            {"window", 2}, {"height", 6}, {"steps", 3},    {"value_dim", 2}, {"key_heads", 3},
+                            {"group", 2},  {"prefix", 2}, {"dilation", 2}, {"hidden", 4}};
   Sizes sizes;
   for (const nestor::SizeParam& size : nest.sizes) {
     const auto known = kKnown.find(size.name);
@@ -26,17 +27,18 @@ Sizes small_sizes(const Nest& nest, bool smallest) {
 class HalideReference : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
 
 TEST_P(HalideReference, NestComputesWhatHalideComputes) {
+  const nestor::HalideDefinition definition = nestor::kernels::define(GetParam().first, GetParam().second);
+  // Through JSON, as programs without Halide get it.
+  const Nest nest = nestor::nest_from_json(nestor::nest_to_json(nestor::extract_nest(definition)));
+  nestor::testing::HalideRun by_halide(definition);
   for (const bool smallest : {false, true}) {
-    const nestor::HalideDefinition definition = nestor::kernels::define(GetParam().first, GetParam().second);
-    // Through JSON, as programs without Halide get it.
-    const Nest nest = nestor::nest_from_json(nestor::nest_to_json(nestor::extract_nest(definition)));
     const Sizes sizes = nestor::complete_sizes(nest, small_sizes(nest, smallest));
     std::map<std::string, double> scalars;
     for (const nestor::ScalarParam& scalar : nest.scalars) scalars[scalar.name] = scalar.default_value;
     const auto inputs = nestor::testing::make_inputs(nest, sizes);
     nestor::testing::Interpreter interpreter(nest, sizes, scalars, inputs);
     const auto& found = interpreter.run();
-    const auto expected = nestor::testing::run_by_halide(definition, nest, sizes, scalars, inputs);
+    const auto expected = by_halide(nest, sizes, scalars, inputs);
     ASSERT_FALSE(expected.empty());
     for (const auto& [name, tensor] : expected) {
       EXPECT_LE(nestor::testing::distance(found.at(name), tensor), nest.tolerance)

@@ -32,7 +32,10 @@ std::vector<Nest> nests() {
           samples::softmax(),
           samples::normalised_attention(),
           samples::late_division_norm(),
-          samples::late_division_norm(TensorRole::output)};
+          samples::late_division_norm(TensorRole::output),
+          samples::biased_scores(),
+          samples::biased_scores(true),
+          samples::capped_scores()};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

@@ -103,4 +103,49 @@ inline Nest windowed_attention() {
   return nest;
 }
 
+/// Softmax sums over scores with a bias that grows along the row and one of its own for each, returned with the logarithm of each
+/// row's sum. With `prefix`, row i sees columns j < P and columns j <= i: a domain of two parts.
+inline Nest biased_scores(bool prefix = false) {
+  const std::string row = "0 <= i < R";
+  const std::string pair = row + " and 0 <= j < C" + (prefix ? " and (j < P or j <= i)" : "");
+  const ScalarExpr distance = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0));
+  return NestBuilder("biased", {{"R", 4}, {"C", 7}, {"D", 3}, {"P", 2}})
+      .scalar("scale", 0.5)
+      .tensor("T", TensorRole::input, {"R", "C"})
+      .tensor("slope", TensorRole::input, {"R"})
+      .tensor("B", TensorRole::input, {"R", "C"})
+      .tensor("V", TensorRole::input, {"C", "D"})
+      .tensor("S", TensorRole::temporary, {"R", "C"})
+      .tensor("Mx", TensorRole::temporary, {"R"})
+      .tensor("E", TensorRole::temporary, {"R", "C"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("PV", TensorRole::temporary, {"R", "D"})
+      .tensor("O", TensorRole::output, {"R", "D"})
+      .tensor("lse", TensorRole::output, {"R"})
+      .statement("S[i, j] : " + pair, "S[i, j]", {"T[i, j]", "slope[i]", "B[i, j]"},
+                 read(0) * ScalarExpr::scalar("scale", ElementType::f32) + read(1) * distance + read(2), std::nullopt, {"j - i"})
+      .statement("Mx_init[i] : " + row, "Mx[i]", {}, number(-infinity()))
+      .statement("Mx_update[i, j] : " + pair, "Mx[i]", {"S[i, j]"}, read(0), ReductionOp::max)
+      .statement("E[i, j] : " + pair, "E[i, j]", {"S[i, j]", "Mx[i]"}, apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("L_init[i] : " + row, "L[i]", {}, number(0))
+      .statement("L_update[i, j] : " + pair, "L[i]", {"E[i, j]"}, read(0), ReductionOp::add)
+      .statement("PV_init[i, d] : " + row + " and 0 <= d < D", "PV[i, d]", {}, number(0))
+      .statement("PV_update[i, d, j] : " + pair + " and 0 <= d < D", "PV[i, d]", {"E[i, j]", "V[j, d]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("O[i, d] : " + row + " and 0 <= d < D", "O[i, d]", {"PV[i, d]", "L[i]"}, read(0) / read(1))
+      .statement("lse[i] : " + row, "lse[i]", {"Mx[i]", "L[i]"}, read(0) + apply(ScalarOp::log, read(1)))
+      .build();
+}
+
+/// The same with scores bounded by a hyperbolic tangent.
+inline Nest capped_scores() {
+  Nest nest = biased_scores();
+  nest.op = "capped";
+  const ScalarExpr scale = ScalarExpr::scalar("scale", ElementType::f32);
+  nest.statements[0].value = scale * apply(ScalarOp::tanh, read(0) / scale);
+  nest.statements[0].reads.resize(1);
+  nest.statements[0].indices.clear();
+  return nest;
+}
+
 }  // namespace nestor::samples

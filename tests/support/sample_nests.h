@@ -171,6 +171,18 @@ inline Nest scores_softmax_values(Mask mask = Mask::none, std::int64_t rows = 6,
       .build();
 }
 
+/// B = 2 x on the points [i, j] of an R x C grid where `mask` holds (over i, j and the sizes R, C, P), in two statements.
+inline Nest masked_points(const std::string& mask, std::int64_t rows = 7, std::int64_t cols = 7, std::int64_t prefix = 3) {
+  const std::string pair = "0 <= i < R and 0 <= j < C and (" + mask + ")";
+  return NestBuilder("masked_points", {{"R", rows}, {"C", cols}, {"P", prefix}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("A", TensorRole::temporary, {"R", "C"})
+      .tensor("B", TensorRole::output, {"R", "C"})
+      .statement("A[i, j] : " + pair, "A[i, j]", {"x[i, j]"}, read(0))
+      .statement("B[i, j] : " + pair, "B[i, j]", {"A[i, j]"}, read(0) + read(0))
+      .build();
+}
+
 /// T steps of a five-point average on a Y x X grid with fixed borders; A keeps every step.
 inline Nest stencil2d(std::int64_t steps = 3, std::int64_t height = 6, std::int64_t width = 7) {
   const std::string grid = "0 <= y < Y and 0 <= x < X";

@@ -67,58 +67,75 @@ inline DenseTensors make_inputs(const Nest& nest, const Sizes& sizes) {
   return inputs;
 }
 
-/// Runs the definition on `inputs`; results by tensor name. Every input must be declared in the definition.
-inline DenseTensors run_by_halide(const HalideDefinition& definition, const Nest& nest, const Sizes& sizes,
-                                  const std::map<std::string, double>& scalars, const DenseTensors& inputs) {
-  for (const HalideSize& size : definition.sizes) {
-    Halide::Param<int> param = size.param;
-    param.set(static_cast<int>(sizes.at(size.param.name())));
+/// A definition compiled by Halide, to be run at any sizes. Every input must be declared in the definition.
+class HalideRun {
+ public:
+  explicit HalideRun(const HalideDefinition& definition) : definition_(definition), graph_(definition) {
+    for (const FuncNode& node : graph_.funcs()) Halide::Func(node.function).compute_root();
+    std::vector<Halide::Func> funcs;
+    for (const HalideOutput& output : definition_.outputs) funcs.push_back(output.func);
+    pipeline_ = Halide::Pipeline(funcs);
   }
-  for (const HalideScalar& scalar : definition.scalars) {
-    auto param = scalar.param.as<Halide::Internal::Variable>()->param;
-    const double value = scalars.at(param.name());
-    if (param.type().is_float()) {
-      param.set_scalar<float>(static_cast<float>(value));
-    } else {
-      param.set_scalar<int>(static_cast<int>(value));
-    }
-  }
-  for (const HalideInput& input : definition.inputs) {
-    Halide::ImageParam param = input.param;
-    const DenseTensor& data = inputs.at(identifier(param.name()));
-    Halide::Buffer<> buffer = make_buffer(param.type(), data);
-    for (std::size_t k = 0; k < data.values.size(); ++k) store_element(buffer, k, data.values[k]);
-    param.set(buffer);
-  }
-  const HalideGraph graph(definition);
-  for (const FuncNode& node : graph.funcs()) Halide::Func(node.function).compute_root();
-  std::vector<Halide::Func> funcs;
-  std::vector<Halide::Buffer<>> buffers;
-  std::vector<std::string> names;
-  for (const HalideOutput& output : definition.outputs) {
-    funcs.push_back(output.func);
-    for (const FuncNode& node : graph.funcs()) {
-      if (!node.function.same_as(output.func.function())) continue;
-      for (std::size_t c = 0; c < node.tensors.size(); ++c) {
-        buffers.push_back(make_buffer(node.function.output_types()[c], {shape_at(nest.tensor(node.tensors[c].name), sizes), {}}));
-        names.push_back(node.tensors[c].name);
+
+  /// Results by tensor name.
+  DenseTensors operator()(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                          const DenseTensors& inputs) {
+    set_arguments(sizes, scalars, inputs);
+    std::vector<Halide::Buffer<>> buffers;
+    std::vector<std::string> names;
+    for (const HalideOutput& output : definition_.outputs) {
+      for (const FuncNode& node : graph_.funcs()) {
+        if (!node.function.same_as(output.func.function())) continue;
+        for (std::size_t c = 0; c < node.tensors.size(); ++c) {
+          const std::string& name = node.tensors[c].name;
+          buffers.push_back(make_buffer(node.function.output_types()[c], {shape_at(nest.tensor(name), sizes), {}}));
+          names.push_back(name);
+        }
       }
     }
-  }
 #ifdef HALIDE_VERSION_MAJOR  // since Halide 15, a Realization takes the vector over
-  Halide::Realization results(std::vector<Halide::Buffer<>>{buffers});
+    Halide::Realization results(std::vector<Halide::Buffer<>>{buffers});
 #else
-  Halide::Realization results(buffers);
+    Halide::Realization results(buffers);
 #endif
-  Halide::Pipeline(funcs).realize(results);
-  DenseTensors tensors;
-  for (std::size_t k = 0; k < buffers.size(); ++k) {
-    DenseTensor dense{shape_at(nest.tensor(names[k]), sizes), {}};
-    for (std::size_t e = 0; e < buffers[k].number_of_elements(); ++e) dense.values.push_back(load_element(buffers[k], e));
-    tensors[names[k]] = dense;
+    pipeline_.realize(results);
+    DenseTensors tensors;
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      DenseTensor dense{shape_at(nest.tensor(names[k]), sizes), {}};
+      for (std::size_t e = 0; e < buffers[k].number_of_elements(); ++e) dense.values.push_back(load_element(buffers[k], e));
+      tensors[names[k]] = dense;
+    }
+    return tensors;
   }
-  return tensors;
-}
+
+ private:
+  void set_arguments(const Sizes& sizes, const std::map<std::string, double>& scalars, const DenseTensors& inputs) const {
+    for (const HalideSize& size : definition_.sizes) {
+      Halide::Param<int> param = size.param;
+      param.set(static_cast<int>(sizes.at(size.param.name())));
+    }
+    for (const HalideScalar& scalar : definition_.scalars) {
+      auto param = scalar.param.as<Halide::Internal::Variable>()->param;
+      const double value = scalars.at(param.name());
+      if (param.type().is_float()) {
+        param.set_scalar<float>(static_cast<float>(value));
+      } else {
+        param.set_scalar<int>(static_cast<int>(value));
+      }
+    }
+    for (const HalideInput& input : definition_.inputs) {
+      Halide::ImageParam param = input.param;
+      const DenseTensor& data = inputs.at(identifier(param.name()));
+      Halide::Buffer<> buffer = make_buffer(param.type(), data);
+      for (std::size_t k = 0; k < data.values.size(); ++k) store_element(buffer, k, data.values[k]);
+      param.set(buffer);
+    }
+  }
+
+  HalideDefinition definition_;
+  HalideGraph graph_;
+  Halide::Pipeline pipeline_;
+};
 
 /// Largest |found - expected| / (1 + |expected|); infinite when one is NaN and the other is not.
 inline double distance(const DenseTensor& found, const DenseTensor& expected) {

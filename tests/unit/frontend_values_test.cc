@@ -17,7 +17,7 @@ void expect_same(const HalideDefinition& definition, const nestor::Sizes& sizes,
   const auto inputs = nestor::testing::make_inputs(nest, sizes);
   nestor::testing::Interpreter interpreter(nest, sizes, scalars, inputs);
   const auto& found = interpreter.run();
-  const auto expected = nestor::testing::run_by_halide(definition, nest, sizes, scalars, inputs);
+  const auto expected = nestor::testing::HalideRun(definition)(nest, sizes, scalars, inputs);
   for (const auto& [name, tensor] : expected) {
     EXPECT_LE(nestor::testing::distance(found.at(name), tensor), tolerance) << name << "\n" << nestor::describe(nest);
   }

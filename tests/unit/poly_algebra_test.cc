@@ -145,6 +145,12 @@ TEST(Online, TermsStoredInHalfPrecisionAreStillHomogeneous) {
   EXPECT_THAT(followers_of(rule("online").apply(nest, {"Mx_update"}).composites.at(0)), ElementsAre("L_update", "PV_update"));
 }
 
+TEST(Online, AMaskOfTwoPartsIsOneComposite) {
+  const Composite composite = rule("online").apply(samples::biased_scores(true), {"Mx_update"}).composites.at(0);
+  EXPECT_THAT(composite.mediators, ElementsAre("E"));
+  EXPECT_THAT(followers_of(composite), ElementsAre("L_update", "PV_update"));
+}
+
 TEST(Online, AMinimumLeadsAsWell) {
   Nest nest = samples::inlined_softmax_sum(-1);
   nest.statements[0].value = number(samples::infinity());
@@ -221,6 +227,31 @@ TEST(Exp2Scale, ScoresWithOtherUsesKeepTheirScale) {
   nest = rule("exp2_scale").apply(nest, {}).nest;
   EXPECT_EQ(value_text(nest, "S"), "(QK * scale)");
   EXPECT_EQ(value_text(nest, "P"), "exp2(((S - Mx) * 1.4426950408889634))");
+}
+
+TEST(Exp2Scale, SumsTakeTheFactorInTermByTermAndReadersOfTheMaximumDivideItOut) {
+  const Nest nest = rule("exp2_scale").apply(samples::biased_scores(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"),
+            "(((T * (scale * 1.4426950408889634)) + ((slope * 1.4426950408889634) * f32(index))) + (B * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "E"), "exp2((S - Mx))");
+  EXPECT_EQ(value_text(nest, "lse"), "((Mx * 0.6931471805599453) + log(L))");
+}
+
+TEST(Exp2Scale, TheBoundOfCappedScoresTakesItIn) {
+  const Nest nest = rule("exp2_scale").apply(samples::capped_scores(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "((scale * 1.4426950408889634) * tanh((T / scale)))");
+  EXPECT_EQ(value_text(nest, "E"), "exp2((S - Mx))");
+}
+
+TEST(Exp2Scale, AMaximumThatEveryElementReadsOtherwiseKeepsItsScale) {
+  Nest nest = samples::biased_scores();
+  Statement& out = nest.statements[8];  // O[i, d] += Mx[i]: as many points as elements of O
+  ASSERT_EQ(out.name, "O");
+  out.reads.push_back({"Mx", parse_map("[R, C, D, P] -> { O[i, d] -> Mx[i] }", "test")});
+  out.value = samples::operator+(out.value, read(2));
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "E"), "exp2(((S - Mx) * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "lse"), "(Mx + log(L))");
 }
 
 TEST(Exp2Scale, AConstantFactorTakesItIn) {

@@ -16,7 +16,9 @@
 namespace nestor {
 
 std::vector<std::optional<int>> followed_dims(const Access& access) {
-  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(access.relation.copy());
+  // What the relation says about its own domain is no part of the function.
+  isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
+  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(plain);
   const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
   const int dims = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_in));
   std::vector<std::optional<int>> result(rank);

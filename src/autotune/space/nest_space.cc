@@ -19,7 +19,6 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
-constexpr int kGridDims = 6;
 constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
 
 /// The nest after one choice of rules, with its clusters for each way of fusing.
@@ -186,14 +185,17 @@ std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Clu
   ClusterPlan plan;
   const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
   plan.form = form < cluster.forms.size() ? cluster.forms[form] : cluster.forms.front();
-  plan.parallel = limits_.gpu ? kGridDims : limits_.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1)) : 0;
+  // A grid is one row of blocks, whatever loops it stands for.
+  plan.parallel = limits_.gpu           ? static_cast<int>(cluster.axes.size())
+                  : limits_.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1))
+                                        : 0;
   std::vector<int> axes = wavefront_order(cluster, plan.form);
   const bool natural = plan.form.kind == ClusterForm::Kind::natural;
   for (const int axis : axes) {
     const auto position = std::find(cluster.axes.begin(), cluster.axes.end(), axis) - cluster.axes.begin();
     const bool serial = !cluster.parallel[static_cast<std::size_t>(position)];
     std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
-    if (tile >= variant.structure.axes[axis].extent) tile = 0;
+    if (tile > 1 && tile >= variant.structure.axes[axis].extent) tile = 0;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == ClusterForm::Kind::wavefront || (natural && serial && !cluster.tilable)) tile = 1;
     if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2)

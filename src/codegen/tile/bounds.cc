@@ -9,8 +9,10 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace nestor {
 namespace {
@@ -24,61 +26,82 @@ isl::map between(const isl::pw_aff& low, const isl::pw_aff& high) {
   return isl::manage(isl_map_intersect(isl_map_apply_range(from, at_least), isl_map_apply_range(to, at_most)));
 }
 
+using Bounds = std::map<std::string, IntExpr>;  ///< by text: no duplicates, and the same order in every op
+
+IntExpr fold(const Bounds& bounds, IntOp op) {
+  IntExpr all;
+  for (const auto& [text, bound] : bounds) all = all.defined() ? IntExpr::make(op, {all, bound}) : bound;
+  return all;
+}
+
+/// The bounds of x in one conjunction.
 struct BoundSink {
-  DimNames names;                                 ///< of the outer loops and of x, which no bound mentions
-  int position = 0;                               ///< of x
-  std::map<std::string, IntExpr> lowers, uppers;  ///< by text: no duplicates, and the same order in every op
+  DimNames names;      ///< of the outer loops and of x, which no bound mentions
+  isl::set low, high;  ///< { [outer, x] } x at or above all lower bounds; at or below all upper bounds
+  Bounds lowers, uppers;
+  int position() const { return static_cast<int>(names.inputs.size()) - 1; }
+  bool equated = false;
   bool usable = true;
-
-  IntExpr lower() const { return fold(lowers, IntOp::max); }
-  IntExpr upper() const { return fold(uppers, IntOp::min); }
-
- private:
-  static IntExpr fold(const std::map<std::string, IntExpr>& bounds, IntOp op) {
-    IntExpr all;
-    for (const auto& [text, bound] : bounds) all = all.defined() ? IntExpr::make(op, {all, bound}) : bound;
-    return all;
-  }
 };
 
 /// x >= bound or x < bound + 1 from one constraint; constraints without x do not bound it.
 isl_stat add_bound(isl_constraint* constraint, void* user) {
   auto* sink = static_cast<BoundSink*>(user);
-  const bool below =
-      isl_constraint_is_lower_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
-  const bool above =
-      isl_constraint_is_upper_bound(constraint, isl_dim_set, static_cast<unsigned>(sink->position)) == isl_bool_true;
+  const auto x = static_cast<unsigned>(sink->position());
+  const bool below = isl_constraint_is_lower_bound(constraint, isl_dim_set, x) == isl_bool_true;
+  const bool above = isl_constraint_is_upper_bound(constraint, isl_dim_set, x) == isl_bool_true;
   if (isl_constraint_dim(constraint, isl_dim_div) > 0) sink->usable = false;
   if ((below || above) && sink->usable) {
-    const isl::aff bound = isl::manage(isl_constraint_get_bound(constraint, isl_dim_set, sink->position));
+    sink->equated = sink->equated || isl_constraint_is_equality(constraint) == isl_bool_true;
+    const isl::aff bound = isl::manage(isl_constraint_get_bound(constraint, isl_dim_set, sink->position()));
     if (below) {
       const IntExpr low = to_int_expr(bound.ceil(), sink->names);
       sink->lowers.emplace(low.str(), low);
+      sink->low = isl::manage(isl_set_add_constraint(sink->low.release(), isl_constraint_copy(constraint)));
     }
     if (above) {
       const IntExpr high = to_int_expr(isl::manage(isl_aff_add_constant_si(isl_aff_floor(bound.copy()), 1)), sink->names);
       sink->uppers.emplace(high.str(), high);
+      sink->high = isl::manage(isl_set_add_constraint(sink->high.release(), isl_constraint_copy(constraint)));
     }
   }
   isl_constraint_free(constraint);
   return isl_stat_ok;
 }
 
-std::optional<BoundSink> bounds_from_constraints(const isl::map& values, const isl::set& known, const DimNames& names) {
+isl_stat add_conjunction(isl_basic_set* conjunction, void* user) {
+  auto& all = *static_cast<std::vector<BoundSink>*>(user);
+  BoundSink sink = all.front();
+  conjunction = isl_basic_set_remove_redundancies(conjunction);
+  isl_basic_set_foreach_constraint(conjunction, add_bound, &sink);
+  isl_basic_set_free(conjunction);
+  all.push_back(std::move(sink));
+  return isl_stat_ok;
+}
+
+/// The bounds of each conjunction of `values`; nothing when one of them has no plain bounds.
+std::vector<BoundSink> bounds_of_conjunctions(const isl::map& values, const isl::set& known, const DimNames& names) {
   isl_map* simple = isl_map_coalesce(isl_map_gist_domain(values.copy(), known.copy()));
-  BoundSink sink;
-  sink.names = names;
-  sink.names.inputs.push_back("x");
-  sink.position = static_cast<int>(names.inputs.size());
-  if (isl_map_n_basic_map(simple) == 1) {
-    isl_basic_map* only = isl_basic_map_remove_redundancies(isl_map_simple_hull(isl_map_copy(simple)));
-    isl_basic_set* flat = isl_basic_set_flatten(isl_basic_map_wrap(only));
-    isl_basic_set_foreach_constraint(flat, add_bound, &sink);
-    isl_basic_set_free(flat);
-  }
-  isl_map_free(simple);
-  if (!sink.usable || sink.lowers.empty() || sink.uppers.empty()) return std::nullopt;
-  return sink;
+  if (isl_map_n_basic_map(simple) == 1) simple = isl_map_from_basic_map(isl_map_simple_hull(simple));
+  isl_set* flat = isl_set_flatten(isl_map_wrap(simple));
+  std::vector<BoundSink> sinks(1);
+  sinks[0].names = names;
+  sinks[0].names.inputs.push_back("x");
+  sinks[0].low = sinks[0].high = isl::manage(isl_set_universe(isl_set_get_space(flat)));
+  isl_set_foreach_basic_set(flat, add_conjunction, &sinks);
+  isl_set_free(flat);
+  sinks.erase(sinks.begin());
+  const bool usable = std::all_of(sinks.begin(), sinks.end(), [&](const BoundSink& sink) {
+    return sink.usable && !sink.lowers.empty() && !sink.uppers.empty() && (sinks.size() == 1 || !sink.equated);
+  });
+  return usable ? sinks : std::vector<BoundSink>{};
+}
+
+/// { [outer] -> [x] : some value is at or below x, and some at or above it }
+isl::map hull_of(const isl::map& values) {
+  const isl::space range = values.range().space();
+  const auto reaching = [&](isl_map* order) { return isl::manage(isl_map_apply_range(values.copy(), order)); };
+  return reaching(isl_map_lex_le(range.copy())).intersect(reaching(isl_map_lex_ge(range.copy())));
 }
 
 std::optional<std::int64_t> constant_extent(const isl::map& values) {
@@ -95,17 +118,37 @@ std::optional<std::int64_t> constant_extent(const isl::map& values) {
   return extent;
 }
 
+/// From the smallest lower to the largest upper bound of several conjunctions. Where only some of them have values that is more
+/// than the smallest interval; nothing then, unless the constant extent stays the same.
+std::optional<Interval> joined_interval(const std::vector<BoundSink>& parts, const isl::map& whole) {
+  Bounds lowers, uppers;
+  isl::set low = parts.at(0).low, high = parts.at(0).high;
+  for (const BoundSink& part : parts) {
+    const IntExpr lower = fold(part.lowers, IntOp::max), upper = fold(part.uppers, IntOp::min);
+    lowers.emplace(lower.str(), lower);
+    uppers.emplace(upper.str(), upper);
+    low = low.unite(part.low);
+    high = high.unite(part.high);
+  }
+  Interval interval{fold(lowers, IntOp::min), fold(uppers, IntOp::max), constant_extent(whole), {}};
+  const auto outer = static_cast<unsigned>(parts[0].position());
+  isl_map* filled = isl_map_from_range(low.intersect(high).release());
+  interval.filled = isl::manage(isl_map_move_dims(filled, isl_dim_in, 0, isl_dim_out, 0, outer));
+  interval.filled = interval.filled.intersect_domain(whole.domain()).coalesce();
+  const bool same_extent = interval.max_extent && constant_extent(interval.filled) == interval.max_extent;
+  if (!same_extent && !interval.filled.is_subset(hull_of(whole))) return std::nullopt;
+  return interval;
+}
+
 }  // namespace
 
 Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames& names) {
   const isl::map whole = values.coalesce();
-  Interval interval;
-  interval.max_extent = constant_extent(whole);
-  if (const auto bounds = bounds_from_constraints(whole, known, names)) {
-    interval.lower = bounds->lower();
-    interval.upper = bounds->upper();
-    interval.filled = whole;
-    return interval;
+  const std::vector<BoundSink> parts = bounds_of_conjunctions(whole, known, names);
+  if (parts.size() == 1)
+    return {fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(whole), whole};
+  if (!parts.empty()) {
+    if (const auto joined = joined_interval(parts, whole)) return *joined;
   }
   const isl::set outer = whole.domain();
   const auto simplified = [&](isl_pw_aff* f) {
@@ -113,10 +156,7 @@ Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames
   };
   const isl::pw_aff low = simplified(isl_map_dim_min(whole.copy(), 0));
   const isl::pw_aff high = simplified(isl_map_dim_max(whole.copy(), 0));
-  interval.lower = to_int_expr(low, names);
-  interval.upper = to_int_expr(high, names) + IntExpr(1);
-  interval.filled = between(low, high);
-  return interval;
+  return {to_int_expr(low, names), to_int_expr(high, names) + IntExpr(1), constant_extent(whole), between(low, high)};
 }
 
 }  // namespace nestor

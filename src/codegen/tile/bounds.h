@@ -15,7 +15,8 @@ struct Interval {
 };
 
 /// The smallest interval around `values`, { [outer] -> [x] }, for outer iterations in `known`, { [outer] }.
-/// Bounds are minima and maxima of affine functions wherever isl describes the values by one conjunction.
+/// Bounds are minima and maxima of affine functions wherever isl describes the values by conjunctions without divisions; where
+/// these are several (a mask with "or"), the interval may be larger than the smallest one, within the same constant extent.
 Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames& names);
 
 }  // namespace nestor

@@ -20,35 +20,6 @@ std::optional<std::size_t> position_of(const StatementPlan& plan, const std::str
   return std::nullopt;
 }
 
-/// Outer iterations at which the statement's instances do not fill a box of the largest size.
-isl::set partial_iterations(const StatementPlan& plan) {
-  const isl::set nothing = isl::manage(isl_set_empty(isl_set_get_space(plan.points.domain().get())));
-  if (plan.inner.empty()) return nothing;
-  isl_fixed_box* box = isl_map_get_range_simple_fixed_box_hull(plan.points.get());
-  if (isl_fixed_box_is_valid(box) != isl_bool_true) {
-    isl_fixed_box_free(box);
-    return nothing;
-  }
-  isl_multi_aff* offset = isl_fixed_box_get_offset(box);
-  isl_multi_val* size = isl_fixed_box_get_size(box);
-  isl_fixed_box_free(box);
-  isl_map* filled = isl_map_from_domain(isl_map_domain(plan.points.copy()));
-  for (unsigned k = 0; k < plan.inner.size(); ++k) {
-    isl_aff* low = isl_multi_aff_get_aff(offset, static_cast<int>(k));
-    isl_val* extent = isl_multi_val_get_val(size, static_cast<int>(k));
-    isl_aff* high = isl_aff_add_constant_val(isl_aff_copy(low), isl_val_sub_ui(extent, 1));
-    isl_map* from = isl_map_from_aff(low);
-    isl_map* to = isl_map_from_aff(high);
-    isl_map* range =
-        isl_map_intersect(isl_map_apply_range(from, isl_map_lex_le(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))),
-                          isl_map_apply_range(to, isl_map_lex_ge(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))));
-    filled = isl_map_flat_range_product(filled, range);
-  }
-  isl_multi_aff_free(offset);
-  isl_multi_val_free(size);
-  return isl::manage(isl_map_domain(isl_map_subtract(filled, plan.points.copy())));
-}
-
 /// { [.., l] -> [.., l'] : equal prefix, l' > l }
 isl::map later_in_loop(const isl::set& loops) {
   const int dims = isl_set_dim(loops.get(), isl_dim_set);
@@ -71,7 +42,7 @@ std::optional<Parts> split_loop(const ProgramPlan& plan, const std::string& loop
     if (!position) continue;
     out.depth = *position + 1;
     const isl::set domain = first_loops(statement.points.domain(), out.depth);
-    const isl::set not_full = first_loops(partial_iterations(statement), out.depth);
+    const isl::set not_full = first_loops(partial_iterations(statement.points), out.depth);
     all = all ? all->unite(domain) : domain;
     partial = partial ? partial->unite(not_full) : not_full;
   }
@@ -110,6 +81,35 @@ isl::set restricted(const StatementPlan& statement, const std::map<std::string, 
 }
 
 }  // namespace
+
+isl::set partial_iterations(const isl::map& points) {
+  const isl::set nothing = isl::manage(isl_set_empty(isl_set_get_space(points.domain().get())));
+  const unsigned inner = static_cast<unsigned>(isl_map_dim(points.get(), isl_dim_out));
+  if (inner == 0) return nothing;
+  isl_fixed_box* box = isl_map_get_range_simple_fixed_box_hull(points.get());
+  if (isl_fixed_box_is_valid(box) != isl_bool_true) {
+    isl_fixed_box_free(box);
+    return nothing;
+  }
+  isl_multi_aff* offset = isl_fixed_box_get_offset(box);
+  isl_multi_val* size = isl_fixed_box_get_size(box);
+  isl_fixed_box_free(box);
+  isl_map* filled = isl_map_from_domain(isl_map_domain(points.copy()));
+  for (unsigned k = 0; k < inner; ++k) {
+    isl_aff* low = isl_multi_aff_get_aff(offset, static_cast<int>(k));
+    isl_val* extent = isl_multi_val_get_val(size, static_cast<int>(k));
+    isl_aff* high = isl_aff_add_constant_val(isl_aff_copy(low), isl_val_sub_ui(extent, 1));
+    isl_map* from = isl_map_from_aff(low);
+    isl_map* to = isl_map_from_aff(high);
+    isl_map* range =
+        isl_map_intersect(isl_map_apply_range(from, isl_map_lex_le(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))),
+                          isl_map_apply_range(to, isl_map_lex_ge(isl_space_set_alloc(isl_map_get_ctx(filled), 0, 1))));
+    filled = isl_map_flat_range_product(filled, range);
+  }
+  isl_multi_aff_free(offset);
+  isl_multi_val_free(size);
+  return isl::manage(isl_map_domain(isl_map_subtract(filled, points.copy())));
+}
 
 std::vector<Variant> make_variants(const ProgramPlan& plan) {
   std::map<std::string, Parts> parts;

@@ -26,6 +26,10 @@ std::vector<Variant> make_variants(const ProgramPlan& plan);
 const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement,
                             const std::map<std::string, int>& choice);
 
+/// The outer iterations of `points`, { [outer] -> [inner] }, at which they do not fill a box of the largest size; none when the boxes
+/// have no constant size.
+isl::set partial_iterations(const isl::map& points);
+
 /// { [first `count` outer loops] } of a domain { [outer] }.
 isl::set first_loops(const isl::set& outer, std::size_t count);
 

@@ -4,11 +4,14 @@
 //            extremum of s, and all their readers are such exponents, the factor goes into `scale`; else into a constant factor of x, else it is a
 //            product of its own.
 // Rewrite    exp2(x * log2(e)), with the factor moved as far back as that.
-// Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, or by an extremum that is
-//            itself of this kind; each is written by products, selects of products and infinite constants, or the extremum; they hold f32.
-// Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c * (+-inf) = +-inf. The same folding is in
+// Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, by an extremum that is
+//            itself of this kind, or, extrema, by statements over no more than their elements, which divide the factor out (a row's
+//            log-sum-exp); each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
+//            exponents no longer are), selects of such and infinite constants, or the extremum; they hold f32.
+// Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c (a + b) = c a + c b, c * (+-inf) = +-inf. The same folding is in
 //            T. Dao, 2023, arXiv:2307.08691.
-// Rounding   log2(e) is rounded once: |x| 2^-24 relative error of the result, which exp itself has when it is computed by exp2.
+// Rounding   log2(e) is rounded once: |x| 2^-24 relative error of the result, which exp itself has when it is computed by exp2. An extremum
+//            that is read otherwise has been rounded twice more: 2^-23 relative.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,16 +34,25 @@ bool has_exp(const ScalarExpr& expr) {
   return found;
 }
 
-/// c * expr for c > 0, if that costs no further operation: the factor joins a constant, or a product with a scalar.
-std::optional<ScalarExpr> absorb(const ScalarExpr& expr, double c) {
+/// True for a factor that is the same for all points of the statement's last loop, so that scaling it costs nothing there.
+bool is_shared_factor(const Statement& statement, const ScalarExpr& expr) {
+  const int last = static_cast<int>(statement.dims.size()) - 1;
+  return expr.type() == ElementType::f32 && last >= 0 && !varies_along(statement, expr, last);
+}
+
+/// c * expr for c > 0. Without `pay`, only if that costs no further operation for a point of the last loop.
+std::optional<ScalarExpr> absorb(const Statement& statement, const ScalarExpr& expr, double c, bool pay = false) {
   if (expr.type() != ElementType::f32) return std::nullopt;
-  const auto into = [&](std::size_t k) -> std::optional<ScalarExpr> {
-    const auto inner = absorb(expr.args()[k], c);
-    if (!inner) return std::nullopt;
+  const auto absorb_all = [&](std::vector<std::size_t> places, bool paying) -> std::optional<ScalarExpr> {
     std::vector<ScalarExpr> args = expr.args();
-    args[k] = *inner;
+    for (const std::size_t k : places) {
+      const auto inner = absorb(statement, args[k], c, paying);
+      if (!inner) return std::nullopt;
+      args[k] = *inner;
+    }
     return expr.with_args(args);
   };
+  const std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(c))) : std::nullopt;
   switch (expr.op()) {
     case ScalarOp::constant:
       return ScalarExpr::constant(std::isinf(expr.number()) ? expr.number() : expr.number() * c);
@@ -48,26 +60,35 @@ std::optional<ScalarExpr> absorb(const ScalarExpr& expr, double c) {
       return build::mul(expr, build::number(c));
     case ScalarOp::mul: {
       for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
-        if (expr.args()[k].op() == ScalarOp::constant || expr.args()[k].op() == ScalarOp::scalar) return into(k);
+        if (expr.args()[k].op() == ScalarOp::constant || expr.args()[k].op() == ScalarOp::scalar) return absorb_all({k}, false);
       }
-      const auto right = into(1);
-      return right ? right : into(0);
+      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+        if (const auto inside = absorb_all({k}, false)) return inside;
+      }
+      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+        if (is_shared_factor(statement, expr.args()[k])) return absorb_all({k}, true);
+      }
+      return product;
     }
-    case ScalarOp::div:
+    case ScalarOp::div: {
       if (expr.args()[1].op() == ScalarOp::constant) {
         return build::mul(expr.args()[0], build::number(c / expr.args()[1].number()));
       }
-      return into(0);
-    case ScalarOp::neg:
-      return into(0);
-    case ScalarOp::select: {
-      const auto yes = absorb(expr.args()[1], c);
-      const auto no = absorb(expr.args()[2], c);
-      if (!yes || !no) return std::nullopt;
-      return build::select(expr.args()[0], *yes, *no);
+      const auto inside = absorb_all({0}, false);
+      return inside ? inside : product;
     }
+    case ScalarOp::neg:
+      return absorb_all({0}, pay);
+    case ScalarOp::add:
+    case ScalarOp::sub: {
+      // A sum takes the factor in if one side does; the other side pays for the multiplication that the exponents save.
+      const bool free = absorb(statement, expr.args()[0], c) || absorb(statement, expr.args()[1], c);
+      return free || pay ? absorb_all({0, 1}, true) : std::nullopt;
+    }
+    case ScalarOp::select:
+      return absorb_all({1, 2}, pay);
     default:
-      return std::nullopt;
+      return product;
   }
 }
 
@@ -81,6 +102,8 @@ class ScaledFamily {
     return add_exponent(statement, exponent) && close() && absorbing_;
   }
   const std::set<std::string>& tensors() const { return tensors_; }
+  /// Statements that read extrema of the family for themselves: they divide the factor out again.
+  const std::set<std::string>& unscaling() const { return unscaling_; }
 
  private:
   bool add_exponent(const Statement& statement, const ScalarExpr& exponent) {
@@ -123,7 +146,7 @@ class ScaledFamily {
       add(writer.reads.at(static_cast<std::size_t>(writer.value.ordinal())).tensor);
       return true;
     }
-    if (writer.reduction || has_exp(writer.value) || !absorb(writer.value, kLog2E)) return false;
+    if (writer.reduction || has_exp(writer.value) || !absorb(writer, writer.value, kLog2E)) return false;
     if (writer.value.op() != ScalarOp::constant) absorbing_ = true;
     return true;
   }
@@ -133,7 +156,17 @@ class ScaledFamily {
       add(reader.write.tensor);
       return true;
     }
-    return only_in_exponents(reader, reader.value, tensor);
+    return only_in_exponents(reader, reader.value, tensor) || add_unscaling(reader, tensor);
+  }
+
+  /// An extremum may be read otherwise by statements that run for its elements alone, not for what it is an extremum of.
+  bool add_unscaling(const Statement& reader, const std::string& tensor) {
+    const std::vector<const Statement*> writers = writers_of(nest_, tensor);
+    const bool extremum = std::any_of(writers.begin(), writers.end(), [](const Statement* w) { return is_extremum(*w); });
+    if (!extremum || reader.reduction || has_exp(reader.value)) return false;
+    if (reader.dims.size() > nest_.tensor(tensor).shape.size()) return false;
+    unscaling_.insert(reader.name);
+    return true;
   }
 
   bool only_in_exponents(const Statement& reader, const ScalarExpr& expr, const std::string& tensor) {
@@ -145,25 +178,37 @@ class ScaledFamily {
 
   const Nest& nest_;
   std::set<std::string> tensors_;
+  std::set<std::string> unscaling_;
   std::vector<std::string> open_;
   bool absorbing_ = false;  ///< some producer takes the factor in without a further operation
 };
 
-/// Scales the producers of the family; exponents that read it are in base 2 then.
-void scale_producers(Nest& nest, const std::set<std::string>& family) {
+/// Scales the producers of the tensors in `fresh`; exponents that read them are in base 2 then.
+void scale_producers(Nest& nest, const std::set<std::string>& fresh) {
   for (Statement& statement : nest.statements) {
-    if (!family.contains(statement.write.tensor) || statement.reduction) continue;
-    statement.value = *absorb(statement.value, kLog2E);
+    if (!fresh.contains(statement.write.tensor) || statement.reduction) continue;
+    statement.value = *absorb(statement, statement.value, kLog2E);
   }
 }
 
-ScalarExpr scaled_exponent(const ScalarExpr& exponent) {
-  const auto absorbed = absorb(exponent, kLog2E);
+/// Divides the factor out of what the statement reads of the tensors in `fresh`.
+void unscale_reads(Statement& statement, const std::set<std::string>& fresh) {
+  statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::read) return node;
+    const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
+    return fresh.contains(tensor) ? build::mul(node, build::number(1 / kLog2E)) : node;
+  });
+}
+
+/// A difference stays one and is scaled as a whole: rounding is relative to what is left of it then, not to its terms.
+ScalarExpr scaled_exponent(const Statement& statement, const ScalarExpr& exponent) {
+  const bool sum = exponent.op() == ScalarOp::add || exponent.op() == ScalarOp::sub;
+  const auto absorbed = sum ? std::nullopt : absorb(statement, exponent, kLog2E);
   return build::unary(ScalarOp::exp2, absorbed ? *absorbed : build::mul(exponent, build::number(kLog2E)));
 }
 
-Nest rewritten(const Nest& nest) {
-  Nest result = nest;
+/// Scales the families of all exponents; returns their tensors.
+std::set<std::string> scale_families(const Nest& nest, Nest& result) {
   std::set<std::string> scaled;
   for (const Statement& statement : nest.statements) {
     statement.value.visit([&](const ScalarExpr& node) {
@@ -175,14 +220,23 @@ Nest rewritten(const Nest& nest) {
         if (scaled.insert(tensor).second) fresh.insert(tensor);
       }
       scale_producers(result, fresh);
+      for (Statement& reader : result.statements) {
+        if (family.unscaling().contains(reader.name)) unscale_reads(reader, fresh);
+      }
     });
   }
+  return scaled;
+}
+
+Nest rewritten(const Nest& nest) {
+  Nest result = nest;
+  const std::set<std::string> scaled = scale_families(nest, result);
   for (Statement& statement : result.statements) {
     statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::exp) return node;
       const bool from_family =
           std::any_of(scaled.begin(), scaled.end(), [&](const std::string& t) { return reads_tensor(statement, node, t); });
-      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(node.args()[0]);
+      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(statement, node.args()[0]);
     });
   }
   return result;

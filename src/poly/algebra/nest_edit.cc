@@ -254,6 +254,17 @@ bool depends_on_dim(const isl::map& relation, int dim) {
   return isl_map_involves_dims(relation.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
 }
 
+bool varies_along(const Statement& statement, const ScalarExpr& value, int dim) {
+  bool varies = false;
+  value.visit([&](const ScalarExpr& node) {
+    const auto ordinal = static_cast<std::size_t>(node.ordinal());
+    if (node.op() == ScalarOp::read) varies = varies || depends_on_dim(statement.reads[ordinal].relation, dim);
+    if (node.op() == ScalarOp::index)
+      varies = varies || isl_pw_aff_involves_dims(statement.indices[ordinal].get(), isl_dim_in, static_cast<unsigned>(dim), 1);
+  });
+  return varies;
+}
+
 std::vector<int> reduced_dims(const Statement& statement) {
   std::vector<int> reduced;
   const std::vector<isl::pw_aff> functions = functions_of(statement.write.relation);

@@ -58,6 +58,8 @@ void inline_read(const Nest& nest, Statement& consumer, int ordinal);
 /// Dims of the statement that its write does not use: the reduced ones.
 std::vector<int> reduced_dims(const Statement& statement);
 bool depends_on_dim(const isl::map& relation, int dim);
+/// True when what `value` reads changes along dim `dim` of the statement.
+bool varies_along(const Statement& statement, const ScalarExpr& value, int dim);
 /// True when `map` (from the statement's dims, restricted to its domain) is a function of the written element.
 bool determined_by_write(const Nest& nest, const Statement& statement, const isl::map& map);
 

@@ -11,24 +11,11 @@
 // Rounding   1.5 ulp instead of 0.5 for the quotient.
 #include <fmt/format.h>
 
-#include <isl/aff.h>
-
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/rule_list.h"
 
 namespace nestor {
 namespace {
-
-bool varies_along(const Statement& statement, const ScalarExpr& value, int dim) {
-  bool varies = false;
-  value.visit([&](const ScalarExpr& node) {
-    const auto ordinal = static_cast<std::size_t>(node.ordinal());
-    if (node.op() == ScalarOp::read) varies = varies || depends_on_dim(statement.reads[ordinal].relation, dim);
-    if (node.op() == ScalarOp::index)
-      varies = varies || isl_pw_aff_involves_dims(statement.indices[ordinal].get(), isl_dim_in, static_cast<unsigned>(dim), 1);
-  });
-  return varies;
-}
 
 bool has_read(const ScalarExpr& value) {
   bool found = false;

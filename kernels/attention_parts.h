@@ -1,0 +1,57 @@
+// What operators with rows of scores share: products of queries and keys, and softmax(score) v without its last division.
+#pragma once
+
+#include <functional>
+
+#include "operator.h"
+
+namespace nestor::kernels {
+
+/// A row of scores: its query i first, then whatever lies around it (heads, batch, ...), innermost first.
+using Row = std::vector<Halide::Var>;
+
+/// `first`, then the row: how tensors of keys or head dims by row are indexed.
+template <class First>
+std::vector<Halide::Expr> along(const First& first, const Row& row) {
+  std::vector<Halide::Expr> index{first};
+  index.insert(index.end(), row.begin(), row.end());
+  return index;
+}
+inline std::vector<Halide::Var> along(const Halide::Var& first, const Row& row) {
+  std::vector<Halide::Var> index{first};
+  index.insert(index.end(), row.begin(), row.end());
+  return index;
+}
+
+/// Narrows a reduction over keys to those that the query of the row sees.
+using Sees = std::function<void(Halide::RDom& key)>;
+inline void sees_all(Halide::RDom& /*key*/) {}
+
+/// dot(j, row) = sum over e < head_dim of q(e) k(e, j); `query(e)` and `key(e, j)` are elements at the row, in f32.
+Halide::Func dot_product(const std::string& name, const Row& row, const Halide::Expr& head_dim,
+                         const std::function<Halide::Expr(Halide::Expr e)>& query,
+                         const std::function<Halide::Expr(Halide::Expr e, Halide::Expr j)>& key);
+
+/// weighted(d, row) = sum over seen keys t < keys of weight(t, row) value(d, t).
+Halide::Func weighted_sum(const std::string& name, const Halide::Func& weight, const Row& row, const Halide::Expr& keys,
+                          const Sees& sees, const std::function<Halide::Expr(Halide::Expr d, Halide::Expr t)>& value);
+
+/// softmax(score) v is weighted / total; log(total) + largest is the logarithm of the sum of exponentials.
+struct SoftmaxSums {
+  Halide::Func largest, total, weighted;
+};
+
+/// The sums for every row of score(j, row), over the keys j < keys that are seen. Names get `suffix`.
+SoftmaxSums softmax_sums(const Halide::Func& score, const Row& row, const Halide::Expr& keys, const Sees& sees,
+                         const std::function<Halide::Expr(Halide::Expr d, Halide::Expr t)>& value,
+                         const std::string& suffix = "");
+
+/// Sizes of queries, keys and heads as every operator of this kind has them by default.
+struct AttentionSizes {
+  Halide::Param<int> batch{"batch"}, heads{"heads"}, queries{"queries"}, keys{"keys"}, head_dim{"head_dim"};
+  std::vector<Halide::Expr> query() const { return {head_dim, queries, heads, batch}; }
+  std::vector<Halide::Expr> key() const { return {head_dim, keys, heads, batch}; }
+  std::vector<HalideSize> sizes() const;
+};
+
+}  // namespace nestor::kernels

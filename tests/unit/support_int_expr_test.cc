@@ -1,0 +1,23 @@
+// Integer expressions fold where their value is known.
+#include "support/int_expr.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+TEST(IntExpr, AConstantThatDecidesAMinimumOrMaximumIsIt) {
+  const IntExpr x = IntExpr::variable("x");
+  EXPECT_EQ(min(IntExpr(0), max(x, IntExpr(0))).as_constant(), 0);
+  EXPECT_EQ(min(max(IntExpr(5), x), IntExpr(3)).as_constant(), 3);
+  EXPECT_EQ(max(IntExpr(4), min(x, IntExpr(4))).as_constant(), 4);
+  const IntExpr open = min(IntExpr(3), max(x, IntExpr(1)));
+  for (const std::int64_t value : {0, 1, 2, 3, 9}) {
+    const std::int64_t found = open.evaluate([&](const std::string&) { return value; });
+    EXPECT_EQ(found, std::min<std::int64_t>(3, std::max<std::int64_t>(value, 1)));
+  }
+  EXPECT_FALSE(open.as_constant());
+}
+
+}  // namespace
+}  // namespace nestor
