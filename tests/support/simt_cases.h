@@ -1,6 +1,7 @@
 // The cases that GPU code must get right, emulated and on a device: programs, sizes, addresses, threads.
 #pragma once
 
+#include "support/scheduled_programs.h"
 #include "support/simt_check.h"
 #include "support/simt_programs.h"
 
@@ -89,6 +90,10 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
   list.add("one_pass_masked", streaming_attention_program(f32, 64, true), {{"heads", 1}, {"s", 200}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
+  for (bool prefix : {false, true}) {
+    list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", scheduled_scores_program(prefix),
+             {{"R", 37}, {"C", 70}, {"D", 12}, {"P", 21}});
+  }
   list.add("masked_product", masked_product_program(), {{"n", 100}});
   // Launches in loops, sequential dims, other orders, other types.
   list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});
