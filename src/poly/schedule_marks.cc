@@ -46,7 +46,7 @@ void ScheduleEditor::mark_loop(const Tree& loop, LoopKind kind, std::int64_t fac
 }
 
 void ScheduleEditor::gpu_blocks() {
-  args_.expect(1, 3);
+  args_.expect(1, SIZE_MAX);
   for (std::size_t k = 0; k < args_.count(); ++k) mark_loop(loop_argument(k), LoopKind::gpu_block, 0);
 }
 

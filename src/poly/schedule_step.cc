@@ -70,7 +70,7 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
       {"vectorize", "loop[, width]", "run iterations in vector lanes", &E::vectorize},
       {"unroll", "loop[, factor]", "unroll the loop", &E::unroll},
       {"serial", "loop", "run iterations one after the other again", &E::serial},
-      {"gpu_blocks", "loop[, loop[, loop]]", "one GPU block for each iteration", &E::gpu_blocks},
+      {"gpu_blocks", "loop, ...", "one GPU block for each iteration", &E::gpu_blocks},
       {"gpu_warps", "loop", "spread iterations over the warps of a block", &E::gpu_warps},
       {"gpu_lanes", "loop", "spread iterations over the lanes of a warp", &E::gpu_lanes},
       {"gpu_threads", "loop, count", "threads of a block of this grid", &E::gpu_threads},

@@ -17,8 +17,7 @@ inline TileProgram scheduled_scores_program(bool prefix) {
   Schedule schedule(fix_sizes(samples::biased_scores(prefix), {{"D", 12}}));
   const auto step = [&](const std::string& text) { schedule = schedule.apply(parse_step(text)); };
   for (const char* rule : {"exp2_scale", "online, Mx_update", "reassociate"}) step(fmt::format("apply_rule({})", rule));
-  const std::vector<std::string> all{"S",       "Mx_init",   "Mx_update", "E", "L_init", "L_update",
-                                     "PV_init", "PV_update", "O",         "lse"};
+  const std::vector<std::string> all{"S", "Mx_init", "Mx_update", "E", "L_init", "L_update", "PV_init", "PV_update", "O", "lse"};
   for (const std::string& s : all) step(fmt::format("split({0}.i, 16, {0}.io, {0}.ii)", s));
   for (const char* s : {"S", "Mx_update", "E", "L_update", "PV_update"}) {
     step(fmt::format("split({0}.j, 32, {0}.jo, {0}.ji)", s));
