@@ -3,6 +3,7 @@
 
 #include "support/scheduled_programs.h"
 #include "support/simt_check.h"
+#include "support/simt_part_programs.h"
 #include "support/simt_programs.h"
 
 #include <ostream>
@@ -66,6 +67,22 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
   list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
   list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
+  // Many rows a block, one after the other, with partial column sums; groups of threads combine them.
+  for (int slots : {1, 2, 4}) {
+    list.add("column_parts", column_parts_program(f32, 256, 5, slots, {.threads = 64}), {{"batch", 23}});
+    list.add("column_parts_bf16", column_parts_program(bf16, 1024, 4, slots), {{"batch", 37}}, bfloat);
+  }
+  list.add("column_parts_misaligned", column_parts_program(f16, 512, 3, 3), {{"batch", 8}},
+           {.misalignment = 1, .tolerance = 8e-3});
+  list.add("column_parts_odd_width", column_parts_program(f32, 201, 2, 1), {{"batch", 33}});
+  list.add("column_parts_short", column_parts_program(f32, 100, 3, 3), {{"batch", 38}});
+  list.add("column_parts_many", column_parts_program(f32, 96, 1, 1, {.threads = 32}), {{"batch", 150}});
+  list.add("column_parts_of_resident_blocks", column_parts_program(f32, 128, 3, 2, {.threads = 32, .persistent = 2}),
+           {{"batch", 40}});
+  list.add("column_parts_of_clusters", column_parts_program(bf16, 2048, 3, 2, {.threads = 64, .cluster = 4}), {{"batch", 11}},
+           bfloat);
+  for (int threads : {32, 96, 512})
+    list.add("column_parts_threads", column_parts_program(f32, 256, 5, 2), {{"batch", 61}}, plain, threads);
   // Awkward widths, padding between rows, odd addresses.
   list.add("row_odd_width", norm_program(f32, 1001, 1), {{"batch", 2}});
   list.add("row_padded", norm_program(f32, 1024, 1), {{"batch", 3}}, {.row_padding = 3});

@@ -12,14 +12,14 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = nvptx::Placement::Kind;
 
-constexpr ElementType f32 = ElementType::f32, f16 = ElementType::f16;
+constexpr ElementType f32 = ElementType::f32, f16 = ElementType::f16, bf16 = ElementType::bf16;
 
 struct Planned {
   nvptx::LaunchPlan launches;
   nvptx::BlockPlan block;
 
-  Planned(const TileProgram& program, bool vectors) : launches(nvptx::plan_launches(program, 256)) {
-    block = nvptx::plan_block(launches.kernels.at(0), launches.program, NvptxTarget{}, vectors);
+  Planned(const TileProgram& program, bool vectors, std::size_t kernel = 0) : launches(nvptx::plan_launches(program, 256)) {
+    block = nvptx::plan_block(launches.kernels.at(kernel), launches.program, NvptxTarget{}, vectors);
   }
   const nvptx::Placement& placement(const std::string& name) const {
     for (const auto& [id, place] : block.placements) {
@@ -95,6 +95,55 @@ TEST(NvptxPlan, a_dependence_carried_by_a_loop_gets_a_barrier) {
   EXPECT_FALSE(plan.op("store").barrier_before);  // each thread stores what it wrote itself
 }
 
+TEST(NvptxPlan, sums_that_a_loop_adds_to_stay_in_registers_while_it_runs) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
+  for (const auto& [id, place] : plan.block.placements) {
+    const std::string& name = plan.block.buffer(id).name;
+    EXPECT_EQ(place.kind, Kind::registers) << name;
+    if (name.starts_with("part_sum")) {
+      EXPECT_EQ(place.column_slots, 8);
+    }
+  }
+  EXPECT_EQ(plan.block.buffer(plan.op("add").op.write.buffer).memory, Memory::scratch);
+  EXPECT_EQ(plan.block.buffer(plan.op("store add").op.write.buffer).name, "part");
+  EXPECT_TRUE(plan.op("store add").write_vector);
+}
+
+TEST(NvptxPlan, a_loop_within_a_block_has_copies_under_way) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
+  const auto ahead = std::count_if(plan.block.ops.begin(), plan.block.ops.end(), [](const auto& op) { return op.ahead > 0; });
+  EXPECT_EQ(ahead, 2);  // one row ahead before the loop, two in it
+  EXPECT_EQ(plan.placement("tile").ring_slots, 2);
+  const Planned plain(column_parts_program(bf16, 1024, 100, 3), false);
+  EXPECT_EQ(plain.placement("tile").ring_slots, 0);
+}
+
+TEST(NvptxPlan, groups_of_threads_divide_a_sum_over_rows_of_memory) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true, 1);
+  EXPECT_EQ(plan.block.layout, (nvptx::Layout{8, 4, 64}));
+  EXPECT_TRUE(plan.op("combine").crosses_groups());
+  EXPECT_EQ(plan.op("combine").group_partials(), 8);
+  EXPECT_EQ(plan.placement("sums").kind, Kind::registers);
+}
+
+TEST(NvptxPlan, a_sum_that_something_else_reads_in_its_loop_stays_where_it_is) {
+  TileProgram program = column_parts_program(f32, 1024, 100, 1);
+  auto root = std::make_shared<TileNode>(*program.root);
+  const std::vector<OpDim> dims{parallel_dim("c", 0, 1024, 1024)};
+  TileOp look = make_op(OpKind::map, "look", dims, {1, {0, var("c")}}, {{3, {var("b"), var("c")}}});
+  look.value = ScalarExpr::read(0, f32);
+  auto blocks = std::make_shared<TileNode>(*root->children[0]);
+  auto body = std::make_shared<TileNode>(*blocks->children[0]);
+  auto rows = std::make_shared<TileNode>(*body->children[1]);
+  rows->children = {sequence({rows->children[0], leaf(look)})};
+  body->children[1] = rows;
+  blocks->children = {body};
+  root->children[0] = blocks;
+  program.root = root;
+  const Planned plan(program, true);
+  EXPECT_EQ(plan.block.buffer(plan.op("add").op.write.buffer).memory, Memory::workspace);
+}
+
 TEST(NvptxPlan, an_op_outside_of_blocks_is_spread_over_a_grid) {
   const nvptx::LaunchPlan plan = nvptx::plan_launches(product_program(f32, false, true), 256);
   ASSERT_EQ(plan.kernels.size(), 1u);
@@ -137,6 +186,10 @@ TEST(NvptxRecipe, tells_the_workspace) {
   EXPECT_EQ(bytes, (2 * 50 * 50 * 4 + 63) / 64 * 64);
 }
 
+bool has_clusters(const TileTree& tree) {
+  return tree->grid.cluster > 1 || std::any_of(tree->children.begin(), tree->children.end(), has_clusters);
+}
+
 class EveryProgram : public ::testing::TestWithParam<std::tuple<SimtCase, int>> {};
 
 TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
@@ -144,7 +197,7 @@ TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
   NvptxTarget target;
   target.sm = sm;
   target.threads = test.threads;
-  if (sm < 90 && test.program.root->grid.cluster > 1) {
+  if (sm < 90 && has_clusters(test.program.root)) {
     EXPECT_THAT([&] { compile_nvptx(test.program, target); },
                 ::testing::ThrowsMessage<UserError>(HasSubstr("Clusters of blocks need compute capability 9.0")));
     return;

@@ -76,7 +76,8 @@ class BarrierPass {
   void visit_op(BlockOp& op, Pending& pending) {
     Pending before, after;  // before and after the barriers inside of the op, if it has any
     touches(op, before, after);
-    const bool inner = op.crosses_warps() || (op.product && !(op.product->a_direct && op.product->b_direct));
+    const bool inner =
+        op.crosses_warps() || op.crosses_groups() || (op.product && !(op.product->a_direct && op.product->b_direct));
     if (!inner) before.insert(before.end(), after.begin(), after.end());
     const auto meets_pending = [&](const Touch& touch) {
       return std::any_of(pending.begin(), pending.end(), [&](const Touch& old) { return meet(old, touch); });
@@ -121,10 +122,8 @@ class BarrierPass {
     }
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
-    if (op.crosses_warps()) {
-      const std::int64_t slots =
-          op.unroll_rows ? std::max<std::int64_t>(ceil_div(op.row_bound().value_or(1), op.layout.groups), 1) : 1;
-      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, slots * (plan_.all_threads() / 32) * 4);
+    if (op.crosses_warps() || op.crosses_groups()) {
+      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, plan_.partials_bytes(op));
     }
     if (op.product) {
       const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;

@@ -113,11 +113,20 @@ class BlockEmitter {
   // reductions over columns
   void emit_column_reduction(const BlockOp& op);
   Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
+  Value* shuffled(Value* value, ElementType type, int distance);
   Value* butterfly(Value* value, const BlockOp& op);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
   void publish_partial(const BlockOp& op, Value* row_slot, Value* total);
   Value* combined_partials(const BlockOp& op, Value* row_slot);
   void finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total);
+
+  // sums that groups of threads divide among them
+  void emit_divided_sum(const BlockOp& op);
+  void add_own_points(const BlockOp& op, const std::vector<Value*>& sums);
+  void combine_in_warp(const BlockOp& op, const std::vector<Value*>& sums);
+  Value* group_partial(const BlockOp& op, Value* number);
+  void publish_sums(const BlockOp& op, const std::vector<Value*>& sums);
+  std::vector<Value*> combined_groups(const BlockOp& op, const std::vector<Value*>& own, int width);
 
   // products
   struct OperandCopy;

@@ -130,6 +130,15 @@ std::optional<std::int64_t> BlockOp::column_bound() const {
   return extent_bound(op.dims[column]);
 }
 
+std::int64_t BlockPlan::partials_bytes(const BlockOp& op) const {
+  std::int64_t values = op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad);
+  if (op.crosses_warps()) {
+    const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
+    values = std::max<std::int64_t>(slots, 1) * (all_threads() / 32);
+  }
+  return round_up(values * 4, 16);
+}
+
 const Placement* BlockPlan::placement(int k) const {
   const auto found = placements.find(k);
   return found == placements.end() ? nullptr : &found->second;

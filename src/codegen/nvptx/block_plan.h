@@ -79,6 +79,7 @@ struct BlockOp {
   bool unroll_rows = false, unroll_columns = false;
   bool barrier_before = false;
   int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
+  int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
   std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps
   Multiples multiples;                ///< of the loop variables around it
 
@@ -86,6 +87,9 @@ struct BlockOp {
   /// Sums are kept in f32, or in i32 for integers.
   ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
   bool crosses_warps() const { return reduces_columns() && layout.lanes > 32; }
+  bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
+  /// Sums of a column that threads of different warps have when crosses_groups().
+  int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
   std::optional<std::int64_t> row_bound() const;     ///< product of the rows' extents; 1 without rows
   std::optional<std::int64_t> column_bound() const;  ///< 1 without a column
 };
@@ -122,6 +126,7 @@ struct BlockPlan {
   const Placement* placement(int k) const;
   bool in_registers(const TileAccess& access) const;
   int all_threads() const { return threads * cluster; }
+  std::int64_t partials_bytes(const BlockOp& op) const;  ///< of a reduction that crosses warps or groups
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
 };
 
@@ -133,7 +138,7 @@ BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const
 
 // The passes of plan_block, in order.
 void normalise(BlockPlan& plan);     ///< tree and ops; loops in place of dims that cannot be spread
-void reside(BlockPlan& plan);        ///< resident blocks: a loop over their items, copies before it or one item ahead
+void reside(BlockPlan& plan);        ///< resident blocks: a loop over their items; copies before it, or ahead of their trip
 void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
@@ -144,13 +149,21 @@ void insert_barriers(BlockPlan& plan);
 /// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
                    bool product);
+/// Lets the groups of threads divide the points of a sum over rows of memory, where the op has such a sum and nothing else for them.
+void divide_sum(BlockOp& op);
+/// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
+bool divides_well(const BlockOp& op, const Layout& layout);
+
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
 /// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
 bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
 
-/// Name of the number of items that a resident block has taken before the current one.
+/// Sums of one warp or group start at a multiple of so many: 16-byte accesses.
+inline constexpr std::int64_t kPartialsPad = 8;
+
+/// Name of the number of trips before the current one: of items that a resident block has taken, of iterations of a loop.
 inline constexpr const char* kTrip = "$trip";
 /// Pieces of 16 bytes that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);

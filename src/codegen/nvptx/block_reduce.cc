@@ -58,16 +58,19 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
   return values[0];
 }
 
+/// The value of the lane whose number differs in the bit `distance`.
+Value* BlockEmitter::shuffled(Value* value, ElementType type, int distance) {
+  const auto shuffle =
+      type == ElementType::i32 ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_f32;
+  return b_.CreateIntrinsic(shuffle, {},
+                            {b_.getInt32(0xffffffff), value, b_.getInt32(static_cast<std::uint32_t>(distance)), b_.getInt32(31)});
+}
+
 /// Combines over the lanes of a row within a warp; every lane gets the result.
 Value* BlockEmitter::butterfly(Value* value, const BlockOp& op) {
   const ElementType type = op.sum_type();
-  const auto shuffle =
-      type == ElementType::i32 ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_f32;
-  for (int distance = std::min(op.layout.lanes, 32) / 2; distance > 0; distance /= 2) {
-    Value* other = b_.CreateIntrinsic(
-        shuffle, {}, {b_.getInt32(0xffffffff), value, b_.getInt32(static_cast<std::uint32_t>(distance)), b_.getInt32(31)});
-    value = emit_combine(b_, math_, *op.op.reduction, type, value, other);
-  }
+  for (int distance = std::min(op.layout.lanes, 32) / 2; distance > 0; distance /= 2)
+    value = emit_combine(b_, math_, *op.op.reduction, type, value, shuffled(value, type, distance));
   return value;
 }
 

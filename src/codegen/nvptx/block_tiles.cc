@@ -28,6 +28,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
     emit_product(op);
   } else if (op.reduces_columns()) {
     emit_column_reduction(op);
+  } else if (op.crosses_groups()) {
+    emit_divided_sum(op);
   } else {
     const bool to_registers = plan_->in_registers(op.op.write);
     for_rows(op, false, [&](int slot, Value*, Value* row_ok) {
@@ -144,6 +146,10 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
       for_serial(op, pick, body, d + 1);
     };
     if (single_valued(dim)) return inner(integer(dim.lower));
+    if (static_cast<int>(d) == op.divided && op.crosses_groups()) {
+      Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
+      return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner);
+    }
     return loop(integer(dim.lower), integer(dim.upper), 1, inner);
   }
   body();

@@ -1,9 +1,11 @@
 // Cuts a tile program into kernels.
 #include "codegen/nvptx/launch_plan.h"
 
+#include "codegen/nvptx/accumulators.h"
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/distribute.h"
 #include "codegen/nvptx/op_shape.h"
+#include "codegen/nvptx/simt_backend.h"
 #include "codegen/nvptx/tile_rewrite.h"
 
 #include <fmt/format.h>
@@ -180,7 +182,9 @@ class Planner {
     kernel.shape = shape;
     kernel.grid = std::move(grid);
     kernel.launch_loops = loops_;
-    kernel.body = std::move(body);
+    const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
+    const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
+    kernel.body = keep_accumulators(body, plan_.program.buffers, room);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;

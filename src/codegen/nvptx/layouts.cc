@@ -11,6 +11,10 @@ namespace {
 /// Stands for an extent that is not known when compiling.
 constexpr std::int64_t kLargeExtent = 1 << 16;
 
+/// Points of a sum that are worth dividing among groups of threads, and chunks of columns whose sums a thread then keeps.
+constexpr std::int64_t kFewestDivided = 8;
+constexpr std::int64_t kMostDividedChunks = 4;
+
 /// How often each index of each buffer runs along rows of some op.
 using RowEvidence = std::set<std::pair<int, std::size_t>>;
 
@@ -83,11 +87,27 @@ bool has_product(const BlockPlan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) { return op.product.has_value(); });
 }
 
+/// Where groups of threads have nothing else to do than to divide sums: the layout that suits the longest of them.
+std::optional<Layout> dividing_layout(const BlockPlan& plan, int vector, std::optional<std::int64_t> columns) {
+  std::optional<std::int64_t> points = 1;
+  for (const BlockOp& op : plan.ops) {
+    if (op.product || !op.rows.empty() || op.reduces_columns()) return std::nullopt;
+    if (op.divided < 0) continue;
+    const auto extent = extent_bound(op.op.dims[op.divided]);
+    points = points && extent ? std::optional(std::max(*points, *extent)) : std::nullopt;
+  }
+  if (points == 1) return std::nullopt;
+  const Layout layout = best_layout(plan.threads, vector, points, columns, false, false);
+  const bool well = std::all_of(plan.ops.begin(), plan.ops.end(),
+                                [&](const BlockOp& op) { return op.divided < 0 || divides_well(op, layout); });
+  return well ? std::optional(layout) : std::nullopt;
+}
+
 /// Threads worth starting: each has at least one vector, or sixteen accumulators of a product, in the largest op.
 int useful_threads(const BlockPlan& plan, int vector, int limit) {
   std::int64_t most = 32;
   for (const BlockOp& op : plan.ops) {
-    const auto rows = op.row_bound(), columns = op.column_bound();
+    const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]), columns = op.column_bound();
     if (!rows || !columns) return limit;
     const std::int64_t share = op.product ? 16 : vector;
     most = std::max(most, round_up(ceil_div(*rows * *columns, share), 32));
@@ -126,6 +146,31 @@ void choose_roles(BlockPlan& plan) {
       changed = true;
     }
   }
+  for (BlockOp& op : plan.ops) divide_sum(op);
+}
+
+void divide_sum(BlockOp& op) {
+  op.divided = -1;
+  const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
+  if (!sums || op.product || op.column < 0 || op.op.dims[op.column].reduced || !op.rows.empty()) return;
+  const std::vector<bool> spread = spreadable_dims(op.op);
+  std::int64_t longest = kFewestDivided - 1;
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    if (d == op.column || single_valued(op.op.dims[d])) continue;
+    if (!op.op.dims[d].reduced) {
+      op.divided = -1;
+      return;
+    }
+    const std::int64_t extent = extent_bound(op.op.dims[d]).value_or(kLargeExtent);
+    if (!spread[d] || extent <= longest) continue;
+    op.divided = d;
+    longest = extent;
+  }
+}
+
+bool divides_well(const BlockOp& op, const Layout& layout) {
+  const auto columns = op.column_bound();
+  return columns && ceil_div(*columns, static_cast<std::int64_t>(layout.lanes) * layout.vector) <= kMostDividedChunks;
 }
 
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
@@ -170,6 +215,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (product && columns && *columns < 4 * 8) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
                                  : best_layout(plan.threads, vector, rows, columns, reduces, product);
+  if (plan.cluster == 1) plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }
 

@@ -179,6 +179,7 @@ void free_layouts(BlockPlan& plan) {
       op.column = op.rows.back();
       op.rows.pop_back();
       op.roles[op.column] = DimRole::column;
+      divide_sum(op);
     }
     int vector = 1;
     for (int width = 8; plan.vector_memory && op.op.kind != OpKind::points && width > 1 && vector == 1; width /= 2) {
@@ -189,7 +190,10 @@ void free_layouts(BlockPlan& plan) {
       for (const TileAccess& read : op.op.reads) narrowest = std::min(narrowest, bytes(read));
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;
     }
-    op.layout = best_layout(plan.all_threads(), vector, op.row_bound(), op.column_bound(), op.reduces_columns(), false);
+    const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]);
+    const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), op.reduces_columns(), false);
+    const bool divides = op.divided >= 0 && divides_well(op, layout) && plan.cluster == 1;
+    op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);
   }
 }
 
@@ -246,6 +250,8 @@ void place_scratch(BlockPlan& plan) {
     };
     visit(op.op.write);
     for (const TileAccess& read : op.op.reads) visit(read);
+    if (op.divided >= 0 && !divides_well(op, op.layout)) op.divided = -1;
+    op.unroll_columns = op.unroll_columns || op.crosses_groups();
   }
 }
 

@@ -38,7 +38,8 @@ std::string tied(std::size_t count) {
 
 }  // namespace
 
-llvm::CallInst* PtxEmitter::assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments) {
+llvm::CallInst* PtxEmitter::assembly(llvm::Type* result, std::string_view text, std::string constraints,
+                                     const Values& arguments) {
   append(constraints, "~{memory}");
   std::vector<llvm::Type*> types;
   for (Value* argument : arguments) types.push_back(argument->getType());
@@ -56,7 +57,8 @@ PtxEmitter::Values PtxEmitter::results(llvm::CallInst* call, std::size_t count) 
 }
 
 void PtxEmitter::mbarrier_init(Value* barrier, int count) {
-  assembly(nothing(), "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", {barrier, b_.getInt32(static_cast<std::uint32_t>(count))});
+  assembly(nothing(), "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r",
+           {barrier, b_.getInt32(static_cast<std::uint32_t>(count))});
 }
 
 void PtxEmitter::fence_mbarrier_init() { assembly(nothing(), "fence.mbarrier_init.release.cluster;", "", {}); }
@@ -79,13 +81,16 @@ void PtxEmitter::mbarrier_arrive_remote(Value* barrier, Value* rank, Value* pred
 
 // The loop stays inside the assembly, so that the code around it remains one block for LLVM and ptxas.
 void PtxEmitter::mbarrier_wait(Value* barrier, Value* parity) {
-  assembly(nothing(),
-           "{\n\t.reg .pred p;\n\tAGAIN:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n\t@p bra DONE;\n\tbra AGAIN;\n\t"
-           "DONE:\n\t}",
-           "r,r", {barrier, parity});
+  assembly(
+      nothing(),
+      "{\n\t.reg .pred p;\n\tAGAIN:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n\t@p bra DONE;\n\tbra AGAIN;\n\t"
+      "DONE:\n\t}",
+      "r,r", {barrier, parity});
 }
 
-void PtxEmitter::named_barrier_sync(Value* id, int threads) { assembly(nothing(), fmt::format("bar.sync $0, {};", threads), "r", {id}); }
+void PtxEmitter::named_barrier_sync(Value* id, int threads) {
+  assembly(nothing(), fmt::format("bar.sync $0, {};", threads), "r", {id});
+}
 
 void PtxEmitter::named_barrier_arrive(Value* id, int threads) {
   assembly(nothing(), fmt::format("bar.arrive $0, {};", threads), "r", {id});
@@ -103,8 +108,8 @@ void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates,
   arguments.push_back(barrier);
   const std::size_t rank = coordinates.size();
   assembly(nothing(),
-           fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {}], [${}];", rank,
-                       operand_list(2, rank), 2 + rank),
+           fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {}], [${}];",
+                       rank, operand_list(2, rank), 2 + rank),
            "r,l," + repeated("r", rank + 1), arguments);
 }
 
@@ -114,8 +119,8 @@ void PtxEmitter::store_tile(Value* map, const Values& coordinates, Value* shared
   arguments.push_back(shared);
   const std::size_t rank = coordinates.size();
   assembly(nothing(),
-           fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group [$0, {}], [${}];", rank, operand_list(1, rank),
-                       1 + rank),
+           fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group [$0, {}], [${}];", rank,
+                       operand_list(1, rank), 1 + rank),
            "l," + repeated("r", rank + 1), arguments);
 }
 
@@ -129,10 +134,12 @@ void PtxEmitter::prefetch_map(Value* map) { assembly(nothing(), "prefetch.tensor
 
 void PtxEmitter::wgmma_fence() { assembly(nothing(), "wgmma.fence.sync.aligned;", "", {}); }
 void PtxEmitter::wgmma_commit() { assembly(nothing(), "wgmma.commit_group.sync.aligned;", "", {}); }
-void PtxEmitter::wgmma_wait(int pending) { assembly(nothing(), fmt::format("wgmma.wait_group.sync.aligned {};", pending), "", {}); }
+void PtxEmitter::wgmma_wait(int pending) {
+  assembly(nothing(), fmt::format("wgmma.wait_group.sync.aligned {};", pending), "", {});
+}
 
-PtxEmitter::Values PtxEmitter::wgmma(int n, std::string_view type, const Values& sums, const Values& a, Value* b, bool transpose_a,
-                                     bool transpose_b) {
+PtxEmitter::Values PtxEmitter::wgmma(int n, std::string_view type, const Values& sums, const Values& a, Value* b,
+                                     bool transpose_a, bool transpose_b) {
   const auto count = static_cast<std::size_t>(n) / 2;
   const bool in_registers = a.size() == 4;
   std::string constraints = repeated("=f", count);
@@ -144,9 +151,8 @@ PtxEmitter::Values PtxEmitter::wgmma(int n, std::string_view type, const Values&
   const std::string first = in_registers ? operand_list(count, 4) : fmt::format("${}", count);
   const std::string transposes =
       in_registers ? fmt::format("{}", transpose_b ? 1 : 0) : fmt::format("{}, {}", transpose_a ? 1 : 0, transpose_b ? 1 : 0);
-  const std::string text =
-      fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {}, {}, ${}, {}, 1, 1, {};", n, type, type, operand_list(0, count),
-                  first, count + a.size(), sums.empty() ? 0 : 1, transposes);
+  const std::string text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {}, {}, ${}, {}, 1, 1, {};", n, type,
+                                       type, operand_list(0, count), first, count + a.size(), sums.empty() ? 0 : 1, transposes);
   std::vector<llvm::Type*> types(count, b_.getFloatTy());
   return results(assembly(llvm::StructType::get(b_.getContext(), types), text, constraints, arguments), count);
 }
@@ -174,10 +180,11 @@ void PtxEmitter::pin(Values& values) {
 
 PtxEmitter::Values PtxEmitter::load_matrices(Value* address, bool transpose) {
   std::vector<llvm::Type*> types(4, b_.getInt32Ty());
-  return results(assembly(llvm::StructType::get(b_.getContext(), types),
-                          fmt::format("ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{$0, $1, $2, $3}}, [$4];", transpose ? ".trans" : ""),
-                          "=r,=r,=r,=r,r", {address}),
-                 4);
+  return results(
+      assembly(llvm::StructType::get(b_.getContext(), types),
+               fmt::format("ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{$0, $1, $2, $3}}, [$4];", transpose ? ".trans" : ""),
+               "=r,=r,=r,=r,r", {address}),
+      4);
 }
 
 void PtxEmitter::store_matrices(Value* address, const Values& words) {
@@ -192,8 +199,9 @@ PtxEmitter::Values PtxEmitter::mma(std::string_view type, const Values& sums, co
   arguments.insert(arguments.end(), sums.begin(), sums.end());
   std::vector<llvm::Type*> types(4, b_.getFloatTy());
   const std::string text = fmt::format(
-      "mma.sync.aligned.m16n8k16.row.col.f32.{}.{}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", type,
-      type);
+      "mma.sync.aligned.m16n8k16.row.col.f32.{}.{}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, "
+      "$13}};",
+      type, type);
   return results(assembly(llvm::StructType::get(b_.getContext(), types), text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", arguments), 4);
 }
 

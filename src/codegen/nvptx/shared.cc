@@ -141,11 +141,10 @@ std::vector<Item> collect_items(BlockPlan& plan) {
                        pieces_of(plan, op.op.write.buffer) * 16 * plan.threads * place.ring_slots, 0,
                        static_cast<int>(plan.ops.size()), &place.ring_offset});
     }
-    if (op.crosses_warps()) {
-      const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
+    if (op.crosses_warps() || op.crosses_groups()) {
       // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
-      const std::int64_t bytes = round_up(std::max<std::int64_t>(slots, 1) * (plan.all_threads() / 32) * 4, 16);
-      items.push_back({"partial results of " + op.op.name, bytes, 0, static_cast<int>(plan.ops.size()), &op.partials_offset});
+      items.push_back({"partial results of " + op.op.name, plan.partials_bytes(op), 0, static_cast<int>(plan.ops.size()),
+                       &op.partials_offset});
     }
   }
   for (auto& [id, item] : buffers) items.push_back(item);

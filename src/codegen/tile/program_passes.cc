@@ -21,22 +21,10 @@ bool same_text(const std::vector<IntExpr>& a, const std::vector<IntExpr>& b) {
          std::equal(a.begin(), a.end(), b.begin(), [](const IntExpr& x, const IntExpr& y) { return x.str() == y.str(); });
 }
 
-/// Renames the dims of `init` to those of `op` by the index they move; undefined when their boxes differ.
 bool initializes(const TileOp& init, const TileOp& op) {
-  if (!op.reduction || init.reduction || init.write.buffer != op.write.buffer || init.guard.defined() || op.guard.defined() ||
-      op.initialize)
-    return false;
-  if (op.kind != OpKind::reduce && op.kind != OpKind::contract) return false;
+  if (!op.reduction || op.initialize || (op.kind != OpKind::reduce && op.kind != OpKind::contract)) return false;
   if (!init.reads.empty() || !is_constant_value(init.value, neutral_element(*op.reduction, op.value.type()))) return false;
-  std::vector<OpDim> kept;
-  std::copy_if(op.dims.begin(), op.dims.end(), std::back_inserter(kept), [](const OpDim& d) { return !d.reduced; });
-  if (kept.size() != init.dims.size()) return false;
-  std::vector<IntExpr> renamed = init.write.index;
-  for (std::size_t k = 0; k < kept.size(); ++k) {
-    if (!same_text({init.dims[k].lower, init.dims[k].upper}, {kept[k].lower, kept[k].upper})) return false;
-    for (IntExpr& index : renamed) index = index.substitute(init.dims[k].var, IntExpr::variable(kept[k].var));
-  }
-  return same_text(renamed, op.write.index);
+  return starts_elements(init, op);
 }
 
 TileTree fold_initializations(const TileTree& node) {
@@ -96,6 +84,21 @@ bool is_constant_value(const ScalarExpr& expr, double value) {
   if (expr.op() == ScalarOp::cast) return is_constant_value(expr.args()[0], value);
   if (expr.op() == ScalarOp::neg) return is_constant_value(expr.args()[0], -value);
   return expr.op() == ScalarOp::constant && expr.number() == value;
+}
+
+bool starts_elements(const TileOp& init, const TileOp& op) {
+  if (init.reduction || init.write.buffer != op.write.buffer || init.guard.defined() || op.guard.defined()) return false;
+  if (std::any_of(init.reads.begin(), init.reads.end(), [&](const TileAccess& read) { return read.buffer == init.write.buffer; }))
+    return false;
+  std::vector<OpDim> kept;
+  std::copy_if(op.dims.begin(), op.dims.end(), std::back_inserter(kept), [](const OpDim& d) { return !d.reduced; });
+  if (kept.size() != init.dims.size()) return false;
+  std::vector<IntExpr> renamed = init.write.index;
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    if (!same_text({init.dims[k].lower, init.dims[k].upper}, {kept[k].lower, kept[k].upper})) return false;
+    for (IntExpr& index : renamed) index = index.substitute(init.dims[k].var, IntExpr::variable(kept[k].var));
+  }
+  return same_text(renamed, op.write.index);
 }
 
 void substitute_variable(TileOp& op, const std::string& variable, const IntExpr& value) {

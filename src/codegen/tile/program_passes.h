@@ -17,4 +17,7 @@ TileProgram finish(TileProgram program);
 /// True when `expr` reads nothing and is the constant `value`.
 bool is_constant_value(const ScalarExpr& expr, double value);
 
+/// True when `init` writes, without reading them back, exactly the elements that the reduction `op` accumulates into.
+bool starts_elements(const TileOp& init, const TileOp& op);
+
 }  // namespace nestor

@@ -67,6 +67,9 @@ isl::map present_elements(const Placement& copy, const Placement& source, std::s
   elements = isl_map_project_out(elements, isl_dim_out, static_cast<unsigned>(k) + 1, static_cast<unsigned>(rank - 1) - k);
   elements = isl_map_project_out(elements, isl_dim_out, 0, static_cast<unsigned>(k));
   isl_map* back = isl_map_from_aff(isl_aff_neg(copy.origin[k].copy()));
+  // Sizes may stand in another order where a rule of algebra made the readers.
+  elements = isl_map_align_params(elements, isl_map_get_space(back));
+  back = isl_map_align_params(back, isl_map_get_space(elements));
   return isl::manage(isl_map_sum(elements, back)).coalesce();
 }
 
