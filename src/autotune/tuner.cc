@@ -301,7 +301,7 @@ TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const S
 SpaceLimits space_limits(const MeasureOptions& options) {
   if (!options.target.is_gpu()) return host_space_limits(options.threads);
   const GpuFacts facts = gpu_facts(options.target);
-  return gpu_space_limits(facts.sm, facts.shared_limit);
+  return gpu_space_limits(facts.sm, facts.shared_limit, facts.units);
 }
 
 DeviceIdentity device_identity_host(int threads) { return host_device(threads); }

@@ -131,6 +131,33 @@ inline Nest row_norm(std::int64_t rows = 4, std::int64_t cols = 9) {
       .build();
 }
 
+/// Gradients of a row operator: s_i = sum over k of dy x w, dx = dy w - x s, and sums over rows, dw = dy x and db = dy. `cols` is
+/// fixed when compiling.
+inline Nest row_gradient(std::int64_t rows = 9, std::int64_t cols = 5) {
+  const std::string row = "0 <= r < rows", column = "0 <= c < cols";
+  Nest nest = NestBuilder("row_gradient", {{"rows", rows}, {"cols", cols}})
+                  .tensor("dy", TensorRole::input, {"rows", "cols"})
+                  .tensor("x", TensorRole::input, {"rows", "cols"})
+                  .tensor("w", TensorRole::input, {"cols"})
+                  .tensor("s", TensorRole::temporary, {"rows"})
+                  .tensor("dx", TensorRole::output, {"rows", "cols"})
+                  .tensor("dw", TensorRole::output, {"cols"})
+                  .tensor("db", TensorRole::output, {"cols"})
+                  .statement("s_init[r] : " + row, "s[r]", {}, number(0))
+                  .statement("s_update[r, c] : " + row + " and " + column, "s[r]", {"dy[r, c]", "x[r, c]", "w[c]"},
+                             read(0) * read(1) * read(2), ReductionOp::add)
+                  .statement("dx[r, c] : " + row + " and " + column, "dx[r, c]", {"dy[r, c]", "w[c]", "x[r, c]", "s[r]"},
+                             read(0) * read(1) - read(2) * read(3))
+                  .statement("dw_init[c] : " + column, "dw[c]", {}, number(0))
+                  .statement("dw_update[c, r] : " + row + " and " + column, "dw[c]", {"dy[r, c]", "x[r, c]"}, read(0) * read(1),
+                             ReductionOp::add)
+                  .statement("db_init[c] : " + column, "db[c]", {}, number(0))
+                  .statement("db_update[c, r] : " + row + " and " + column, "db[c]", {"dy[r, c]"}, read(0), ReductionOp::add)
+                  .build();
+  nest.sizes[1].specialized = true;
+  return nest;
+}
+
 /// How scores_softmax_values leaves out columns j > i: not at all, by its domains, or by -inf scores through a select.
 enum class Mask { none, domain, select };
 

@@ -49,7 +49,8 @@ std::vector<Nest> nests() {
           samples::scores_softmax_values(Mask::none, 128, 128, 32),
           samples::scores_softmax_values(Mask::domain, 128, 128, 32),
           samples::stencil2d(4, 40, 40),
-          samples::seidel(4, 40, 40)};
+          samples::seidel(4, 40, 40),
+          samples::row_gradient(96, 64)};
 }
 
 TEST(NestSpace, TheBestGuessAndTheBaselineAreLegal) {
@@ -130,6 +131,31 @@ TEST(NestSpace, OneThreadMeansNoParallelLoops) {
   Problem problem(samples::row_norm(64, 128), 1);
   const Schedule guess = problem.replay(problem.space->defaults().front());
   EXPECT_EQ(count_loops(*guess.tree(), LoopKind::parallel), 0) << guess.str();
+}
+
+TEST(NestSpace, SumsOverRowsMeetTheRowsThatTheyAreSumsOf) {
+  Problem problem(samples::row_gradient(96, 64));
+  const auto& parameters = problem.space->parameters();
+  auto values = named_values(*problem.space, problem.space->defaults().front());
+  EXPECT_EQ(values.at("split"), -1);
+  bool met = false;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.name != "split") continue;
+    for (const std::int64_t axis : parameter.choices) {
+      values["split"] = axis;
+      values["parts"] = 8;
+      const Schedule schedule = problem.replay(*point_from(*problem.space, values));
+      if (schedule.nest().find_statement("dw_update_part") == nullptr) continue;
+      met = true;
+      for (const char* statement : {"s_update", "dx", "dw_update_part"}) {
+        EXPECT_TRUE(share_loop(schedule, statement, "db_update_part", 0)) << schedule.str();  // the parts
+        EXPECT_TRUE(share_loop(schedule, statement, "db_update_part", 1)) << schedule.str();  // the rows of one
+      }
+      EXPECT_FALSE(share_loop(schedule, "dw_update_combine", "db_update_part", 0)) << schedule.str();
+      EXPECT_EQ(count_loops(*schedule.tree(), LoopKind::parallel), 2) << schedule.str();
+    }
+  }
+  EXPECT_TRUE(met);
 }
 
 TEST(NestSpace, ATimeStencilRunsInParallelWithinEachStepAndASkewTilesTime) {

@@ -1,34 +1,10 @@
 // GPU code means what its tile program means: the IR of every kernel, run thread by thread on the CPU, agrees with interpret().
-#include "support/simt_cases.h"
-#include "support/simt_emulator.h"
+#include "support/simt_image.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 namespace nestor::testing {
 namespace {
-
-/// Storage of every argument and of the workspace, in memory whose end is guarded.
-struct HostImage {
-  HostImage(const LaunchRecipe& recipe, const CheckData& data, const SimtCase& test) {
-    launch.sizes = test.sizes;
-    for (std::size_t k = 0; k < recipe.arguments.size(); ++k) {
-      const auto bytes = size_in_bytes(recipe.arguments[k].type);
-      memory.push_back(std::make_unique<GuardedMemory>(static_cast<std::size_t>(data.arguments[k].elements) * bytes,
-                                                       static_cast<std::size_t>(test.options.misalignment) * bytes));
-      encode(data.arguments[k], recipe.arguments[k].type, memory.back()->data());
-      launch.pointers.push_back(reinterpret_cast<std::uint64_t>(memory.back()->data()));
-      launch.strides.push_back(data.arguments[k].strides);
-    }
-    const std::map<std::string, std::int64_t> values(test.sizes.begin(), test.sizes.end());
-    memory.push_back(std::make_unique<GuardedMemory>(static_cast<std::size_t>(evaluate_in(recipe.workspace_bytes, values)), 0));
-    launch.workspace = reinterpret_cast<std::uint64_t>(memory.back()->data());
-  }
-
-  LaunchData launch;
-  std::vector<std::unique_ptr<GuardedMemory>> memory;
-};
 
 class NvptxSemantics : public ::testing::TestWithParam<SimtCase> {};
 
@@ -37,17 +13,7 @@ TEST_P(NvptxSemantics, kernels_compute_what_the_program_says) {
   NvptxTarget target;
   target.threads = test.threads;
   const CompiledNvptx compiled = compile_nvptx(test.program, target);
-  const LaunchRecipe& recipe = compiled.kernel.recipe;
-  const CheckData data = make_data(test.program, recipe, test.sizes, test.options);
-  SimtEmulator emulator(compiled.ir);
-  for (unsigned seed : {1u, 2u}) {
-    emulator.seed(seed);
-    HostImage image(recipe, data, test);
-    launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-      emulator.run(node, blocks, params);
-    });
-    EXPECT_EQ(compare(recipe, data, test.options, [&](std::size_t k) { return image.memory[k]->data(); }), "") << "seed " << seed;
-  }
+  EXPECT_EQ(run_emulated(compiled, test.program, test.sizes, test.options, {1, 2}), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, NvptxSemantics, ::testing::ValuesIn(simt_cases()),
@@ -65,13 +31,9 @@ TEST(SimtEmulator, notices_a_missing_barrier) {
     at = line;
   }
   SimtCase test{"unsynchronised", block_steps_program(), {{"rows", 3}, {"steps", 5}}, {}, 256};
-  const CheckData data = make_data(test.program, compiled.kernel.recipe, test.sizes, test.options);
-  HostImage image(compiled.kernel.recipe, data, test);
-  SimtEmulator emulator(ir);
-  launch_recipe(
-      compiled.kernel.recipe, image.launch,
-      [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) { emulator.run(node, blocks, params); });
-  EXPECT_NE(compare(compiled.kernel.recipe, data, test.options, [&](std::size_t k) { return image.memory[k]->data(); }), "");
+  CompiledNvptx changed = compiled;
+  changed.ir = ir;
+  EXPECT_NE(run_emulated(changed, test.program, test.sizes, test.options, {0}), "");
 }
 
 }  // namespace

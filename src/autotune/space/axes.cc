@@ -24,6 +24,8 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
   std::vector<std::optional<int>> result(rank);
   for (int k = 0; k < rank; ++k) {
     isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
+    // Where the access is not defined does not matter.
+    function = isl_pw_aff_gist(function, isl_pw_aff_domain(isl_pw_aff_copy(function)));
     if (isl_pw_aff_n_piece(function) == 1) {
       isl_aff* affine = isl_pw_aff_as_aff(isl_pw_aff_copy(function));
       int involved = -1, count = 0;

@@ -52,6 +52,15 @@ class Emitter {
     return loop + "_o";
   }
 
+  /// A unit over the points of parts: parts outside, the points of one in the stream loop. False for other units.
+  bool take_part(const Unit& unit, UnitLoops& loops) {
+    if (!cluster_.part || unit.position_of(cluster_.part->whole) < 0) return false;
+    const std::string& points = unit.loops[unit.position_of(cluster_.part->whole)];
+    loops.shared.push_back(take_outside(loops, points, cluster_.part->size));
+    loops.stream = points + "_i";
+    return true;
+  }
+
   UnitLoops shape_unit(const Unit& unit) {
     UnitLoops loops;
     loops.chain = unit.loops;
@@ -59,6 +68,7 @@ class Emitter {
       step("skew", {unit.loops[unit.position_of(skew.outer)], unit.loops[unit.position_of(skew.inner)], skew.factor});
     }
     for (const int axis : plan_.order) {
+      if (take_part(unit, loops)) continue;
       loops.shared.push_back(take_outside(loops, unit.loops[unit.position_of(axis)], plan_.tile.at(axis)));
     }
     // Inside a tile of time steps the steps stay shared: each one needs the statements of the one before.
@@ -66,10 +76,14 @@ class Emitter {
       const int time = plan_.form.skews.front().outer;
       if (plan_.tile.at(time) > 1) loops.shared.push_back(unit.loops[unit.position_of(time)] + "_i");
     }
-    const std::size_t stream = plan_.stream < 0 ? std::string::npos : static_cast<std::size_t>(unit.position_of(plan_.stream));
+    const std::size_t stream =
+        plan_.stream < 0 || !loops.stream.empty() ? std::string::npos : static_cast<std::size_t>(unit.position_of(plan_.stream));
     if (stream < unit.loops.size()) loops.stream = take_outside(loops, unit.loops[stream], plan_.stream_tile);
     std::vector<std::string> wanted = loops.shared;
     if (!loops.stream.empty()) wanted.push_back(loops.stream);
+    // Of a part's own loop one iteration is left, which must not stand between the loops that are worth tiling.
+    if (cluster_.part && !loops.stream.empty() && unit.position_of(cluster_.part->axis) >= 0)
+      wanted.push_back(unit.loops[unit.position_of(cluster_.part->axis)]);
     for (const std::string& loop : loops.chain) {
       if (std::find(wanted.begin(), wanted.end(), loop) == wanted.end()) wanted.push_back(loop);
     }

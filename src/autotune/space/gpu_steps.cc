@@ -3,8 +3,10 @@
 
 #include "autotune/space/axes.h"
 #include "codegen/nvptx/simt_backend.h"
+#include "poly/isl_tools.h"
 
 #include <fmt/format.h>
+#include <isl/aff.h>
 
 #include <algorithm>
 #include <bit>
@@ -38,11 +40,48 @@ std::map<std::string, int> inputs_read(const GpuCluster& part) {
   return readers;
 }
 
+/// How the cluster reads an input.
+struct InputUse {
+  bool follows_items = false;  ///< items (or points of a part) read different elements
+  bool has_rows = false;       ///< elements next to each other belong to one item
+  bool bounded = true;         ///< what an item reads has a size known when compiling
+};
+
+/// Does the extent of the tensor's index have one value for all sizes that the nest is defined for?
+bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) {
+  isl_pw_aff* extent = isl_pw_aff_gist_params(tensor.shape[index].copy(), full_context(nest).release());
+  const bool fixed = isl_pw_aff_is_cst(extent) == isl_bool_true;
+  isl_pw_aff_free(extent);
+  return fixed;
+}
+
+InputUse input_use(const GpuCluster& part, const std::string& tensor) {
+  InputUse use;
+  const auto is_item = [&](int axis) {
+    return part.plan.tile.contains(axis) || (part.cluster.part && axis == part.cluster.part->whole);
+  };
+  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+    for (const Access& read : statement.reads) {
+      if (read.tensor != tensor) continue;
+      const auto followed = followed_dims(read);
+      for (std::size_t k = 0; k < followed.size(); ++k) {
+        const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < unit.axes.size();
+        const bool item = known && is_item(unit.axes[static_cast<std::size_t>(*followed[k])]);
+        use.follows_items = use.follows_items || item;
+        use.has_rows = use.has_rows || (known && !item && k + 1 == followed.size());
+        use.bounded = use.bounded && (item || is_fixed(part.nest, part.nest.tensor(tensor), k));
+      }
+    }
+  });
+  return use;
+}
+
 std::vector<std::string> staged_inputs(const GpuCluster& part, const GpuChoice& choice) {
   std::vector<std::string> staged;
   if (choice.staging == GpuChoice::Staging::direct || part.plan.order.empty()) return staged;
   for (const auto& [tensor, readers] : inputs_read(part)) {
-    if (readers > 1 || choice.staging == GpuChoice::Staging::all) staged.push_back(tensor);
+    const bool wanted = readers > 1 || choice.staging == GpuChoice::Staging::all;
+    if (wanted && input_use(part, tensor).bounded) staged.push_back(tensor);
   }
   return staged;
 }
@@ -57,6 +96,7 @@ std::int64_t elements_of(const GpuCluster& part, const Unit& unit, const Access&
     const auto dim = k < followed.size() ? followed[k] : std::nullopt;
     if (dim && static_cast<std::size_t>(*dim) < unit.axes.size()) {
       const int axis = unit.axes[static_cast<std::size_t>(*dim)];
+      if (part.cluster.part && axis == part.cluster.part->whole) extent = 1;
       const auto tile = part.plan.tile.find(axis);
       if (tile != part.plan.tile.end()) extent = std::min(extent, tile->second);
       if (axis == part.plan.stream) extent = std::min(extent, part.plan.stream_tile);
@@ -64,21 +104,6 @@ std::int64_t elements_of(const GpuCluster& part, const Unit& unit, const Access&
     elements *= std::max<std::int64_t>(extent, 1);
   }
   return elements;
-}
-
-/// True when items of the grid read different elements of the tensor.
-bool follows_grid(const GpuCluster& part, const std::string& tensor) {
-  bool follows = false;
-  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
-    for (const Access& read : statement.reads) {
-      if (read.tensor != tensor) continue;
-      for (const auto& dim : followed_dims(read)) {
-        if (!dim || static_cast<std::size_t>(*dim) >= unit.axes.size()) continue;
-        follows = follows || part.plan.tile.contains(unit.axes[static_cast<std::size_t>(*dim)]);
-      }
-    }
-  });
-  return follows;
 }
 
 /// Elements that one item keeps on chip: staged inputs, and temporaries of the cluster, the largest of which takes the place of
@@ -103,7 +128,8 @@ std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
     std::int64_t& largest = part.nest.tensor(tensor).role == TensorRole::input ? largest_input : largest_temporary;
     largest = std::max(largest, elements);
   }
-  return total - std::min(largest_input, largest_temporary);
+  // Partial sums live beside the inputs that they are sums of.
+  return part.cluster.part ? total : total - std::min(largest_input, largest_temporary);
 }
 
 std::int64_t power_of_two_from(double value) {
@@ -131,7 +157,7 @@ GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
   choice.threads = static_cast<int>(value_or(values, "threads", 256));
   choice.cluster = static_cast<int>(value_or(values, "cluster", 1));
   choice.persistent = static_cast<int>(value_or(values, "persistent", 0));
-  choice.ahead = choice.persistent > 0 ? static_cast<int>(value_or(values, "ahead", 0)) : 0;
+  choice.ahead = static_cast<int>(value_or(values, "ahead", 0));
   choice.staging = static_cast<GpuChoice::Staging>(value_or(values, "staging", 0));
   const std::int64_t streaming = value_or(values, "streaming", 0);
   choice.streaming_outputs = (streaming & 1) != 0;
@@ -150,13 +176,15 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
   if (grid.empty()) return steps;
   steps.push_back(make_step("gpu_threads", {grid.front(), choice.threads}));
   if (choice.cluster > 1) steps.push_back(make_step("cluster", {grid.front(), choice.cluster}));
-  if (choice.persistent > 0) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
+  const bool resident = choice.persistent > 0 && !part.cluster.part;
+  if (resident) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
   for (const std::string& tensor : staged_inputs(part, choice)) {
-    const bool own = follows_grid(part, tensor);
-    const int slots = own ? 1 + choice.ahead : 1;
-    steps.push_back(make_step("stage", {tensor, grid.back(), "registers", slots}));
+    const InputUse use = input_use(part, tensor);
+    const bool loops = use.follows_items && part.cluster.part;
+    const int slots = use.follows_items && use.has_rows && (resident || loops) ? 1 + choice.ahead : 1;
+    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
     // What all items read should stay in the caches.
-    if (own && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
+    if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
   }
   return steps;
 }
@@ -180,7 +208,8 @@ double points_per_item(const NestStructure& structure, const Cluster& cluster) {
   const Unit& heavy = structure.units[cluster.heaviest];
   double points = 1;
   for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
-    const bool common = std::find(cluster.axes.begin(), cluster.axes.end(), heavy.axes[k]) != cluster.axes.end();
+    const bool common = std::find(cluster.axes.begin(), cluster.axes.end(), heavy.axes[k]) != cluster.axes.end() ||
+                        (cluster.part && cluster.part->whole == heavy.axes[k]);
     if (!common) points *= static_cast<double>(heavy.extents[k]);
   }
   return points;

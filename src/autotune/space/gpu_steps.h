@@ -17,6 +17,7 @@ struct GpuLimits {
   int sm = 90;                            ///< compute capability times ten
   std::int64_t shared_bytes = 227 << 10;  ///< shared memory a block may take
   int most_threads = 1024;                ///< of a block
+  int units = 132;                        ///< multiprocessors
   int most_cluster() const { return sm >= 90 ? 16 : 1; }
 };
 
@@ -28,7 +29,7 @@ struct GpuChoice {
   int threads = 256;
   int cluster = 1;
   int persistent = 0;
-  int ahead = 0;                   ///< items whose inputs a resident block has on their way while it works on one
+  int ahead = 0;                   ///< items (or points of a part) whose inputs a block has on their way while it works on one
   bool streaming_inputs = false;   ///< of inputs that are staged
   bool streaming_outputs = false;  ///< of outputs
 };

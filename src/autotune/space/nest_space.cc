@@ -3,6 +3,7 @@
 
 #include "autotune/space/cluster_steps.h"
 #include "autotune/space/nest_structure.h"
+#include "autotune/space/part_axes.h"
 #include "autotune/space/rule_steps.h"
 #include "autotune/space/tensor_steps.h"
 #include "db/host_device.h"
@@ -19,7 +20,18 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
+constexpr std::int64_t kWarp = 32;
+constexpr int kCombiningThreads = 512;         ///< of a block that combines parts, each thread a few of them
+constexpr std::int64_t kCombinedColumns = 32;  ///< elements whose parts one block combines, by default
 constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
+
+/// The rules of a variant: which ones are applied wherever they match, and the axis whose reductions are cut into parts.
+struct RuleChoice {
+  std::set<std::string> rules;
+  int split = -1;  ///< an axis of the nest after the rules; -1: none
+  std::int64_t parts = 0;
+  auto operator<=>(const RuleChoice& other) const = default;
+};
 
 /// The nest after one choice of rules, with its clusters for each way of fusing.
 struct Variant {
@@ -32,13 +44,13 @@ struct Variant {
 class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
-      : schedules_(schedules), sizes_(sizes), limits_(limits), rules_(matching_rules(schedules)) {
-    std::set<std::string> usual;
-    for (const std::string& rule : rules_) {
-      if (enabled_by_default(rule)) usual.insert(rule);
+      : schedules_(schedules), sizes_(sizes), limits_(limits) {
+    for (const std::string& rule : matching_rules(schedules)) {
+      if (rule == kSplittingRule) continue;
+      rules_.push_back(rule);
+      if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
-    usual_rules_ = usual;
-    make_parameters(variant(usual));
+    make_parameters(variant({usual_rules_}));
   }
 
   const std::vector<Parameter>& parameters() const override { return parameters_; }
@@ -52,10 +64,11 @@ class NestSpace : public Space {
   void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
   void make_parameters(const Variant& usual);
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
-  const Variant& variant(const std::set<std::string>& rules) const;
+  void add_splits(const Variant& usual);
+  const Variant& variant(const RuleChoice& choice) const;
   const std::vector<Cluster>& clusters(const Variant& variant, Fusion fusion) const;
   const std::vector<int>& stream_groups(const Variant& variant, const Cluster& cluster, int stream) const;
-  std::optional<ClusterPlan> plan_for(const Variant& variant, const Cluster& cluster, const Values& values) const;
+  std::optional<ClusterPlan> plan_for(const Variant& variant, const Cluster& cluster, const Values& values, bool combines) const;
   std::int64_t footprint(const Variant& variant, const Cluster& cluster, const ClusterPlan& plan) const;
   void mark_inner(const Variant& variant, const Cluster& cluster, const ClusterSteps& shape, const Values& values,
                   std::vector<Step>& steps) const;
@@ -65,16 +78,20 @@ class NestSpace : public Space {
   std::optional<TensorAxes> tensor_axes_of(const Variant& variant, const Cluster& cluster) const;
   std::string add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorChoice& choice,
                                std::vector<Step>& steps) const;
+  void add_gpu_points(const RuleChoice& choice, std::vector<Point>& points) const;
+  void add_tensor_points(std::vector<Point>& points) const;
+  std::vector<std::int64_t> split_axes() const;
+  int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
 
   BaseSchedules& schedules_;
   const Sizes sizes_;
   const SpaceLimits limits_;
-  const std::vector<std::string> rules_;
+  std::vector<std::string> rules_;
   std::set<std::string> usual_rules_;
   std::vector<Parameter> parameters_;
-  mutable std::map<std::set<std::string>, Variant> variants_;
+  mutable std::map<RuleChoice, Variant> variants_;
 };
 
 /// The cluster whose largest unit has most instances.
@@ -84,13 +101,18 @@ const Cluster& heaviest(const std::vector<Cluster>& clusters, const NestStructur
   });
 }
 
-const Variant& NestSpace::variant(const std::set<std::string>& rules) const {
-  const auto known = variants_.find(rules);
+const Variant& NestSpace::variant(const RuleChoice& choice) const {
+  const auto known = variants_.find(choice);
   if (known != variants_.end()) return known->second;
-  Variant variant;
-  variant.rules = rule_steps(schedules_, rules);
-  variant.structure = analyse(schedules_.base(variant.rules), sizes_);
-  return variants_.emplace(rules, std::move(variant)).first->second;
+  Variant made;
+  if (choice.split < 0) {
+    made.rules = rule_steps(schedules_, choice.rules);
+  } else {
+    const Variant& whole = variant({choice.rules});
+    made.rules = split_steps(schedules_, whole.rules, whole.structure, choice.split, choice.parts);
+  }
+  made.structure = analyse(schedules_.base(made.rules), sizes_);
+  return variants_.emplace(choice, std::move(made)).first->second;
 }
 
 const std::vector<Cluster>& NestSpace::clusters(const Variant& variant, Fusion fusion) const {
@@ -98,7 +120,10 @@ const std::vector<Cluster>& NestSpace::clusters(const Variant& variant, Fusion f
   auto& known = const_cast<Variant&>(variant).clusters;
   const auto found = known.find(fusion);
   if (found != known.end()) return found->second;
-  return known.emplace(fusion, find_clusters(schedules_.base(variant.rules), variant.structure, fusion)).first->second;
+  const Schedule& base = schedules_.base(variant.rules);
+  std::optional<std::vector<Cluster>> parts;
+  if (fusion != Fusion::none) parts = find_part_clusters(base, variant.structure, fusion);
+  return known.emplace(fusion, parts ? std::move(*parts) : find_clusters(base, variant.structure, fusion)).first->second;
 }
 
 const std::vector<int>& NestSpace::stream_groups(const Variant& variant, const Cluster& cluster, int stream) const {
@@ -118,8 +143,27 @@ std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool lead
   return choices;
 }
 
+/// Reductions cut into parts: along which axis, and into how many, a few for more parallelism or some for each processor.
+void NestSpace::add_splits(const Variant& usual) {
+  std::vector<std::int64_t> axes{-1};
+  std::int64_t longest = 1;
+  for (const int axis : splittable_axes(schedules_, usual.rules, usual.structure)) {
+    axes.push_back(axis);
+    longest = std::max(longest, usual.structure.axes[axis].extent);
+  }
+  std::set<std::int64_t> parts;
+  for (const std::int64_t few : {2, 4, 8, 16, 32}) parts.insert(few);
+  for (const std::int64_t together : {2, 4, 8}) parts.insert(units() / together);
+  for (const std::int64_t each : {1, 2, 3, 4, 6, 8, 12, 16}) parts.insert(each * units());
+  std::erase_if(parts, [&](std::int64_t count) { return count < 2 || 2 * count > longest; });
+  if (axes.size() == 1 || parts.empty()) return;
+  add("split", axes);
+  add("parts", {parts.begin(), parts.end()});
+}
+
 void NestSpace::make_parameters(const Variant& usual) {
   for (const std::string& rule : rules_) add("rule." + rule, {1, 0});
+  add_splits(usual);
   std::vector<std::int64_t> fusions;
   std::size_t most_forms = 1, most_outer = 1;
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
@@ -181,8 +225,15 @@ void NestSpace::make_parameters(const Variant& usual) {
   add("streaming", {0, 1});
 }
 
-std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Cluster& cluster, const Values& values) const {
+/// `combines`: the cluster is what clusters over parts leave. Its units have to be together, or they are in the way.
+std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Cluster& cluster, const Values& values,
+                                               bool combines) const {
   ClusterPlan plan;
+  if (cluster.part) {
+    plan = probe_plan(cluster);
+    plan.parallel = limits_.gpu || limits_.threads > 1 ? 1 : 0;
+    return plan;
+  }
   const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
   plan.form = form < cluster.forms.size() ? cluster.forms[form] : cluster.forms.front();
   // A grid is one row of blocks, whatever loops it stands for.
@@ -196,6 +247,7 @@ std::optional<ClusterPlan> NestSpace::plan_for(const Variant& variant, const Clu
     const bool serial = !cluster.parallel[static_cast<std::size_t>(position)];
     std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
     if (tile > 1 && tile >= variant.structure.axes[axis].extent) tile = 0;
+    if (tile == 0 && combines) tile = kCombinedColumns;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == ClusterForm::Kind::wavefront || (natural && serial && !cluster.tilable)) tile = 1;
     if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2)
@@ -235,7 +287,7 @@ std::int64_t NestSpace::footprint(const Variant& variant, const Cluster& cluster
       if (tensor.role != TensorRole::temporary) continue;
       std::int64_t elements = 1;
       for (std::size_t k = 0; k < unit.axes.size(); ++k) {
-        if (unit.reduced[k]) continue;
+        if (unit.reduced[k] || (cluster.part && cluster.part->whole == unit.axes[k])) continue;
         std::int64_t extent = unit.extents[k];
         const auto tile = plan.tile.find(unit.axes[k]);
         if (tile != plan.tile.end()) extent = std::min(extent, tile->second);
@@ -258,6 +310,7 @@ void NestSpace::mark_inner(const Variant& variant, const Cluster& cluster, const
   const auto is_free = [&](const std::string& loop) {
     for (std::size_t k = 0; k < unit.loops.size(); ++k) {
       if (loop != unit.loops[k] && loop != unit.loops[k] + "_i") continue;
+      if (cluster.part && cluster.part->axis == unit.axes[k]) return false;
       const auto common = std::find(cluster.axes.begin(), cluster.axes.end(), unit.axes[k]);
       const bool serial =
           common != cluster.axes.end() && !cluster.parallel[static_cast<std::size_t>(common - cluster.axes.begin())];
@@ -292,16 +345,17 @@ std::string NestSpace::add_tensor_steps(const Variant& variant, const Cluster& c
 Candidate NestSpace::candidate(const Point& point) const {
   Candidate candidate;
   const Values values = named_values(*this, point);
-  std::set<std::string> enabled;
+  RuleChoice rules;
   for (const std::string& rule : rules_) {
-    if (value_or(values, "rule." + rule, 0)) enabled.insert(rule);
+    if (value_or(values, "rule." + rule, 0)) rules.rules.insert(rule);
   }
-  const Variant& chosen = variant(enabled);
+  rules.split = static_cast<int>(value_or(values, "split", -1));
+  if (rules.split >= 0) rules.parts = value_or(values, "parts", 0);
+  const Variant& chosen = variant(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const std::vector<Cluster>& parts = clusters(chosen, fusion);
   const Cluster* main = &heaviest(parts, chosen.structure);
-  const GpuChoice on_gpu = gpu_choice(values);
   const TensorChoice on_tensor_cores = tensor_choice(values);
   for (const Cluster& cluster : parts) {
     if (&cluster == main && on_tensor_cores.groups > 0) {
@@ -309,10 +363,14 @@ Candidate NestSpace::candidate(const Point& point) const {
       if (!candidate.infeasible.empty()) return candidate;
       continue;
     }
-    const auto plan = plan_for(chosen, cluster, values);
+    GpuChoice on_gpu = gpu_choice(values);
+    // Beside blocks that run over parts, what is left to do is to combine their results.
+    const bool combines = main->part && &cluster != main;
+    if (combines) on_gpu = {.threads = kCombiningThreads};
+    const auto plan = plan_for(chosen, cluster, values, combines);
     const bool shared = !plan->order.empty();
     const GpuCluster part{schedules_.base(chosen.rules).nest(), chosen.structure, cluster, *plan, sizes_};
-    if (limits_.gpu) {
+    if (limits_.gpu && !combines) {
       candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
       if (!candidate.infeasible.empty()) return candidate;
     }
@@ -340,7 +398,7 @@ Candidate NestSpace::candidate(const Point& point) const {
       }
     }
   }
-  if (limits_.gpu ? on_gpu.streaming_outputs : value_or(values, "streaming", 0) != 0) {
+  if (limits_.gpu ? gpu_choice(values).streaming_outputs : value_or(values, "streaming", 0) != 0) {
     for (const Tensor& tensor : schedules_.nest().tensors) {
       if (tensor.role == TensorRole::output) candidate.steps.push_back(make_step("streaming", {tensor.name}));
     }
@@ -366,7 +424,9 @@ Point NestSpace::baseline() const {
   Values values;
   for (const Parameter& parameter : parameters_) {
     const bool tile = parameter.name.starts_with("tile.");
-    values[parameter.name] = parameter.name == "parallel" || tile ? 1 : parameter.name == "stream" ? -1 : 0;
+    values[parameter.name] = parameter.name == "parallel" || tile                      ? 1
+                             : parameter.name == "stream" || parameter.name == "split" ? -1
+                                                                                       : 0;
   }
   if (limits_.gpu) values["threads"] = GpuChoice{}.threads;
   return point_of(values);
@@ -387,7 +447,8 @@ std::int64_t NestSpace::output_bytes() const {
 NestSpace::Values NestSpace::default_values() const {
   Values values;
   for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
-  const Variant& usual = variant(usual_rules_);
+  const Variant& usual = variant({usual_rules_});
+  values["split"] = -1;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;
   const auto& groups = clusters(usual, Fusion::maximal);
@@ -415,50 +476,68 @@ NestSpace::Values NestSpace::default_values() const {
   return values;
 }
 
-/// Rows that stay on chip, a share of elements for each thread: first without composites, whose single pass is for rows
-/// that do not fit.
-std::vector<Point> NestSpace::gpu_defaults() const {
-  std::vector<Point> points;
-  std::set<std::string> simple = usual_rules_;
-  for (const std::string& rule : rules_) {
-    if (makes_composites(rule)) simple.erase(rule);
-  }
-  const Variant& usual = variant(usual_rules_);
-  const auto tensor = has_tensor_cores() ? tensor_axes_of(usual, heaviest(clusters(usual, Fusion::maximal), usual.structure)) : std::nullopt;
-  if (tensor) {
-    for (Values values : likely_tensor_choices(tensor->inner)) {
-      for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
+std::vector<std::int64_t> NestSpace::split_axes() const {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.name == "split"; });
+  if (found == parameters_.end()) return {};
+  return {found->choices.begin() + 1, found->choices.end()};
+}
+
+/// Rows that stay on chip, a share of elements for each thread: one block an item, or as many as keep half of a
+/// multiprocessor's threads.
+void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& points) const {
+  const Variant& variant = this->variant(choice);
+  const auto& groups = clusters(variant, Fusion::maximal);
+  const Cluster* main = &heaviest(groups, variant.structure);
+  if (choice.split >= 0 && !main->part) return;
+  for (GpuShape shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
+    // A block over a part takes its items one at a time: narrow ones by few threads, and there is room for more blocks.
+    if (main->part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
+    const std::int64_t resident = std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1);
+    for (const std::int64_t blocks : {std::int64_t{0}, resident}) {
+      Values values;
+      for (const std::string& rule : rules_) values["rule." + rule] = choice.rules.contains(rule);
+      for (const Parameter& parameter : parameters_) {
+        if (parameter.name.starts_with("tile.")) values[parameter.name] = main->part ? kCombinedColumns : 1;
+      }
+      if (!main->axes.empty() && !main->part) values["tile." + variant.structure.axes[main->axes.back()].name] = shape.rows;
+      values["split"] = choice.split;
+      values["parts"] = units() * (blocks > 0 ? resident : std::max<std::int64_t>(resident / 2, 1)) / shape.cluster;
       values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+      values["stream"] = -1;
+      values["threads"] = shape.threads;
+      values["cluster"] = shape.cluster;
+      values["staging"] = static_cast<std::int64_t>(GpuChoice::Staging::reused);
+      values["streaming"] = 0;
+      values["persistent"] = main->part ? 0 : blocks;
+      values["ahead"] = blocks > 0 || main->part ? 2 : 0;
       points.push_back(point_of(values));
     }
   }
-  for (const auto& rules : {simple, usual_rules_}) {
-    const Variant& variant = this->variant(rules);
-    const auto& groups = clusters(variant, Fusion::maximal);
-    const Cluster* main = &heaviest(groups, variant.structure);
-    for (const GpuShape& shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
-      // One block an item, or as many as keep half of a multiprocessor's threads.
-      for (const std::int64_t persistent :
-           {std::int64_t{0}, std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1)}) {
-        Values values;
-        for (const std::string& rule : rules_) values["rule." + rule] = rules.contains(rule);
-        for (const Parameter& parameter : parameters_) {
-          if (parameter.name.starts_with("tile.")) values[parameter.name] = 1;
-        }
-        if (!main->axes.empty()) values["tile." + variant.structure.axes[main->axes.back()].name] = shape.rows;
-        values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
-        values["stream"] = -1;
-        values["threads"] = shape.threads;
-        values["cluster"] = shape.cluster;
-        values["staging"] = static_cast<std::int64_t>(GpuChoice::Staging::reused);
-        values["streaming"] = 0;
-        values["persistent"] = persistent;
-        values["ahead"] = persistent > 0 ? 2 : 0;
-        points.push_back(point_of(values));
-      }
-    }
-    if (simple == usual_rules_) break;
+}
+
+/// Products on tensor cores, where there are any.
+void NestSpace::add_tensor_points(std::vector<Point>& points) const {
+  const Variant& usual = variant({usual_rules_});
+  const auto axes = has_tensor_cores() ? tensor_axes_of(usual, heaviest(clusters(usual, Fusion::maximal), usual.structure)) : std::nullopt;
+  if (!axes) return;
+  for (Values values : likely_tensor_choices(axes->inner)) {
+    for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
+    values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+    values["split"] = -1;
+    points.push_back(point_of(values));
   }
+}
+
+/// Blocks that run over a part of the points each where sums over many items have such parts; else first without composites,
+/// whose single pass is for rows that do not fit.
+std::vector<Point> NestSpace::gpu_defaults() const {
+  std::vector<Point> points;
+  add_tensor_points(points);
+  RuleChoice simple{usual_rules_};
+  std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  for (const std::int64_t axis : split_axes()) add_gpu_points({simple.rules, static_cast<int>(axis), units()}, points);
+  add_gpu_points(simple, points);
+  if (simple.rules != usual_rules_) add_gpu_points({usual_rules_}, points);
   return points;
 }
 
@@ -490,11 +569,12 @@ std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& si
   return std::make_unique<NestSpace>(schedules, sizes, limits);
 }
 
-SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes) {
+SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes, int units) {
   SpaceLimits limits;
   limits.gpu = GpuLimits{};
   limits.gpu->sm = sm;
   limits.gpu->shared_bytes = shared_bytes;
+  limits.gpu->units = units;
   return limits;
 }
 

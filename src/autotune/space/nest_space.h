@@ -25,7 +25,7 @@ std::unique_ptr<Space> make_nest_space(BaseSchedules& schedules, const Sizes& si
 
 /// Limits of this machine.
 SpaceLimits host_space_limits(int threads);
-/// Limits of a GPU: compute capability times ten, and bytes of shared memory that a block may take.
-SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes);
+/// Limits of a GPU: compute capability times ten, bytes of shared memory that a block may take, multiprocessors.
+SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes, int units);
 
 }  // namespace nestor

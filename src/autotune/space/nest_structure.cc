@@ -3,9 +3,11 @@
 
 #include "autotune/space/axes.h"
 #include "autotune/space/cluster_steps.h"
+#include "autotune/space/part_axes.h"
 #include "support/error.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 namespace nestor {
@@ -23,8 +25,6 @@ std::optional<Schedule> try_step(const Schedule& schedule, const Step& step) {
   }
 }
 
-namespace {
-
 std::optional<Schedule> try_steps(const Schedule& schedule, const std::vector<Step>& steps) {
   std::optional<Schedule> result = schedule;
   for (const Step& step : steps) {
@@ -34,14 +34,16 @@ std::optional<Schedule> try_steps(const Schedule& schedule, const std::vector<St
   return result;
 }
 
+namespace {
+
 class ClusterFinder {
  public:
-  ClusterFinder(const Schedule& base, const NestStructure& structure, Fusion fusion)
-      : base_(base), structure_(structure), fusion_(fusion) {}
+  ClusterFinder(const Schedule& base, const NestStructure& structure, const std::vector<int>& units, Fusion fusion)
+      : base_(base), structure_(structure), units_(units), fusion_(fusion) {}
 
   std::vector<Cluster> find() {
     std::vector<Cluster> clusters;
-    const int count = static_cast<int>(structure_.units.size());
+    const int count = static_cast<int>(units_.size());
     for (int first = 0; first < count;) {
       int last = first + 1;
       while (last < count && extends(first, last)) ++last;
@@ -76,10 +78,12 @@ class ClusterFinder {
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
   }
 
+  /// Of the units at the places first .. last - 1.
   Cluster cluster_of(int first, int last) const {
     Cluster cluster;
-    cluster.heaviest = first;
-    for (int u = first; u < last; ++u) {
+    cluster.heaviest = units_[first];
+    for (int place = first; place < last; ++place) {
+      const int u = units_[place];
       cluster.units.push_back(u);
       if (structure_.units[u].points > structure_.units[cluster.heaviest].points) cluster.heaviest = u;
     }
@@ -166,6 +170,7 @@ class ClusterFinder {
 
   const Schedule& base_;
   const NestStructure& structure_;
+  const std::vector<int>& units_;
   const Fusion fusion_;
 };
 
@@ -213,11 +218,22 @@ std::vector<int> find_stream_groups(const Schedule& base, const NestStructure& s
 }
 
 NestStructure analyse(const Schedule& base, const Sizes& sizes) {
-  return isl_guarded("aligning the loops of the statements", [&] { return find_axes(base.nest(), sizes); });
+  return isl_guarded("aligning the loops of the statements", [&] {
+    NestStructure structure = find_axes(base.nest(), sizes);
+    find_part_axes(base.nest(), structure);
+    return structure;
+  });
 }
 
 std::vector<Cluster> find_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion) {
-  return ClusterFinder(base, structure, fusion).find();
+  std::vector<int> all(structure.units.size());
+  std::iota(all.begin(), all.end(), 0);
+  return find_clusters_of(base, structure, all, fusion);
+}
+
+std::vector<Cluster> find_clusters_of(const Schedule& base, const NestStructure& structure, const std::vector<int>& units,
+                                      Fusion fusion) {
+  return ClusterFinder(base, structure, units, fusion).find();
 }
 
 }  // namespace nestor

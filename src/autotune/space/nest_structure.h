@@ -41,7 +41,14 @@ struct ClusterForm {
   std::vector<AxisSkew> skews;
 };
 
-/// Consecutive units that share their outer loops.
+/// An axis whose points are parts of another one: point p stands for size*p .. size*p + size - 1 there.
+struct PartAxis {
+  int axis = -1;
+  int whole = -1;
+  std::int64_t size = 1;
+};
+
+/// Units that share their outer loops: consecutive ones, or those that run along a part axis.
 struct Cluster {
   std::vector<int> units;
   std::vector<int> axes;           ///< common to all units and reduced in none; in loop order
@@ -49,6 +56,7 @@ struct Cluster {
   bool tilable = true;             ///< common loops may be permuted and tiled as they are
   std::vector<int> stream_axes;    ///< axes of a reduction that several units run along
   std::vector<ClusterForm> forms;  ///< the first one is natural
+  std::optional<PartAxis> part;    ///< then the common axis is this one, and units share the loop over a part's points as well
   int heaviest = 0;                ///< unit with most instances
 };
 
@@ -60,6 +68,7 @@ struct Axis {
 struct NestStructure {
   std::vector<Axis> axes;
   std::vector<Unit> units;
+  std::vector<PartAxis> parts;
 };
 
 /// How far statements are fused. careful: while the common loops stay as many; maximal: while one is left.
@@ -71,6 +80,10 @@ NestStructure analyse(const Schedule& base, const Sizes& sizes);
 /// Units in textual order, cut into clusters as large as `fusion` and legality allow.
 std::vector<Cluster> find_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion);
 
+/// The same of some units alone, in textual order.
+std::vector<Cluster> find_clusters_of(const Schedule& base, const NestStructure& structure, const std::vector<int>& units,
+                                      Fusion fusion);
+
 /// By unit of the cluster: units of one number can share the loop on axis `stream`; -1: it has none.
 std::vector<int> find_stream_groups(const Schedule& base, const NestStructure& structure, const Cluster& cluster, int stream);
 
@@ -79,5 +92,6 @@ std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form
 
 /// The schedule with `step` applied, or nothing when it is illegal.
 std::optional<Schedule> try_step(const Schedule& schedule, const Step& step);
+std::optional<Schedule> try_steps(const Schedule& schedule, const std::vector<Step>& steps);
 
 }  // namespace nestor

@@ -7,6 +7,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <optional>
+
 namespace nestor {
 namespace {
 
@@ -20,23 +23,46 @@ bool made_by_rule(const RuleMatch& match, const Nest& nest, const Nest& before) 
          before.find_statement(match.target[0]) == nullptr;
 }
 
+/// Appends the rule if it applies.
+bool try_rule(BaseSchedules& schedules, const std::string& rule, const std::vector<std::string>& target,
+              std::vector<Step>& steps) {
+  std::vector<nlohmann::json> args{rule};
+  args.insert(args.end(), target.begin(), target.end());
+  steps.push_back(make_step("apply_rule", std::move(args)));
+  try {
+    schedules.base(steps);
+    return true;
+  } catch (const UserError&) {
+    steps.pop_back();
+    return false;
+  }
+}
+
 bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
                 std::set<std::string>& attempted) {
   const Nest nest = schedules.base(steps).nest();
   for (const RuleMatch& match : rule.find(nest)) {
     if (made_by_rule(match, nest, before)) continue;
     if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
-    std::vector<nlohmann::json> args{rule.name};
-    args.insert(args.end(), match.target.begin(), match.target.end());
-    steps.push_back(make_step("apply_rule", std::move(args)));
-    try {
-      schedules.base(steps);
-      return true;
-    } catch (const UserError&) {
-      steps.pop_back();
-    }
+    if (try_rule(schedules, rule.name, match.target, steps)) return true;
   }
   return false;
+}
+
+struct ReducedLoop {
+  int axis;
+  std::int64_t extent;
+};
+
+/// The loop that a match of the splitting rule is about, if it is one of the structure's.
+std::optional<ReducedLoop> loop_of(const RuleMatch& match, const NestStructure& structure) {
+  const std::string name = match.target.at(0) + "." + match.target.at(1);
+  for (const Unit& unit : structure.units) {
+    for (std::size_t k = 0; k < unit.loops.size(); ++k) {
+      if (unit.loops[k] == name) return ReducedLoop{unit.axes[k], unit.extents[k]};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -69,7 +95,34 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   return ordered;
 }
 
-bool enabled_by_default(const std::string& rule) { return rule != "split_reduction"; }
+std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure) {
+  std::set<int> axes;
+  for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+    if (const auto loop = loop_of(match, structure)) axes.insert(loop->axis);
+  }
+  return axes;
+}
+
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
+                              std::int64_t parts) {
+  std::set<std::string> attempted;
+  for (bool again = true; again;) {
+    again = false;
+    // Anew after each application: names of parts are chosen so that they are free.
+    for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+      const auto loop = loop_of(match, structure);
+      if (!loop || loop->axis != axis || !attempted.insert(match.target[0]).second) continue;
+      const std::int64_t size = std::max<std::int64_t>((loop->extent + parts - 1) / parts, 2);
+      std::vector<std::string> target = match.target;
+      target.at(3) = std::to_string(size);
+      again = try_rule(schedules, kSplittingRule, target, steps);
+      if (again) break;
+    }
+  }
+  return steps;
+}
+
+bool enabled_by_default(const std::string& rule) { return rule != kSplittingRule; }
 
 bool makes_composites(const std::string& rule) { return rule == "online" || rule == "moments"; }
 

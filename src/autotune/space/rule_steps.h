@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/measure/base_schedules.h"
+#include "autotune/space/nest_structure.h"
 
 #include <set>
 #include <string>
@@ -14,6 +15,16 @@ std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::strin
 
 /// Rules that match the nest as it is or after the other rules.
 std::vector<std::string> matching_rules(BaseSchedules& schedules);
+
+/// The rule that cuts reductions into parts. It is asked for by axis and number of parts, not with the others.
+inline constexpr const char* kSplittingRule = "split_reduction";
+
+/// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
+std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
+
+/// `steps`, and then the rule for every reduction along the axis, with about so many parts.
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
+                              std::int64_t parts);
 
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);

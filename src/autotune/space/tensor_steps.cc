@@ -82,6 +82,7 @@ std::vector<Parameter> tensor_parameters() {
           {"overlap", {0, 1}},
           {"turns", {0, 1}},
           {"hold", {0, 1}},
+          {"descending", {0, 1}},
           {"longest_first", {0, 1}}};
 }
 
@@ -94,6 +95,7 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.overlap = value_or(values, "overlap", 0) != 0;
   choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
   choice.hold = value_or(values, "hold", 0) != 0;
+  choice.descending = value_or(values, "descending", 0) != 0;
   choice.longest_first = value_or(values, "longest_first", 0) != 0;
   // More than one block of these does not fit a multiprocessor.
   choice.persistent = value_or(values, "persistent", 0) > 0 ? 1 : 0;
@@ -128,6 +130,9 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
     steps.push_back(make_step("gpu_blocks", {grid.back()}));
   }
   if (grid.empty()) return shape.steps;
+  if (choice.descending) {
+    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("reverse", {stream}));
+  }
   const std::string& loop = grid.front();
   steps.push_back(make_step("tensor_cores", {loop, choice.groups, choice.slots}));
   if (choice.overlap) steps.push_back(make_step("overlap", {loop}));
@@ -150,6 +155,7 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int6
                            {"turns", turns},
                            {"hold", persistent},
                            {"persistent", persistent},
+                           {"descending", longest},
                            {"longest_first", longest}});
       }
     }

@@ -30,6 +30,7 @@ struct TensorChoice {
   std::int64_t columns = 128;
   int slots = 2;
   bool overlap = false, turns = false, hold = false;
+  bool descending = false;     ///< tiles of columns in falling order: what a triangular mask cuts comes first
   bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
   int persistent = 0;
   std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }

@@ -1,0 +1,109 @@
+// Parts of reductions and their clusters.
+#include "autotune/space/part_axes.h"
+
+#include "autotune/space/cluster_steps.h"
+
+#include <isl/constraint.h>
+#include <isl/set.h>
+#include <isl/val.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+/// factor*p + constant <= j (`below` false) or j <= factor*p + constant.
+isl_constraint* bound(isl_set* domain, int p, int j, std::int64_t factor, std::int64_t constant, bool below) {
+  isl_constraint* c = isl_constraint_alloc_inequality(isl_local_space_from_space(isl_set_get_space(domain)));
+  const int sign = below ? -1 : 1;
+  c = isl_constraint_set_coefficient_si(c, isl_dim_set, j, sign);
+  c = isl_constraint_set_coefficient_si(c, isl_dim_set, p, static_cast<int>(-sign * factor));
+  return isl_constraint_set_constant_si(c, static_cast<int>(-sign * constant));
+}
+
+/// Points of j that every p has (fewer at the end) when j runs through them in order; 1 when that is not so.
+std::int64_t part_size(const isl::set& domain, int p, int j) {
+  isl_set* first = isl_set_fix_si(domain.copy(), isl_dim_set, static_cast<unsigned>(p), 0);
+  if (isl_set_is_empty(first) != isl_bool_false) {
+    isl_set_free(first);
+    return 1;
+  }
+  isl_val* last = isl_set_dim_max_val(first, j);
+  const std::int64_t size = isl_val_is_int(last) == isl_bool_true ? isl_val_get_num_si(last) + 1 : 1;
+  isl_val_free(last);
+  if (size < 2 || size > INT32_MAX / 2) return 1;
+  isl_set* parts = isl_set_universe(isl_set_get_space(domain.get()));
+  parts = isl_set_add_constraint(parts, bound(domain.get(), p, j, size, 0, false));
+  parts = isl_set_add_constraint(parts, bound(domain.get(), p, j, size, size - 1, true));
+  const bool covered = isl_set_is_subset(domain.get(), parts) == isl_bool_true;
+  isl_set_free(parts);
+  return covered ? size : 1;
+}
+
+void rename_axis(NestStructure& structure, int from, int to) {
+  for (Unit& unit : structure.units) {
+    for (int& axis : unit.axes) axis = axis == from ? to : axis;
+  }
+  for (PartAxis& part : structure.parts) part.axis = part.axis == from ? to : part.axis;
+}
+
+void add_part(NestStructure& structure, const PartAxis& part) {
+  for (const PartAxis& known : structure.parts) {
+    if (known.whole != part.whole || known.size != part.size) continue;
+    if (known.axis != part.axis) rename_axis(structure, part.axis, known.axis);
+    return;
+  }
+  structure.parts.push_back(part);
+}
+
+bool runs_along(const Unit& unit, const PartAxis& part) {
+  const int own = unit.position_of(part.axis), whole = unit.position_of(part.whole);
+  if (own >= 0) return !unit.reduced[static_cast<std::size_t>(own)];
+  return whole >= 0 && !unit.reduced[static_cast<std::size_t>(whole)];
+}
+
+}  // namespace
+
+void find_part_axes(const Nest& nest, NestStructure& structure) {
+  for (std::size_t u = 0; u < structure.units.size(); ++u) {
+    const Unit unit = structure.units[u];
+    const Statement& statement = nest.statement(unit.first);
+    for (int p = 0; p < static_cast<int>(unit.axes.size()); ++p) {
+      for (int j = 0; j < static_cast<int>(unit.axes.size()); ++j) {
+        if (p == j || !unit.reduced[static_cast<std::size_t>(j)]) continue;
+        const std::int64_t size = part_size(statement.domain, p, j);
+        const std::vector<int>& axes = structure.units[u].axes;
+        if (size > 1) add_part(structure, {axes[static_cast<std::size_t>(p)], axes[static_cast<std::size_t>(j)], size});
+      }
+    }
+  }
+}
+
+std::optional<std::vector<Cluster>> find_part_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion) {
+  for (const PartAxis& part : structure.parts) {
+    Cluster cluster;
+    std::vector<int> others;
+    for (int u = 0; u < static_cast<int>(structure.units.size()); ++u)
+      (runs_along(structure.units[static_cast<std::size_t>(u)], part) ? cluster.units : others).push_back(u);
+    cluster.part = part;
+    cluster.axes = {part.axis};
+    cluster.forms.push_back({});
+    cluster.heaviest = *std::max_element(cluster.units.begin(), cluster.units.end(), [&](int a, int b) {
+      return structure.units[static_cast<std::size_t>(a)].points < structure.units[static_cast<std::size_t>(b)].points;
+    });
+    std::vector<Cluster> clusters = find_clusters_of(base, structure, others, fusion);
+    std::optional<Schedule> schedule = base;
+    for (const Cluster& other : clusters) {
+      if (schedule) schedule = try_steps(*schedule, cluster_steps(structure, other, probe_plan(other)).steps);
+    }
+    const ClusterSteps steps = cluster_steps(structure, cluster, probe_plan(cluster));
+    if (schedule) schedule = try_steps(*schedule, steps.steps);
+    if (!schedule) continue;
+    cluster.parallel = {try_step(*schedule, make_step("parallel", {steps.outer.at(part.axis)})).has_value()};
+    clusters.push_back(std::move(cluster));
+    return clusters;
+  }
+  return std::nullopt;
+}
+
+}  // namespace nestor
