@@ -74,7 +74,7 @@ inline std::vector<SimtCase> simt_cases() {
   }
   list.add("column_parts_misaligned", column_parts_program(f16, 512, 3, 3), {{"batch", 8}},
            {.misalignment = 1, .tolerance = 8e-3});
-  list.add("column_parts_odd_width", column_parts_program(f32, 201, 2, 1), {{"batch", 33}});
+  for (int slots : {1, 3}) list.add("column_parts_odd_width", column_parts_program(f32, 201, 5, slots), {{"batch", 33}});
   list.add("column_parts_short", column_parts_program(f32, 100, 3, 3), {{"batch", 38}});
   list.add("column_parts_many", column_parts_program(f32, 96, 1, 1, {.threads = 32}), {{"batch", 150}});
   list.add("column_parts_of_resident_blocks", column_parts_program(f32, 128, 3, 2, {.threads = 32, .persistent = 2}),

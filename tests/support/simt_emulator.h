@@ -325,6 +325,8 @@ class SimtEmulator {
       auto* type = llvm::FixedVectorType::get(b.getInt32Ty(), 4);
       return b.CreateAlignedStore(b.CreateAlignedLoad(type, args[1], llvm::Align(16)), args[0], llvm::Align(16));
     }
+    if (name == "cp.async.ca.shared.global.4")
+      return b.CreateAlignedStore(b.CreateAlignedLoad(b.getInt32Ty(), args[1], llvm::Align(4)), args[0], llvm::Align(4));
     if (name == "cp.async.commit.group" || name == "cp.async.wait.group") return nullptr;
     if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);

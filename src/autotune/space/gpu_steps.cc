@@ -181,7 +181,8 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_items && part.cluster.part;
-    const int slots = use.follows_items && use.has_rows && (resident || loops) ? 1 + choice.ahead : 1;
+    const bool pieces = use.has_rows || size_in_bytes(part.nest.tensor(tensor).type) == 4;
+    const int slots = use.follows_items && pieces && (resident || loops) ? 1 + choice.ahead : 1;
     steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
     // What all items read should stay in the caches.
     if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));

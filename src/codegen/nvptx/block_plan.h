@@ -50,8 +50,9 @@ struct Placement {
   int column_slots = 1;
   bool by_row = false;
   bool by_column = false;
-  std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of 16 bytes of the items to come, each thread's own
+  std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of the items to come, each thread's own
   int ring_slots = 0;             ///< items to come, each in a slot
+  int piece = 16;                 ///< bytes that an asynchronous copy moves: 16, or 4 where rows do not consist of such
 };
 
 /// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
@@ -165,7 +166,7 @@ inline constexpr std::int64_t kPartialsPad = 8;
 
 /// Name of the number of trips before the current one: of items that a resident block has taken, of iterations of a loop.
 inline constexpr const char* kTrip = "$trip";
-/// Pieces of 16 bytes that a thread holds of a register tile.
+/// Pieces of its ring that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 
 

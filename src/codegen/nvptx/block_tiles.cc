@@ -158,14 +158,14 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
 /// Where this thread finds a piece of the item of trip `trip`: neighbouring threads' pieces lie next to each other.
 Value* BlockEmitter::piece_address(int buffer, Value* trip, std::int64_t piece) {
   const Placement& place = plan_->placements.at(buffer);
-  const std::int64_t slot_bytes = pieces_of(*plan_, buffer) * 16 * plan_->threads;
-  Value* own = b_.CreateNSWMul(b_.CreateZExt(own_thread_, b_.getInt64Ty()), b_.getInt64(16));
+  const std::int64_t slot_bytes = pieces_of(*plan_, buffer) * place.piece * plan_->threads;
+  Value* own = b_.CreateNSWMul(b_.CreateZExt(own_thread_, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(place.piece)));
   if (place.ring_slots > 1) {
     Value* before = b_.CreateNSWSub(trip, b_.getInt64(1));
     Value* slot = b_.CreateURem(before, b_.getInt64(static_cast<std::uint64_t>(place.ring_slots)));
     own = b_.CreateNSWAdd(own, b_.CreateNSWMul(slot, b_.getInt64(static_cast<std::uint64_t>(slot_bytes))));
   }
-  return shared_address(b_.getInt8Ty(), place.ring_offset + piece * 16 * plan_->threads, own);
+  return shared_address(b_.getInt8Ty(), place.ring_offset + piece * place.piece * plan_->threads, own);
 }
 
 /// Asynchronous copies for an item to come. A thread copies what it will read itself, so that no other thread has to know.
@@ -176,10 +176,11 @@ void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
   const auto bytes = static_cast<int>(size_in_bytes(plan_->buffer(buffer).type));
   Value* from = address(op.op.reads[0]);
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(static_cast<std::uint64_t>(op.ahead)));
-  for (int done = 0; done < width * bytes; done += 16) {
+  const auto copy =
+      place.piece == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16 : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+  for (int done = 0; done < width * bytes; done += place.piece) {
     Value* source = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), from, static_cast<std::uint64_t>(done));
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16, {},
-                       {piece_address(buffer, trip, (first * bytes + done) / 16), source});
+    b_.CreateIntrinsic(copy, {}, {piece_address(buffer, trip, (first * bytes + done) / place.piece), source});
   }
 }
 
@@ -192,12 +193,14 @@ void BlockEmitter::advance(int buffer) {
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(1));
   const bool halves = size_in_bytes(type) == 2;
   llvm::Type* word = halves ? b_.getInt32Ty() : type_of(plan_->buffer(buffer));
+  llvm::Type* whole = place.piece == 16 ? llvm::FixedVectorType::get(word, 4) : word;
   int element = 0;
   for (std::int64_t piece = 0; piece < pieces_of(*plan_, buffer); ++piece) {
     Value* loaded =
-        b_.CreateAlignedLoad(llvm::FixedVectorType::get(word, 4), piece_address(buffer, trip, piece), llvm::Align(16));
+        b_.CreateAlignedLoad(whole, piece_address(buffer, trip, piece), llvm::Align(static_cast<std::uint64_t>(place.piece)));
     std::vector<Value*> words;
-    for (std::uint64_t k = 0; k < 4; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
+    if (place.piece == 4) words.push_back(loaded);
+    for (std::uint64_t k = 0; k < 4 && place.piece == 16; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
     for (Value* value : elements_of(words, type)) {
       Value*& storage = registers_[{buffer, element++}];
       if (storage == nullptr) storage = entry_alloca(type_of(plan_->buffer(buffer)), plan_->buffer(buffer).name);

@@ -212,7 +212,7 @@ void refuse_shared(const BlockPlan& plan) {
 std::int64_t pieces_of(const BlockPlan& plan, int buffer) {
   const Placement& place = plan.placements.at(buffer);
   const auto bytes = static_cast<std::int64_t>(size_in_bytes(plan.buffer(buffer).type));
-  return ceil_div(std::int64_t{place.row_slots} * place.column_slots * bytes, 16);
+  return ceil_div(std::int64_t{place.row_slots} * place.column_slots * bytes, place.piece);
 }
 
 void place_scratch(BlockPlan& plan) {

@@ -99,11 +99,13 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   }
 }
 
-void require_pieces(const BlockPlan& plan, const BlockOp& op) {
+/// Bytes that the asynchronous copies of an op move at once.
+int piece_bytes(const BlockPlan& plan, const BlockOp& op) {
   const auto bytes = static_cast<std::int64_t>(size_in_bytes(plan.buffer(op.op.write.buffer).type));
-  if (op.read_vectors[0] && op.layout.vector * bytes % 16 == 0) return;
-  user_error("Kernel '{}': '{}' cannot be copied ahead, as its rows are no whole pieces of 16 bytes.", plan.program->name,
-             plan.buffer(op.op.write.buffer).name);
+  if (op.read_vectors[0] && op.layout.vector * bytes % 16 == 0) return 16;
+  if (bytes == 4) return 4;
+  user_error("Kernel '{}': '{}' cannot be copied ahead, as its rows are no whole pieces of 16 bytes, nor its elements of 4.",
+             plan.program->name, plan.buffer(op.op.write.buffer).name);
 }
 
 std::vector<Item> collect_items(BlockPlan& plan) {
@@ -135,10 +137,10 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     }
     if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).slots - 1) {
       Placement& place = plan.placements.at(op.op.write.buffer);
-      require_pieces(plan, op);
+      place.piece = piece_bytes(plan, op);
       place.ring_slots = op.ahead;
       items.push_back({"items to come of " + op.op.name,
-                       pieces_of(plan, op.op.write.buffer) * 16 * plan.threads * place.ring_slots, 0,
+                       pieces_of(plan, op.op.write.buffer) * place.piece * plan.threads * place.ring_slots, 0,
                        static_cast<int>(plan.ops.size()), &place.ring_offset});
     }
     if (op.crosses_warps() || op.crosses_groups()) {
