@@ -80,7 +80,7 @@ class NestSpace : public Space {
                                std::vector<Step>& steps) const;
   void add_gpu_points(const RuleChoice& choice, std::vector<Point>& points) const;
   void add_tensor_points(std::vector<Point>& points) const;
-  std::vector<std::int64_t> split_axes() const;
+  std::vector<int> meeting_axes(const std::set<std::string>& rules) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const Values& values) const;
@@ -476,10 +476,23 @@ NestSpace::Values NestSpace::default_values() const {
   return values;
 }
 
-std::vector<std::int64_t> NestSpace::split_axes() const {
+/// Axes along which sums in parts meet work on the items that they are sums of: one reading of an item serves both.
+std::vector<int> NestSpace::meeting_axes(const std::set<std::string>& rules) const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.name == "split"; });
-  if (found == parameters_.end()) return {};
-  return {found->choices.begin() + 1, found->choices.end()};
+  std::vector<int> meeting;
+  if (found == parameters_.end()) return meeting;
+  for (const std::int64_t axis : found->choices) {
+    if (axis < 0) continue;
+    const Variant& split = variant({rules, static_cast<int>(axis), std::max(units(), 2)});
+    const Cluster& main = heaviest(clusters(split, Fusion::maximal), split.structure);
+    const bool meets = main.part && std::any_of(main.units.begin(), main.units.end(), [&](int u) {
+                         const Unit& unit = split.structure.units[u];
+                         const int whole = unit.position_of(main.part->whole);
+                         return whole >= 0 && !unit.reduced[whole];
+                       });
+    if (meets) meeting.push_back(static_cast<int>(axis));
+  }
+  return meeting;
 }
 
 /// Rows that stay on chip, a share of elements for each thread: one block an item, or as many as keep half of a
@@ -488,7 +501,6 @@ void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& poi
   const Variant& variant = this->variant(choice);
   const auto& groups = clusters(variant, Fusion::maximal);
   const Cluster* main = &heaviest(groups, variant.structure);
-  if (choice.split >= 0 && !main->part) return;
   for (GpuShape shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
     // A block over a part takes its items one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main->part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
@@ -535,7 +547,7 @@ std::vector<Point> NestSpace::gpu_defaults() const {
   add_tensor_points(points);
   RuleChoice simple{usual_rules_};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
-  for (const std::int64_t axis : split_axes()) add_gpu_points({simple.rules, static_cast<int>(axis), units()}, points);
+  for (const int axis : meeting_axes(simple.rules)) add_gpu_points({simple.rules, axis, std::max(units(), 2)}, points);
   add_gpu_points(simple, points);
   if (simple.rules != usual_rules_) add_gpu_points({usual_rules_}, points);
   return points;
@@ -551,6 +563,7 @@ std::vector<Point> NestSpace::defaults() const {
     for (const auto& [name, value] : changes) values[name] = value;
     points.push_back(point_of(values));
   };
+  for (const int axis : meeting_axes(usual_rules_)) changed({{"split", axis}, {"parts", 4 * units()}});
   changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
   changed({{"stream_tile", 128}});

@@ -9,6 +9,21 @@ namespace nestor::nvptx {
 
 using llvm::Value;
 
+namespace {
+
+/// What a loop's last branch says: a node whose first operand is itself.
+llvm::MDNode* unroll_hint(llvm::LLVMContext& context, int count) {
+  llvm::Metadata* number =
+      llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(count)));
+  llvm::Metadata* parts[] = {nullptr,
+                             llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), number})};
+  llvm::MDNode* node = llvm::MDNode::getDistinct(context, parts);
+  node->replaceOperandWith(0, node);
+  return node;
+}
+
+}  // namespace
+
 BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments)
     : b_(b), function_(function), arguments_(std::move(arguments)) {
   llvm::FastMathFlags flags;
@@ -79,7 +94,7 @@ void BlockEmitter::visit(const BlockNode& node) {
   }
 }
 
-void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body) {
+void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll) {
   llvm::LLVMContext& context = b_.getContext();
   auto* before = b_.GetInsertBlock();
   auto* header = llvm::BasicBlock::Create(context, "loop", &function_);
@@ -94,7 +109,8 @@ void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const Ind
   body(index);
   index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))),
                      b_.GetInsertBlock());
-  b_.CreateBr(header);
+  llvm::BranchInst* back = b_.CreateBr(header);
+  if (unroll > 1) back->setMetadata(llvm::LLVMContext::MD_loop, unroll_hint(context, unroll));
   b_.SetInsertPoint(after);
 }
 

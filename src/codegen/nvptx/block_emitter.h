@@ -51,7 +51,8 @@ class BlockEmitter {
   };
 
   // control flow
-  void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body);
+  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other.
+  void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll = 1);
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
   Value* both(Value* a, Value* b);  ///< conjunction; null stands for true

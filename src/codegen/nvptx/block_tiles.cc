@@ -12,6 +12,9 @@ namespace {
 
 using llvm::Value;
 
+/// Points of a divided sum that a thread loads at once.
+constexpr int kDividedUnroll = 4;
+
 /// Reads that stand behind a condition: their address may lie outside of the tensor.
 void conditional_reads(const ScalarExpr& expr, bool inside, std::set<int>& reads) {
   if (inside && expr.op() == ScalarOp::read) reads.insert(expr.ordinal());
@@ -148,7 +151,7 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
     if (single_valued(dim)) return inner(integer(dim.lower));
     if (static_cast<int>(d) == op.divided && op.crosses_groups()) {
       Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
-      return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner);
+      return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, kDividedUnroll);
     }
     return loop(integer(dim.lower), integer(dim.upper), 1, inner);
   }
