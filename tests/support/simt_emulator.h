@@ -1,6 +1,6 @@
 // SIMT emulator: runs the LLVM IR of GPU kernels on the CPU. Each GPU thread is a fiber; barriers and shuffles are the points where
 // fibers wait for each other, and the order in which they run between such points is random, so that a missing barrier shows.
-// Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
+// Asynchronous copies happen at once or as late as they may, at random. Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
 #pragma once
 
 #include "support/elements.h"
@@ -25,6 +25,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <utility>
 
 namespace nestor::testing {
 
@@ -47,6 +48,7 @@ class Fibers {
     block_ = block;
     blocks_ = blocks;
     body_ = &body;
+    random_ = &random;
     for (Fiber& fiber : fibers_) start(fiber);
     std::vector<int> order(fibers_.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
@@ -70,6 +72,21 @@ class Fibers {
   static std::int32_t block() { return static_cast<std::int32_t>(current().block_) + rank(); }
   static std::int32_t blocks() { return static_cast<std::int32_t>(current().blocks_); }
   static void barrier() { current().wait(State::barrier); }
+  static void copy(char* to, const char* from, std::int32_t bytes) {
+    if ((*current().random_)() % 2 == 0) {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    } else {
+      current().mine().open.push_back({to, from, bytes});
+    }
+  }
+  static void commit() { current().mine().groups.push_back(std::exchange(current().mine().open, {})); }
+  /// Until at most so many groups of copies are under way.
+  static void await_copies(std::int32_t groups) {
+    Fiber& me = current().mine();
+    for (; me.groups.size() > static_cast<std::size_t>(groups); me.groups.erase(me.groups.begin())) {
+      for (const Copy& copy : me.groups.front()) std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    }
+  }
   static std::uint32_t shuffle(std::uint32_t value, std::int32_t distance) {
     Fibers& all = current();
     Fiber& me = all.fibers_[static_cast<std::size_t>(all.running_)];
@@ -82,17 +99,27 @@ class Fibers {
 
  private:
   static constexpr std::size_t kStackBytes = 128 * 1024;
+  struct Copy {
+    char* to;
+    const char* from;
+    std::int32_t bytes;
+  };
   struct Fiber {
     ucontext_t context;
     std::vector<char> stack;
     State state = State::done;
     std::uint32_t published[2] = {0, 0};
     std::size_t phase = 0;
+    std::vector<Copy> open;  ///< of no group yet
+    std::vector<std::vector<Copy>> groups;
   };
+  Fiber& mine() { return fibers_[static_cast<std::size_t>(running_)]; }
 
   void start(Fiber& fiber) {
     if (fiber.stack.empty()) fiber.stack.resize(kStackBytes);
     fiber.state = State::ready;
+    fiber.open.clear();
+    fiber.groups.clear();
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.data();
     fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -136,6 +163,7 @@ class Fibers {
   std::vector<Fiber> fibers_;
   std::int64_t block_ = 0, blocks_ = 0;
   int running_ = 0, threads_ = 1;
+  std::mt19937* random_ = nullptr;
   const std::function<void()>* body_ = nullptr;
 };
 
@@ -321,13 +349,10 @@ class SimtEmulator {
     // An arrival without its wait lets nobody through; the wait is where all meet.
     if (name == "barrier.cluster.arrive.aligned") return nullptr;
     if (name == "barrier.cluster.wait.aligned") return helper("emulated_barrier", b.getVoidTy(), {});
-    if (name == "cp.async.cg.shared.global.16") {
-      auto* type = llvm::FixedVectorType::get(b.getInt32Ty(), 4);
-      return b.CreateAlignedStore(b.CreateAlignedLoad(type, args[1], llvm::Align(16)), args[0], llvm::Align(16));
-    }
-    if (name == "cp.async.ca.shared.global.4")
-      return b.CreateAlignedStore(b.CreateAlignedLoad(b.getInt32Ty(), args[1], llvm::Align(4)), args[0], llvm::Align(4));
-    if (name == "cp.async.commit.group" || name == "cp.async.wait.group") return nullptr;
+    if (name == "cp.async.cg.shared.global.16") return helper("emulated_copy", b.getVoidTy(), {args[0], args[1], b.getInt32(16)});
+    if (name == "cp.async.ca.shared.global.4") return helper("emulated_copy", b.getVoidTy(), {args[0], args[1], b.getInt32(4)});
+    if (name == "cp.async.commit.group") return helper("emulated_commit", b.getVoidTy(), {});
+    if (name == "cp.async.wait.group") return helper("emulated_await_copies", b.getVoidTy(), {args[0]});
     if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
@@ -358,6 +383,9 @@ class SimtEmulator {
     add("emulated_shared", &emulated::shared);
     add("emulated_store_remote", &emulated::store_remote);
     add("emulated_barrier", &Fibers::barrier);
+    add("emulated_copy", &Fibers::copy);
+    add("emulated_commit", &Fibers::commit);
+    add("emulated_await_copies", &Fibers::await_copies);
     add("emulated_shuffle_f32", &emulated::shuffle_f32);
     add("emulated_shuffle_i32", &emulated::shuffle_i32);
     add("emulated_rsqrt", &emulated::rsqrt);

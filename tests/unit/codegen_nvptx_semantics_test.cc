@@ -19,21 +19,33 @@ TEST_P(NvptxSemantics, kernels_compute_what_the_program_says) {
 INSTANTIATE_TEST_SUITE_P(cases, NvptxSemantics, ::testing::ValuesIn(simt_cases()),
                          [](const auto& info) { return info.param.name; });
 
-/// The emulator itself must see what it is there to see.
-TEST(SimtEmulator, notices_a_missing_barrier) {
-  const CompiledNvptx compiled = compile_nvptx(block_steps_program(), {});
-  std::string ir = compiled.ir;
-  const std::string call = "call void @llvm.nvvm.barrier0()";
-  ASSERT_NE(ir.find(call), std::string::npos);
+/// The code without the lines that have `call`.
+std::string without(std::string ir, const std::string& call) {
+  EXPECT_NE(ir.find(call), std::string::npos);
   for (std::size_t at = ir.find(call); at != std::string::npos; at = ir.find(call, at)) {
     const std::size_t line = ir.rfind('\n', at) + 1;
     ir.erase(line, ir.find('\n', at) - line);
     at = line;
   }
+  return ir;
+}
+
+// The emulator itself must see what it is there to see.
+
+TEST(SimtEmulator, notices_a_missing_barrier) {
+  const CompiledNvptx compiled = compile_nvptx(block_steps_program(), {});
   SimtCase test{"unsynchronised", block_steps_program(), {{"rows", 3}, {"steps", 5}}, {}, 256};
   CompiledNvptx changed = compiled;
-  changed.ir = ir;
+  changed.ir = without(compiled.ir, "call void @llvm.nvvm.barrier0()");
   EXPECT_NE(run_emulated(changed, test.program, test.sizes, test.options, {0}), "");
+}
+
+TEST(SimtEmulator, notices_a_copy_that_nobody_waits_for) {
+  const TileProgram program = column_parts_program(ElementType::f32, 256, 5, 3);
+  CompiledNvptx compiled = compile_nvptx(program, {});
+  EXPECT_EQ(run_emulated(compiled, program, {{"batch", 23}}, {}, {0}), "");
+  compiled.ir = without(compiled.ir, "call void @llvm.nvvm.cp.async.wait.group(");
+  EXPECT_NE(run_emulated(compiled, program, {{"batch", 23}}, {}, {0}), "");
 }
 
 }  // namespace
