@@ -125,43 +125,45 @@ void TensorEmitter::consumers() {
 /// Calls `body` for each item of the grid that this block takes, with its coordinates in the environment.
 void TensorEmitter::items(const Body& body) {
   if (!plan_->persistent()) return body();
-  Value* total = b_.getInt64(1);
+  // A grid has fewer than 2^31 items: 32 bits do, and their quotients are cheap.
+  const auto narrow = [&](Value* value) { return b_.CreateTrunc(value, b_.getInt32Ty()); };
+  Value* total = constant(1);
   std::vector<Value*> counts;
   for (const GridLoop& loop : plan_->kernel->grid) {
-    counts.push_back(integer(loop.count));
+    counts.push_back(narrow(integer(loop.count)));
     total = b_.CreateNSWMul(total, counts.back());
   }
   // In turns forwards and backwards over the blocks: where work falls along the items, as under a triangular mask, each block so gets
   // its share of long and of short ones.
-  Value *block = arguments_.integers.at(kBlockNumber), *blocks = arguments_.integers.at(kBlockCount);
+  Value *block = narrow(arguments_.integers.at(kBlockNumber)), *blocks = narrow(arguments_.integers.at(kBlockCount));
+  Value* back = b_.CreateSub(b_.CreateSub(blocks, constant(1)), block);
   const Advance next = [&](Value* item) {
-    Value* round = b_.CreateSub(item, b_.CreateURem(item, blocks));
-    Value* odd = b_.CreateAnd(b_.CreateUDiv(item, blocks), b_.getInt64(1));
-    Value* back = b_.CreateSub(b_.CreateSub(blocks, b_.getInt64(1)), block);
-    Value* place = b_.CreateSelect(b_.CreateICmpEQ(odd, b_.getInt64(0)), back, block);
-    return b_.CreateNSWAdd(b_.CreateNSWAdd(round, blocks), place);
+    Value* round = b_.CreateUDiv(item, blocks);
+    Value* even = b_.CreateICmpEQ(b_.CreateAnd(round, constant(1)), constant(0));
+    Value* first = b_.CreateNSWMul(b_.CreateAdd(round, constant(1)), blocks);
+    return b_.CreateNSWAdd(first, b_.CreateSelect(even, back, block));
   };
   counted_loop("$item", block, total, next, [&] {
-    Value* rest = b_.CreateTrunc(environment_.at("$item"), b_.getInt32Ty());
+    Value* rest = environment_.at("$item");
     for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
       const GridLoop& loop = plan_->kernel->grid[k];
       Value* index = rest;
       if (k > 0) {
-        Value* count = b_.CreateTrunc(counts[k], b_.getInt32Ty());
-        index = b_.CreateURem(rest, count);
-        rest = b_.CreateUDiv(rest, count);
+        index = b_.CreateURem(rest, counts[k]);
+        rest = b_.CreateUDiv(rest, counts[k]);
       }
       Value* distance = b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
       environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
     }
     // Nothing but ring positions lives from one item to the next.
-    state_.tiles.clear();
-    state_.operands.clear();
-    state_.held.clear();
+    const auto forget = [&] {
+      state_.tiles.clear();
+      state_.operands.clear();
+      state_.held.clear();
+    };
+    forget();
     body();
-    state_.tiles.clear();
-    state_.operands.clear();
-    state_.held.clear();
+    forget();
   });
 }
 
