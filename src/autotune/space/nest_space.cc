@@ -76,7 +76,7 @@ class NestSpace : public Space {
   std::vector<Point> gpu_defaults() const;
   bool has_tensor_cores() const { return limits_.gpu && limits_.gpu->sm == 90; }
   std::optional<TensorAxes> tensor_axes_of(const Variant& variant, const Cluster& cluster) const;
-  std::string add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorChoice& choice,
+  std::string add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice,
                                std::vector<Step>& steps) const;
   void add_gpu_points(const RuleChoice& choice, std::vector<Point>& points) const;
   void add_tensor_points(std::vector<Point>& points) const;
@@ -330,14 +330,12 @@ std::optional<TensorAxes> NestSpace::tensor_axes_of(const Variant& variant, cons
 }
 
 /// Steps of the heaviest cluster on tensor cores; why there are none, or "".
-std::string NestSpace::add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorChoice& choice,
-                                        std::vector<Step>& steps) const {
-  const auto axes = tensor_axes_of(variant, cluster);
-  if (!axes) return "these rules and this fusion leave no product for tensor cores";
-  if (std::string why = tensor_infeasible(*axes, choice, limits_.gpu->shared_bytes); !why.empty()) return why;
-  ClusterPlan plan = tensor_plan(cluster, *axes, choice);
+std::string NestSpace::add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorAxes& axes,
+                                        const TensorChoice& choice, std::vector<Step>& steps) const {
+  if (std::string why = tensor_infeasible(axes, choice, limits_.gpu->shared_bytes); !why.empty()) return why;
+  ClusterPlan plan = tensor_plan(cluster, axes, choice);
   plan.stream_groups = stream_groups(variant, cluster, plan.stream);
-  const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), *axes, choice);
+  const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), axes, choice);
   steps.insert(steps.end(), more.begin(), more.end());
   return "";
 }
@@ -358,8 +356,9 @@ Candidate NestSpace::candidate(const Point& point) const {
   const Cluster* main = &heaviest(parts, chosen.structure);
   const TensorChoice on_tensor_cores = tensor_choice(values);
   for (const Cluster& cluster : parts) {
-    if (&cluster == main && on_tensor_cores.groups > 0) {
-      candidate.infeasible = add_tensor_steps(chosen, cluster, on_tensor_cores, candidate.steps);
+    const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
+    if (axes) {
+      candidate.infeasible = add_tensor_steps(chosen, cluster, *axes, on_tensor_cores, candidate.steps);
       if (!candidate.infeasible.empty()) return candidate;
       continue;
     }

@@ -75,7 +75,7 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
 }
 
 std::vector<Parameter> tensor_parameters() {
-  return {{"groups", {0, 1, 2, 3}},
+  return {{"groups", {1, 2, 3}},
           {"row_tiles", {1, 2}},
           {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
           {"slots", {2, 3, 4}},
@@ -144,19 +144,23 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
 
 std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int64_t inner) {
   std::vector<std::map<std::string, std::int64_t>> choices;
-  const std::int64_t groups = inner <= 64 ? 3 : 2, columns = inner <= 128 ? 128 : 80;
+  const std::int64_t columns = inner <= 128 ? 128 : 80;
+  const std::vector<std::int64_t> most_groups = inner <= 64 ? std::vector<std::int64_t>{3, 2} : std::vector<std::int64_t>{2};
   for (const std::int64_t persistent : {0, 1}) {
-    for (const std::int64_t turns : {1, 0}) {
-      for (const std::int64_t longest : {0, 1}) {
-        choices.push_back({{"groups", groups},
-                           {"columns", columns},
-                           {"slots", 2},
-                           {"overlap", 1},
-                           {"turns", turns},
-                           {"hold", persistent},
-                           {"persistent", persistent},
-                           {"descending", longest},
-                           {"longest_first", longest}});
+    for (const std::int64_t longest : {0, 1}) {
+      for (const std::int64_t groups : most_groups) {
+        for (const std::int64_t turns : {1, 0}) {
+          // A third group leaves no registers for operands that stay.
+          choices.push_back({{"groups", groups},
+                             {"columns", columns},
+                             {"slots", 2},
+                             {"overlap", 1},
+                             {"turns", turns},
+                             {"hold", groups < 3 ? persistent : 0},
+                             {"persistent", persistent},
+                             {"descending", longest},
+                             {"longest_first", longest}});
+        }
       }
     }
   }
