@@ -309,7 +309,10 @@ class EventPlanner {
         const IntExpr rest = least->substitute(loop.var, IntExpr(0));
         if (*slope == 0) {
           const IntExpr holds = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
-          if (rest.as_constant().value_or(-1) >= 0) continue;
+          if (const auto constant = rest.as_constant()) {
+            if (*constant >= 0) continue;
+            return std::nullopt;
+          }
           always = always.defined() ? always && holds : holds;
         } else if (*slope < 0) {  // var <= rest / -slope
           range.to = min(range.to, floor_div(rest, -*slope) + IntExpr(1));
@@ -319,8 +322,8 @@ class EventPlanner {
         }
       }
     }
-    if (always.defined()) range.to = IntExpr::make(IntOp::select, {always, range.to, range.from});
     if (range.masks_before) range.from = min(range.from, loop.upper);
+    if (always.defined()) range.to = IntExpr::make(IntOp::select, {always, range.to, range.from});
     range.to = range.to.str() == loop.upper.str() ? range.to : max(range.to, range.from);
     return range;
   }

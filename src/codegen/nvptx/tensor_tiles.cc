@@ -47,6 +47,7 @@ class TileFinder {
     find_rows();
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) assign_dims(k);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) note_fragments(plan_.ops[k]);
+    widen_fragments();
     for (TensorOp& op : plan_.ops) {
       if (op.kind == TensorOp::Kind::product) operands(op);
     }
@@ -186,6 +187,23 @@ class TileFinder {
     const bool product = op.kind == TensorOp::Kind::product;
     visit(op.op.write, 8);
     for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
+  }
+
+  /// Tiles over the same columns get the same width: an op on several of them finds each element in the same place of all.
+  void widen_fragments() {
+    std::map<int, int> widths;  // by axis
+    for (const bool measure : {true, false}) {
+      for (auto& [buffer, fragment] : plan_.fragments) {
+        const std::vector<IntExpr>& extents = plan_.buffer(buffer).extents;
+        for (std::size_t p = 0; p < extents.size() && fragment.columns > 0; ++p) {
+          const int axis = axes_.of(index_member(buffer, p));
+          if (extents[p].is_constant(1) || rows_.count(axis) != 0) continue;
+          int& width = widths[axis];
+          if (measure) width = std::max(width, fragment.columns);
+          fragment.columns = std::max(width, fragment.columns);
+        }
+      }
+    }
   }
 
   void operands(TensorOp& op) {

@@ -1,0 +1,192 @@
+// Nests for tensor cores and the steps that bring them there: attention in the forms that masks give it, and two products in a row that
+// are no attention.
+#pragma once
+
+#include "codegen/nvptx/tensor_plan.h"
+#include "codegen/tile/tile_program.h"
+#include "support/error.h"
+#include "support/sample_nests.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace nestor::testing {
+
+enum class Seen { all, causal, window };  ///< keys that a query sees
+
+struct AttentionForm {
+  Seen seen = Seen::all;
+  ElementType type = ElementType::f16;
+  ElementType result = ElementType::f16;
+  int depth = 64;
+};
+
+/// The condition of key `j` for query `i`: the last query sees the last key.
+inline std::string seen_keys(Seen seen, const std::string& j) {
+  std::string condition = "0 <= " + j + " < K";
+  if (seen != Seen::all) condition += " and " + j + " <= i + K - Q";
+  if (seen == Seen::window) condition += " and " + j + " > i + K - Q - W";
+  return condition;
+}
+
+/// out[h, i, d] = softmax over j of (scale * sum over e of q[h, i, e] k[h, j, e]) times v[h, j, d].
+inline Nest attention_nest(const AttentionForm& form = {}) {
+  using namespace samples;
+  const std::string row = "0 <= h < H and 0 <= i < Q", deep = std::to_string(form.depth);
+  const auto seen = [&](const std::string& j) { return row + " and " + seen_keys(form.seen, j); };
+  const auto dense = [&](const std::string& d) { return " and 0 <= " + d + " < " + deep; };
+  const auto wide = [&](int k) {
+    return form.type == ElementType::f32 ? read(k) : ScalarExpr::cast(ElementType::f32, read(k, form.type));
+  };
+  const ScalarExpr ratio = read(0) / read(1);
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"H", 2}, {"Q", 200}, {"K", 200}};
+  if (form.seen == Seen::window) sizes.emplace_back("W", 48);
+  NestBuilder nest("attention", sizes);
+  if (form.seen != Seen::all) nest.context("K >= Q");
+  return nest.scalar("scale", 0.5)
+      .tensor("q", TensorRole::input, {"H", "Q", deep}, form.type)
+      .tensor("k", TensorRole::input, {"H", "K", deep}, form.type)
+      .tensor("v", TensorRole::input, {"H", "K", deep}, form.type)
+      .tensor("dot", TensorRole::temporary, {"H", "Q", "K"})
+      .tensor("score", TensorRole::temporary, {"H", "Q", "K"})
+      .tensor("largest", TensorRole::temporary, {"H", "Q"})
+      .tensor("power", TensorRole::temporary, {"H", "Q", "K"})
+      .tensor("total", TensorRole::temporary, {"H", "Q"})
+      .tensor("weighted", TensorRole::temporary, {"H", "Q", deep})
+      .tensor("out", TensorRole::output, {"H", "Q", deep}, form.result)
+      .statement("dot_init[h, i, j] : " + seen("j"), "dot[h, i, j]", {}, number(0))
+      .statement("dot[h, i, j, e] : " + seen("j") + dense("e"), "dot[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("score[h, i, j] : " + seen("j"), "score[h, i, j]", {"dot[h, i, j]"},
+                 read(0) * ScalarExpr::scalar("scale", ElementType::f32))
+      .statement("largest_init[h, i] : " + row, "largest[h, i]", {}, number(-infinity()))
+      .statement("largest[h, i, r] : " + seen("r"), "largest[h, i]", {"score[h, i, r]"}, read(0), ReductionOp::max)
+      .statement("power[h, i, j] : " + seen("j"), "power[h, i, j]", {"score[h, i, j]", "largest[h, i]"},
+                 apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("weighted_init[h, i, d] : " + row + dense("d"), "weighted[h, i, d]", {}, number(0))
+      .statement("weighted[h, i, d, t] : " + seen("t") + dense("d"), "weighted[h, i, d]", {"power[h, i, t]", "v[h, t, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, s] : " + seen("s"), "total[h, i]", {"power[h, i, s]"}, read(0), ReductionOp::add)
+      .statement("out[h, i, d] : " + row + dense("d"), "out[h, i, d]", {"weighted[h, i, d]", "total[h, i]"},
+                 form.result == ElementType::f32 ? ratio : ScalarExpr::cast(form.result, ratio))
+      .build();
+}
+
+/// out[h, i, d] = sum over j <= i + K - Q of scale * (sum over e of q[h, i, e] k[h, j, e]) * v[h, j, d]: no softmax, no row values.
+inline Nest linear_attention_nest(ElementType type = ElementType::f16, int depth = 64) {
+  using namespace samples;
+  const std::string row = "0 <= h < H and 0 <= i < Q", deep = std::to_string(depth);
+  const auto seen = [&](const std::string& j) { return row + " and " + seen_keys(Seen::causal, j); };
+  const auto dense = [&](const std::string& d) { return " and 0 <= " + d + " < " + deep; };
+  const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, type)); };
+  return NestBuilder("linear_attention", {{"H", 2}, {"Q", 200}, {"K", 200}})
+      .context("K >= Q")
+      .scalar("scale", 0.5)
+      .tensor("q", TensorRole::input, {"H", "Q", deep}, type)
+      .tensor("k", TensorRole::input, {"H", "K", deep}, type)
+      .tensor("v", TensorRole::input, {"H", "K", deep}, type)
+      .tensor("dot", TensorRole::temporary, {"H", "Q", "K"})
+      .tensor("score", TensorRole::temporary, {"H", "Q", "K"})
+      .tensor("weighted", TensorRole::temporary, {"H", "Q", deep})
+      .tensor("out", TensorRole::output, {"H", "Q", deep})
+      .statement("dot_init[h, i, j] : " + seen("j"), "dot[h, i, j]", {}, number(0))
+      .statement("dot[h, i, j, e] : " + seen("j") + dense("e"), "dot[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("score[h, i, j] : " + seen("j"), "score[h, i, j]", {"dot[h, i, j]"},
+                 read(0) * ScalarExpr::scalar("scale", ElementType::f32))
+      .statement("weighted_init[h, i, d] : " + row + dense("d"), "weighted[h, i, d]", {}, number(0))
+      .statement("weighted[h, i, d, t] : " + seen("t") + dense("d"), "weighted[h, i, d]", {"score[h, i, t]", "v[h, t, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("out[h, i, d] : " + row + dense("d"), "out[h, i, d]", {"weighted[h, i, d]"}, read(0))
+      .build();
+}
+
+/// Tiles of `rows` queries and `columns` keys: each statement's loops in tiles, all fused along heads and query tiles, those over keys
+/// also along key tiles.
+inline std::vector<std::string> tile_steps(const Nest& nest, int rows, int columns) {
+  std::vector<std::string> steps, names, streams;
+  for (const Statement& s : nest.statements) {
+    names.push_back(s.name);
+    steps.push_back(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", s.name, rows));
+    std::string order = fmt::format("reorder({0}.h, {0}.io", s.name), inner = fmt::format(", {}.ii", s.name);
+    for (const std::string& dim : s.dims) {
+      if (dim == "h" || dim == "i") continue;
+      if (dim == "d" || dim == "e") {
+        inner += fmt::format(", {}.{}", s.name, dim);
+        continue;
+      }
+      steps.push_back(fmt::format("split({0}.{1}, {2}, {0}.jo, {0}.ji)", s.name, dim, columns));
+      order += fmt::format(", {}.jo", s.name);
+      inner += fmt::format(", {}.ji", s.name);
+      streams.push_back(s.name);
+    }
+    steps.push_back(order + inner + ")");
+  }
+  const std::string last = names.back();
+  for (const char* loop : {"h", "io"}) {
+    for (std::size_t k = names.size() - 1; k-- > 0;)
+      steps.push_back(fmt::format("fuse_with({}.{}, {}.{})", names[k], loop, last, loop));
+  }
+  for (std::size_t k = streams.size() - 1; k-- > 0;)
+    steps.push_back(fmt::format("fuse_with({}.jo, {}.jo)", streams[k], streams.back()));
+  steps.push_back(fmt::format("gpu_blocks({0}.h, {0}.io)", last));
+  return steps;
+}
+
+/// A nest scheduled for tensor cores: rules, tiles, tensor_cores(out.io, groups, slots), then `more`.
+struct TensorSteps {
+  std::vector<std::string> rules{"apply_rule exp2_scale", "apply_rule online largest"};
+  int rows = 128, columns = 64, groups = 2, slots = 2;
+  std::vector<std::string> more{};
+};
+
+inline Schedule tensor_schedule(const Nest& nest, const TensorSteps& choice = {}) {
+  Schedule schedule{nest};
+  for (const std::string& step : choice.rules) schedule = schedule.apply(parse_step(step));
+  for (const std::string& step : tile_steps(schedule.nest(), choice.rows, choice.columns))
+    schedule = schedule.apply(parse_step(step));
+  schedule = schedule.apply(parse_step(fmt::format("tensor_cores(out.io, {}, {})", choice.groups, choice.slots)));
+  for (const std::string& step : choice.more) schedule = schedule.apply(parse_step(step));
+  return schedule;
+}
+
+inline TileProgram tensor_program(const Nest& nest, const TensorSteps& choice = {}) {
+  return build_tile_program(tensor_schedule(nest, choice));
+}
+
+/// The plan of a program with one kernel, and what it refers to.
+struct PlannedTensor {
+  nvptx::LaunchPlan launches;
+  nvptx::TensorPlan plan;
+
+  explicit PlannedTensor(const TileProgram& program, const NvptxTarget& target = {})
+      : launches(nvptx::plan_launches(program, 256)) {
+    plan = nvptx::plan_tensor(launches.kernels.at(0), launches.program, target);
+  }
+  PlannedTensor(const PlannedTensor&) = delete;
+  PlannedTensor& operator=(const PlannedTensor&) = delete;
+
+  const nvptx::TensorOp& op(const std::string& name) const {
+    for (const nvptx::TensorOp& op : plan.ops) {
+      if (op.op.name == name) return op;
+    }
+    internal_error("no op {}", name);
+  }
+  const nvptx::Ring& ring(const std::string& argument) const {
+    for (const nvptx::Ring& ring : plan.rings) {
+      if (plan.buffer(ring.buffer).name == argument) return ring;
+    }
+    internal_error("no ring of {}", argument);
+  }
+  const nvptx::Fragment& fragment(const std::string& tensor) const {
+    for (const auto& [buffer, fragment] : plan.fragments) {
+      if (plan.buffer(buffer).tensor == tensor) return fragment;
+    }
+    internal_error("no fragment of {}", tensor);
+  }
+};
+
+}  // namespace nestor::testing
