@@ -122,7 +122,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
   // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
   const bool tensor = std::any_of(plan.kernels.begin(), plan.kernels.end(), [](const auto& kernel) { return kernel.shape.groups > 0; });
-  const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor ? "a" : "");
+  const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
   const auto machine = make_machine(architecture);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);

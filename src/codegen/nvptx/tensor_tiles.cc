@@ -137,6 +137,8 @@ class TileFinder {
     if (op.kind == TensorOp::Kind::product) {
       op.row = op.form.row;
       op.column = op.form.column;
+      if (in_scratch(op.op.reads[static_cast<std::size_t>(op.form.b)]))
+        refuse(op.op, "has a second operand in registers: only the first may be");
       check_rows(op);
       return;
     }
@@ -210,7 +212,6 @@ class TileFinder {
     const TileAccess& a = op.op.reads[static_cast<std::size_t>(op.form.a)];
     const TileAccess& b = op.op.reads[static_cast<std::size_t>(op.form.b)];
     if (!in_scratch(op.op.write)) refuse(op.op, "writes memory: sum into a tile first");
-    if (in_scratch(b)) refuse(op.op, "has a second operand in registers: only the first may be");
     op.k = static_cast<int>(round_up(column_bound(op, op.form.k), 16));
     op.n = plan_.fragments.at(op.op.write.buffer).columns;
     const ElementType type = plan_.buffer(b.buffer).type;

@@ -1,0 +1,165 @@
+// What a user reads when a kernel cannot use tensor cores.
+#include "codegen/nvptx/tile_rewrite.h"
+#include "support/simt_programs.h"
+#include "support/tensor_nests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string refusal(const TileProgram& program, const NvptxTarget& target = {}) {
+  try {
+    compile_nvptx(program, target);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Attention that fits; every test spoils it in one place.
+const TileProgram& attention() {
+  static const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .groups = 1});
+  return program;
+}
+
+TileTree edited(const TileTree& tree, const std::function<void(TileNode&)>& edit) {
+  TileNode node = *tree;
+  for (TileTree& child : node.children) child = edited(child, edit);
+  edit(node);
+  return std::make_shared<const TileNode>(std::move(node));
+}
+
+std::string refusal_with_op(const std::string& name, const std::function<void(TileOp&)>& edit) {
+  TileProgram program = attention();
+  program.root = edited(program.root, [&](TileNode& node) {
+    if (node.kind == TileNode::Kind::op && node.op.name == name) edit(node.op);
+  });
+  return refusal(program);
+}
+
+std::string refusal_with_buffer(const std::string& name, const std::function<void(Buffer&)>& edit) {
+  TileProgram program = attention();
+  for (Buffer& buffer : program.buffers) {
+    if (buffer.name == name) edit(buffer);
+  }
+  return refusal(program);
+}
+
+/// Spoils the loop over key tiles.
+std::string refusal_with_stream(const std::function<void(TileNode&)>& edit) {
+  TileProgram program = attention();
+  program.root = edited(program.root, [&](TileNode& node) {
+    if (node.kind == TileNode::Kind::loop && node.loop_kind == LoopKind::serial) edit(node);
+  });
+  return refusal(program);
+}
+
+TEST(TensorError, nothing_is_wrong_with_what_the_tests_start_from) { EXPECT_EQ(refusal(attention()), ""); }
+
+TEST(TensorError, other_devices) {
+  NvptxTarget target;
+  target.sm = 80;
+  EXPECT_THAT(refusal(attention(), target), HasSubstr("compute capability 9.0, not 8.0"));
+}
+
+TEST(TensorError, kernels_without_products) {
+  const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.groups = 2}));
+  EXPECT_THAT(message, AllOf(HasSubstr("asks for tensor cores"), HasSubstr("none of its ops is a product of two 16-bit tiles")));
+}
+
+TEST(TensorError, operands_of_other_types) {
+  const TileProgram single = tensor_program(attention_nest({.type = ElementType::f32, .result = ElementType::f32, .depth = 16}));
+  EXPECT_THAT(refusal(single), HasSubstr("dot has operands that are not f16 or bf16"));
+  EXPECT_THAT(refusal_with_buffer("v", [](Buffer& v) { v.type = ElementType::bf16; }), HasSubstr("weighted mixes f16 and bf16"));
+  EXPECT_THAT(refusal_with_buffer("q", [](Buffer& q) { q.type = ElementType::bf16; }), HasSubstr("dot mixes element types"));
+  EXPECT_THAT(refusal_with_buffer("score", [](Buffer& s) { s.type = ElementType::i32; }),
+              HasSubstr("score keeps integers in a tile"));
+}
+
+TEST(TensorError, operands_that_no_copy_can_bring) {
+  const std::string strided =
+      refusal_with_op("dot", [](TileOp& op) { op.reads[1].index.back() = IntExpr(2) * op.reads[1].index.back(); });
+  EXPECT_THAT(strided, HasSubstr("dot reads k other than by rows of neighbouring elements"));
+  const std::string many = refusal(tensor_program(attention_nest({.depth = 16}), {.rows = 320, .columns = 32, .groups = 1}));
+  EXPECT_THAT(many, AllOf(HasSubstr("a tile of 'q' has 320 rows"), HasSubstr("256 at most"), HasSubstr("choose smaller tiles")));
+}
+
+TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
+  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .slots = 4});
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 329216 bytes of shared memory"), HasSubstr("a block has 232448"),
+                                      HasSubstr("smaller tiles or fewer slots")));
+}
+
+TEST(TensorError, operands_and_sums_in_the_wrong_place) {
+  EXPECT_THAT(refusal_with_buffer("dot", [](Buffer& dot) { dot.memory = Memory::workspace; }),
+              HasSubstr("dot writes memory: sum into a tile first"));
+  TileProgram program = attention();
+  program.buffers.push_back(program.buffers.back());
+  program.buffers.back().extents = {IntExpr(1), IntExpr(32), IntExpr(16)};
+  program.root = edited(program.root, [&](TileNode& node) {
+    if (node.kind != TileNode::Kind::op || node.op.name != "dot") return;
+    node.op.reads[1] = {static_cast<int>(program.buffers.size()) - 1, {IntExpr(0), var("dot_ji"), var("dot_e")}};
+  });
+  EXPECT_THAT(refusal(program), HasSubstr("dot has a second operand in registers: only the first may be"));
+}
+
+TEST(TensorError, rows) {
+  const auto tall = [](TileOp& op) { op.dims[0].max_extent = 500; };
+  EXPECT_THAT(refusal_with_op("largest_init", tall),
+              HasSubstr("largest_init has 500 rows where 1 groups of four warps take 64 each, 64 in all"));
+  const auto unknown = [](TileOp& op) { op.dims[0].max_extent.reset(); };
+  EXPECT_THAT(refusal_with_op("largest_init", unknown), HasSubstr("largest_init has unknown rows"));
+  const auto without = [](TileOp& op) {
+    op.write.index[1] = IntExpr(0);
+    op.dims.clear();
+  };
+  EXPECT_THAT(refusal_with_op("largest_init", without), HasSubstr("largest_init keeps values that no row belongs to"));
+  const auto turned = [](TileOp& op) { std::swap(op.reads[0].index[1], op.reads[0].index[2]); };
+  EXPECT_THAT(refusal_with_op("weighted", turned), HasSubstr("uses the rows of another product as columns"));
+}
+
+TEST(TensorError, reductions_of_rows) {
+  const auto other = [](TileOp& op) { std::swap(op.dims[0].reduced, op.dims[1].reduced); };
+  EXPECT_THAT(refusal_with_op("total", other), HasSubstr("total reduces its rows"));
+  const auto alone = [](TileOp& op) {
+    op.reads[0].index[2] = IntExpr(0);
+    op.dims.pop_back();
+  };
+  EXPECT_THAT(refusal_with_op("total", alone), HasSubstr("total reduces its rows"));
+}
+
+TEST(TensorError, ops_of_another_shape) {
+  EXPECT_THAT(refusal_with_op("score", [](TileOp& op) { op.kind = OpKind::points; }),
+              HasSubstr("score is no operation on whole tiles"));
+  const auto deeper = [](TileOp& op) { op.dims.push_back(reduced_dim("x", 0, 4)); };
+  EXPECT_THAT(refusal_with_op("dot", deeper), HasSubstr("dot is a product of more than rows, columns and one reduced dimension"));
+  const auto wider = [](TileOp& op) { op.dims.push_back(parallel_dim("x", 0, 4)); };
+  EXPECT_THAT(refusal_with_op("score", wider), HasSubstr("score has more dimensions than rows and columns"));
+  const auto moved = [](TileOp& op) { op.reads[0].index[2] = op.reads[0].index[2] + IntExpr(1); };
+  EXPECT_THAT(refusal_with_op("score", moved), HasSubstr("score reaches a tile at score_ji + 1, not at its own position"));
+  const auto open = [](TileOp& op) { op.dims[1].max_extent.reset(); };
+  EXPECT_THAT(refusal_with_op("score", open), HasSubstr("score has an unknown number of columns"));
+}
+
+TEST(TensorError, control_flow) {
+  EXPECT_THAT(refusal_with_stream([](TileNode& loop) { loop.step = 2; }), HasSubstr("loop total_jo has step 2"));
+  const auto nested = [](TileNode& node) {
+    const TileTree inner = std::make_shared<const TileNode>(node);
+    node.var = "again";
+    node.children = {inner};
+  };
+  EXPECT_THAT(refusal_with_stream(nested), HasSubstr("loop total_jo stands inside another one"));
+  const auto conditional = [](TileNode& node) {
+    node.kind = TileNode::Kind::condition;
+    node.condition = IntExpr::make(IntOp::gt, {var("K"), IntExpr(5)});
+  };
+  EXPECT_THAT(refusal_with_stream(conditional), HasSubstr("a condition stands inside its blocks"));
+}
+
+}  // namespace
+}  // namespace nestor::testing
