@@ -2,6 +2,7 @@
 #include "codegen/nvptx/simt_backend.h"
 #include "support/error.h"
 #include "support/simt_programs.h"
+#include "support/tensor_nests.h"
 
 #include <cstdio>
 #include <cstring>
@@ -24,6 +25,13 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
       {"product_f16", [] { return product_program(ElementType::f16, false, false); }},
       {"tiled_product_f32", [] { return tiled_product_program(ElementType::f32, 64, 32); }},
       {"attention_f16", [] { return streaming_attention_program(ElementType::f16, 64, true); }},
+      {"tensor_attention",
+       [] {
+         const AttentionForm form{.seen = Seen::causal, .depth = 128};
+         return tensor_program(attention_nest(form), {.columns = 128, .more = {"overlap(out.io)", "turns(out.io)"}});
+       }},
+      {"tensor_held", [] { return tensor_program(attention_nest(), {.more = {"hold(out.io)", "persistent(out.io, 1)"}}); }},
+      {"tensor_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"transpose_f32", [] { return transpose_program(ElementType::f32); }},
       {"wavefront", [] { return wavefront_program(); }},
   };

@@ -1,0 +1,68 @@
+// Code of tensor kernels: what ptxas makes of it, and what its recipe tells a launcher.
+#include "support/tensor_nests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Case {
+  std::string name;
+  AttentionForm form;
+  TensorSteps steps;
+};
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+
+class TensorCode : public ::testing::TestWithParam<Case> {};
+
+// Warnings C75xx say that products are run one after the other.
+TEST_P(TensorCode, assembles_without_spills_and_with_products_that_overlap) {
+  const CompiledNvptx compiled = compile_nvptx(tensor_program(attention_nest(GetParam().form), GetParam().steps), {});
+  EXPECT_EQ(compiled.kernel.architecture, "sm_90a");
+  EXPECT_THAT(compiled.kernel.code, Not(HasSubstr(".local")));
+  const PtxasReport report = run_ptxas(compiled.kernel.code, compiled.kernel.architecture);
+  if (!report.available) GTEST_SKIP() << "no ptxas program here: set NESTOR_PTXAS";
+  EXPECT_TRUE(report.accepted) << report.log;
+  EXPECT_EQ(report.spill_bytes, 0) << report.log;
+  EXPECT_EQ(report.stack_bytes, 0) << report.log;
+  EXPECT_THAT(report.log, Not(HasSubstr("C75")));
+}
+
+std::vector<Case> cases() {
+  constexpr ElementType bf16 = ElementType::bf16;
+  const std::vector<std::string> overlap{"overlap(out.io)", "turns(out.io)"};
+  std::vector<std::string> all = overlap;
+  all.insert(all.end(), {"hold(out.io)", "persistent(out.io, 1)"});
+  return {{"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
+          {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
+          {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
+          {"window_64_plain", {Seen::window}, {.columns = 96}},
+          {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
+          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+TEST(TensorRecipe, tells_boxes_of_tensor_maps_and_threads) {
+  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 80});
+  const LaunchRecipe recipe = compile_nvptx(program, {}).kernel.recipe;
+  ASSERT_EQ(recipe.launches.size(), 1u);
+  const LaunchNode& node = recipe.launches[0];
+  EXPECT_EQ(node.block[0], 3 * 128);
+  EXPECT_EQ(node.shared_bytes, PlannedTensor(program).plan.shared_bytes);
+  std::map<std::string, std::vector<std::int64_t>> boxes;
+  for (const KernelParam& param : node.params) {
+    if (param.kind == KernelParam::Kind::tensor_map) boxes[param.name].assign(param.box.begin(), param.box.end());
+  }
+  // Blocks of 64 elements; operands by whole tiles, the result by a group's rows.
+  const std::map<std::string, std::vector<std::int64_t>> expected{
+      {"q", {1, 128, 64}}, {"k", {1, 80, 64}}, {"v", {1, 80, 64}}, {"out", {1, 64, 64}}};
+  EXPECT_EQ(boxes, expected);
+}
+
+}  // namespace
+}  // namespace nestor::testing
