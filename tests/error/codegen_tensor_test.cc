@@ -91,7 +91,7 @@ TEST(TensorError, operands_that_no_copy_can_bring) {
 
 TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
   const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .slots = 4});
-  EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 329216 bytes of shared memory"), HasSubstr("a block has 232448"),
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 296448 bytes of shared memory"), HasSubstr("a block has 232448"),
                                       HasSubstr("smaller tiles or fewer slots")));
 }
 

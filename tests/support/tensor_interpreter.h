@@ -3,16 +3,11 @@
 // here: a slot overwritten while a product reads it, a sum read before its product has ended, a barrier that nobody completes.
 #pragma once
 
-#include "codegen/llvm/int_emit.h"
-#include "codegen/nvptx/tensor_plan.h"
-#include "support/elements.h"
-#include "support/error.h"
+#include "support/tensor_values.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <limits>
 #include <random>
 
 namespace nestor::testing {
@@ -23,43 +18,32 @@ struct TensorRun {
   unsigned seed = 1;           ///< of the order in which roles go on
 };
 
-class TensorInterpreter {
+class TensorInterpreter : private TensorValues {
  public:
   /// `memory`: dense row-major values of each argument by name; sizes complete.
   TensorInterpreter(const nvptx::TensorPlan& plan, const Sizes& sizes, const std::map<std::string, double>& scalars,
                     std::map<std::string, std::vector<double>>& memory, const TensorRun& options)
-      : plan_(plan),
-        sizes_(sizes.begin(), sizes.end()),
-        scalars_(scalars),
-        memory_(memory),
-        options_(options),
-        random_(options.seed) {
-    for (const auto& [name, value] : plan.program->fixed_sizes) sizes_[name] = value;
-    for (std::size_t b = 0; b < plan.program->buffers.size(); ++b) {
-      for (const IntExpr& extent : plan.program->buffers[b].extents)
-        extents_[static_cast<int>(b)].push_back(value(extent, sizes_));
-    }
-  }
+      : TensorValues(plan, sizes, scalars, memory, options.round_operands), options_(options), random_(options.seed) {}
 
   void run() {
     std::int64_t count = 1;
     for (const nvptx::GridLoop& loop : plan_.kernel->grid) count *= value(loop.count, sizes_);
     const std::int64_t blocks = plan_.persistent() ? std::min<std::int64_t>(options_.blocks, count) : count;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      std::vector<Values> items;
-      for (std::int64_t item = block; item < count; item += blocks) items.push_back(coordinates(item));
+      std::vector<Values> items;  // in turns forwards and backwards over the blocks
+      for (std::int64_t round = 0; round * blocks < count; ++round) {
+        const std::int64_t item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+        if (item < count) items.push_back(coordinates(item));
+      }
       run_block(items);
     }
   }
 
  private:
-  using Values = std::map<std::string, std::int64_t>;
   using Kind = nvptx::Event::Kind;
 
-  struct TraceEntry {
+  struct TraceEntry : Moment {
     nvptx::Event event{};
-    Values values;
-    bool masked = true;
     bool starts_item = false;  ///< instead of the event: nothing lives on from the item before
   };
   struct Tile {
@@ -71,38 +55,15 @@ class TensorInterpreter {
     std::int64_t loaded = 0;
     bool slot_is_free = false;  ///< the producer has waited for it
   };
-  struct Flight {
-    int op;
-    std::int64_t a_position, b_position;
-  };
-  /// A group of warps (or the producer, with nothing but a trace).
-  struct Role {
+  /// A group of warps, or the producer, with nothing but a trace.
+  struct Role : Group {
     std::vector<TraceEntry> trace;
     std::size_t at = 0;
-    std::map<int, std::vector<double>> tiles;  ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
-    std::map<int, std::vector<double>> operands;  ///< by op: [rows][k]
-    std::map<int, std::vector<double>> held;      ///< by ring: the group's [rows][64 * column_blocks]
+    std::map<int, std::vector<double>> held;  ///< by ring: the group's [rows][64 * column_blocks]
     std::map<int, std::int64_t> released;
     std::map<int, bool> arrived;  ///< ring's tile has been waited for
-    std::deque<Flight> flight;
     bool has_turn = false;
   };
-
-  static constexpr int kQuad = 4;
-  int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
-  const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
-  static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
-
-  [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
-
-  static std::int64_t value(const IntExpr& expr, const Values& values) {
-    return expr.evaluate([&](const std::string& name) {
-      const auto found = values.find(name);
-      if (found == values.end()) internal_error("tensor plan: variable {} has no value", name);
-      return found->second;
-    });
-  }
 
   Values coordinates(std::int64_t item) const {
     Values values = sizes_;
@@ -122,7 +83,7 @@ class TensorInterpreter {
     const auto children = [&](bool mask) {
       for (const nvptx::EventNode& child : node.children) flatten(child, values, mask, trace);
     };
-    if (node.kind == NodeKind::event) return trace.push_back({node.event, values, masked, false});
+    if (node.kind == NodeKind::event) return trace.push_back({{values, masked}, node.event, false});
     if (node.kind == NodeKind::condition) {
       if (value(node.condition, values) != 0) children(masked);
       return;
@@ -141,7 +102,7 @@ class TensorInterpreter {
   Role role_of(const nvptx::EventNode& program, const std::vector<Values>& items) const {
     Role role;
     for (Values values : items) {
-      role.trace.push_back({{}, values, true, true});
+      role.trace.push_back({{values, true}, {}, true});
       flatten(program, values, true, role.trace);
     }
     return role;
@@ -296,16 +257,6 @@ class TensorInterpreter {
     }
   }
 
-  /// The element of an argument; null outside of it.
-  double* find(int buffer, const std::vector<std::int64_t>& index) {
-    std::int64_t linear = 0;
-    for (std::size_t k = 0; k < index.size(); ++k) {
-      if (index[k] < 0 || index[k] >= extents_.at(buffer)[k]) return nullptr;
-      linear = linear * extents_.at(buffer)[k] + index[k];
-    }
-    return &memory_.at(plan_.buffer(buffer).name).at(static_cast<std::size_t>(linear));
-  }
-
   const std::vector<double>& tile_at(int r, std::int64_t position) const {
     const Tile& tile = rings_[static_cast<std::size_t>(r)].slots[static_cast<std::size_t>(position % ring(r).slots)];
     if (tile.position != position) fail("a slot is overwritten while a product reads it");
@@ -320,11 +271,6 @@ class TensorInterpreter {
   }
 
   // ---- products
-
-  bool in_flight(const Role& role, int buffer) const {
-    return std::any_of(role.flight.begin(), role.flight.end(),
-                       [&](const Flight& f) { return op(f.op).op.write.buffer == buffer; });
-  }
 
   void issue(Role& role, int k) {
     const nvptx::TensorOp& op = this->op(k);
@@ -364,191 +310,8 @@ class TensorInterpreter {
     }
   }
 
-  void narrow(int g, Role& role, int k, const TraceEntry& entry) {
-    const nvptx::TensorOp& op = this->op(k);
-    if (std::any_of(role.flight.begin(), role.flight.end(), [&](const Flight& f) { return f.op == k; }))
-      fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
-    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
-    const Mask mask(entry.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, entry.values);
-    std::vector<double> operand;
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int column = 0; column < op.k; ++column) {
-        double element = fragment(role, buffer, row, column, lane_of(column));
-        if (!mask.holds(g * group_rows() + row, column)) element = 0;
-        operand.push_back(options_.round_operands
-                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
-                              : element);
-      }
-    }
-    role.operands[k] = std::move(operand);
-  }
-
-  static double rounded(double value, ElementType type) {
-    char bytes[8] = {};
-    write_element(bytes, type, value);
-    return read_element(bytes, type);
-  }
-
-  // ---- values in fragments
-
-  /// Conditions over a tile's row and column, with all else fixed.
-  class Mask {
-   public:
-    Mask(const std::vector<IntExpr>& conditions, const Values& values) {
-      for (const IntExpr& condition : conditions) {
-        const IntExpr distance = comparison_distance(condition);
-        if (!distance.defined()) internal_error("tensor plan: a mask is no comparison: {}", condition.str());
-        Values origin = values;
-        origin[nvptx::kRow] = origin[nvptx::kColumn] = 0;
-        parts_.push_back({value(distance, origin), distance.coefficient(nvptx::kRow).value(),
-                          distance.coefficient(nvptx::kColumn).value(), condition.op() == IntOp::eq});
-      }
-    }
-    bool holds(std::int64_t row, std::int64_t column) const {
-      return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
-        const std::int64_t distance = part.base + part.row_slope * row + part.column_slope * column;
-        return part.equality ? distance == 0 : distance >= 0;
-      });
-    }
-
-   private:
-    struct Part {
-      std::int64_t base, row_slope, column_slope;
-      bool equality;
-    };
-    std::vector<Part> parts_;
-  };
-
-  static int lane_of(int column) { return column % 8 / 2; }
-
-  double fragment(const Role& role, int buffer, int row, int column, int lane) const {
-    const auto found = role.tiles.find(buffer);
-    const std::string& name = plan_.buffer(buffer).name;
-    if (in_flight(role, buffer)) fail(name + " is used while a product writes it");
-    if (found == role.tiles.end()) fail(name + " is read before it is written");
-    const int columns = plan_.fragments.at(buffer).columns;
-    if (columns > 0 && column >= columns) fail(name + " is read beyond its columns");
-    return found->second.at(static_cast<std::size_t>(columns == 0 ? row * kQuad + lane : row * columns + column));
-  }
-
-  double element(int g, const Role& role, const nvptx::TensorOp& op, const TraceEntry& entry, int row, int column, int lane) {
-    const auto point = [&] {
-      Values values = entry.values;
-      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
-        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        values[dim.var] = d == op.row ? g * group_rows() + row : d == op.column ? column : value(dim.lower, entry.values);
-      }
-      return values;
-    };
-    return evaluate(
-        op.op.value,
-        [&](int k) {
-          const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
-          if (plan_.fragments.count(access.buffer) != 0) return fragment(role, access.buffer, row, column, lane);
-          const bool inside = Mask(op.memory_mask, entry.values).holds(g * group_rows() + row, column);
-          return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
-        },
-        [&](int k) { return value(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
-        [&](const std::string& name) { return scalars_.at(name); });
-  }
-
-  double& argument_at(const TileAccess& access, const Values& values) {
-    std::vector<std::int64_t> index;
-    for (const IntExpr& expr : access.index) index.push_back(value(expr, values));
-    double* found = find(access.buffer, index);
-    if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
-    return *found;
-  }
-
-  void compute(int g, Role& role, const nvptx::TensorOp& op, const TraceEntry& entry) {
-    if (in_flight(role, op.op.write.buffer)) fail(op.op.name + " writes what a product is still writing");
-    if (op.kind == nvptx::TensorOp::Kind::map) return map(g, role, op, entry);
-    if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, role, op, entry);
-    if (op.kind == nvptx::TensorOp::Kind::store) return store(g, role, op, entry);
-    fail("a product is computed, not issued");
-  }
-
-  void map(int g, Role& role, const nvptx::TensorOp& op, const TraceEntry& entry) {
-    const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
-    const bool in_place =
-        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
-    const bool selects = entry.masked && (op.select || (in_place && !op.outside));
-    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, entry.values);
-    std::vector<double> values;
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
-        const int column = columns == 0 ? 0 : k, lane = columns == 0 ? k : lane_of(k);
-        if (mask.holds(g * group_rows() + row, column)) {
-          values.push_back(element(g, role, op, entry, row, column, lane));
-        } else {
-          values.push_back(op.outside ? *op.outside : fragment(role, buffer, row, column, lane));
-        }
-      }
-    }
-    role.tiles[buffer] = std::move(values);
-  }
-
-  int columns_of(const nvptx::TensorOp& op) const {
-    if (op.column < 0) return 1;
-    return static_cast<int>(nvptx::round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
-  }
-
-  static void sum_quad(std::vector<double>& values, std::size_t row) {
-    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
-    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
-  }
-
-  void reduce(int g, Role& role, const nvptx::TensorOp& op, const TraceEntry& entry) {
-    const int buffer = op.op.write.buffer;
-    const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
-    const Mask mask(entry.masked && op.select ? op.mask : std::vector<IntExpr>{}, entry.values);
-    const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
-    std::vector<double> values;
-    for (int row = 0; row < group_rows(); ++row) {
-      std::vector<double> totals(kQuad, neutral);
-      for (int column = 0; column < columns_of(op); ++column) {
-        if (!mask.holds(g * group_rows() + row, column)) continue;
-        double& total = totals[static_cast<std::size_t>(lane_of(column))];
-        total = combine(*op.op.reduction, total, element(g, role, op, entry, row, column, lane_of(column)));
-      }
-      double all = neutral;
-      for (const double total : totals) all = combine(*op.op.reduction, all, total);
-      for (int lane = 0; lane < kQuad; ++lane) {
-        const double old = op.op.initialize ? neutral : fragment(role, buffer, row, 0, lane);
-        values.push_back(combine(*op.op.reduction, old, in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
-      }
-    }
-    role.tiles[buffer] = std::move(values);
-  }
-
-  void store(int g, const Role& role, const nvptx::TensorOp& op, const TraceEntry& entry) {
-    const ElementType type = plan_.buffer(op.op.write.buffer).type;
-    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, entry.values);
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int column = 0; column < columns_of(op); ++column) {
-        if (!mask.holds(g * group_rows() + row, column)) continue;
-        Values values = entry.values;
-        for (const OpDim& dim : op.op.dims) values[dim.var] = value(dim.lower, entry.values);
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = g * group_rows() + row;
-        if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
-        std::vector<std::int64_t> index;
-        for (const IntExpr& expr : op.op.write.index) index.push_back(value(expr, values));
-        double* target = find(op.op.write.buffer, index);
-        if (target == nullptr && op.through_shared) continue;  // left out by the copy
-        if (target == nullptr) fail(op.op.name + " writes outside of its argument");
-        *target = type == ElementType::f32 ? element(g, role, op, entry, row, column, lane_of(column))
-                                           : rounded(element(g, role, op, entry, row, column, lane_of(column)), type);
-      }
-    }
-  }
-
-  const nvptx::TensorPlan& plan_;
-  Values sizes_;
-  const std::map<std::string, double>& scalars_;
-  std::map<std::string, std::vector<double>>& memory_;
   TensorRun options_;
   std::mt19937 random_;
-  std::map<int, std::vector<std::int64_t>> extents_;
   std::vector<RingState> rings_;
   Role producer_;
   std::vector<Role> groups_;

@@ -3,8 +3,11 @@
 
 #include "autotune/space/nest_structure.h"
 #include "autotune/space/rule_steps.h"
+#include "codegen/nvptx/simt_backend.h"
+#include "codegen/tile/tile_program.h"
 #include "support/error.h"
 #include "support/sample_nests.h"
+#include "support/tensor_nests.h"
 
 #include <gtest/gtest.h>
 
@@ -197,6 +200,55 @@ TEST(NestSpace, TilesThatOverflowTheCacheAreInfeasibleBeforeAnyCompile) {
     if (parameters[k].name == "stream") huge[k] = 0;
   }
   EXPECT_NE(problem.space->candidate(huge).infeasible.find("KiB"), std::string::npos);
+}
+
+bool has_step(const std::vector<Step>& steps, const std::string& name) {
+  return std::any_of(steps.begin(), steps.end(), [&](const Step& step) { return step.name == name; });
+}
+
+/// The candidates of a GPU's defaults.
+std::vector<Candidate> gpu_candidates(const Nest& nest, BaseSchedules& schedules, int sm) {
+  const auto space = make_nest_space(schedules, complete_sizes(nest, {}), gpu_space_limits(sm, 227 << 10, 132));
+  std::vector<Candidate> candidates;
+  for (const Point& point : space->defaults()) candidates.push_back(space->candidate(point));
+  return candidates;
+}
+
+TEST(TensorSpace, SixteenBitProductsInARowGoToTensorCoresFirst) {
+  for (const testing::Seen seen : {testing::Seen::all, testing::Seen::causal}) {
+    const Nest nest = testing::attention_nest({.seen = seen});
+    BaseSchedules schedules(nest);
+    const std::vector<Candidate> candidates = gpu_candidates(nest, schedules, 90);
+    ASSERT_FALSE(candidates.empty());
+    EXPECT_TRUE(has_step(candidates.front().steps, "tensor_cores"));
+    // Others stay among the defaults.
+    EXPECT_FALSE(has_step(candidates.back().steps, "tensor_cores"));
+  }
+}
+
+TEST(TensorSpace, EveryDefaultOnTensorCoresIsLegalAndCompiles) {
+  const Nest nest = testing::attention_nest({.seen = testing::Seen::causal});
+  BaseSchedules schedules(nest);
+  int compiled = 0;
+  for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
+    if (!has_step(candidate.steps, "tensor_cores")) continue;
+    EXPECT_EQ(candidate.infeasible, "");
+    const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), NvptxTarget{});
+    EXPECT_EQ(kernel.kernel.architecture, "sm_90a");
+    EXPECT_NE(kernel.kernel.code.find("wgmma.mma_async"), std::string::npos);
+    ++compiled;
+  }
+  EXPECT_GE(compiled, 4);
+}
+
+TEST(TensorSpace, NothingElseDoes) {
+  const Nest single = testing::attention_nest({.type = ElementType::f32, .result = ElementType::f32});
+  const Nest half = testing::attention_nest();
+  for (const auto& [nest, sm] : {std::pair(single, 90), std::pair(half, 80)}) {
+    BaseSchedules schedules(nest);
+    for (const Candidate& candidate : gpu_candidates(nest, schedules, sm))
+      EXPECT_FALSE(has_step(candidate.steps, "tensor_cores"));
+  }
 }
 
 TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {

@@ -296,22 +296,38 @@ TEST(TensorEvents, sums_in_lanes_are_added_up_once_before_they_are_used) {
 
 // ---- shared memory
 
-TEST(TensorMemory, tiles_lie_apart_at_multiples_of_1024_bytes_and_leave_through_a_tile_of_their_own) {
-  const PlannedTensor planned(attention(Seen::all));
-  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+using Extent = std::pair<std::int64_t, std::int64_t>;
+
+/// Bytes of every ring, and of the tile that results leave through when `with_store`.
+std::vector<Extent> extents_of(const PlannedTensor& planned, bool with_store) {
+  std::vector<Extent> parts;
   for (const nvptx::Ring& ring : planned.plan.rings) {
     EXPECT_EQ(ring.offset % 1024, 0);
     parts.emplace_back(ring.offset, ring.offset + ring.slots * ring.slot_bytes());
   }
-  const nvptx::TensorOp& out = planned.op("out");
-  ASSERT_TRUE(out.through_shared);
-  EXPECT_EQ(out.row_index, 1);
-  parts.emplace_back(out.stage_offset, out.stage_offset + 128 * 128);
+  const std::int64_t stage = planned.op("out").stage_offset;
+  if (with_store) parts.emplace_back(stage, stage + 128 * 128);
   std::sort(parts.begin(), parts.end());
-  for (std::size_t k = 1; k < parts.size(); ++k) EXPECT_LE(parts[k - 1].second, parts[k].first);
   EXPECT_LE(parts.back().second, planned.plan.barriers_offset);
   EXPECT_LT(planned.plan.barriers_offset, planned.plan.shared_bytes);
+  return parts;
+}
+
+void expect_apart(const std::vector<Extent>& parts) {
+  for (std::size_t k = 1; k < parts.size(); ++k) EXPECT_LE(parts[k - 1].second, parts[k].first);
+}
+
+TEST(TensorMemory, results_leave_through_the_operand_that_stayed_for_the_item) {
+  const PlannedTensor planned(attention(Seen::all));
+  ASSERT_TRUE(planned.op("out").through_shared);
+  EXPECT_EQ(planned.op("out").row_index, 1);
+  EXPECT_EQ(planned.op("out").stage_offset, planned.ring("q").offset);
   EXPECT_EQ(planned.ring("k").slot_bytes(), 64 * 128);
+  expect_apart(extents_of(planned, false));
+}
+
+TEST(TensorMemory, or_through_a_tile_of_their_own_where_the_next_items_operand_is_under_way) {
+  expect_apart(extents_of(PlannedTensor(attention(Seen::all, {"persistent(out.io, 1)"})), true));
 }
 
 TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {

@@ -72,13 +72,6 @@ void PtxEmitter::mbarrier_arrive(Value* barrier, Value* predicate) {
            {barrier, b_.CreateZExt(predicate, b_.getInt32Ty())});
 }
 
-void PtxEmitter::mbarrier_arrive_remote(Value* barrier, Value* rank, Value* predicate) {
-  assembly(nothing(),
-           "{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, $2, 0;\n\tmapa.shared::cluster.u32 remote, $0, $1;\n\t"
-           "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}",
-           "r,r,r", {barrier, rank, b_.CreateZExt(predicate, b_.getInt32Ty())});
-}
-
 // The loop stays inside the assembly, so that the code around it remains one block for LLVM and ptxas.
 void PtxEmitter::mbarrier_wait(Value* barrier, Value* parity) {
   assembly(
@@ -178,31 +171,17 @@ void PtxEmitter::pin(Values& values) {
   values = results(assembly(llvm::StructType::get(b_.getContext(), types), "", constraints, values), values.size());
 }
 
-PtxEmitter::Values PtxEmitter::load_matrices(Value* address, bool transpose) {
+PtxEmitter::Values PtxEmitter::load_matrices(Value* address) {
   std::vector<llvm::Type*> types(4, b_.getInt32Ty());
-  return results(
-      assembly(llvm::StructType::get(b_.getContext(), types),
-               fmt::format("ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{$0, $1, $2, $3}}, [$4];", transpose ? ".trans" : ""),
-               "=r,=r,=r,=r,r", {address}),
-      4);
+  return results(assembly(llvm::StructType::get(b_.getContext(), types),
+                          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r", {address}),
+                 4);
 }
 
 void PtxEmitter::store_matrices(Value* address, const Values& words) {
   if (words.size() != 4) internal_error("stmatrix stores four tiles, not {}", words.size());
   assembly(nothing(), "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
            {address, words[0], words[1], words[2], words[3]});
-}
-
-PtxEmitter::Values PtxEmitter::mma(std::string_view type, const Values& sums, const Values& a, const Values& b) {
-  Values arguments = a;
-  arguments.insert(arguments.end(), b.begin(), b.end());
-  arguments.insert(arguments.end(), sums.begin(), sums.end());
-  std::vector<llvm::Type*> types(4, b_.getFloatTy());
-  const std::string text = fmt::format(
-      "mma.sync.aligned.m16n8k16.row.col.f32.{}.{}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, "
-      "$13}};",
-      type, type);
-  return results(assembly(llvm::StructType::get(b_.getContext(), types), text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", arguments), 4);
 }
 
 }  // namespace nestor::nvptx

@@ -1,4 +1,4 @@
-// Instructions of compute capability 8.0 and 9.0 that LLVM has no intrinsics for, or only in a form that hides their order: barriers in
+// Instructions of compute capability 9.0 that LLVM has no intrinsics for, or only in a form that hides their order: barriers in
 // shared memory, tensor copies, matrix products. Names and operands as in NVIDIA's PTX manual (ISA 8.0).
 #pragma once
 
@@ -23,8 +23,6 @@ class PtxEmitter {
   void fence_mbarrier_init();
   void mbarrier_expect(Value* barrier, Value* bytes);  ///< arrives, and lets the phase wait for so many bytes
   void mbarrier_arrive(Value* barrier, Value* predicate);
-  /// Arrives at the same barrier of block `rank` of the cluster.
-  void mbarrier_arrive_remote(Value* barrier, Value* rank, Value* predicate);
   void mbarrier_wait(Value* barrier, Value* parity);  ///< until the phase of that parity is over
   void named_barrier_sync(Value* id, int threads);
   void named_barrier_arrive(Value* id, int threads);
@@ -51,10 +49,8 @@ class PtxEmitter {
   void pin(Values& values);
 
   // fragments
-  Values load_matrices(Value* address, bool transpose);  ///< ldmatrix.x4: four 8 x 8 tiles of 16-bit elements
+  Values load_matrices(Value* address);  ///< ldmatrix.x4: four 8 x 8 tiles of 16-bit elements
   void store_matrices(Value* address, const Values& words);
-  /// sums[16 x 8] += a[16 x 16] b[16 x 8] of one warp: 4 sums, 4 + 2 registers of 16-bit pairs.
-  Values mma(std::string_view type, const Values& sums, const Values& a, const Values& b);
 
   /// An instruction with side effects that is not moved across others of this kind.
   llvm::CallInst* assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments);

@@ -129,7 +129,7 @@ void TensorEmitter::take_registers(int ring) {
       const int block = step * kStep / kBlockColumns, chunk = step * kStep % kBlockColumns / 8;
       Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(chunk)), b_.CreateAnd(row, constant(7)));
       Value* at = b_.CreateAdd(b_.CreateAdd(line, constant(block * info.rows * kSwizzleBytes)), b_.CreateShl(piece, 4));
-      const Values loaded = ptx_.load_matrices(at, false);
+      const Values loaded = ptx_.load_matrices(at);
       words.insert(words.end(), loaded.begin(), loaded.end());
     }
   }

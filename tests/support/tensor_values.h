@@ -1,0 +1,265 @@
+// Values of a tensor plan in double, as its fragments hold them: elementwise ops, reductions of rows, stores and the rounding of operands,
+// for one group of warps at one moment. What is read too early or from the wrong place is an exception.
+#pragma once
+
+#include "codegen/llvm/int_emit.h"
+#include "codegen/nvptx/tensor_plan.h"
+#include "support/elements.h"
+#include "support/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+namespace nestor::testing {
+
+class TensorValues {
+ protected:
+  using Values = std::map<std::string, std::int64_t>;
+
+  /// What surrounds an event: values of loops and sizes, and whether masks are applied.
+  struct Moment {
+    Values values;
+    bool masked = true;
+  };
+  /// A product under way, and the tiles that it reads.
+  struct Flight {
+    int op;
+    std::int64_t a_position, b_position;
+  };
+  /// A group of warps.
+  struct Group {
+    std::map<int, std::vector<double>> tiles;  ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
+    std::map<int, std::vector<double>> operands;  ///< by op: [rows][k]
+    std::deque<Flight> flight;
+  };
+
+  TensorValues(const nvptx::TensorPlan& plan, const Sizes& sizes, const std::map<std::string, double>& scalars,
+               std::map<std::string, std::vector<double>>& memory, bool round_operands)
+      : plan_(plan), sizes_(sizes.begin(), sizes.end()), scalars_(scalars), memory_(memory), round_operands_(round_operands) {
+    for (const auto& [name, value] : plan.program->fixed_sizes) sizes_[name] = value;
+    for (std::size_t b = 0; b < plan.program->buffers.size(); ++b) {
+      for (const IntExpr& extent : plan.program->buffers[b].extents)
+        extents_[static_cast<int>(b)].push_back(value(extent, sizes_));
+    }
+  }
+
+  static constexpr int kQuad = 4;
+  int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
+  const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
+  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
+  static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
+
+  [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
+
+  static std::int64_t value(const IntExpr& expr, const Values& values) {
+    return expr.evaluate([&](const std::string& name) {
+      const auto found = values.find(name);
+      if (found == values.end()) internal_error("tensor plan: variable {} has no value", name);
+      return found->second;
+    });
+  }
+
+  /// The element of an argument; null outside of it.
+  double* find(int buffer, const std::vector<std::int64_t>& index) {
+    std::int64_t linear = 0;
+    for (std::size_t k = 0; k < index.size(); ++k) {
+      if (index[k] < 0 || index[k] >= extents_.at(buffer)[k]) return nullptr;
+      linear = linear * extents_.at(buffer)[k] + index[k];
+    }
+    return &memory_.at(plan_.buffer(buffer).name).at(static_cast<std::size_t>(linear));
+  }
+
+  bool in_flight(const Group& group, int buffer) const {
+    return std::any_of(group.flight.begin(), group.flight.end(),
+                       [&](const Flight& f) { return op(f.op).op.write.buffer == buffer; });
+  }
+
+  void narrow(int g, Group& group, int k, const Moment& now) {
+    const nvptx::TensorOp& op = this->op(k);
+    if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Flight& f) { return f.op == k; }))
+      fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
+    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
+    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values);
+    std::vector<double> operand;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < op.k; ++column) {
+        double element = fragment(group, buffer, row, column, lane_of(column));
+        if (!mask.holds(g * group_rows() + row, column)) element = 0;
+        operand.push_back(round_operands_
+                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
+                              : element);
+      }
+    }
+    group.operands[k] = std::move(operand);
+  }
+
+  static double rounded(double value, ElementType type) {
+    char bytes[8] = {};
+    write_element(bytes, type, value);
+    return read_element(bytes, type);
+  }
+
+  static int lane_of(int column) { return column % 8 / 2; }
+
+  double fragment(const Group& group, int buffer, int row, int column, int lane) const {
+    const auto found = group.tiles.find(buffer);
+    const std::string& name = plan_.buffer(buffer).name;
+    if (in_flight(group, buffer)) fail(name + " is used while a product writes it");
+    if (found == group.tiles.end()) fail(name + " is read before it is written");
+    const int columns = plan_.fragments.at(buffer).columns;
+    if (columns > 0 && column >= columns) fail(name + " is read beyond its columns");
+    return found->second.at(static_cast<std::size_t>(columns == 0 ? row * kQuad + lane : row * columns + column));
+  }
+
+  double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane) {
+    const auto point = [&] {
+      Values values = now.values;
+      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+        values[dim.var] = d == op.row ? g * group_rows() + row : d == op.column ? column : value(dim.lower, now.values);
+      }
+      return values;
+    };
+    return evaluate(
+        op.op.value,
+        [&](int k) {
+          const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
+          if (plan_.fragments.count(access.buffer) != 0) return fragment(group, access.buffer, row, column, lane);
+          const bool inside = Mask(op.memory_mask, now.values).holds(g * group_rows() + row, column);
+          return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
+        },
+        [&](int k) { return value(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
+        [&](const std::string& name) { return scalars_.at(name); });
+  }
+
+  double& argument_at(const TileAccess& access, const Values& values) {
+    std::vector<std::int64_t> index;
+    for (const IntExpr& expr : access.index) index.push_back(value(expr, values));
+    double* found = find(access.buffer, index);
+    if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
+    return *found;
+  }
+
+  void compute(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    if (in_flight(group, op.op.write.buffer)) fail(op.op.name + " writes what a product is still writing");
+    if (op.kind == nvptx::TensorOp::Kind::map) return map(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::store) return store(g, group, op, now);
+    fail("a product is computed, not issued");
+  }
+
+  void map(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
+    const bool in_place =
+        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+    const bool selects = now.masked && (op.select || (in_place && !op.outside));
+    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values);
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
+        const int column = columns == 0 ? 0 : k, lane = columns == 0 ? k : lane_of(k);
+        if (mask.holds(g * group_rows() + row, column)) {
+          values.push_back(element(g, group, op, now, row, column, lane));
+        } else {
+          values.push_back(op.outside ? *op.outside : fragment(group, buffer, row, column, lane));
+        }
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  int columns_of(const nvptx::TensorOp& op) const {
+    if (op.column < 0) return 1;
+    return static_cast<int>(nvptx::round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
+  }
+
+  static void sum_quad(std::vector<double>& values, std::size_t row) {
+    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
+  }
+
+  void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer;
+    const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
+    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values);
+    const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      std::vector<double> totals(kQuad, neutral);
+      for (int column = 0; column < columns_of(op); ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        double& total = totals[static_cast<std::size_t>(lane_of(column))];
+        total = combine(*op.op.reduction, total, element(g, group, op, now, row, column, lane_of(column)));
+      }
+      double all = neutral;
+      for (const double total : totals) all = combine(*op.op.reduction, all, total);
+      for (int lane = 0; lane < kQuad; ++lane) {
+        const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
+        values.push_back(combine(*op.op.reduction, old, in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const ElementType type = plan_.buffer(op.op.write.buffer).type;
+    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values);
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < columns_of(op); ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        Values values = now.values;
+        for (const OpDim& dim : op.op.dims) values[dim.var] = value(dim.lower, now.values);
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = g * group_rows() + row;
+        if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
+        std::vector<std::int64_t> index;
+        for (const IntExpr& expr : op.op.write.index) index.push_back(value(expr, values));
+        double* target = find(op.op.write.buffer, index);
+        if (target == nullptr && op.through_shared) continue;  // left out by the copy
+        if (target == nullptr) fail(op.op.name + " writes outside of its argument");
+        *target = type == ElementType::f32 ? element(g, group, op, now, row, column, lane_of(column))
+                                           : rounded(element(g, group, op, now, row, column, lane_of(column)), type);
+      }
+    }
+  }
+
+  const nvptx::TensorPlan& plan_;
+  Values sizes_;
+  const std::map<std::string, double>& scalars_;
+  std::map<std::string, std::vector<double>>& memory_;
+  bool round_operands_;
+  std::map<int, std::vector<std::int64_t>> extents_;
+
+ private:
+  /// Conditions over a tile's row and column, with all else fixed.
+  class Mask {
+   public:
+    Mask(const std::vector<IntExpr>& conditions, const Values& values) {
+      for (const IntExpr& condition : conditions) {
+        const IntExpr distance = comparison_distance(condition);
+        if (!distance.defined()) internal_error("tensor plan: a mask is no comparison: {}", condition.str());
+        Values origin = values;
+        origin[nvptx::kRow] = origin[nvptx::kColumn] = 0;
+        parts_.push_back({value(distance, origin), distance.coefficient(nvptx::kRow).value(),
+                          distance.coefficient(nvptx::kColumn).value(), condition.op() == IntOp::eq});
+      }
+    }
+    bool holds(std::int64_t row, std::int64_t column) const {
+      return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+        const std::int64_t distance = part.base + part.row_slope * row + part.column_slope * column;
+        return part.equality ? distance == 0 : distance >= 0;
+      });
+    }
+
+   private:
+    struct Part {
+      std::int64_t base, row_slope, column_slope;
+      bool equality;
+    };
+    std::vector<Part> parts_;
+  };
+};
+
+}  // namespace nestor::testing
