@@ -42,6 +42,7 @@ std::vector<Case> cases() {
           {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
           {"window_64_plain", {Seen::window}, {.columns = 96}},
           {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
+          {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
           {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
 }
 
