@@ -2,7 +2,10 @@
 #include "codegen/nvptx/tensor_plan.h"
 
 #include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/tensor_check.h"
 #include "support/error.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -13,9 +16,15 @@ constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
 constexpr std::int64_t kBarrierBytes = 512;
 constexpr int kMostColumns = 256;  ///< of one product
 
-bool is_constant_zero(const TileOp& op) { return op.value.is_constant(0) && !op.reduction; }
+void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
+  if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
+  for (const TileTree& child : tree->children) mark_loop_ops(child, inside || tree->kind == TileNode::Kind::loop, in_loop);
+}
 
-/// value = sum * x with x free of the sum: parts of the sum may be scaled each for itself.
+}  // namespace
+
+bool writes_zero(const TileOp& op) { return op.value.is_constant(0) && !op.reduction; }
+
 bool scales(const TileOp& op, int buffer) {
   if (op.write.buffer != buffer || op.reduction || op.value.op() != ScalarOp::mul) return false;
   const auto is_sum = [&](const ScalarExpr& expr) {
@@ -29,13 +38,6 @@ bool scales(const TileOp& op, int buffer) {
   const ScalarExpr &a = op.value.args()[0], &b = op.value.args()[1];
   return (is_sum(a) && !uses_sum(b)) || (is_sum(b) && !uses_sum(a));
 }
-
-void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
-  if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
-  for (const TileTree& child : tree->children) mark_loop_ops(child, inside || tree->kind == TileNode::Kind::loop, in_loop);
-}
-
-}  // namespace
 
 /// A sum over columns, one value a row, may stay in four parts while it is only added to and scaled.
 void plan_sums(TensorPlan& plan, const TileTree& tree) {
@@ -52,7 +54,7 @@ void plan_sums(TensorPlan& plan, const TileTree& tree) {
         fits = fits && op.reduction == ReductionOp::add && in_loop[k];
         reduced = true;
       } else if (writes) {
-        fits = fits && (is_constant_zero(op) || scales(op, buffer));
+        fits = fits && (writes_zero(op) || scales(op, buffer));
       } else if (reads) {
         fits = fits && !in_loop[k];
       }
@@ -142,6 +144,9 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan_events(plan, kernel.body);
   plan_stores(plan);
   place_rings(plan, target);
+  const TensorCertificate certificate = check_tensor_plan(plan);
+  if (!certificate.violations.empty())
+    internal_error("kernel '{}': the plan for tensor cores has no proof: {}", program.name, fmt::join(certificate.violations, "; "));
   return plan;
 }
 

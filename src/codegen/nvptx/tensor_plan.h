@@ -133,6 +133,10 @@ void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' prog
 void plan_stores(TensorPlan& plan);                         ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);
 
+/// The op sets its tile to zero.
+bool writes_zero(const TileOp& op);
+/// value = sum * x, the sum in `buffer` and x free of it: parts of the sum may be scaled each for itself.
+bool scales(const TileOp& op, int buffer);
 /// The terms of nested applications of `op` (a minimum of minima).
 void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
 /// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number).

@@ -1,0 +1,182 @@
+// Integer expressions to isl parameters, and questions about them.
+#include "codegen/nvptx/bound_space.h"
+
+#include "poly/context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <isl/set.h>
+
+namespace nestor::nvptx {
+namespace {
+
+bool is_truth(IntOp op) {
+  return op == IntOp::ge || op == IntOp::gt || op == IntOp::eq || op == IntOp::logical_and || op == IntOp::logical_or ||
+         op == IntOp::logical_not;
+}
+
+std::string either(const std::string& condition, const std::string& yes, const std::string& no) {
+  return fmt::format("(({0} and {1}) or ((not {0}) and {2}))", condition, yes, no);
+}
+
+}  // namespace
+
+BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid) {
+  for (const SizeConstraint& constraint : valid) {
+    Affine form;
+    form.terms = constraint.terms;
+    form.constant = constraint.constant;
+    const std::string text = linear(form);
+    definitions_.push_back(constraint.modulus > 0 ? fmt::format("({}) mod {} = 0", text, constraint.modulus)
+                                                  : fmt::format("{} {} 0", text, constraint.equality ? "=" : ">="));
+  }
+}
+
+void BoundSpace::collect_terms(const IntExpr& expr) {
+  if (expr.op() == IntOp::constant || expr.op() == IntOp::variable) return;
+  terms_["[" + expr.str() + "]"] = expr;
+  for (const IntExpr& part : expr.args()) collect_terms(part);
+}
+
+Affine BoundSpace::form_of(const IntExpr& expr) {
+  collect_terms(expr);
+  return affine_of(expr);
+}
+
+std::string BoundSpace::linear(const Affine& form) {
+  std::string text = "(";
+  for (const auto& [term, coefficient] : form.terms) text += fmt::format("{}*{} + ", coefficient, symbol(term));
+  return text + fmt::format("{})", form.constant);
+}
+
+std::string BoundSpace::symbol(const std::string& term) {
+  const auto found = symbols_.find(term);
+  if (found != symbols_.end()) return found->second;
+  const std::string name = fmt::format("s{}", names_.size());
+  names_.push_back(name);
+  symbols_[term] = name;
+  const auto expr = terms_.find(term);
+  if (expr != terms_.end()) define(name, IntExpr(expr->second));
+  return name;
+}
+
+std::string BoundSpace::condition(const IntExpr& expr) {
+  const auto compare = [&](const char* sign) {
+    return fmt::format("({} {} {})", operand(expr.args()[0]), sign, operand(expr.args()[1]));
+  };
+  switch (expr.op()) {
+    case IntOp::ge:
+      return compare(">=");
+    case IntOp::gt:
+      return compare(">");
+    case IntOp::eq:
+      return compare("=");
+    case IntOp::logical_and:
+      return fmt::format("({} and {})", condition(expr.args()[0]), condition(expr.args()[1]));
+    case IntOp::logical_or:
+      return fmt::format("({} or {})", condition(expr.args()[0]), condition(expr.args()[1]));
+    case IntOp::logical_not:
+      return fmt::format("(not {})", condition(expr.args()[0]));
+    default:
+      return fmt::format("(not ({} = 0))", operand(expr));
+  }
+}
+
+void BoundSpace::define(const std::string& symbol, const IntExpr& expr) {
+  const auto& args = expr.args();
+  const auto divisor = args.size() == 2 ? args[1].as_constant() : std::nullopt;
+  switch (expr.op()) {
+    case IntOp::floor_div:
+      if (divisor) definitions_.push_back(fmt::format("0 <= {} - {}*{} < {}", operand(args[0]), *divisor, symbol, *divisor));
+      return;
+    case IntOp::mod: {
+      if (!divisor) return;
+      const IntExpr quotient = floor_div(args[0], *divisor);
+      const std::string whole = operand(quotient);
+      definitions_.push_back(fmt::format("{} = {} - {}*{}", symbol, operand(args[0]), *divisor, whole));
+      return;
+    }
+    case IntOp::min:
+    case IntOp::max: {
+      const std::string a = operand(args[0]), b = operand(args[1]);
+      const std::string a_first = fmt::format("({} {} {})", a, expr.op() == IntOp::min ? "<=" : ">=", b);
+      definitions_.push_back(either(a_first, fmt::format("{} = {}", symbol, a), fmt::format("{} = {}", symbol, b)));
+      return;
+    }
+    case IntOp::select:
+      definitions_.push_back(either(condition(args[0]), fmt::format("{} = {}", symbol, operand(args[1])),
+                                    fmt::format("{} = {}", symbol, operand(args[2]))));
+      return;
+    default:
+      if (is_truth(expr.op())) definitions_.push_back(either(condition(expr), symbol + " = 1", symbol + " = 0"));
+  }
+}
+
+std::string BoundSpace::value(const IntExpr& expr) {
+  Affine form = form_of(expr);
+  const std::int64_t constant = std::exchange(form.constant, 0);
+  if (form.is_constant()) return fmt::format("({})", constant);
+  const std::string text = linear(form);
+  const auto [found, added] = values_.try_emplace(text, fmt::format("b{}", asked_.size()));
+  if (added) {
+    asked_.push_back(found->second);
+    definitions_.push_back(fmt::format("{} = {}", found->second, text));
+    context_.reset();
+  }
+  return fmt::format("({} + {})", found->second, constant);
+}
+
+std::string BoundSpace::truth(const std::vector<IntExpr>& conditions) { return trips(IntExpr(0), IntExpr(1), conditions); }
+
+std::string BoundSpace::trips(const IntExpr& lower, const IntExpr& upper, const std::vector<IntExpr>& conditions) {
+  const std::string from = value(lower), to = value(upper);
+  std::string runs = fmt::format("{} > {}", to, from);
+  for (const IntExpr& expr : conditions) {
+    const IntExpr holds =
+        is_truth(expr.op()) ? expr : IntExpr::make(IntOp::logical_not, {IntExpr::make(IntOp::eq, {expr, IntExpr(0)})});
+    runs += fmt::format(" and {} = 1", value(holds));
+  }
+  if (conditions.empty() && affine_of(upper - lower) == Affine{{}, 1}) return "(1)";
+  const auto [found, added] = values_.try_emplace(runs, fmt::format("b{}", asked_.size()));
+  if (added) {
+    asked_.push_back(found->second);
+    counts_.push_back(either("(" + runs + ")", fmt::format("{} = {} - {}", found->second, to, from), found->second + " = 0"));
+    context_.reset();
+  }
+  return found->second;
+}
+
+std::string BoundSpace::parameters(bool all) const {
+  std::vector<std::string> names = asked_;
+  if (all) names.insert(names.end(), names_.begin(), names_.end());
+  return fmt::format("[{}] -> ", fmt::join(names, ", "));
+}
+
+const isl::set& BoundSpace::context() {
+  if (context_) return *context_;
+  answers_.clear();
+  const auto parsed = [](const std::string& parameters, const std::string& text) {
+    return isl::set(isl_context(), parameters + "{ : " + text + " }");
+  };
+  isl::set known(isl_context(), parameters(true) + "{ : }");
+  for (const std::string& definition : definitions_)
+    known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parsed(parameters(true), definition).release())));
+  const auto asked = static_cast<unsigned>(asked_.size());
+  isl_set* seen = isl_set_project_out(known.release(), isl_dim_param, asked, static_cast<unsigned>(names_.size()));
+  known = isl::manage(isl_set_coalesce(isl_set_remove_divs(seen)));
+  for (const std::string& count : counts_)
+    known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parsed(parameters(false), count).release())));
+  context_ = known;
+  return *context_;
+}
+
+bool BoundSpace::impossible(const std::string& dims, const std::string& constraints) {
+  const isl::set& known = context();
+  const auto [found, added] = answers_.try_emplace(dims + " : " + constraints, false);
+  if (!added) return found->second;
+  const isl::set points(isl_context(), fmt::format("{}{{ [{}] : {} }}", parameters(false), dims, constraints));
+  found->second = isl::manage(isl_set_intersect_params(points.copy(), known.copy())).is_empty();
+  return found->second;
+}
+
+}  // namespace nestor::nvptx

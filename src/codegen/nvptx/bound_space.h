@@ -1,0 +1,55 @@
+// What is known of loop bounds: integer expressions as isl parameters, exactly where they are linear with quotients, minima, choices and
+// comparisons, and as unknown integers elsewhere.
+#pragma once
+
+#include "codegen/nvptx/affine.h"
+#include "support/int_expr.h"
+#include "support/launch_recipe.h"
+
+#include <isl/cpp.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// Every value that is asked for becomes a parameter b0, b1, ...; the sizes behind the values are projected out, and what is left of
+/// their relations (an over-approximation where that has quotients) is the context of all questions.
+class BoundSpace {
+ public:
+  /// `valid`: what holds of the sizes.
+  explicit BoundSpace(const std::vector<SizeConstraint>& valid);
+
+  /// Linear isl text of the value: "(b0 + 1)". Values that differ by a constant share a parameter.
+  std::string value(const IntExpr& expr);
+  /// 0 or 1: whether all of `conditions` hold ("1" without any).
+  std::string truth(const std::vector<IntExpr>& conditions);
+  /// How often a loop runs: max(0, upper - lower) where all of `conditions` hold, else 0.
+  std::string trips(const IntExpr& lower, const IntExpr& upper, const std::vector<IntExpr>& conditions);
+
+  /// No integers `dims` ("i, j") meet `constraints` (isl text over dims and values), whatever the sizes. Answers are kept.
+  bool impossible(const std::string& dims, const std::string& constraints);
+
+ private:
+  std::string linear(const Affine& form);       ///< isl text over sizes and atoms
+  std::string symbol(const std::string& term);  ///< of a variable or of a term in brackets, defined when it is met first
+  void collect_terms(const IntExpr& expr);
+  void define(const std::string& symbol, const IntExpr& expr);
+  std::string condition(const IntExpr& expr);
+  std::string operand(const IntExpr& expr) { return linear(form_of(expr)); }
+  Affine form_of(const IntExpr& expr);
+  std::string parameters(bool all) const;
+  const isl::set& context();
+
+  std::map<std::string, IntExpr> terms_;           ///< what is not linear, by its text in brackets
+  std::map<std::string, std::string> symbols_;     ///< of variables and such terms
+  std::map<std::string, std::string> values_;      ///< parameter of a linear text, or of a trip count's definition
+  std::vector<std::string> names_, asked_;         ///< symbols behind values; parameters of values
+  std::vector<std::string> definitions_, counts_;  ///< isl text over all parameters; over asked_ alone
+  std::optional<isl::set> context_;
+  std::map<std::string, bool> answers_;
+};
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,177 @@
+// The proof's driver and its simple parts: what exists, where it lies, which tiles rings hold.
+#include "codegen/nvptx/tensor_check.h"
+
+#include "codegen/nvptx/tensor_proof.h"
+#include "poly/context.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using Kind = Event::Kind;
+
+constexpr std::int64_t kSwizzleAlignment = 1024;  ///< bytes; the pattern of a swizzle repeats
+constexpr std::int64_t kBarrierBytes = 8;
+
+bool names_ring(Kind kind) {
+  return kind == Kind::wait_full || kind == Kind::wait_empty || kind == Kind::load || kind == Kind::release ||
+         kind == Kind::take_registers;
+}
+
+bool names_op(Kind kind) { return kind == Kind::product || kind == Kind::compute || kind == Kind::narrow; }
+
+bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_t>(k) < size; }
+
+void check_event(TensorProof& proof, const Event& event, bool in_producer) {
+  const bool of_producer = event.kind == Kind::wait_empty || event.kind == Kind::load;
+  if (of_producer != in_producer) proof.fail("{} stands in the other role", name_of(event.kind));
+  if (names_ring(event.kind) && !in_range(event.ring, proof.plan.rings.size()))
+    proof.fail("{} names no ring", name_of(event.kind));
+  if (names_op(event.kind)) {
+    if (!in_range(event.op, proof.plan.ops.size())) return proof.fail("{} names no op", name_of(event.kind));
+    const TensorOp& op = proof.op(event.op);
+    const bool product = op.kind == TensorOp::Kind::product;
+    if (product != (event.kind != Kind::compute))
+      proof.fail("{} of {} is not its kind of event", name_of(event.kind), op.op.name);
+    if (event.kind == Kind::narrow && op.a_ring >= 0) proof.fail("narrow of {}, whose operand is in a ring", op.op.name);
+  }
+  if (event.kind == Kind::wait_products && event.count < 0) proof.fail("wait_products of {} products", event.count);
+  const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
+  if (turn && !proof.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
+}
+
+/// Sizes and what a block's coordinates give: the same in all its threads.
+std::set<std::string> uniform_names(const TensorPlan& plan) {
+  std::set<std::string> names(plan.program->sizes.begin(), plan.program->sizes.end());
+  for (const GridLoop& loop : plan.kernel->grid) names.insert(loop.var);
+  names.insert(plan.kernel->launch_loops.begin(), plan.kernel->launch_loops.end());
+  return names;
+}
+
+void check_uniform(TensorProof& proof, const Role& role) {
+  const std::set<std::string> uniform = uniform_names(proof.plan);
+  const auto check = [&](const IntExpr& expr, const std::string& allowed) {
+    std::set<std::string> names;
+    if (expr.defined()) collect_variables(expr, names);
+    for (const std::string& name : names) {
+      if (uniform.count(name) == 0 && name != allowed) proof.fail("{} in a bound is not known to all threads", name);
+    }
+  };
+  for (const RoleBlock& block : role) {
+    for (const IntExpr& condition : block.conditions) check(condition, "");
+    check(block.lower, "");
+    check(block.upper, "");
+    for (const RoleStep& step : block.steps) check(step.value, block.var);
+  }
+}
+
+/// Places in shared memory: slots on whole swizzles, nothing over anything else.
+void check_memory(TensorProof& proof) {
+  struct Span {
+    std::int64_t from, to;
+    std::string name;
+  };
+  std::vector<Span> spans;
+  std::int64_t barriers = 0;
+  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
+    const Ring& ring = proof.ring(r);
+    if (ring.slots < 1) proof.fail("{} has {} slots", proof.name(r), ring.slots);
+    if (ring.offset % kSwizzleAlignment != 0 || ring.slot_bytes() % kSwizzleAlignment != 0)
+      proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), kSwizzleAlignment);
+    spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
+    barriers += 2 * ring.slots * kBarrierBytes;
+  }
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
+    const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
+    spans.push_back(
+        {op.stage_offset, op.stage_offset + proof.plan.rows() * kSwizzleBytes * ceil_div(columns, kBlockColumns), op.op.name});
+  }
+  spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
+  for (std::size_t k = 1; k < spans.size(); ++k) {
+    if (spans[k].from < spans[k - 1].to) proof.fail("{} lies over {} in shared memory", spans[k].name, spans[k - 1].name);
+  }
+  // The first tile may start anywhere within a swizzle's alignment of what the block was given.
+  if (spans.back().to + kSwizzleAlignment > proof.plan.shared_bytes)
+    proof.fail("{} lies beyond the block's shared memory", spans.back().name);
+}
+
+void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access, int free) {
+  if (!in_range(ring_number, proof.plan.rings.size())) return proof.fail("{} has no ring for an operand", op.op.name);
+  for (const TensorOp& writer : proof.plan.ops) {
+    if (writer.op.write.buffer == access.buffer)
+      proof.fail("{} is copied to shared memory while {} writes it", proof.plan.buffer(access.buffer).name, writer.op.name);
+  }
+  const Ring& ring = proof.ring(ring_number);
+  bool same = ring.buffer == access.buffer && ring.origin.size() == access.index.size();
+  for (std::size_t p = 0; same && p < access.index.size(); ++p) {
+    IntExpr origin = access.index[p];
+    for (const int dim : {free, op.form.k}) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
+    same = affine_of(origin) == affine_of(ring.origin[p]);
+  }
+  if (!same) proof.fail("{} does not hold the tile that {} reads", proof.name(ring_number), op.op.name);
+}
+
+std::vector<std::string> sentences(const TensorProof& proof) {
+  std::vector<std::string> result;
+  const std::string groups = proof.plan.groups == 1 ? "its group" : fmt::format("all {} groups", proof.plan.groups);
+  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
+    const Ring& ring = proof.ring(r);
+    result.push_back(
+        fmt::format("{}: tiles of {} x {} in {} slot{}; each is read only after it has arrived, and overwritten only after {} {} "
+                    "released it",
+                    proof.name(r), ring.rows, ring.columns, ring.slots, ring.slots == 1 ? "" : "s", groups,
+                    proof.plan.groups == 1 ? "has" : "have"));
+  }
+  result.emplace_back(
+      "an item copies as many tiles as it waits for and releases, in one order, for any number of iterations and items");
+  result.emplace_back(
+      "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
+  result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
+  result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
+                               proof.turns() ? ", and no release stands within a turn" : ""));
+  return result;
+}
+
+}  // namespace
+
+void prove_shape(TensorProof& proof) {
+  for (const auto& [role, in_producer] : {std::pair(&proof.consumer, false), std::pair(&proof.producer, true)}) {
+    for (const RoleBlock& block : *role) {
+      for (const RoleStep& step : block.steps) check_event(proof, step.event, in_producer);
+    }
+    check_uniform(proof, *role);
+  }
+  if (proof.places.size() != proof.plan.ops.size())
+    proof.fail("{} ops for {} of the tile program", proof.plan.ops.size(), proof.places.size());
+  check_memory(proof);
+}
+
+void prove_operands(TensorProof& proof) {
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.kind != TensorOp::Kind::product) continue;
+    check_operand(proof, op, op.b_ring, op.op.reads[static_cast<std::size_t>(op.form.b)], op.form.column);
+    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, op.op.reads[static_cast<std::size_t>(op.form.a)], op.form.row);
+  }
+}
+
+TensorCertificate check_tensor_plan(const TensorPlan& plan) {
+  TensorProof proof(plan);
+  with_isl_budget("proving the synchronisation of kernel '" + plan.program->name + "'", [&] {
+    proof.consumer = role_of(plan.consumer, proof.bounds, proof.violations);
+    proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
+    proof.places = places_of_ops(plan.kernel->body);
+    // What follows relies on what came before.
+    for (const auto part : {prove_shape, prove_operands, prove_blocks, prove_tiles, prove_order}) {
+      if (proof.violations.empty()) part(proof);
+    }
+  });
+  TensorCertificate certificate;
+  certificate.violations = proof.violations;
+  if (certificate.violations.empty()) certificate.proved = sentences(proof);
+  return certificate;
+}
+
+}  // namespace nestor::nvptx

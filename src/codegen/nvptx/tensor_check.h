@@ -1,0 +1,40 @@
+// Proof that a tensor plan's roles share their rings and fragments rightly, from the finished plan alone: its events, rings, fragments and
+// ops beside the tile program, not how they were made. It holds for all sizes the program is valid for, so for any number of iterations and
+// of items.
+//
+// The argument. Both roles are read as straight blocks, each run once or by a loop (tensor_roles.h).
+//  1. Within a block, symbolic execution: a tile is held from wait_full to release and read in between only; a product's tiles are not
+//     released, and its sums and its operand not touched, before a wait_products has ended it; sums in lanes are added up once. Nothing is
+//     in flight at a block's ends, and a block in a loop or a condition leaves tiles held, turns and sums as it found them: by induction
+//     over iterations the same holds for any number of them, and over items, since an item leaves no tile held.
+//  2. Tiles have numbers: how many were loaded (waited for, released) before. These are linear in trip counts and loop counters, and isl
+//     proves for all of them that an item loads as many tiles as it waits for and in the same order over all rings, and that a product
+//     finds the tile loaded for its own value of the loop's variable. With 1. releases are as many, so both roles start the next item at the
+//     same numbers, and slot and phase, which follow from the number alone, agree.
+//  3. A load directly follows its wait_empty, which waits for the releases of the tile `slots` before by all groups: no slot is overwritten
+//     while it is held, and neither barrier gets more than one phase ahead of who waits for it, so that parities suffice.
+//  4. No deadlock. Every wait for tile m of a ring q is served by the load with its number in both roles' common order. If the producer
+//     stood before it, it would wait for a release of an earlier or the same load's ring, tile k, with k + slots not after m in that order;
+//     but a group waits for tile k + slots of that ring only after it has released tile k, so the group that is furthest behind waits for
+//     something that is on its way. Turns go round the groups in order, one arrival being there at first; all groups run the same program,
+//     and no release stands within a turn, so a group in its turn waits for no release of a group that awaits its own.
+//  5. Each op runs once at each iteration that the tile program gives it, and any two accesses to one tile, one of them a write, keep the
+//     tile program's order (isl, pair by pair). A late product's operand counts as such a tile, written by `narrow`.
+#pragma once
+
+#include "codegen/nvptx/tensor_plan.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+struct TensorCertificate {
+  std::vector<std::string> proved;      ///< sentences, one a fact; meaningful without violations only
+  std::vector<std::string> violations;  ///< what could not be proved
+};
+
+/// Throws UserError when the proof exceeds the isl budget.
+TensorCertificate check_tensor_plan(const TensorPlan& plan);
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,195 @@
+// Symbolic execution of both roles, block by block: which tiles are held, which products are under way, whose turn it is, which sums are
+// still in lanes.
+#include "codegen/nvptx/tensor_proof.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using Kind = Event::Kind;
+
+/// What a block in a loop or a condition must leave as it was.
+struct Held {
+  std::set<int> tiles;     ///< rings whose oldest tile has been waited for and not released
+  std::set<int> operands;  ///< rings that have been read into registers
+  std::set<int> whole;     ///< buffers of sums that have been added up over lanes
+  bool turn = false;
+  bool operator==(const Held& other) const = default;
+};
+
+class ConsumerWalk {
+ public:
+  explicit ConsumerWalk(TensorProof& proof) : proof_(proof) {}
+
+  void run() {
+    for (const RoleBlock& block : proof_.consumer) {
+      const Held before = held_;
+      for (const RoleStep& step : block.steps) this->step(step.event);
+      if (!flight_.empty()) fail_flight("is in flight at the end of a block");
+      if (!block.always() && !(held_ == before))
+        proof_.fail("an iteration, or what runs on a condition, does not leave tiles, sums and turns as it found them");
+    }
+    for (const int ring : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
+    if (held_.turn) proof_.fail("a turn is not passed on at the end of an item");
+  }
+
+ private:
+  void step(const Event& event) {
+    switch (event.kind) {
+      case Kind::wait_full:
+        if (!held_.tiles.insert(event.ring).second)
+          proof_.fail("{} is waited for again before its tile is released", proof_.name(event.ring));
+        return;
+      case Kind::release:
+        return release(event.ring);
+      case Kind::take_registers:
+        return take(event.ring);
+      case Kind::product:
+        return product(event.op);
+      case Kind::wait_products:
+        if (flight_.size() > static_cast<std::size_t>(event.count)) flight_.erase(flight_.begin(), flight_.end() - event.count);
+        return;
+      case Kind::compute:
+        return compute(proof_.op(event.op));
+      case Kind::narrow:
+        return narrow(event.op);
+      case Kind::finish_sums:
+        return finish(event.ring);
+      case Kind::wait_turn:
+      case Kind::pass_turn:
+        if (held_.turn == (event.kind == Kind::wait_turn))
+          proof_.fail("turns are not waited for and passed on one after the other");
+        held_.turn = event.kind == Kind::wait_turn;
+        return;
+      case Kind::wait_empty:
+      case Kind::load:
+        return;
+    }
+  }
+
+  void fail_flight(const std::string& what) { proof_.fail("product {} {}", proof_.op(flight_.front()).op.name, what); }
+
+  bool reads_ring(int op, int ring) const { return proof_.op(op).a_ring == ring || proof_.op(op).b_ring == ring; }
+
+  void release(int ring) {
+    if (held_.tiles.erase(ring) == 0) proof_.fail("{} is released without a tile that has been waited for", proof_.name(ring));
+    if (held_.turn) proof_.fail("{} is released within a turn", proof_.name(ring));
+    for (const int op : flight_) {
+      if (reads_ring(op, ring) && !proof_.ring(ring).in_registers)
+        proof_.fail("{} is released while product {} reads it", proof_.name(ring), proof_.op(op).op.name);
+    }
+  }
+
+  void take(int ring) {
+    need_tile(ring, "take_registers");
+    if (!proof_.ring(ring).in_registers) proof_.fail("{} is read into registers that no product uses", proof_.name(ring));
+    for (const int op : flight_) {
+      if (reads_ring(op, ring))
+        proof_.fail("registers of {} are overwritten under product {}", proof_.name(ring), proof_.op(op).op.name);
+    }
+    if (!held_.operands.insert(ring).second) proof_.fail("{} is read into registers twice", proof_.name(ring));
+  }
+
+  void need_tile(int ring, const std::string& reader) {
+    if (held_.tiles.count(ring) == 0) proof_.fail("{} reads {} without waiting for its tile", reader, proof_.name(ring));
+  }
+
+  /// No product under way writes the fragment.
+  void need_settled(int buffer, const std::string& who) {
+    for (const int op : flight_) {
+      if (proof_.op(op).op.write.buffer == buffer)
+        proof_.fail("{} touches {} while product {} is writing it", who, proof_.plan.buffer(buffer).name, proof_.op(op).op.name);
+    }
+  }
+
+  void product(int k) {
+    const TensorOp& op = proof_.op(k);
+    // Products of one shape may follow each other on the same sums.
+    for (const int other : flight_) {
+      if (proof_.op(other).op.write.buffer == op.op.write.buffer && proof_.op(other).n != op.n)
+        need_settled(op.op.write.buffer, op.op.name);
+    }
+    if (proof_.ring(op.b_ring).in_registers) proof_.fail("the second operand of {} is in registers", op.op.name);
+    need_tile(op.b_ring, op.op.name);
+    if (is_lane_sum(op.op.write.buffer)) proof_.fail("product {} writes a sum in lanes", op.op.name);
+    if (op.a_ring >= 0 && proof_.ring(op.a_ring).in_registers) {
+      if (held_.operands.count(op.a_ring) == 0 || op.a_by_row) proof_.fail("{} has no operand in registers", op.op.name);
+    } else if (op.a_ring >= 0) {
+      need_tile(op.a_ring, op.op.name);
+    }
+    flight_.push_back(k);
+  }
+
+  void compute(const TensorOp& op) {
+    need_settled(op.op.write.buffer, op.op.name);
+    for (const TileAccess& read : op.op.reads) need_settled(read.buffer, op.op.name);
+    sums(op);
+  }
+
+  void narrow(int k) {
+    const TensorOp& op = proof_.op(k);
+    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
+    need_settled(buffer, "the operand of " + op.op.name);
+    if (is_lane_sum(buffer)) proof_.fail("{} narrows a sum in lanes", op.op.name);
+    if (std::count(flight_.begin(), flight_.end(), k) != 0)
+      proof_.fail("the operand of {} is overwritten while it is in flight", op.op.name);
+  }
+
+  bool is_lane_sum(int buffer) const {
+    const auto found = proof_.plan.fragments.find(buffer);
+    return found != proof_.plan.fragments.end() && found->second.lane_sums;
+  }
+
+  /// Parts of sums are added to, scaled and cleared as parts; everything else wants the whole.
+  void sums(const TensorOp& op) {
+    const int written = op.op.write.buffer;
+    for (const TileAccess& read : op.op.reads) {
+      if (read.buffer != written && is_lane_sum(read.buffer) && held_.whole.count(read.buffer) == 0)
+        proof_.fail("{} reads {} before the parts of its sum are added up", op.op.name, proof_.plan.buffer(read.buffer).name);
+    }
+    if (!is_lane_sum(written)) return;
+    const std::string& name = proof_.plan.buffer(written).name;
+    if (op.kind == TensorOp::Kind::reduce) {
+      if (op.op.reduction != ReductionOp::add || held_.whole.count(written) != 0)
+        proof_.fail("{} adds to {}, which is no sum in parts", op.op.name, name);
+    } else if (writes_zero(op.op)) {
+      held_.whole.erase(written);
+    } else if (!scales(op.op, written)) {
+      proof_.fail("{} does more than scale the parts of {}", op.op.name, name);
+    }
+  }
+
+  void finish(int buffer) {
+    if (!is_lane_sum(buffer)) return proof_.fail("a tile that is no sum in parts is added up over lanes");
+    need_settled(buffer, "finish_sums");
+    if (!held_.whole.insert(buffer).second) proof_.fail("{} is added up over lanes twice", proof_.plan.buffer(buffer).name);
+  }
+
+  TensorProof& proof_;
+  Held held_;
+  std::vector<int> flight_;  ///< products, oldest first
+};
+
+/// Each wait for an empty slot is followed by the load that fills it.
+void walk_producer(TensorProof& proof) {
+  for (const RoleBlock& block : proof.producer) {
+    int waited = -1;
+    for (const RoleStep& step : block.steps) {
+      const Event& event = step.event;
+      if (event.kind == Kind::wait_empty ? waited >= 0 : waited != event.ring)
+        proof.fail("{} of {} does not alternate with its counterpart", name_of(event.kind), proof.name(event.ring));
+      waited = event.kind == Kind::wait_empty ? event.ring : -1;
+    }
+    if (waited >= 0) proof.fail("{} is waited for and not loaded", proof.name(waited));
+  }
+}
+
+}  // namespace
+
+void prove_blocks(TensorProof& proof) {
+  ConsumerWalk(proof).run();
+  walk_producer(proof);
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,369 @@
+// Runs the events of a tensor plan with numbers in place of tiles: barriers, slots and turns as the hardware has them, in an order of one's
+// choice, and every value remembered by what it was made from. An independent judge of plans, at given sizes.
+#pragma once
+
+#include "codegen/nvptx/tensor_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace nestor::testing {
+
+class TensorPlanRunner {
+ public:
+  using Integers = std::map<std::string, std::int64_t>;
+
+  /// `items`: values of sizes and grid variables, one an item of the block.
+  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {}
+
+  /// What goes wrong ("" : nothing) when roles advance in an order drawn from `seed`; seeds 0 and 1: the producer as early, as late as it can.
+  std::string run(unsigned seed) {
+    for (const nvptx::Ring& ring : plan_.rings) {
+      if (ring.slots < 1) return "a ring without slots";
+    }
+    start();
+    std::mt19937 random(seed);
+    while (fault_.empty()) {
+      std::vector<std::size_t> able;
+      bool done = true;
+      for (std::size_t a = 0; a < agents_.size(); ++a) {
+        if (agents_[a].at == agents_[a].program.size()) continue;
+        done = false;
+        if (ready(agents_[a])) able.push_back(a);
+      }
+      if (done) return compare();
+      if (able.empty()) return "deadlock";
+      step(agents_[seed == 0 ? able.front() : seed == 1 ? able.back() : able[random() % able.size()]]);
+    }
+    return fault_;
+  }
+
+ private:
+  using Kind = nvptx::Event::Kind;
+  using Hash = std::size_t;
+  struct Step {
+    nvptx::Event event;
+    Integers around;
+    bool ends_item = false;
+  };
+  struct Slot {
+    int loads = 0, full = 0, empty = 0, arrivals = 0;  ///< phases completed, arrivals of the current one
+    Hash tile = 0;
+  };
+  struct Product {
+    int op;
+    std::vector<std::tuple<int, int, int>> tiles;  ///< ring, slot, load
+  };
+  struct Agent {
+    int group = -1;  ///< -1: the producer
+    std::vector<Step> program;
+    std::size_t at = 0;
+    std::map<int, int> positions;                ///< by ring
+    std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
+    std::map<int, Hash> tiles, operands, held;
+    std::map<int, bool> whole;
+    std::vector<Product> flight;
+    std::vector<Hash> stored;
+  };
+
+  static Hash mix(Hash a, Hash b) { return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0x2545f4914f6cdd1dULL; }
+  static std::int64_t value(const IntExpr& expr, const Integers& around) {
+    return expr.evaluate([&](const std::string& name) { return around.at(name); });
+  }
+  static Hash tile_of(int buffer, const std::vector<IntExpr>& origin, const Integers& around) {
+    Hash hash = static_cast<Hash>(buffer) + 17;
+    for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value(index, around)));
+    return hash;
+  }
+  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
+  const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
+  bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
+
+  void start() {
+    fault_.clear();
+    slots_.clear();
+    agents_.clear();
+    turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
+    if (plan_.kernel->shape.turns != 0 && plan_.groups > 1) turns_[0] = 1;
+    for (int group = -1; group < plan_.groups; ++group) {
+      Agent agent;
+      agent.group = group;
+      for (const Integers& item : items_) {
+        flatten(group < 0 ? plan_.producer : plan_.consumer, item, agent.program);
+        agent.program.push_back({{}, item, true});
+      }
+      agents_.push_back(std::move(agent));
+    }
+  }
+
+  void flatten(const nvptx::EventNode& node, const Integers& around, std::vector<Step>& program) {
+    using Node = nvptx::EventNode::Kind;
+    if (node.kind == Node::event) return program.push_back({node.event, around, false});
+    if (node.kind == Node::condition && value(node.condition, around) == 0) return;
+    Integers inner = around;
+    std::int64_t from = 0, to = 1;
+    if (node.kind == Node::loop) std::tie(from, to) = std::tuple(value(node.lower, around), value(node.upper, around));
+    for (std::int64_t k = from; k < to; ++k) {
+      if (node.kind == Node::loop) inner[node.var] = k;
+      if (node.kind == Node::sequence && !node.var.empty()) inner[node.var] = value(node.lower, around);
+      for (const nvptx::EventNode& child : node.children) flatten(child, inner, program);
+    }
+  }
+
+  Slot& slot(const Agent& agent, int ring) { return slots_[{ring, position(agent, ring) % this->ring(ring).slots}]; }
+  static int position(const Agent& agent, int ring) {
+    const auto found = agent.positions.find(ring);
+    return found == agent.positions.end() ? 0 : found->second;
+  }
+
+  int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).slots % 2; }
+
+  bool ready(const Agent& agent) {
+    const Step& step = agent.program[agent.at];
+    if (step.ends_item) return true;
+    if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(agent.group)] > 0;
+    return true;
+  }
+
+  void step(Agent& agent) {
+    const Step step = agent.program[agent.at++];
+    if (step.ends_item) {
+      if (!agent.flight.empty()) fault_ = "a product outlives its item";
+      agent.tiles.clear();
+      agent.operands.clear();
+      agent.held.clear();
+      agent.whole.clear();
+      return;
+    }
+    const int ring = step.event.ring;
+    const bool of_product = step.event.kind == Kind::product || step.event.kind == Kind::narrow;
+    if (of_product && op(step.event.op).kind != nvptx::TensorOp::Kind::product) {
+      fault_ = "an event of products for another op";
+      return;
+    }
+    switch (step.event.kind) {
+      case Kind::wait_empty:
+        return;
+      case Kind::wait_full:
+        agent.arrived[{ring, position(agent, ring) % this->ring(ring).slots}] = slot(agent, ring).loads;
+        return;
+      case Kind::load:
+        return load(agent, ring, step);
+      case Kind::release:
+        return release(agent, ring);
+      case Kind::take_registers:
+        agent.held[ring] = tile(agent, ring);
+        return;
+      case Kind::product:
+        return product(agent, step.event.op, step);
+      case Kind::wait_products:
+        if (agent.flight.size() > static_cast<std::size_t>(step.event.count))
+          agent.flight.erase(agent.flight.begin(), agent.flight.end() - step.event.count);
+        return;
+      case Kind::narrow:
+        return narrow(agent, step.event.op);
+      case Kind::compute:
+        return compute(agent, step.event.op, step);
+      case Kind::finish_sums:
+        if (busy(agent, ring) || agent.whole[ring] || !lane_sum(ring)) fault_ = "a sum is added up at a wrong time";
+        agent.whole[ring] = true;
+        return;
+      case Kind::wait_turn:
+        --turns_[static_cast<std::size_t>(agent.group)];
+        return;
+      case Kind::pass_turn:
+        if (++turns_[static_cast<std::size_t>((agent.group + 1) % plan_.groups)] > 1) fault_ = "a turn is passed on twice";
+        return;
+    }
+  }
+
+  void load(Agent& agent, int ring, const Step& step) {
+    const int number = position(agent, ring) % this->ring(ring).slots;
+    Slot& slot = slots_[{ring, number}];
+    for (const Agent& group : agents_) {
+      for (const Product& product : group.flight) {
+        for (const auto& [of, place, load] : product.tiles) {
+          if (of == ring && place == number) fault_ = "a tile is overwritten under a product";
+        }
+      }
+    }
+    ++slot.loads;
+    ++slot.full;
+    slot.tile = tile_of(this->ring(ring).buffer, this->ring(ring).origin, step.around);
+    agent.positions[ring] = position(agent, ring) + 1;
+  }
+
+  void release(Agent& agent, int ring) {
+    Slot& slot = this->slot(agent, ring);
+    for (const Product& product : agent.flight) {
+      for (const auto& [of, place, load] : product.tiles) {
+        if (of == ring && place == position(agent, ring) % this->ring(ring).slots) fault_ = "a tile is released under a product";
+      }
+    }
+    if (++slot.arrivals == plan_.groups) {
+      slot.arrivals = 0;
+      ++slot.empty;
+    }
+    agent.positions[ring] = position(agent, ring) + 1;
+  }
+
+  Hash tile(Agent& agent, int ring) {
+    const Slot& slot = this->slot(agent, ring);
+    const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).slots});
+    if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
+      fault_ = "a tile is read before it has arrived";
+    return slot.tile;
+  }
+
+  bool busy(const Agent& agent, int buffer) const {
+    return std::any_of(agent.flight.begin(), agent.flight.end(),
+                       [&](const Product& p) { return op(p.op).op.write.buffer == buffer; });
+  }
+
+  Hash fragment(Agent& agent, int buffer, bool in_parts) {
+    if (busy(agent, buffer)) fault_ = "a tile is read under a product";
+    if (agent.tiles.count(buffer) == 0) fault_ = "a tile is read before it is written";
+    if (lane_sum(buffer) && !in_parts && !agent.whole[buffer]) fault_ = "a part of a sum is read";
+    return agent.tiles[buffer];
+  }
+
+  void narrow(Agent& agent, int k) {
+    if (std::any_of(agent.flight.begin(), agent.flight.end(), [&](const Product& p) { return p.op == k; }))
+      fault_ = "an operand is overwritten";
+    agent.operands[k] = fragment(agent, op(k).op.reads[static_cast<std::size_t>(op(k).form.a)].buffer, false);
+  }
+
+  void product(Agent& agent, int k, const Step& step) {
+    const nvptx::TensorOp& op = this->op(k);
+    Product started{k, {}};
+    const auto operand = [&](int ring) {
+      started.tiles.emplace_back(ring, position(agent, ring) % this->ring(ring).slots, slot(agent, ring).loads);
+      return tile(agent, ring);
+    };
+    Hash a = 0;
+    if (op.a_ring < 0) {
+      if (agent.operands.count(k) == 0) fault_ = "an operand is used before it is made";
+      a = agent.operands[k];
+    } else if (ring(op.a_ring).in_registers) {
+      if (agent.held.count(op.a_ring) == 0) fault_ = "registers are used before they are filled";
+      a = agent.held[op.a_ring];
+    } else {
+      a = operand(op.a_ring);
+    }
+    const Hash b = operand(op.b_ring);
+    set(agent.tiles, agent.stored, k, step.around, {a, b});
+    agent.flight.push_back(std::move(started));
+  }
+
+  void compute(Agent& agent, int k, const Step& step) {
+    const TileOp& op = this->op(k).op;
+    if (busy(agent, op.write.buffer)) fault_ = "a tile is written under a product";
+    std::vector<Hash> reads;
+    for (const TileAccess& read : op.reads) {
+      const bool scratch = plan_.fragments.count(read.buffer) != 0;
+      reads.push_back(scratch ? fragment(agent, read.buffer, read.buffer == op.write.buffer) : tile_of(read.buffer, {}, {}));
+    }
+    if (lane_sum(op.write.buffer)) {
+      if (op.reduction && agent.whole[op.write.buffer]) fault_ = "a whole sum is added to as if it were a part";
+      if (op.reads.empty()) agent.whole[op.write.buffer] = false;
+    }
+    set(agent.tiles, agent.stored, k, step.around, reads);
+  }
+
+  /// The op's tile, or what it stores, as a hash of what it is made from.
+  void set(std::map<int, Hash>& tiles, std::vector<Hash>& stored, int k, const Integers& around,
+           const std::vector<Hash>& reads) const {
+    const TileOp& op = this->op(k).op;
+    Hash hash = static_cast<Hash>(k) + 101;
+    for (const Hash read : reads) hash = mix(hash, read);
+    if (op.reduction && !op.initialize) hash = mix(hash, tiles[op.write.buffer]);
+    for (const IntExpr& condition : this->op(k).mask) hash = mix(hash, masked(condition, around));
+    tiles[op.write.buffer] = hash;
+    if (this->op(k).kind == nvptx::TensorOp::Kind::store) stored.push_back(hash);
+  }
+
+  static Hash masked(IntExpr condition, const Integers& around) {
+    Hash hash = 5;
+    for (const std::int64_t row : {0, 21, 63}) {
+      for (const std::int64_t column : {0, 21, 63}) {
+        Integers point = around;
+        point[nvptx::kRow] = row;
+        point[nvptx::kColumn] = column;
+        hash = mix(hash, static_cast<Hash>(value(condition, point) != 0));
+      }
+    }
+    return hash;
+  }
+
+  /// What the tile program itself stores.
+  std::vector<Hash> expected() const {
+    std::vector<Hash> stored;
+    for (const Integers& item : items_) {
+      std::map<int, Hash> tiles;
+      int next = 0;
+      reference(plan_.kernel->body, item, next, tiles, stored);
+    }
+    return stored;
+  }
+
+  void reference(const TileTree& tree, const Integers& around, int& next, std::map<int, Hash>& tiles,
+                 std::vector<Hash>& stored) const {
+    if (tree->kind == TileNode::Kind::op) {
+      const nvptx::TensorOp& op = this->op(next);
+      std::vector<Hash> reads;
+      for (const TileAccess& read : op.op.reads) {
+        if (plan_.fragments.count(read.buffer) != 0) {
+          reads.push_back(tiles[read.buffer]);
+          continue;
+        }
+        std::vector<IntExpr> origin;
+        for (IntExpr index : op.kind == nvptx::TensorOp::Kind::product ? read.index : std::vector<IntExpr>{}) {
+          for (const OpDim& dim : op.op.dims) index = index.substitute(dim.var, IntExpr(0));
+          origin.push_back(index);
+        }
+        reads.push_back(tile_of(read.buffer, origin, around));
+      }
+      if (op.kind == nvptx::TensorOp::Kind::product)
+        reads = {reads[static_cast<std::size_t>(op.form.a)], reads[static_cast<std::size_t>(op.form.b)]};
+      return set(tiles, stored, next++, around, reads);
+    }
+    const int first = next;
+    Integers inner = around;
+    const bool loop = tree->kind == TileNode::Kind::loop;
+    const std::int64_t from = loop ? value(tree->lower, around) : 0, to = loop ? value(tree->upper, around) : 1;
+    for (std::int64_t k = from; k < to; ++k) {
+      next = first;
+      if (loop) inner[tree->var] = k;
+      for (const TileTree& child : tree->children) reference(child, inner, next, tiles, stored);
+    }
+    if (from >= to) skip(tree, next);
+  }
+
+  static void skip(const TileTree& tree, int& next) {
+    if (tree->kind == TileNode::Kind::op) ++next;
+    for (const TileTree& child : tree->children) skip(child, next);
+  }
+
+  std::string compare() {
+    for (const Agent& agent : agents_) {
+      if (agent.group >= 0 && agent.stored != expected()) return "other values are stored";
+    }
+    return "";
+  }
+
+  const nvptx::TensorPlan& plan_;
+  std::vector<Integers> items_;
+  std::string fault_;
+  std::map<std::pair<int, int>, Slot> slots_;
+  std::vector<Agent> agents_;
+  std::vector<int> turns_;
+};
+
+}  // namespace nestor::testing
