@@ -1,5 +1,6 @@
 // The certificate: replays a schedule's steps and checks every dependence against the final order, with isl alone.
 #include "api/report.h"
+#include "codegen/nvptx/simt_backend.h"
 #include "poly/algebra/rule.h"
 #include "poly/context.h"
 #include "poly/nest_json.h"
@@ -84,6 +85,15 @@ std::string describe_buffer(const Buffer& buffer) {
   return fmt::format("{} {}[{}] {}", to_string(buffer.memory), buffer.name, fmt::join(extents, ", "), to_string(buffer.type));
 }
 
+/// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
+std::vector<std::string> prove_slots(const TileProgram& program) {
+  try {
+    return prove_tensor_kernels(program, {});
+  } catch (const UserError& error) {
+    return {fmt::format("nothing is proved: {}", error.what())};
+  }
+}
+
 }  // namespace
 
 Certificate certify(const Schedule& schedule, const TileProgram& program) {
@@ -97,6 +107,7 @@ Certificate certify(const Schedule& schedule, const TileProgram& program) {
   certificate.dependences = prove_dependences(replayed);
   for (const SizeConstraint& constraint : program.valid) certificate.valid_sizes.push_back(constraint.str());
   for (const Buffer& buffer : program.buffers) certificate.buffers.push_back(describe_buffer(buffer));
+  certificate.slots = prove_slots(program);
   return certificate;
 }
 
@@ -115,6 +126,8 @@ std::string describe(const Certificate& certificate) {
   }
   text += "\nbuffers and their bounds:\n";
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
+  if (!certificate.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
+  for (const std::string& fact : certificate.slots) text += fmt::format("  slots: {}\n", fact);
   text += "\nvalid for sizes with:\n";
   for (const std::string& constraint : certificate.valid_sizes) text += fmt::format("  {}\n", constraint);
   return text;
@@ -122,7 +135,8 @@ std::string describe(const Certificate& certificate) {
 
 nlohmann::json certificate_to_json(const Certificate& certificate) {
   nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
-                      {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes}};
+                      {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes},
+                      {"slots", certificate.slots}};
   json["rules"] = nlohmann::json::array();
   for (const Certificate::RuleUse& use : certificate.rules) {
     json["rules"].push_back({{"step", use.step}, {"summary", use.summary}, {"proof", use.proof}, {"rounding", use.rounding}});

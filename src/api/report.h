@@ -44,6 +44,7 @@ struct Certificate {
   std::vector<DependenceProof> dependences;
   std::vector<std::string> valid_sizes;  ///< the kernel's conditions on sizes
   std::vector<std::string> buffers;      ///< every buffer of the tile program with its bound
+  std::vector<std::string> slots;        ///< what is proved of the synchronisation of kernels on tensor cores
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.

@@ -5,6 +5,7 @@
 #include "support/launch_recipe.h"
 
 #include <string>
+#include <vector>
 
 namespace nestor {
 
@@ -24,6 +25,10 @@ struct CompiledNvptx {
 
 /// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory.
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
+
+/// What is proved of the synchronisation of each kernel on tensor cores, for all sizes, in sentences; empty without such kernels. Throws
+/// UserError when a kernel cannot be planned, InternalError when a plan has no proof.
+std::vector<std::string> prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target);
 
 /// What ptxas said of a kernel: registers, spills, stack, warnings C75xx.
 struct PtxasReport {

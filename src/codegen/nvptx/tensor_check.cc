@@ -175,3 +175,26 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan) {
 }
 
 }  // namespace nestor::nvptx
+
+namespace nestor {
+namespace {
+
+bool asks_for_tensor_cores(const TileTree& tree) {
+  return tree->grid.groups > 0 || std::any_of(tree->children.begin(), tree->children.end(), asks_for_tensor_cores);
+}
+
+}  // namespace
+
+std::vector<std::string> prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target) {
+  std::vector<std::string> proved;
+  if (!asks_for_tensor_cores(program.root)) return proved;
+  const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
+  for (const nvptx::KernelPlan& kernel : launches.kernels) {
+    if (kernel.shape.groups == 0) continue;
+    for (const std::string& fact : nvptx::check_tensor_plan(nvptx::plan_tensor(kernel, launches.program, target)).proved)
+      proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
+  }
+  return proved;
+}
+
+}  // namespace nestor
