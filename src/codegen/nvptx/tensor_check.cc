@@ -3,6 +3,7 @@
 
 #include "codegen/nvptx/tensor_proof.h"
 #include "poly/context.h"
+#include "support/debug.h"
 
 #include <algorithm>
 
@@ -158,6 +159,7 @@ void prove_operands(TensorProof& proof) {
 }
 
 TensorCertificate check_tensor_plan(const TensorPlan& plan) {
+  const DebugTimer timer("proof of a tensor plan");
   TensorProof proof(plan);
   with_isl_budget("proving the synchronisation of kernel '" + plan.program->name + "'", [&] {
     proof.consumer = role_of(plan.consumer, proof.bounds, proof.violations);
