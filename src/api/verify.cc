@@ -130,7 +130,8 @@ void prove(const Schedule& schedule, Verification& result) {
   result.findings.push_back(
       {"dependences", true, fmt::format("{} checked against the final order", result.certificate.dependences.size())});
   const std::size_t facts = prove_tensor_kernels(program, {}).size();
-  if (facts > 0) result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
+  if (facts > 0)
+    result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
 }
 
 Finding check_compiled_now(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {

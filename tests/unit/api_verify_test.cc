@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "api/operators.h"
+#include "autotune/space/nest_space.h"
 #include "poly/algebra/rule.h"
 #include "support/error.h"
 #include "support/temporary_folder.h"
@@ -87,6 +88,26 @@ TEST_F(VerifyTest, TheCertificateNamesRulesWithProofs) {
                                        [](const auto& proof) { return proof.verdict == "respected"; });
     EXPECT_TRUE(respected) << "the original order keeps everything in order, rule " << match.rule;
   }
+}
+
+TEST(CertificateTest, SaysWhatIsProvedOfKernelsOnTensorCores) {
+  const Nest nest = load_operator("attention", "f16");
+  const Sizes sizes = complete_sizes(nest, {});
+  BaseSchedules base(nest_for_tuning(nest, sizes, false));
+  const auto space = make_nest_space(base, sizes, gpu_space_limits(90, 227 << 10));
+  for (const Point& point : space->defaults()) {
+    const auto candidate = space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    const Schedule schedule = base.replay(candidate.steps);
+    const Certificate certificate = certify(schedule, build_tile_program(schedule));
+    if (certificate.slots.empty()) continue;
+    EXPECT_THAT(certificate.slots, testing::Contains(testing::HasSubstr("is read only after it has arrived")));
+    EXPECT_THAT(certificate.slots, testing::Contains(testing::HasSubstr("no deadlock")));
+    EXPECT_THAT(describe(certificate), testing::HasSubstr("slots: " + certificate.slots.front()));
+    EXPECT_EQ(certificate_to_json(certificate).at("slots").size(), certificate.slots.size());
+    return;
+  }
+  FAIL() << "no default candidate of attention uses tensor cores";
 }
 
 }  // namespace

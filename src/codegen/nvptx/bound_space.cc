@@ -7,6 +7,9 @@
 #include <fmt/ranges.h>
 #include <isl/set.h>
 
+#include <set>
+#include <utility>
+
 namespace nestor::nvptx {
 namespace {
 
@@ -19,6 +22,20 @@ std::string either(const std::string& condition, const std::string& yes, const s
   return fmt::format("(({0} and {1}) or ((not {0}) and {2}))", condition, yes, no);
 }
 
+/// The names s0, s1, ... in isl text, each once.
+std::set<std::string> symbols_in(const std::string& text) {
+  std::set<std::string> names;
+  for (std::size_t at = text.find('s'); at != std::string::npos; at = text.find('s', at + 1)) {
+    const std::size_t end = text.find_first_not_of("0123456789", at + 1);
+    if (end > at + 1) names.insert(text.substr(at, end - at));
+  }
+  return names;
+}
+
+isl::set parse(const std::vector<std::string>& parameters, const std::string& tuple, const std::string& constraints) {
+  return isl::set(isl_context(), fmt::format("[{}] -> {{ {} : {} }}", fmt::join(parameters, ", "), tuple, constraints));
+}
+
 }  // namespace
 
 BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid) {
@@ -27,8 +44,9 @@ BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid) {
     form.terms = constraint.terms;
     form.constant = constraint.constant;
     const std::string text = linear(form);
-    definitions_.push_back(constraint.modulus > 0 ? fmt::format("({}) mod {} = 0", text, constraint.modulus)
-                                                  : fmt::format("{} {} 0", text, constraint.equality ? "=" : ">="));
+    state(constraint.modulus > 0 ? fmt::format("{} mod {} = 0", text, constraint.modulus)
+                                 : fmt::format("{} {} 0", text, constraint.equality ? "=" : ">="),
+          Detail::exact);
   }
 }
 
@@ -87,28 +105,27 @@ void BoundSpace::define(const std::string& symbol, const IntExpr& expr) {
   const auto divisor = args.size() == 2 ? args[1].as_constant() : std::nullopt;
   switch (expr.op()) {
     case IntOp::floor_div:
-      if (divisor) definitions_.push_back(fmt::format("0 <= {} - {}*{} < {}", operand(args[0]), *divisor, symbol, *divisor));
+      if (divisor) state(fmt::format("0 <= {} - {}*{} < {}", operand(args[0]), *divisor, symbol, *divisor), Detail::exact);
       return;
     case IntOp::mod: {
       if (!divisor) return;
-      const IntExpr quotient = floor_div(args[0], *divisor);
-      const std::string whole = operand(quotient);
-      definitions_.push_back(fmt::format("{} = {} - {}*{}", symbol, operand(args[0]), *divisor, whole));
+      const std::string whole = operand(floor_div(args[0], *divisor));
+      state(fmt::format("{} = {} - {}*{}", symbol, operand(args[0]), *divisor, whole), Detail::exact);
       return;
     }
     case IntOp::min:
     case IntOp::max: {
       const std::string a = operand(args[0]), b = operand(args[1]);
       const std::string a_first = fmt::format("({} {} {})", a, expr.op() == IntOp::min ? "<=" : ">=", b);
-      definitions_.push_back(either(a_first, fmt::format("{} = {}", symbol, a), fmt::format("{} = {}", symbol, b)));
+      state(either(a_first, fmt::format("{} = {}", symbol, a), fmt::format("{} = {}", symbol, b)));
       return;
     }
     case IntOp::select:
-      definitions_.push_back(either(condition(args[0]), fmt::format("{} = {}", symbol, operand(args[1])),
-                                    fmt::format("{} = {}", symbol, operand(args[2]))));
+      state(either(condition(args[0]), fmt::format("{} = {}", symbol, operand(args[1])),
+                   fmt::format("{} = {}", symbol, operand(args[2]))));
       return;
     default:
-      if (is_truth(expr.op())) definitions_.push_back(either(condition(expr), symbol + " = 1", symbol + " = 0"));
+      if (is_truth(expr.op())) state(either(condition(expr), symbol + " = 1", symbol + " = 0"));
   }
 }
 
@@ -120,8 +137,8 @@ std::string BoundSpace::value(const IntExpr& expr) {
   const auto [found, added] = values_.try_emplace(text, fmt::format("b{}", asked_.size()));
   if (added) {
     asked_.push_back(found->second);
-    definitions_.push_back(fmt::format("{} = {}", found->second, text));
-    context_.reset();
+    state(fmt::format("{} = {}", found->second, text));
+    forget();
   }
   return fmt::format("({} + {})", found->second, constant);
 }
@@ -141,41 +158,56 @@ std::string BoundSpace::trips(const IntExpr& lower, const IntExpr& upper, const 
   if (added) {
     asked_.push_back(found->second);
     counts_.push_back(either("(" + runs + ")", fmt::format("{} = {} - {}", found->second, to, from), found->second + " = 0"));
-    context_.reset();
+    forget();
   }
   return found->second;
 }
 
-std::string BoundSpace::parameters(bool all) const {
-  std::vector<std::string> names = asked_;
-  if (all) names.insert(names.end(), names_.begin(), names_.end());
-  return fmt::format("[{}] -> ", fmt::join(names, ", "));
+void BoundSpace::forget() {
+  contexts_.clear();
+  answers_.clear();
 }
 
-const isl::set& BoundSpace::context() {
-  if (context_) return *context_;
-  answers_.clear();
-  const auto parsed = [](const std::string& parameters, const std::string& text) {
-    return isl::set(isl_context(), parameters + "{ : " + text + " }");
-  };
-  isl::set known(isl_context(), parameters(true) + "{ : }");
-  for (const std::string& definition : definitions_)
-    known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parsed(parameters(true), definition).release())));
-  const auto asked = static_cast<unsigned>(asked_.size());
-  isl_set* seen = isl_set_project_out(known.release(), isl_dim_param, asked, static_cast<unsigned>(names_.size()));
-  known = isl::manage(isl_set_coalesce(isl_set_remove_divs(seen)));
+isl::set BoundSpace::relations(Detail detail) const {
+  // Terms are projected out behind the last definition that names them.
+  std::vector<const Definition*> used;
+  std::map<std::string, std::size_t> last;
+  for (const Definition& definition : definitions_) {
+    if (definition.detail > detail) continue;
+    for (const std::string& name : symbols_in(definition.text)) last[name] = used.size();
+    used.push_back(&definition);
+  }
+  isl::set known = parse(asked_, "", "0 = 0");
+  for (std::size_t k = 0; k < used.size(); ++k) {
+    std::vector<std::string> names = asked_;
+    for (const std::string& name : symbols_in(used[k]->text)) names.push_back(name);
+    isl_set* both = isl_set_intersect(known.release(), parse(names, "", used[k]->text).release());
+    for (const auto& [name, at] : last) {
+      const int position = at == k ? isl_set_find_dim_by_name(both, isl_dim_param, name.c_str()) : -1;
+      if (position >= 0) both = isl_set_project_out(both, isl_dim_param, static_cast<unsigned>(position), 1);
+    }
+    known = isl::manage(isl_set_coalesce(both));
+  }
+  return isl::manage(isl_set_coalesce(isl_set_remove_divs(known.release())));
+}
+
+const isl::set& BoundSpace::context(Detail detail) {
+  const auto found = contexts_.find(detail);
+  if (found != contexts_.end()) return found->second;
+  isl::set known = relations(detail);
   for (const std::string& count : counts_)
-    known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parsed(parameters(false), count).release())));
-  context_ = known;
-  return *context_;
+    known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parse(asked_, "", count).release())));
+  return contexts_[detail] = known;
 }
 
 bool BoundSpace::impossible(const std::string& dims, const std::string& constraints) {
-  const isl::set& known = context();
   const auto [found, added] = answers_.try_emplace(dims + " : " + constraints, false);
   if (!added) return found->second;
-  const isl::set points(isl_context(), fmt::format("{}{{ [{}] : {} }}", parameters(false), dims, constraints));
-  found->second = isl::manage(isl_set_intersect_params(points.copy(), known.copy())).is_empty();
+  const isl::set points = parse(asked_, "[" + dims + "]", constraints);
+  const auto none_in = [&](const isl::set& known) {
+    return isl::manage(isl_set_intersect_params(points.copy(), known.copy())).is_empty();
+  };
+  found->second = none_in(context(Detail::quotients_free)) || none_in(context(Detail::exact));
   return found->second;
 }
 

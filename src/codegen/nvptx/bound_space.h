@@ -8,15 +8,16 @@
 
 #include <isl/cpp.h>
 
+#include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace nestor::nvptx {
 
 /// Every value that is asked for becomes a parameter b0, b1, ...; the sizes behind the values are projected out, and what is left of
-/// their relations (an over-approximation where that has quotients) is the context of all questions.
+/// their relations (an over-approximation where that has quotients) is the context of all questions. Most answers follow when quotients
+/// are any integers, which is far cheaper; what they are made from is looked at for the others alone.
 class BoundSpace {
  public:
   /// `valid`: what holds of the sizes.
@@ -40,15 +41,24 @@ class BoundSpace {
   std::string condition(const IntExpr& expr);
   std::string operand(const IntExpr& expr) { return linear(form_of(expr)); }
   Affine form_of(const IntExpr& expr);
-  std::string parameters(bool all) const;
-  const isl::set& context();
+  enum class Detail : std::uint8_t { quotients_free, exact };
+  /// isl text over sizes, terms and values. `detail`: needed when questions are asked in this detail only.
+  struct Definition {
+    std::string text;
+    Detail detail;
+  };
+  void state(const std::string& text, Detail detail = Detail::quotients_free) { definitions_.push_back({text, detail}); }
+  void forget();
+  isl::set relations(Detail detail) const;  ///< of values
+  const isl::set& context(Detail detail);
 
-  std::map<std::string, IntExpr> terms_;           ///< what is not linear, by its text in brackets
-  std::map<std::string, std::string> symbols_;     ///< of variables and such terms
-  std::map<std::string, std::string> values_;      ///< parameter of a linear text, or of a trip count's definition
-  std::vector<std::string> names_, asked_;         ///< symbols behind values; parameters of values
-  std::vector<std::string> definitions_, counts_;  ///< isl text over all parameters; over asked_ alone
-  std::optional<isl::set> context_;
+  std::map<std::string, IntExpr> terms_;        ///< what is not linear, by its text in brackets
+  std::map<std::string, std::string> symbols_;  ///< of variables and such terms
+  std::map<std::string, std::string> values_;   ///< parameter of a linear text, or of a trip count's definition
+  std::vector<std::string> names_, asked_;      ///< symbols behind values; parameters of values
+  std::vector<Definition> definitions_;
+  std::vector<std::string> counts_;  ///< isl text over values alone
+  std::map<Detail, isl::set> contexts_;
   std::map<std::string, bool> answers_;
 };
 

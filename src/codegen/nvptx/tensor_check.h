@@ -13,11 +13,13 @@
 //     same numbers, and slot and phase, which follow from the number alone, agree.
 //  3. A load directly follows its wait_empty, which waits for the releases of the tile `slots` before by all groups: no slot is overwritten
 //     while it is held, and neither barrier gets more than one phase ahead of who waits for it, so that parities suffice.
-//  4. No deadlock. Every wait for tile m of a ring q is served by the load with its number in both roles' common order. If the producer
-//     stood before it, it would wait for a release of an earlier or the same load's ring, tile k, with k + slots not after m in that order;
-//     but a group waits for tile k + slots of that ring only after it has released tile k, so the group that is furthest behind waits for
-//     something that is on its way. Turns go round the groups in order, one arrival being there at first; all groups run the same program,
-//     and no release stands within a turn, so a group in its turn waits for no release of a group that awaits its own.
+//  4. No deadlock. Suppose all that is left waits. If the producer is done, every tile has been loaded, so only turns are waited for, and the
+//     group whose turn it is goes on. Else the producer stands before its load of tile k + slots of a ring, since some group g has not
+//     released tile k. A group that waits for a tile waits for one that is not loaded, so for this load or a later one in the common order;
+//     it has therefore passed what comes before its own wait for tile k + slots, the release of tile k among it. So g waits for a turn, and
+//     the group h whose turn it is (one always has it: turns go round in order, one arrival being there at first) waits for a tile and has
+//     released tile k. As no release stands within a turn, h released it before the wait_turn at which g stands, or before one that g has
+//     passed; all groups run the same program, so g has released it too.
 //  5. Each op runs once at each iteration that the tile program gives it, and any two accesses to one tile, one of them a write, keep the
 //     tile program's order (isl, pair by pair). A late product's operand counts as such a tile, written by `narrow`.
 #pragma once
