@@ -1,4 +1,4 @@
-// Numbers of tiles and the order of accesses, pair by pair, for all trip counts: questions to isl.
+// Numbers of tiles and the order of accesses, pair by pair, for all trip counts: questions to isl, up to the first that has the wrong answer.
 #include "codegen/nvptx/tensor_proof.h"
 
 namespace nestor::nvptx {
@@ -50,7 +50,8 @@ class TileMatcher {
     each_step(proof_.producer, [&](const Place& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load) return;
       each_step(proof_.consumer, [&](const Place& wait, const RoleStep& waiting) {
-        if (waiting.event.kind != Kind::wait_full || waiting.event.ring == loading.event.ring) return;
+        if (!proof_.violations.empty() || waiting.event.kind != Kind::wait_full || waiting.event.ring == loading.event.ring)
+          return;
         const std::string meet = fmt::format("{} and {} = {}", runs(load, wait), loads_.before(load.block, load.at, "i"),
                                              waits_.before(wait.block, wait.at, "j"));
         if (!bounds().impossible("i, j", meet))
@@ -90,7 +91,7 @@ class TileMatcher {
       if (loading.var != *vars.begin())
         return proof_.fail("{} is copied where {} has no value", proof_.name(ring), *vars.begin());
       each_step(proof_.consumer, [&](const Place& reader, const RoleStep& reading) {
-        if (!reads(reading.event, ring)) return;
+        if (!proof_.violations.empty() || !reads(reading.event, ring)) return;
         if (reading.var != *vars.begin())
           return proof_.fail("{} is read where {} has no value", proof_.name(ring), *vars.begin());
         const std::string a = value_of(loading, "i", bounds()), b = value_of(reading, "j", bounds());
@@ -221,7 +222,7 @@ class OrderChecker {
 
   /// No run of `second` precedes one of `first` that the tile program has before it.
   void keeps_order(const Access& first, const Access& second) {
-    if (second.place.block > first.place.block) return;
+    if (!proof_.violations.empty() || second.place.block > first.place.block) return;
     const OpPlace &a = home(first.op), &b = home(second.op);
     const bool ranked = std::pair(first.op, first.stage) < std::pair(second.op, second.stage);
     const bool together = a.loop >= 0 && a.loop == b.loop;
