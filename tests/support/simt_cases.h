@@ -67,6 +67,12 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
   list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
   list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
+  for (int blocks : {2, 4, 8, 16}) {
+    const GridShape shape{.threads = 64, .cluster = blocks, .persistent = blocks};
+    const std::int64_t width = 64 * blocks * 8;
+    list.add("cluster_items", norm_program(f32, width - 5, 1, false, shape), {{"batch", 13}});
+    list.add("cluster_items_of_rows", norm_program(f16, width, 3, true, shape, 2), {{"batch", 20}}, half);
+  }
   // Many rows a block, one after the other, with partial column sums; groups of threads combine them.
   for (int slots : {1, 2, 4}) {
     list.add("column_parts", column_parts_program(f32, 256, 5, slots, {.threads = 64}), {{"batch", 23}});

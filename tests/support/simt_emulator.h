@@ -1,6 +1,7 @@
 // SIMT emulator: runs the LLVM IR of GPU kernels on the CPU. Each GPU thread is a fiber; barriers and shuffles are the points where
 // fibers wait for each other, and the order in which they run between such points is random, so that a missing barrier shows.
-// Asynchronous copies happen at once or as late as they may, at random. Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
+// Asynchronous copies happen at once or as late as they may, at random; asynchronous stores to other blocks arrive one by one, later,
+// in random order. Shared memory starts out as NaNs. Threads that wait at different barriers for ever are reported.
 #pragma once
 
 #include "support/elements.h"
@@ -31,10 +32,30 @@ namespace nestor::testing {
 
 constexpr std::size_t kSharedBytes = 256 * 1024;
 
+/// A barrier in shared memory, in its 8 bytes. Bytes may arrive before they are expected.
+struct EmulatedBarrier {
+  std::int32_t bytes;  ///< still to come in this phase
+  std::int16_t phase;
+  std::int8_t arrivals, pending;  ///< of each phase; still to come in this one
+
+  void settle() {
+    if (pending != 0 || bytes != 0) return;
+    ++phase;
+    pending = arrivals;
+  }
+};
+static_assert(sizeof(EmulatedBarrier) == 8);
+
 /// The threads of one block, or of a cluster of blocks, as fibers.
 class Fibers {
  public:
-  enum class State { ready, barrier, shuffle, done };
+  enum class State { ready, barrier, phase, shuffle, done };
+  /// An asynchronous store under way.
+  struct Message {
+    char* to;
+    EmulatedBarrier* barrier;
+    std::uint32_t bits;
+  };
   static Fibers& current() {
     static Fibers fibers;
     return fibers;
@@ -52,6 +73,7 @@ class Fibers {
     for (Fiber& fiber : fibers_) start(fiber);
     std::vector<int> order(fibers_.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+    messages_.clear();
     while (!all(State::done)) {
       std::shuffle(order.begin(), order.end(), random);
       bool progress = false;
@@ -61,10 +83,12 @@ class Fibers {
         progress = true;
         swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(k)].context);
       }
+      progress = deliver(random) || progress;
       progress = release() || progress;
       if (!progress)
         throw InternalError("threads of one block wait for each other for ever: a barrier or shuffle is not reached by all");
     }
+    if (!messages_.empty()) throw InternalError("a cluster ends while stores to its blocks are under way");
   }
 
   static std::int32_t thread() { return current().running_ % current().threads_; }
@@ -86,6 +110,14 @@ class Fibers {
     for (; me.groups.size() > static_cast<std::size_t>(groups); me.groups.erase(me.groups.begin())) {
       for (const Copy& copy : me.groups.front()) std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
     }
+  }
+  static void send(const Message& message) { current().messages_.push_back(message); }
+  /// Until the phase of that parity is over.
+  static void wait_phase(const EmulatedBarrier* barrier, int parity) {
+    Fiber& me = current().mine();
+    me.barrier = barrier;
+    me.parity = parity;
+    current().wait(State::phase);
   }
   static std::uint32_t shuffle(std::uint32_t value, std::int32_t distance) {
     Fibers& all = current();
@@ -112,6 +144,8 @@ class Fibers {
     std::size_t phase = 0;
     std::vector<Copy> open;  ///< of no group yet
     std::vector<std::vector<Copy>> groups;
+    const EmulatedBarrier* barrier = nullptr;  ///< waited for
+    int parity = 0;
   };
   Fiber& mine() { return fibers_[static_cast<std::size_t>(running_)]; }
 
@@ -143,6 +177,20 @@ class Fibers {
     return std::all_of(fibers_.begin(), fibers_.end(), [&](const Fiber& fiber) { return fiber.state == state; });
   }
 
+  /// Lets some of the messages under way arrive, in any order.
+  bool deliver(std::mt19937& random) {
+    if (messages_.empty()) return false;
+    std::shuffle(messages_.begin(), messages_.end(), random);
+    for (std::size_t count = 1 + random() % messages_.size(); count > 0; --count) {
+      const Message& message = messages_.back();
+      std::memcpy(message.to, &message.bits, 4);
+      message.barrier->bytes -= 4;
+      message.barrier->settle();
+      messages_.pop_back();
+    }
+    return true;
+  }
+
   /// Lets go whoever waits for nobody any more.
   bool release() {
     if (all(State::barrier)) {
@@ -150,6 +198,11 @@ class Fibers {
       return true;
     }
     bool any = false;
+    for (Fiber& fiber : fibers_) {
+      if (fiber.state != State::phase || (fiber.barrier->phase & 1) == fiber.parity) continue;
+      fiber.state = State::ready;
+      any = true;
+    }
     for (std::size_t warp = 0; warp < fibers_.size(); warp += 32) {
       const auto first = fibers_.begin() + static_cast<std::ptrdiff_t>(warp), last = first + 32;
       if (!std::all_of(first, last, [](const Fiber& fiber) { return fiber.state == State::shuffle; })) continue;
@@ -161,6 +214,7 @@ class Fibers {
 
   ucontext_t scheduler_;
   std::vector<Fiber> fibers_;
+  std::vector<Message> messages_;
   std::int64_t block_ = 0, blocks_ = 0;
   int running_ = 0, threads_ = 1;
   std::mt19937* random_ = nullptr;
@@ -174,11 +228,30 @@ inline std::vector<char>& memory() {
   return bytes;
 }
 inline char* shared() { return memory().data() + static_cast<std::size_t>(Fibers::rank()) * kSharedBytes; }
-/// Stores into another block's shared memory, where `address` (its low half) is in this block's.
-inline void store_remote(std::uint32_t address, std::int32_t rank, std::uint32_t bits) {
+/// What `address` (its low half), in this block's shared memory, is in block `rank`'s.
+inline char* in_block(std::uint32_t address, std::int32_t rank) {
   const std::uint32_t offset = address - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(shared()));
-  if (offset + 4 > kSharedBytes) throw InternalError("emulator: a store outside of the cluster's shared memory");
-  std::memcpy(memory().data() + static_cast<std::size_t>(rank) * kSharedBytes + offset, &bits, 4);
+  if (offset + 8 > kSharedBytes) throw InternalError("emulator: an address outside of the cluster's shared memory");
+  return memory().data() + static_cast<std::size_t>(rank) * kSharedBytes + offset;
+}
+inline EmulatedBarrier* barrier_in_block(std::uint32_t address, std::int32_t rank) {
+  return reinterpret_cast<EmulatedBarrier*>(in_block(address, rank));
+}
+inline void send(std::uint32_t address, std::int32_t rank, std::uint32_t barrier, std::uint32_t bits) {
+  Fibers::send({in_block(address, rank), barrier_in_block(barrier, rank), bits});
+}
+inline void init_barrier(std::uint32_t barrier, std::int32_t arrivals) {
+  const auto count = static_cast<std::int8_t>(arrivals);
+  *barrier_in_block(barrier, Fibers::rank()) = {0, 0, count, count};
+}
+inline void expect_bytes(std::uint32_t address, std::int32_t bytes) {
+  EmulatedBarrier* barrier = barrier_in_block(address, Fibers::rank());
+  barrier->bytes += bytes;
+  --barrier->pending;
+  barrier->settle();
+}
+inline void wait_phase(std::uint32_t barrier, std::int32_t parity) {
+  Fibers::wait_phase(barrier_in_block(barrier, Fibers::rank()), parity);
 }
 inline float shuffle_f32(std::int32_t, float value, std::int32_t distance, std::int32_t) {
   return std::bit_cast<float>(Fibers::shuffle(std::bit_cast<std::uint32_t>(value), distance));
@@ -313,13 +386,22 @@ class SimtEmulator {
     call.eraseFromParent();
   }
 
+  /// Assembly whose operands are 32-bit integers, by what it contains, and the function that stands for it.
+  static constexpr std::pair<const char*, const char*> kSharedAssembly[] = {
+      {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32", "emulated_send"},
+      {"mbarrier.init.shared::cta.b64", "emulated_init_barrier"},
+      {"mbarrier.arrive.expect_tx.shared::cta.b64", "emulated_expect_bytes"},
+      {"mbarrier.try_wait.parity.shared::cta.b64", "emulated_wait_phase"}};
+
   static llvm::Value* replace_assembly(llvm::Module& module, llvm::IRBuilder<>& b, llvm::CallInst& call,
                                        const std::string& text) {
-    if (text.find("st.shared::cluster.b32") != std::string::npos) {
+    for (const auto& [part, function] : kSharedAssembly) {
+      if (text.find(part) == std::string::npos) continue;
       const std::vector<llvm::Value*> args(call.arg_begin(), call.arg_end());
-      auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getInt32Ty(), b.getInt32Ty(), b.getInt32Ty()}, false);
-      return b.CreateCall(module.getOrInsertFunction("emulated_store_remote", type), args);
+      auto* type = llvm::FunctionType::get(b.getVoidTy(), std::vector<llvm::Type*>(args.size(), b.getInt32Ty()), false);
+      return b.CreateCall(module.getOrInsertFunction(function, type), args);
     }
+    if (text.starts_with("fence.mbarrier_init")) return nullptr;
     if (text.starts_with("ld.global.nc.L1::no_allocate.v4.b32")) {
       auto* vector = b.CreateAlignedLoad(llvm::FixedVectorType::get(b.getInt32Ty(), 4), call.getArgOperand(0), llvm::Align(16));
       llvm::Value* words = llvm::PoisonValue::get(call.getType());
@@ -347,7 +429,7 @@ class SimtEmulator {
     if (name == "read.ptx.sreg.ctaid.x") return helper("emulated_block", b.getInt32Ty(), {});
     if (name == "read.ptx.sreg.nctaid.x") return helper("emulated_blocks", b.getInt32Ty(), {});
     // An arrival without its wait lets nobody through; the wait is where all meet.
-    if (name == "barrier.cluster.arrive.aligned") return nullptr;
+    if (name == "barrier.cluster.arrive.aligned" || name == "barrier.cluster.arrive.relaxed.aligned") return nullptr;
     if (name == "barrier.cluster.wait.aligned") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "cp.async.cg.shared.global.16") return helper("emulated_copy", b.getVoidTy(), {args[0], args[1], b.getInt32(16)});
     if (name == "cp.async.ca.shared.global.4") return helper("emulated_copy", b.getVoidTy(), {args[0], args[1], b.getInt32(4)});
@@ -381,7 +463,10 @@ class SimtEmulator {
     add("emulated_block", &Fibers::block);
     add("emulated_blocks", &Fibers::blocks);
     add("emulated_shared", &emulated::shared);
-    add("emulated_store_remote", &emulated::store_remote);
+    add("emulated_send", &emulated::send);
+    add("emulated_init_barrier", &emulated::init_barrier);
+    add("emulated_expect_bytes", &emulated::expect_bytes);
+    add("emulated_wait_phase", &emulated::wait_phase);
     add("emulated_barrier", &Fibers::barrier);
     add("emulated_copy", &Fibers::copy);
     add("emulated_commit", &Fibers::commit);

@@ -48,5 +48,22 @@ TEST(SimtEmulator, notices_a_copy_that_nobody_waits_for) {
   EXPECT_NE(run_emulated(compiled, program, {{"batch", 23}}, {}, {0}), "");
 }
 
+/// What the emulator says of a kernel whose blocks exchange results, without the lines that have `call`.
+std::string exchange_without(const std::string& call) {
+  const GridShape shape{.threads = 64, .cluster = 4, .persistent = 4};
+  const TileProgram program = norm_program(ElementType::f32, 2048, 1, false, shape);
+  CompiledNvptx compiled = compile_nvptx(program, {});
+  compiled.ir = without(compiled.ir, call);
+  return run_emulated(compiled, program, {{"batch", 9}}, {}, {0});
+}
+
+TEST(SimtEmulator, notices_that_nobody_waits_for_the_results_of_other_blocks) {
+  EXPECT_THROW(exchange_without("mbarrier.try_wait"), InternalError);
+}
+
+TEST(SimtEmulator, notices_a_wait_for_what_nobody_sends) {
+  EXPECT_THROW(exchange_without("st.async"), InternalError);
+}
+
 }  // namespace
 }  // namespace nestor::testing

@@ -76,8 +76,9 @@ class BarrierPass {
   void visit_op(BlockOp& op, Pending& pending) {
     Pending before, after;  // before and after the barriers inside of the op, if it has any
     touches(op, before, after);
-    const bool inner =
-        op.crosses_warps() || op.crosses_groups() || (op.product && !(op.product->a_direct && op.product->b_direct));
+    // What the blocks of a cluster exchange comes with a synchronisation of its own, which orders nothing else.
+    const bool inner = (op.crosses_warps() && plan_.cluster == 1) || op.crosses_groups() ||
+                       (op.product && !(op.product->a_direct && op.product->b_direct));
     if (!inner) before.insert(before.end(), after.begin(), after.end());
     const auto meets_pending = [&](const Touch& touch) {
       return std::any_of(pending.begin(), pending.end(), [&](const Touch& old) { return meet(old, touch); });
@@ -122,7 +123,7 @@ class BarrierPass {
     }
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
-    if (op.crosses_warps() || op.crosses_groups()) {
+    if ((op.crosses_warps() && plan_.cluster == 1) || op.crosses_groups()) {
       for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, plan_.partials_bytes(op));
     }
     if (op.product) {

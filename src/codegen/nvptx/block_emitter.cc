@@ -51,7 +51,9 @@ void BlockEmitter::emit(const BlockPlan& plan) {
   if (plan.cluster > 1) {
     Value* before = b_.CreateMul(arguments_.cluster_rank, b_.getInt32(static_cast<std::uint32_t>(plan.threads)));
     thread_ = b_.CreateAdd(thread_, before);
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_arrive_aligned, {}, {});
+    prepare_exchanges();
+    // Relaxed: there is nothing to make visible but the barriers, which have a fence of their own.
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_arrive_relaxed_aligned, {}, {});
   }
   for (const BlockOp& op : plan.ops) position(op.layout);
   visit(plan.root);

@@ -111,6 +111,12 @@ class BlockEmitter {
   std::vector<Value*> new_sums(const BlockOp& op, int count);
   std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
 
+  // exchanges between the blocks of a cluster
+  void prepare_exchanges();
+  void begin_exchange(const BlockOp& op);
+  void send(Value* bits, Value* address, Value* rank);
+  void end_exchange();
+
   // reductions over columns
   void emit_column_reduction(const BlockOp& op);
   Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
@@ -152,6 +158,12 @@ class BlockEmitter {
   Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster
   Value* own_thread_ = nullptr;  ///< i32, numbered within the block
   bool cluster_started_ = false;
+  struct Exchange {
+    Value* count = nullptr;    ///< alloca i32: exchanges so far
+    Value* place = nullptr;    ///< of the current one's partial results
+    Value* barrier = nullptr;  ///< i32 address in shared memory, of the current one
+    Value* parity = nullptr;   ///< i32, of the current one's phase
+  } exchange_;
   llvm::GlobalVariable* shared_ = nullptr;
   std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;

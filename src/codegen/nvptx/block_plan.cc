@@ -131,12 +131,9 @@ std::optional<std::int64_t> BlockOp::column_bound() const {
 }
 
 std::int64_t BlockPlan::partials_bytes(const BlockOp& op) const {
-  std::int64_t values = op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad);
-  if (op.crosses_warps()) {
-    const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
-    values = std::max<std::int64_t>(slots, 1) * (all_threads() / 32);
-  }
-  return round_up(values * 4, 16);
+  if (!op.crosses_warps()) return op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad) * 4;
+  const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
+  return std::max<std::int64_t>(slots, 1) * (op.layout.threads() / 32) * 4;
 }
 
 const Placement* BlockPlan::placement(int k) const {

@@ -81,7 +81,7 @@ struct BlockOp {
   bool barrier_before = false;
   int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
   int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
-  std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps
+  std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps of one block
   Multiples multiples;                ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
@@ -119,7 +119,9 @@ struct BlockPlan {
   std::vector<BlockOp> ops;
   std::map<int, Placement> placements;  ///< by buffer, those of scratch
   std::int64_t shared_bytes = 0;
-  bool vector_memory = false;                         ///< global accesses may be vectors: only under the conditions below
+  std::int64_t exchange_offset = -1;  ///< bytes in shared memory: where the blocks of a cluster exchange partial results
+  std::int64_t exchange_bytes = 0;    ///< of one exchange at most
+  bool vector_memory = false;         ///< global accesses may be vectors: only under the conditions below
   std::map<std::string, std::int64_t> size_divisors;  ///< sizes must be divisible by these
   std::map<int, std::int64_t> alignments;             ///< bytes that address and strides of argument buffers must be multiples of
 
@@ -160,6 +162,9 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
 /// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
 bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
+
+/// The place of exchanges between the blocks of a cluster: so many slots in turn, after their barriers.
+inline constexpr std::int64_t kExchangeSlots = 2, kExchangeBarriers = 16;
 
 /// Sums of one warp or group start at a multiple of so many: 16-byte accesses.
 inline constexpr std::int64_t kPartialsPad = 8;

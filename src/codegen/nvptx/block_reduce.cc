@@ -1,7 +1,6 @@
 // Reductions along columns: in a thread, across the lanes of a warp by butterfly shuffles, across warps through shared memory.
 #include "codegen/nvptx/block_emitter.h"
 
-#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
@@ -20,19 +19,21 @@ constexpr int kFewPartials = 8;
 
 void BlockEmitter::emit_column_reduction(const BlockOp& op) {
   const bool crosses = op.crosses_warps();
-  std::vector<Value*> row_slots;
+  const bool shares = plan_->cluster > 1;
+  if (crosses && shares && op.unroll_rows) begin_exchange(op);
   for_rows(op, crosses, [&](int slot, Value* slot_value, Value* row_ok) {
     Value* total = butterfly(thread_partial(op, slot, row_ok), op);
     if (!crosses) return finish_reduction(op, slot, row_ok, total);
     Value* place = op.unroll_rows ? slot_value : b_.getInt64(0);
+    if (shares && !op.unroll_rows) begin_exchange(op);
     publish_partial(op, place, total);
     if (op.unroll_rows) return;
-    barrier();
+    shares ? end_exchange() : barrier();
     finish_reduction(op, slot, row_ok, combined_partials(op, place));
-    if (!op.rows.empty()) barrier();  // the next rows use the same place
+    if (!op.rows.empty() && !shares) barrier();  // the next rows use the same place
   });
   if (!crosses || !op.unroll_rows) return;
-  barrier();
+  shares ? end_exchange() : barrier();
   for_rows(op, true, [&](int slot, Value* slot_value, Value* row_ok) {
     finish_reduction(op, slot, row_ok, combined_partials(op, slot_value));
   });
@@ -79,7 +80,9 @@ Value* BlockEmitter::partial_address(const BlockOp& op, Value* row_slot, Value* 
   Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
   Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, b_.getInt64(groups)), group);
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(warps)), b_.CreateZExt(warp, b_.getInt64Ty()));
-  return shared_address(register_type(b_.getContext(), op.sum_type()), op.partials_offset, index);
+  llvm::Type* type = register_type(b_.getContext(), op.sum_type());
+  if (plan_->cluster > 1) return b_.CreateInBoundsGEP(type, exchange_.place, {index});
+  return shared_address(type, op.partials_offset, index);
 }
 
 /// One lane of each warp stores the warp's result; in a cluster, one lane for each block stores it into that block's memory.
@@ -91,16 +94,8 @@ void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, Value* to
     when(b_.CreateICmpEQ(lane, b_.getInt32(0)), [&] { b_.CreateAlignedStore(total, address, llvm::Align(4)); });
     return;
   }
-  await_cluster_start();
-  when(b_.CreateICmpULT(lane, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))), [&] {
-    Value* bits = b_.CreateBitCast(total, b_.getInt32Ty());
-    Value* local = b_.CreatePtrToInt(address, b_.getInt32Ty());
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getInt32Ty(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
-    auto* code = llvm::InlineAsm::get(
-        type, "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; st.shared::cluster.b32 [there], $2; }",
-        "r,r,r,~{memory}", true);
-    b_.CreateCall(type, code, {local, lane, bits});
-  });
+  when(b_.CreateICmpULT(lane, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))),
+       [&] { send(b_.CreateBitCast(total, b_.getInt32Ty()), address, lane); });
 }
 
 /// All warps' results of a row, combined in one order, so that every thread gets the same value: one after the other when

@@ -143,12 +143,17 @@ std::vector<Item> collect_items(BlockPlan& plan) {
                        pieces_of(plan, op.op.write.buffer) * place.piece * plan.threads * place.ring_slots, 0,
                        static_cast<int>(plan.ops.size()), &place.ring_offset});
     }
-    if (op.crosses_warps() || op.crosses_groups()) {
-      // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
-      items.push_back({"partial results of " + op.op.name, plan.partials_bytes(op), 0, static_cast<int>(plan.ops.size()),
-                       &op.partials_offset});
-    }
+    if (!op.crosses_warps() && !op.crosses_groups()) continue;
+    // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
+    if (plan.cluster == 1 || op.crosses_groups())
+      items.push_back({"partial results of " + op.op.name, round_up(plan.partials_bytes(op), 16), 0,
+                       static_cast<int>(plan.ops.size()), &op.partials_offset});
+    else
+      plan.exchange_bytes = std::max(plan.exchange_bytes, round_up(plan.partials_bytes(op), 16));
   }
+  if (plan.cluster > 1 && plan.exchange_bytes > 0)
+    items.push_back({"partial results of the cluster", kExchangeBarriers + kExchangeSlots * plan.exchange_bytes, 0,
+                     static_cast<int>(plan.ops.size()), &plan.exchange_offset});
   for (auto& [id, item] : buffers) items.push_back(item);
   return items;
 }

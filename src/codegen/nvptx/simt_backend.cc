@@ -23,7 +23,7 @@
 namespace nestor {
 namespace {
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& architecture) {
+std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& architecture, bool clusters) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTarget();
@@ -37,8 +37,9 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& architectur
   if (registered == nullptr) internal_error("LLVM has no NVPTX target: {}", message);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  const char* version = clusters ? "+ptx81" : "+ptx80";  // what blocks of a cluster send each other needs 8.1
   return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(
-      triple, architecture, "+ptx80", options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
+      triple, architecture, version, options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -120,19 +121,19 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   const DebugTimer timer("GPU code");
   check_target(target);
   nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
+  const auto any_kernel = [&](const auto& holds) { return std::any_of(plan.kernels.begin(), plan.kernels.end(), holds); };
+  const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
+  if (clusters && target.sm < 90)
+    user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
   // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
-  const bool tensor = std::any_of(plan.kernels.begin(), plan.kernels.end(), [](const auto& kernel) { return kernel.shape.groups > 0; });
+  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
   const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
-  const auto machine = make_machine(architecture);
+  const auto machine = make_machine(architecture, clusters);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   std::map<std::string, nvptx::BuiltKernel> kernels;
-  for (const nvptx::KernelPlan& kernel : plan.kernels) {
-    if (kernel.shape.cluster > 1 && target.sm < 90)
-      user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
-  }
   for (const nvptx::KernelPlan& kernel : plan.kernels)
     kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
   std::string problem;

@@ -21,6 +21,8 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
       {"norm_f16", [] { return norm_program(ElementType::f16, 1024, 1); }},
       {"norm_bf16", [] { return norm_program(ElementType::bf16, 4096, 1); }},
       {"norm_streaming", [] { return norm_program(ElementType::f16, 1024, 1, true); }},
+      {"cluster_norm_bf16",
+       [] { return norm_program(ElementType::bf16, 16384, 1, true, {.threads = 256, .cluster = 8, .persistent = 1}, 2); }},
       {"softmax_f32", [] { return softmax_program(ElementType::f32); }},
       {"product_f16", [] { return product_program(ElementType::f16, false, false); }},
       {"tiled_product_f32", [] { return tiled_product_program(ElementType::f32, 64, 32); }},
