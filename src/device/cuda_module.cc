@@ -56,6 +56,13 @@ struct Linker {
   }
 };
 
+cuda::LaunchAttribute cluster_attribute(const std::array<unsigned, 3>& cluster) {
+  cuda::LaunchAttribute attribute;
+  attribute.id = cuda::kLaunchClusterDimension;
+  for (std::size_t k = 0; k < 3; ++k) attribute.value.cluster[k] = cluster[k];
+  return attribute;
+}
+
 bool is_cubin(const std::string& code) { return code.starts_with("\177ELF"); }
 
 }  // namespace
@@ -150,6 +157,17 @@ void CudaFunction::prepare(std::int64_t dynamic_shared_bytes, int cluster_blocks
   if (cluster_blocks > kPortableCluster) set(cuda::kFunctionNonPortableCluster, 1);
 }
 
+int CudaFunction::clusters_at_once(const std::array<unsigned, 3>& block, unsigned cluster_blocks,
+                                   unsigned dynamic_shared_bytes) const {
+  const ContextScope scope(*device_);
+  cuda::LaunchAttribute attribute = cluster_attribute({cluster_blocks, 1, 1});
+  const cuda::LaunchConfig config{
+      {cluster_blocks, 1, 1}, {block[0], block[1], block[2]}, dynamic_shared_bytes, nullptr, &attribute, 1};
+  int clusters = 0;
+  device_->driver().check(device_->api().occupancy_clusters(&clusters, handle_, &config), "cuOccupancyMaxActiveClusters", *name_);
+  return clusters;
+}
+
 void CudaFunction::launch(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
                           const std::array<unsigned, 3>& cluster, unsigned dynamic_shared_bytes, cuda::Stream stream,
                           void** params) const {
@@ -160,9 +178,7 @@ void CudaFunction::launch(const std::array<unsigned, 3>& grid, const std::array<
                             "cuLaunchKernel", *name_);
     return;
   }
-  cuda::LaunchAttribute attribute;
-  attribute.id = cuda::kLaunchClusterDimension;
-  for (std::size_t k = 0; k < 3; ++k) attribute.value.cluster[k] = cluster[k];
+  cuda::LaunchAttribute attribute = cluster_attribute(cluster);
   const cuda::LaunchConfig config{
       {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, dynamic_shared_bytes, stream, &attribute, 1};
   device_->driver().check(api.launch_kernel_ex(&config, handle_, params, nullptr), "cuLaunchKernelEx", *name_);

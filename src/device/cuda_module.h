@@ -26,6 +26,9 @@ class CudaFunction {
   FunctionReport report() const;
   /// Blocks that run at once on one multiprocessor.
   int blocks_per_unit(int threads, std::int64_t dynamic_shared_bytes) const;
+  /// Clusters of so many blocks (along x) that run at once on the device: no multiple of what the multiprocessors would hold, as a
+  /// cluster stays within a group of them. Call after prepare().
+  int clusters_at_once(const std::array<unsigned, 3>& block, unsigned cluster_blocks, unsigned dynamic_shared_bytes) const;
 
   /// Makes the kernel ready for launches with so much dynamic shared memory and such clusters (blocks a cluster): opts in to
   /// more than 48 KiB, and to clusters above the portable 8 blocks. Call once, when loading, not while capturing.

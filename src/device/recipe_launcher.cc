@@ -64,10 +64,19 @@ class RecipeLauncher::Compiler {
     step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
     step.function = launcher_.module_->function(node.symbol);
     step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
+    if (node.grid[0].uses(kUnits)) step.most_blocks = blocks_at_once(step);
     const auto known = [&](const CudaFunction& other) { return other.name() == step.function.name(); };
     auto& functions = launcher_.functions_;
     if (std::none_of(functions.begin(), functions.end(), known)) functions.push_back(step.function);
     return step;
+  }
+
+  /// Resident blocks share the items evenly; one that had to wait for another's end would double the time. 0: not known.
+  std::int64_t blocks_at_once(const Step& step) const {
+    const unsigned cluster = step.cluster[0] * step.cluster[1] * step.cluster[2];
+    if (cluster > 1) return std::int64_t{step.function.clusters_at_once(step.block, cluster, step.shared_bytes)} * cluster;
+    const int threads = static_cast<int>(step.block[0] * step.block[1] * step.block[2]);
+    return std::int64_t{step.function.blocks_per_unit(threads, step.shared_bytes)} * launcher_.module_->device().identity().units;
   }
 
   Param compile(const KernelParam& param) {
@@ -174,7 +183,8 @@ class RecipeLauncher::Run {
     constexpr std::array<std::int64_t, 3> kLargest{(std::int64_t{1} << 31) - 1, 65535, 65535};
     bool any = true;
     for (std::size_t k = 0; k < 3; ++k) {
-      const std::int64_t blocks = step.grid[k].evaluate(values_);
+      std::int64_t blocks = step.grid[k].evaluate(values_);
+      if (k == 0 && step.most_blocks > 0) blocks = std::min(blocks, step.most_blocks);
       if (blocks < 0 || blocks > kLargest[k])
         user_error("kernel \"{}\" would have {} blocks along {} at these sizes; 0 to {} are possible", step.function.name(),
                    blocks, "xyz"[k], kLargest[k]);

@@ -61,6 +61,7 @@ class RecipeLauncher {
     std::vector<SizeFormula> grid;
     std::array<unsigned, 3> block{}, cluster{};
     unsigned shared_bytes = 0;
+    std::int64_t most_blocks = 0;  // along x, of resident blocks; 0: no limit
     std::vector<Param> params;
     std::vector<std::size_t> maps;  // that it needs
     // loop

@@ -40,7 +40,8 @@ struct ScalarSpec {
   double default_value = 0;
 };
 
-/// Name under which a grid's formula finds the number of multiprocessors of the device it is launched on.
+/// Name under which a grid's formula finds the number of multiprocessors of the device it is launched on. The blocks of such a grid
+/// take items in turn: no more of them are launched than can run at once.
 inline constexpr const char* kUnits = "$units";
 
 /// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`

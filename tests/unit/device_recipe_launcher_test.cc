@@ -42,6 +42,20 @@ TEST_F(Recipe, GridsKnowTheNumberOfMultiprocessors) {
   EXPECT_THAT(fake.launches.at(0).grid, ElementsAre(528, 1, 1));
 }
 
+TEST_F(Recipe, NoMoreResidentBlocksThanRunAtOnce) {
+  LaunchRecipe recipe = row_recipe();
+  recipe.launches[0].block = {1024, 1, 1};
+  const std::array<std::int64_t, 2> sizes{100000, 64};
+  make(recipe, row_ptx()).launch(values(sizes), nullptr);
+  EXPECT_THAT(fake.launches.at(0).grid, ElementsAre(2 * 132, 1, 1));
+  recipe.launches[0].cluster = {4, 1, 1};
+  make(recipe, row_ptx()).launch(values(sizes), nullptr);
+  EXPECT_THAT(fake.launches.at(1).grid, ElementsAre(8 * 4, 1, 1));  // the fake device runs 8 clusters of any size
+  recipe.launches[0].grid[0] = IntExpr::variable("rows") * IntExpr(4);
+  make(recipe, row_ptx()).launch(values(sizes), nullptr);
+  EXPECT_THAT(fake.launches.at(2).grid, ElementsAre(400000, 1, 1));
+}
+
 TEST_F(Recipe, ScalarsComeInTheirOwnType) {
   for (const auto& [type, bits] : std::vector<std::pair<ElementType, std::uint64_t>>{
            {ElementType::f16, 0x3e00}, {ElementType::bf16, 0x3fc0}, {ElementType::i32, 1}}) {
