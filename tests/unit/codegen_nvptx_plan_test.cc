@@ -66,6 +66,15 @@ TEST(NvptxPlan, short_rows_share_a_warp) {
   EXPECT_EQ(plan.block.shared_bytes, 0);
 }
 
+TEST(NvptxPlan, what_all_items_share_leaves_the_registers_first) {
+  const GridShape few{.threads = 64, .cluster = 2, .persistent = 1}, many{.threads = 64, .cluster = 2, .persistent = 16};
+  const Planned roomy(norm_program(f32, 5120, 1, false, few, 2), true), crowded(norm_program(f32, 5120, 1, false, many, 2), true);
+  EXPECT_FALSE(roomy.placement("factors").outside);
+  EXPECT_TRUE(crowded.placement("factors").outside);
+  EXPECT_FALSE(crowded.placement("tile").outside);
+  EXPECT_GE(crowded.block.shared_bytes, roomy.block.shared_bytes + 5120 / 2 * 4);
+}
+
 TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {
   const Planned plan(tiled_product_program(f32, 64, 32), true);
   EXPECT_EQ(plan.placement("sums").kind, Kind::registers);

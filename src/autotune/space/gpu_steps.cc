@@ -194,8 +194,8 @@ std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, cons
   const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
   const std::int64_t kept = kept_elements(part, choice);
   const std::int64_t room = tile_registers(choice.threads);
-  if (choice.cluster > 1 && kept > room * threads)
-    return fmt::format("{} values kept by {} threads, room for {} each", kept, threads, room);
+  if (choice.cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * choice.cluster)
+    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, choice.cluster);
   if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
     return fmt::format("{} values do not fit registers and shared memory of a block", kept);
   double points = points_per_item(part.structure, part.cluster);
@@ -232,6 +232,18 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits) {
     }
   }
   return shapes;
+}
+
+std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits) {
+  return std::max<std::int64_t>(limits.most_threads / shape.threads, 1);
+}
+
+std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits) {
+  const std::int64_t persistent = resident_blocks(shape, limits);
+  std::vector<GpuResidence> residences{{}, {persistent, 2}};
+  // Blocks of a cluster have long shares of rows: less room ahead, and what all items read is as long.
+  if (shape.cluster > 1) residences.push_back({persistent, 1, GpuChoice::Staging::all});
+  return residences;
 }
 
 }  // namespace nestor

@@ -61,4 +61,13 @@ struct GpuShape {
 };
 std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
 
+/// Blocks that keep half of a multiprocessor's threads.
+std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);
+/// How blocks of such a shape may take items: one each, or resident_blocks() in turn.
+struct GpuResidence {
+  std::int64_t persistent = 0, ahead = 0;
+  GpuChoice::Staging staging = GpuChoice::Staging::reused;
+};
+std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits);
+
 }  // namespace nestor

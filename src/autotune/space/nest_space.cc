@@ -494,8 +494,7 @@ std::vector<int> NestSpace::meeting_axes(const std::set<std::string>& rules) con
   return meeting;
 }
 
-/// Rows that stay on chip, a share of elements for each thread: one block an item, or as many as keep half of a
-/// multiprocessor's threads.
+/// Rows that stay on chip, a share of elements for each thread, in likely shapes and residences of blocks.
 void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& points) const {
   const Variant& variant = this->variant(choice);
   const auto& groups = clusters(variant, Fusion::maximal);
@@ -503,8 +502,7 @@ void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& poi
   for (GpuShape shape : likely_shapes(points_per_item(variant.structure, *main), *limits_.gpu)) {
     // A block over a part takes its items one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main->part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
-    const std::int64_t resident = std::max<std::int64_t>(limits_.gpu->most_threads / shape.threads, 1);
-    for (const std::int64_t blocks : {std::int64_t{0}, resident}) {
+    for (const GpuResidence& residence : likely_residences(shape, *limits_.gpu)) {
       Values values;
       for (const std::string& rule : rules_) values["rule." + rule] = choice.rules.contains(rule);
       for (const Parameter& parameter : parameters_) {
@@ -512,15 +510,16 @@ void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& poi
       }
       if (!main->axes.empty() && !main->part) values["tile." + variant.structure.axes[main->axes.back()].name] = shape.rows;
       values["split"] = choice.split;
-      values["parts"] = units() * (blocks > 0 ? resident : std::max<std::int64_t>(resident / 2, 1)) / shape.cluster;
+      const std::int64_t resident = resident_blocks(shape, *limits_.gpu);
+      values["parts"] = units() * (residence.persistent > 0 ? resident : std::max<std::int64_t>(resident / 2, 1)) / shape.cluster;
       values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
       values["stream"] = -1;
       values["threads"] = shape.threads;
       values["cluster"] = shape.cluster;
-      values["staging"] = static_cast<std::int64_t>(GpuChoice::Staging::reused);
+      values["staging"] = static_cast<std::int64_t>(residence.staging);
       values["streaming"] = 0;
-      values["persistent"] = main->part ? 0 : blocks;
-      values["ahead"] = blocks > 0 || main->part ? 2 : 0;
+      values["persistent"] = main->part ? 0 : residence.persistent;
+      values["ahead"] = main->part && residence.ahead == 0 ? 2 : residence.ahead;
       points.push_back(point_of(values));
     }
   }

@@ -82,6 +82,12 @@ class BlockEmitter {
   void store_floats(Value* pointer, const std::vector<Value*>& values);
   std::vector<Value*> load_floats(Value* pointer, int width);
   std::vector<Value*> convert(const std::vector<Value*>& values, ElementType from, ElementType to);
+  std::vector<Value*> load_outside(const TileAccess& access, int width, Slot slot);
+  void store_outside(const TileAccess& access, const std::vector<Value*>& values, Slot slot);
+  Value* outside_address(int buffer, int element);
+  std::vector<Value*> load_piece(Value* address, ElementType type, int bytes);
+  std::vector<Value*> packed(const std::vector<Value*>& values, ElementType type);
+  int slot_number(const TileAccess& access, Slot slot, int element);
   Value* register_slot(const TileAccess& access, Slot slot, int element);
   void at_element(const BlockOp& op, int element, const Body& body);
 

@@ -112,6 +112,71 @@ std::vector<Value*> BlockEmitter::elements_of(const std::vector<Value*>& words, 
   return values;
 }
 
+/// Elements as words, the bits as they are: the opposite of elements_of.
+std::vector<Value*> BlockEmitter::packed(const std::vector<Value*>& values, ElementType type) {
+  if (!is_16_bit(type)) return values;
+  std::vector<Value*> words;
+  const auto bits = [&](std::size_t e) { return b_.CreateZExt(b_.CreateBitCast(values[e], b_.getInt16Ty()), b_.getInt32Ty()); };
+  for (std::size_t e = 0; e + 1 < values.size(); e += 2) words.push_back(b_.CreateOr(bits(e), b_.CreateShl(bits(e + 1), 16)));
+  return words;
+}
+
+/// The elements of 4 or 16 bytes of shared memory.
+std::vector<Value*> BlockEmitter::load_piece(Value* address, ElementType type, int bytes) {
+  llvm::Type* word = is_16_bit(type) ? b_.getInt32Ty() : register_type(b_.getContext(), type);
+  const llvm::Align align(static_cast<std::uint64_t>(bytes));
+  if (bytes == 4) return elements_of({b_.CreateAlignedLoad(word, address, align)}, type);
+  Value* loaded = b_.CreateAlignedLoad(llvm::FixedVectorType::get(word, 4), address, align);
+  std::vector<Value*> words;
+  for (std::uint64_t k = 0; k < 4; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
+  return elements_of(words, type);
+}
+
+/// Where a slot of a tile outside of the registers is: neighbouring threads' pieces lie next to each other.
+Value* BlockEmitter::outside_address(int buffer, int element) {
+  const std::int64_t byte = element * static_cast<std::int64_t>(size_in_bytes(plan_->buffer(buffer).type));
+  Value* own = b_.CreateNSWMul(b_.CreateZExt(own_thread_, b_.getInt64Ty()), b_.getInt64(16));
+  return shared_address(b_.getInt8Ty(), plan_->placements.at(buffer).outside_offset + byte / 16 * 16 * plan_->threads + byte % 16,
+                        own);
+}
+
+std::vector<Value*> BlockEmitter::load_outside(const TileAccess& access, int width, Slot slot) {
+  const ElementType type = plan_->buffer(access.buffer).type;
+  const int piece = piece_width(type, 16);
+  const bool pieces =
+      plan_->placement(access.buffer)->by_column && width % piece == 0 && slot_number(access, slot, 0) % piece == 0;
+  std::vector<Value*> values;
+  for (int e = 0; e < width; e += pieces ? piece : 1) {
+    Value* address = outside_address(access.buffer, slot_number(access, slot, e));
+    if (!pieces) {
+      values.push_back(b_.CreateAlignedLoad(type_of(plan_->buffer(access.buffer)), address, llvm::Align(size_in_bytes(type))));
+      continue;
+    }
+    const std::vector<Value*> loaded = load_piece(address, type, 16);
+    values.insert(values.end(), loaded.begin(), loaded.end());
+  }
+  return values;
+}
+
+void BlockEmitter::store_outside(const TileAccess& access, const std::vector<Value*>& values, Slot slot) {
+  const ElementType type = plan_->buffer(access.buffer).type;
+  const auto piece = static_cast<std::size_t>(piece_width(type, 16));
+  const bool pieces = plan_->placement(access.buffer)->by_column && values.size() % piece == 0 &&
+                      static_cast<std::size_t>(slot_number(access, slot, 0)) % piece == 0;
+  for (std::size_t e = 0; e < values.size(); e += pieces ? piece : 1) {
+    Value* address = outside_address(access.buffer, slot_number(access, slot, static_cast<int>(e)));
+    if (!pieces) {
+      b_.CreateAlignedStore(values[e], address, llvm::Align(size_in_bytes(type)));
+      continue;
+    }
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(e);
+    const std::vector<Value*> words = packed({first, first + static_cast<std::ptrdiff_t>(piece)}, type);
+    Value* vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(words[0]->getType(), 4));
+    for (std::uint64_t k = 0; k < 4; ++k) vector = b_.CreateInsertElement(vector, words[k], k);
+    b_.CreateAlignedStore(vector, address, llvm::Align(16));
+  }
+}
+
 std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int width) {
   return elements_of(load_words(access, width), plan_->buffer(access.buffer).type);
 }
@@ -127,6 +192,8 @@ void BlockEmitter::at_element(const BlockOp& op, int element, const Body& body) 
 
 std::vector<Value*> BlockEmitter::load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot) {
   if (vector && width > 1) return load_vector(access, width);
+  if (const Placement* place = plan_->placement(access.buffer); place != nullptr && place->outside)
+    return load_outside(access, width, slot);
   std::vector<Value*> values;
   const bool along = width > 1 && uses_any(access, op.op.dims[static_cast<std::size_t>(op.column)].var);
   for (int e = 0; e < width; ++e) {
@@ -141,13 +208,17 @@ std::vector<Value*> BlockEmitter::load(const BlockOp& op, const TileAccess& acce
   return values;
 }
 
-Value* BlockEmitter::register_slot(const TileAccess& access, Slot slot, int element) {
+int BlockEmitter::slot_number(const TileAccess& access, Slot slot, int element) {
   const Placement& place = *plan_->placement(access.buffer);
   const int row = place.by_row ? slot.row : 0, column = place.by_column ? slot.column + element : 0;
   if (row >= place.row_slots || column >= place.column_slots) {
     internal_error("register tile {} has no slot {}, {}", plan_->buffer(access.buffer).name, row, column);
   }
-  Value*& storage = registers_[{access.buffer, row * place.column_slots + column}];
+  return row * place.column_slots + column;
+}
+
+Value* BlockEmitter::register_slot(const TileAccess& access, Slot slot, int element) {
+  Value*& storage = registers_[{access.buffer, slot_number(access, slot, element)}];
   if (storage == nullptr) storage = entry_alloca(type_of(plan_->buffer(access.buffer)), plan_->buffer(access.buffer).name);
   return storage;
 }
@@ -162,6 +233,8 @@ void BlockEmitter::store(const BlockOp& op, const std::vector<Value*>& values, E
   const TileAccess& access = op.op.write;
   const Buffer& buffer = plan_->buffer(access.buffer);
   if (values.size() > 1 && op.write_vector) return store_vector(access, values, type);
+  if (const Placement* place = plan_->placement(access.buffer); place != nullptr && place->outside)
+    return store_outside(access, convert(values, type, buffer.type), slot);
   for (int e = 0; e < static_cast<int>(values.size()); ++e) {
     Value* value = emit_cast(b_, math_, values[static_cast<std::size_t>(e)], type, buffer.type);
     if (plan_->in_registers(access)) {
@@ -177,10 +250,7 @@ void BlockEmitter::store_vector(const TileAccess& access, const std::vector<Valu
   const bool halves = is_16_bit(buffer.type);
   std::vector<Value*> words;
   if (!halves) words = convert(values, type, buffer.type);
-  if (halves && type == buffer.type) {  // bits as they are
-    const auto bits = [&](std::size_t e) { return b_.CreateZExt(b_.CreateBitCast(values[e], b_.getInt16Ty()), b_.getInt32Ty()); };
-    for (std::size_t e = 0; e + 1 < values.size(); e += 2) words.push_back(b_.CreateOr(bits(e), b_.CreateShl(bits(e + 1), 16)));
-  }
+  if (halves && type == buffer.type) words = packed(values, type);
   for (std::size_t e = 0; halves && type != buffer.type && e + 1 < values.size(); e += 2) {
     const auto wide = convert({values[e], values[e + 1]}, type, ElementType::f32);
     words.push_back(buffer.type == ElementType::f16 ? math_.pack_f16(b_, wide[0], wide[1])

@@ -45,11 +45,14 @@ struct Placement {
   std::int64_t offset = 0;  ///< bytes, a multiple of 16
   std::int64_t bytes = 0;
   std::vector<std::int64_t> strides;  ///< elements
-  // registers: slots of each thread, numbered row slot * column_slots + column slot
+  // registers, or what stands for them: slots of each thread, numbered row slot * column_slots + column slot
   int row_slots = 1;
   int column_slots = 1;
   bool by_row = false;
   bool by_column = false;
+  /// The slots are in a part of shared memory that is each thread's own, in pieces of 16 bytes, rather than in registers.
+  bool outside = false;
+  std::int64_t outside_offset = -1;
   std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of the items to come, each thread's own
   int ring_slots = 0;             ///< items to come, each in a slot
   int piece = 16;                 ///< bytes that an asynchronous copy moves: 16, or 4 where rows do not consist of such
@@ -118,6 +121,7 @@ struct BlockPlan {
   BlockNode root;
   std::vector<BlockOp> ops;
   std::map<int, Placement> placements;  ///< by buffer, those of scratch
+  std::set<int> lasting;                ///< buffers that are filled once for all trips of a loop
   std::int64_t shared_bytes = 0;
   std::int64_t exchange_offset = -1;  ///< bytes in shared memory: where the blocks of a cluster exchange partial results
   std::int64_t exchange_bytes = 0;    ///< of one exchange at most
@@ -127,7 +131,7 @@ struct BlockPlan {
 
   const Buffer& buffer(int k) const { return program->buffers[k]; }
   const Placement* placement(int k) const;
-  bool in_registers(const TileAccess& access) const;
+  bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
   int all_threads() const { return threads * cluster; }
   std::int64_t partials_bytes(const BlockOp& op) const;  ///< of a reduction that crosses warps or groups
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }

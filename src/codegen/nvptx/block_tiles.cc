@@ -194,17 +194,9 @@ void BlockEmitter::advance(int buffer) {
   b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
                      {b_.getInt32(static_cast<std::uint32_t>(place.ring_slots - 1))});
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(1));
-  const bool halves = size_in_bytes(type) == 2;
-  llvm::Type* word = halves ? b_.getInt32Ty() : type_of(plan_->buffer(buffer));
-  llvm::Type* whole = place.piece == 16 ? llvm::FixedVectorType::get(word, 4) : word;
   int element = 0;
   for (std::int64_t piece = 0; piece < pieces_of(*plan_, buffer); ++piece) {
-    Value* loaded =
-        b_.CreateAlignedLoad(whole, piece_address(buffer, trip, piece), llvm::Align(static_cast<std::uint64_t>(place.piece)));
-    std::vector<Value*> words;
-    if (place.piece == 4) words.push_back(loaded);
-    for (std::uint64_t k = 0; k < 4 && place.piece == 16; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
-    for (Value* value : elements_of(words, type)) {
+    for (Value* value : load_piece(piece_address(buffer, trip, piece), type, place.piece)) {
       Value*& storage = registers_[{buffer, element++}];
       if (storage == nullptr) storage = entry_alloca(type_of(plan_->buffer(buffer)), plan_->buffer(buffer).name);
       b_.CreateStore(value, storage);

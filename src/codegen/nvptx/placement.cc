@@ -201,9 +201,10 @@ void refuse_shared(const BlockPlan& plan) {
   for (const auto& [id, place] : plan.placements) {
     if (place.kind != Placement::Kind::shared) continue;
     user_error(
-        "Kernel '{}': '{}' does not fit the registers of {} threads, and blocks of a cluster do not share memory; take more "
-        "threads, larger clusters or smaller tiles.",
-        plan.program->name, plan.buffer(id).name, plan.all_threads());
+        "Kernel '{}': threads read values of '{}' that others wrote, and blocks of a cluster do not share memory; leave it to "
+        "one "
+        "block (cluster 1).",
+        plan.program->name, plan.buffer(id).name);
   }
 }
 
@@ -228,13 +229,25 @@ void place_scratch(BlockPlan& plan) {
       plan.placements[id] = shared_placement(buffer);
     }
   }
-  std::sort(tiles.rbegin(), tiles.rend());
-  while (!tiles.empty() && peak_registers(plan, tiles) > tile_registers(plan.threads)) {  // the largest give way
-    plan.placements[tiles.front().second] = shared_placement(plan.buffer(tiles.front().second));
+  // The largest give way, first of all those that are only read again and again: all blocks should fit a multiprocessor.
+  std::sort(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
+    const bool a_lasts = plan.lasting.contains(a.second), b_lasts = plan.lasting.contains(b.second);
+    return a_lasts != b_lasts ? a_lasts : a > b;
+  });
+  const std::int64_t room = tile_registers(plan.threads);
+  const std::int64_t share = plan.cluster > 1 ? tile_registers(plan.threads * std::max(plan.kernel->shape.persistent, 1)) : room;
+  while (!tiles.empty()) {
+    const int id = tiles.front().second;
+    if (peak_registers(plan, tiles) <= (plan.lasting.contains(id) ? share : room)) break;
+    if (plan.cluster > 1) {
+      plan.placements[id].outside = true;
+    } else {
+      plan.placements[id] = shared_placement(plan.buffer(id));
+    }
     tiles.erase(tiles.begin());
   }
   for (const BlockOp& op : plan.ops) {
-    if (op.ahead > 0 && !plan.in_registers(op.op.write)) {
+    if (op.ahead > 0 && (!plan.in_registers(op.op.write) || plan.placements.at(op.op.write.buffer).outside)) {
       user_error("Kernel '{}': '{}' is to be copied ahead, but the registers of {} threads have no room for the current item.",
                  plan.program->name, plan.buffer(op.op.write.buffer).name, plan.all_threads());
     }

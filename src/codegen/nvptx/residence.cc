@@ -147,6 +147,7 @@ class Pipeline {
   void sort(BlockNode child) {
     const bool staged = child.kind == TileNode::Kind::op && is_staged_input(plan_, child.op);
     if (staged && !varies(plan_.ops[static_cast<std::size_t>(child.op)].op, trips_)) {
+      plan_.lasting.insert(plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer);
       before_.push_back(std::move(child));
     } else if (runs_ahead(plan_, child, trips_)) {
       copy_ahead(std::move(child));

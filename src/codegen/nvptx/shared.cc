@@ -113,6 +113,11 @@ std::vector<Item> collect_items(BlockPlan& plan) {
   loop_ranges(plan.root, ranges, false);
   std::vector<Item> items;
   std::map<int, Item> buffers;
+  for (auto& [id, place] : plan.placements) {
+    if (place.outside)
+      items.push_back({plan.buffer(id).name, pieces_of(plan, id) * 16 * plan.threads, 0, static_cast<int>(plan.ops.size()),
+                       &place.outside_offset});
+  }
   for (int k = 0; k < static_cast<int>(plan.ops.size()); ++k) {
     BlockOp& op = plan.ops[k];
     const auto visit = [&](const TileAccess& access) {
