@@ -67,9 +67,13 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
   list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
   list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
+  list.add("cluster_gathers", norm_program(f32, 16 * 512 * 2 - 3, 1, false, {.threads = 512, .cluster = 16, .persistent = 8}),
+           {{"batch", 4}});
+  list.add("cluster_gathers_rows", norm_program(f16, 8 * 608 * 8, 2, true, {.threads = 608, .cluster = 8, .persistent = 4}, 2),
+           {{"batch", 5}}, half);
   // The factors that all items share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
   const GridShape crowded{.threads = 64, .cluster = 2, .persistent = 16};
-  for (std::int64_t width : {5120, 5000, 4999}) {
+  for (std::int64_t width : {4608, 4600, 4599}) {
     const int slots = width % 8 == 0 ? 2 : 1;
     list.add("cluster_crowded", norm_program(f32, width, 1, false, crowded, slots), {{"batch", 21}});
     list.add("cluster_crowded_f16", norm_program(f16, width, 1, false, crowded, slots), {{"batch", 21}}, half);

@@ -68,11 +68,12 @@ TEST(NvptxPlan, short_rows_share_a_warp) {
 
 TEST(NvptxPlan, what_all_items_share_leaves_the_registers_first) {
   const GridShape few{.threads = 64, .cluster = 2, .persistent = 1}, many{.threads = 64, .cluster = 2, .persistent = 16};
-  const Planned roomy(norm_program(f32, 5120, 1, false, few, 2), true), crowded(norm_program(f32, 5120, 1, false, many, 2), true);
+  const Planned roomy(norm_program(f32, 4608, 1, false, few, 2), true), crowded(norm_program(f32, 4608, 1, false, many, 2), true);
   EXPECT_FALSE(roomy.placement("factors").outside);
   EXPECT_TRUE(crowded.placement("factors").outside);
   EXPECT_FALSE(crowded.placement("tile").outside);
-  EXPECT_GE(crowded.block.shared_bytes, roomy.block.shared_bytes + 5120 / 2 * 4);
+  EXPECT_EQ(crowded.block.blocks_per_unit, 16);
+  EXPECT_GE(crowded.block.shared_bytes, roomy.block.shared_bytes + 4608 / 2 * 4);
 }
 
 TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {

@@ -129,7 +129,10 @@ class BlockEmitter {
   Value* shuffled(Value* value, ElementType type, int distance);
   Value* butterfly(Value* value, const BlockOp& op);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
+  Value* exchanged_address(const BlockOp& op, Value* row_slot, Value* from);
   void publish_partial(const BlockOp& op, Value* row_slot, Value* total);
+  void send_gathered(const BlockOp& op, bool all_rows);
+  void meet(const BlockOp& op, bool all_rows);
   Value* combined_partials(const BlockOp& op, Value* row_slot);
   void finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total);
 

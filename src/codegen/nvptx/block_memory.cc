@@ -21,9 +21,10 @@ int piece_width(ElementType type, int width) { return std::min<int>(width, stati
 
 }  // namespace
 
+/// The constant comes last, so that it becomes part of the instruction and neighbouring places share one register.
 Value* BlockEmitter::shared_address(llvm::Type* type, std::int64_t bytes, Value* index) {
-  Value* base = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), shared_, static_cast<std::uint64_t>(bytes));
-  return b_.CreateInBoundsGEP(type, base, {index});
+  Value* place = b_.CreateInBoundsGEP(type, shared_, {index});
+  return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), place, static_cast<std::uint64_t>(bytes));
 }
 
 Value* BlockEmitter::address(const TileAccess& access) {

@@ -125,6 +125,10 @@ std::optional<std::int64_t> BlockOp::row_bound() const {
   return product;
 }
 
+std::int64_t BlockOp::row_slots() const {
+  return std::max<std::int64_t>(unroll_rows ? ceil_div(row_bound().value_or(1), layout.groups) : 1, 1);
+}
+
 std::optional<std::int64_t> BlockOp::column_bound() const {
   if (column < 0) return 1;
   return extent_bound(op.dims[column]);
@@ -132,8 +136,11 @@ std::optional<std::int64_t> BlockOp::column_bound() const {
 
 std::int64_t BlockPlan::partials_bytes(const BlockOp& op) const {
   if (!op.crosses_warps()) return op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad) * 4;
-  const std::int64_t slots = op.unroll_rows ? ceil_div(op.row_bound().value_or(1), op.layout.groups) : 1;
-  return std::max<std::int64_t>(slots, 1) * (op.layout.threads() / 32) * 4;
+  return op.row_slots() * (op.gathers ? threads : op.layout.threads()) / 32 * 4;
+}
+
+std::int64_t BlockPlan::exchanged_bytes(const BlockOp& op) const {
+  return op.gathers ? op.row_slots() * cluster * 4 : partials_bytes(op);
 }
 
 const Placement* BlockPlan::placement(int k) const {

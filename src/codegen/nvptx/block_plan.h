@@ -85,6 +85,7 @@ struct BlockOp {
   int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
   int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
   std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps of one block
+  bool gathers = false;               ///< the warps of a block combine their results before blocks of a cluster exchange them
   Multiples multiples;                ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
@@ -94,6 +95,7 @@ struct BlockOp {
   bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
   /// Sums of a column that threads of different warps have when crosses_groups().
   int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
+  std::int64_t row_slots() const;                    ///< of the rows that a reduction over warps has in memory at once
   std::optional<std::int64_t> row_bound() const;     ///< product of the rows' extents; 1 without rows
   std::optional<std::int64_t> column_bound() const;  ///< 1 without a column
 };
@@ -122,6 +124,7 @@ struct BlockPlan {
   std::vector<BlockOp> ops;
   std::map<int, Placement> placements;  ///< by buffer, those of scratch
   std::set<int> lasting;                ///< buffers that are filled once for all trips of a loop
+  int blocks_per_unit = 1;              ///< blocks of a multiprocessor among which registers are shared out
   std::int64_t shared_bytes = 0;
   std::int64_t exchange_offset = -1;  ///< bytes in shared memory: where the blocks of a cluster exchange partial results
   std::int64_t exchange_bytes = 0;    ///< of one exchange at most
@@ -133,7 +136,8 @@ struct BlockPlan {
   const Placement* placement(int k) const;
   bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
   int all_threads() const { return threads * cluster; }
-  std::int64_t partials_bytes(const BlockOp& op) const;  ///< of a reduction that crosses warps or groups
+  std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction that crosses warps or groups
+  std::int64_t exchanged_bytes(const BlockOp& op) const;  ///< of what each block of a cluster receives for it
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
 };
 

@@ -28,12 +28,12 @@ void BlockEmitter::emit_column_reduction(const BlockOp& op) {
     if (shares && !op.unroll_rows) begin_exchange(op);
     publish_partial(op, place, total);
     if (op.unroll_rows) return;
-    shares ? end_exchange() : barrier();
+    meet(op, false);
     finish_reduction(op, slot, row_ok, combined_partials(op, place));
     if (!op.rows.empty() && !shares) barrier();  // the next rows use the same place
   });
   if (!crosses || !op.unroll_rows) return;
-  shares ? end_exchange() : barrier();
+  meet(op, true);
   for_rows(op, true, [&](int slot, Value* slot_value, Value* row_ok) {
     finish_reduction(op, slot, row_ok, combined_partials(op, slot_value));
   });
@@ -75,47 +75,84 @@ Value* BlockEmitter::butterfly(Value* value, const BlockOp& op) {
   return value;
 }
 
+/// Where a warp of this block (when it gathers), or of all that share the row, puts its result.
 Value* BlockEmitter::partial_address(const BlockOp& op, Value* row_slot, Value* warp) {
-  const auto warps = static_cast<std::uint64_t>(op.layout.lanes / 32), groups = static_cast<std::uint64_t>(op.layout.groups);
+  const auto groups = static_cast<std::uint64_t>(op.layout.groups);
+  const auto warps = static_cast<std::uint64_t>((op.gathers ? plan_->threads : op.layout.lanes) / 32);
   Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
   Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, b_.getInt64(groups)), group);
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(warps)), b_.CreateZExt(warp, b_.getInt64Ty()));
   llvm::Type* type = register_type(b_.getContext(), op.sum_type());
-  if (plan_->cluster > 1) return b_.CreateInBoundsGEP(type, exchange_.place, {index});
+  if (plan_->cluster > 1 && !op.gathers) return b_.CreateInBoundsGEP(type, exchange_.place, {index});
   return shared_address(type, op.partials_offset, index);
 }
 
-/// One lane of each warp stores the warp's result; in a cluster, one lane for each block stores it into that block's memory.
-void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, Value* total) {
-  Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
-  Value* warp = b_.CreateUDiv(position(op.layout).lane, b_.getInt32(32));
-  Value* address = partial_address(op, row_slot, warp);
-  if (plan_->cluster == 1) {
-    when(b_.CreateICmpEQ(lane, b_.getInt32(0)), [&] { b_.CreateAlignedStore(total, address, llvm::Align(4)); });
-    return;
-  }
-  when(b_.CreateICmpULT(lane, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))),
-       [&] { send(b_.CreateBitCast(total, b_.getInt32Ty()), address, lane); });
+/// Where the result of warp or block `from` of a cluster arrives.
+Value* BlockEmitter::exchanged_address(const BlockOp& op, Value* row_slot, Value* from) {
+  if (!op.gathers) return partial_address(op, row_slot, from);
+  Value* blocks = b_.getInt64(static_cast<std::uint64_t>(plan_->cluster));
+  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, blocks), b_.CreateZExt(from, b_.getInt64Ty()));
+  return b_.CreateInBoundsGEP(register_type(b_.getContext(), op.sum_type()), exchange_.place, {index});
 }
 
-/// All warps' results of a row, combined in one order, so that every thread gets the same value: one after the other when
-/// they are few, else spread over the lanes of each warp.
+/// One lane of each warp stores the warp's result; in a cluster, one lane for each block sends it there.
+void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, Value* total) {
+  const bool sends = plan_->cluster > 1 && !op.gathers;
+  Value* thread = op.gathers ? own_thread_ : position(op.layout).lane;
+  Value* lane = b_.CreateURem(thread, b_.getInt32(32));
+  Value* address = partial_address(op, row_slot, b_.CreateUDiv(thread, b_.getInt32(32)));
+  when(b_.CreateICmpULT(lane, b_.getInt32(sends ? static_cast<std::uint32_t>(plan_->cluster) : 1U)), [&] {
+    if (sends) return send(b_.CreateBitCast(total, b_.getInt32Ty()), address, lane);
+    b_.CreateAlignedStore(total, address, llvm::Align(4));
+  });
+}
+
+/// The first warp combines what the warps of its block have gathered, and sends it to all blocks.
+void BlockEmitter::send_gathered(const BlockOp& op, bool all_rows) {
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  llvm::Type* type = register_type(b_.getContext(), op.sum_type());
+  const auto warps = static_cast<std::uint32_t>(plan_->threads / 32);
+  when(b_.CreateICmpULT(own_thread_, b_.getInt32(32)), [&] {
+    for (std::int64_t row = 0; row < (all_rows ? op.row_slots() : 1); ++row) {
+      Value* slot = b_.getInt64(static_cast<std::uint64_t>(row));
+      // Lanes without a warp read the first one's result and drop it.
+      Value* some = b_.CreateICmpULT(own_thread_, b_.getInt32(warps));
+      Value* warp = b_.CreateSelect(some, own_thread_, b_.getInt32(0));
+      Value* value = b_.CreateAlignedLoad(type, partial_address(op, slot, warp), llvm::Align(4));
+      const double neutral = neutral_element(*op.op.reduction, op.sum_type());
+      value = b_.CreateSelect(some, value, scalar_constant(b_.getContext(), op.sum_type(), neutral));
+      Value* total = b_.CreateBitCast(butterfly(value, op), b_.getInt32Ty());
+      when(b_.CreateICmpULT(own_thread_, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))),
+           [&] { send(total, exchanged_address(op, slot, arguments_.cluster_rank), own_thread_); });
+    }
+  });
+}
+
+/// After this, every thread can read what all warps or blocks have published.
+void BlockEmitter::meet(const BlockOp& op, bool all_rows) {
+  if (plan_->cluster == 1) return barrier();
+  if (op.gathers) send_gathered(op, all_rows);
+  end_exchange();
+}
+
+/// All results of a row, of warps or of blocks that gathered theirs, combined in one order, so that every thread gets the same
+/// value: one after the other when they are few, else spread over the lanes of each warp.
 Value* BlockEmitter::combined_partials(const BlockOp& op, Value* row_slot) {
   const ElementType type = op.sum_type();
-  const int warps = op.layout.lanes / 32;
-  const auto read = [&](Value* warp) -> Value* {
-    return b_.CreateAlignedLoad(register_type(b_.getContext(), type), partial_address(op, row_slot, warp), llvm::Align(4));
+  const int count = op.gathers ? plan_->cluster : op.layout.lanes / 32;
+  const auto read = [&](Value* from) -> Value* {
+    return b_.CreateAlignedLoad(register_type(b_.getContext(), type), exchanged_address(op, row_slot, from), llvm::Align(4));
   };
   Value* total = nullptr;
   const auto add = [&](Value* value) {
     total = total == nullptr ? value : emit_combine(b_, math_, *op.op.reduction, type, total, value);
   };
-  if (warps <= kFewPartials || warps % 32 != 0 || op.layout.groups > 1) {
-    for (int warp = 0; warp < warps; ++warp) add(read(b_.getInt32(static_cast<std::uint32_t>(warp))));
+  if (count <= kFewPartials || count % 32 != 0 || op.layout.groups > 1) {
+    for (int from = 0; from < count; ++from) add(read(b_.getInt32(static_cast<std::uint32_t>(from))));
     return total;
   }
   Value* lane = b_.CreateURem(position(op.layout).lane, b_.getInt32(32));
-  for (int warp = 0; warp < warps; warp += 32) add(read(b_.CreateAdd(lane, b_.getInt32(static_cast<std::uint32_t>(warp)))));
+  for (int from = 0; from < count; from += 32) add(read(b_.CreateAdd(lane, b_.getInt32(static_cast<std::uint32_t>(from)))));
   return butterfly(total, op);
 }
 

@@ -1,11 +1,13 @@
 // How the blocks of a cluster exchange partial results. Every warp sends its own to the shared memory of all blocks, by asynchronous
 // stores that report their bytes to a barrier in the memory they arrive in. A thread that has waited for its own block's barrier
-// sees all results. No other synchronisation is needed, and none of the block's other stores is waited for.
+// sees all results. No other synchronisation is needed, and none of the block's other stores is waited for. Where the messages would
+// be many, the warps of a block gather their results in its own shared memory first, and its first warp sends what they come to.
 //
 // Exchanges of a kernel are numbered in the order in which all threads of a cluster go through them; exchange n uses slot n mod 2
 // and phase n div 2 of the slot's barrier. Two slots suffice: a warp sends its result of exchange n + 2 after it has seen all
 // results of n + 1, each of which its sender sent after it had seen, and read, all results of n. So nobody overwrites what is still
-// to be read, and no phase of a barrier is followed by another one before all threads have seen its end.
+// to be read, and no phase of a barrier is followed by another one before all threads have seen its end. The same holds for the place
+// where warps gather: they write to it after exchange n, and so after the first warp read it, which it did before it sent n.
 //
 // At the start of a kernel the cluster meets once, as nobody may send to a block that does not run yet or whose barriers are not
 // ready. Nothing is needed at its end: a block has waited for all that is ever sent to it.
@@ -45,8 +47,9 @@ void BlockEmitter::begin_exchange(const BlockOp& op) {
                                    b_.CreateNSWMul(slot, b_.getInt64(static_cast<std::uint64_t>(plan_->exchange_bytes))));
   Value* barrier = shared_address(b_.getInt64Ty(), plan_->exchange_offset, slot);
   exchange_.barrier = b_.CreatePtrToInt(barrier, b_.getInt32Ty());
-  when(b_.CreateICmpEQ(own_thread_, b_.getInt32(0)),
-       [&] { PtxEmitter(b_).mbarrier_expect(exchange_.barrier, b_.getInt32(static_cast<std::uint32_t>(plan_->partials_bytes(op)))); });
+  when(b_.CreateICmpEQ(own_thread_, b_.getInt32(0)), [&] {
+    PtxEmitter(b_).mbarrier_expect(exchange_.barrier, b_.getInt32(static_cast<std::uint32_t>(plan_->exchanged_bytes(op))));
+  });
 }
 
 /// Stores 32 bits to where `address` is in block `rank`.

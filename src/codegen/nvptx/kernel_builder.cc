@@ -87,7 +87,7 @@ class KernelBuilder {
       emit_both(vectors, plain);
     } else {
       emit_body(vectors);
-      finish(vectors.threads, vectors.shared_bytes);
+      finish(vectors.threads, vectors.blocks_per_unit, vectors.shared_bytes);
     }
     return std::move(built_);
   }
@@ -98,7 +98,7 @@ class KernelBuilder {
     create_function(maps_of(plan));
     TensorEmitter(b_, *function_, arguments_, maps_).emit(plan);
     b_.CreateRetVoid();
-    finish(plan.threads(), plan.shared_bytes);
+    finish(plan.threads(), 1, plan.shared_bytes);
     return std::move(built_);
   }
 
@@ -269,14 +269,16 @@ class KernelBuilder {
     emit_body(vectors);
     b_.SetInsertPoint(narrow);
     emit_body(plain);
-    finish(vectors.threads, std::max(vectors.shared_bytes, plain.shared_bytes));
+    finish(vectors.threads, std::min(vectors.blocks_per_unit, plain.blocks_per_unit),
+           std::max(vectors.shared_bytes, plain.shared_bytes));
   }
 
-  void finish(int threads, std::int64_t shared_bytes) {
+  void finish(int threads, int blocks_per_unit, std::int64_t shared_bytes) {
     built_.threads = threads;
     built_.shared_bytes = shared_bytes;
     annotate("kernel", 1);
     annotate("maxntidx", threads);
+    if (blocks_per_unit > 1) annotate("minctasm", blocks_per_unit);
   }
 
   void annotate(const char* key, int value) {

@@ -122,7 +122,7 @@ void require_constant(const BlockPlan& plan, const Buffer& buffer) {
 std::int64_t registers_of(const Placement& place) { return static_cast<std::int64_t>(place.row_slots) * place.column_slots; }
 
 /// The ops between which a tile must keep its values: from the first to the last that touches it. One that is filled before a
-/// loop and touched in it lasts to the loop's end.
+/// loop and touched in it lasts to the loop's end, unless each pass ends by filling it anew from what was copied ahead.
 struct Lifetime {
   int first = 1 << 30, last = -1;
 };
@@ -140,6 +140,7 @@ std::int64_t peak_registers(const BlockPlan& plan, const std::vector<std::pair<s
   std::vector<std::pair<int, int>> loops;
   collect_order(plan.root, order, loops);
   std::map<int, Lifetime> lives;
+  std::map<int, int> refills;  // by buffer: where its last copy ahead is
   for (int at = 0; at < static_cast<int>(order.size()); ++at) {
     const BlockOp& op = plan.ops[static_cast<std::size_t>(order[static_cast<std::size_t>(at)])];
     const auto note = [&](int buffer) {
@@ -149,9 +150,12 @@ std::int64_t peak_registers(const BlockPlan& plan, const std::vector<std::pair<s
     };
     note(op.op.write.buffer);
     for (const TileAccess& read : op.op.reads) note(read.buffer);
+    if (op.ahead > 0) refills[op.op.write.buffer] = at;
   }
   for (auto& [buffer, life] : lives) {
+    const auto refill = refills.find(buffer);
     for (const auto& [begin, end] : loops) {
+      if (refill != refills.end() && refill->second >= begin && refill->second <= end) continue;
       if (life.first < begin && life.last >= begin && life.last <= end) life.last = end;
     }
   }
@@ -235,7 +239,8 @@ void place_scratch(BlockPlan& plan) {
     return a_lasts != b_lasts ? a_lasts : a > b;
   });
   const std::int64_t room = tile_registers(plan.threads);
-  const std::int64_t share = plan.cluster > 1 ? tile_registers(plan.threads * std::max(plan.kernel->shape.persistent, 1)) : room;
+  const int blocks = plan.cluster > 1 ? std::max(plan.kernel->shape.persistent, 1) : 1;
+  const std::int64_t share = tile_registers(plan.threads * blocks);
   while (!tiles.empty()) {
     const int id = tiles.front().second;
     if (peak_registers(plan, tiles) <= (plan.lasting.contains(id) ? share : room)) break;
@@ -246,6 +251,7 @@ void place_scratch(BlockPlan& plan) {
     }
     tiles.erase(tiles.begin());
   }
+  if (peak_registers(plan, tiles) <= share) plan.blocks_per_unit = blocks;
   for (const BlockOp& op : plan.ops) {
     if (op.ahead > 0 && (!plan.in_registers(op.op.write) || plan.placements.at(op.op.write.buffer).outside)) {
       user_error("Kernel '{}': '{}' is to be copied ahead, but the registers of {} threads have no room for the current item.",

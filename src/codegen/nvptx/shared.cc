@@ -11,7 +11,9 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr std::int64_t kStagingBudget = 24 * 1024;  ///< bytes for the operand tiles of one product, so that blocks share an SM
-constexpr int kBankPad = 4;                         ///< floats: the next row starts 16 bytes further round the banks
+/// Messages of one exchange that a block sends: more of them take longer on their way than its warps take to combine their results.
+constexpr int kMostMessages = 128;
+constexpr int kBankPad = 4;  ///< floats: the next row starts 16 bytes further round the banks
 
 /// Something that needs shared memory while ops first..last run.
 struct Item {
@@ -150,11 +152,12 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     }
     if (!op.crosses_warps() && !op.crosses_groups()) continue;
     // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
-    if (plan.cluster == 1 || op.crosses_groups())
+    const bool exchanges = plan.cluster > 1 && op.crosses_warps();
+    op.gathers = exchanges && op.layout.groups == 1 && plan.threads / 32 * plan.cluster > kMostMessages;
+    if (!exchanges || op.gathers)
       items.push_back({"partial results of " + op.op.name, round_up(plan.partials_bytes(op), 16), 0,
                        static_cast<int>(plan.ops.size()), &op.partials_offset});
-    else
-      plan.exchange_bytes = std::max(plan.exchange_bytes, round_up(plan.partials_bytes(op), 16));
+    if (exchanges) plan.exchange_bytes = std::max(plan.exchange_bytes, round_up(plan.exchanged_bytes(op), 16));
   }
   if (plan.cluster > 1 && plan.exchange_bytes > 0)
     items.push_back({"partial results of the cluster", kExchangeBarriers + kExchangeSlots * plan.exchange_bytes, 0,
