@@ -260,7 +260,11 @@ inline std::int32_t shuffle_i32(std::int32_t, std::int32_t value, std::int32_t d
   return static_cast<std::int32_t>(Fibers::shuffle(static_cast<std::uint32_t>(value), distance));
 }
 inline float rsqrt(float x) { return 1.0f / std::sqrt(x); }
-inline float exp2(float x) { return std::exp2(x); }
+/// Subnormal arguments and results count as zero.
+inline float exp2_ftz(float x) {
+  const auto flushed = [](float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0.0f : value; };
+  return flushed(std::exp2(flushed(x)));
+}
 inline float log2(float x) { return std::log2(x); }
 inline std::uint16_t bf16(float x) { return to_bf16(x); }
 inline std::uint16_t f16(float x) { return to_f16(x); }
@@ -438,7 +442,7 @@ class SimtEmulator {
     if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
-    if (name == "ex2.approx.f") return helper("emulated_exp2", b.getFloatTy(), args);
+    if (name == "ex2.approx.ftz.f") return helper("emulated_exp2_ftz", b.getFloatTy(), args);
     if (name == "lg2.approx.f") return helper("emulated_log2", b.getFloatTy(), args);
     if (name == "rsqrt.approx.f") return helper("emulated_rsqrt", b.getFloatTy(), args);
     const bool f16 = name == "ff2f16x2.rn";
@@ -474,7 +478,7 @@ class SimtEmulator {
     add("emulated_shuffle_f32", &emulated::shuffle_f32);
     add("emulated_shuffle_i32", &emulated::shuffle_i32);
     add("emulated_rsqrt", &emulated::rsqrt);
-    add("emulated_exp2", &emulated::exp2);
+    add("emulated_exp2_ftz", &emulated::exp2_ftz);
     add("emulated_log2", &emulated::log2);
     add("emulated_bf16", &emulated::bf16);
     add("emulated_f16", &emulated::f16);
