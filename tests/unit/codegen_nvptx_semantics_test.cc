@@ -61,9 +61,7 @@ TEST(SimtEmulator, notices_that_nobody_waits_for_the_results_of_other_blocks) {
   EXPECT_THROW(exchange_without("mbarrier.try_wait"), InternalError);
 }
 
-TEST(SimtEmulator, notices_a_wait_for_what_nobody_sends) {
-  EXPECT_THROW(exchange_without("st.async"), InternalError);
-}
+TEST(SimtEmulator, notices_a_wait_for_what_nobody_sends) { EXPECT_THROW(exchange_without("st.async"), InternalError); }
 
 }  // namespace
 }  // namespace nestor::testing

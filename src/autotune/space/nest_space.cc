@@ -528,7 +528,8 @@ void NestSpace::add_gpu_points(const RuleChoice& choice, std::vector<Point>& poi
 /// Products on tensor cores, where there are any.
 void NestSpace::add_tensor_points(std::vector<Point>& points) const {
   const Variant& usual = variant({usual_rules_});
-  const auto axes = has_tensor_cores() ? tensor_axes_of(usual, heaviest(clusters(usual, Fusion::maximal), usual.structure)) : std::nullopt;
+  const auto axes =
+      has_tensor_cores() ? tensor_axes_of(usual, heaviest(clusters(usual, Fusion::maximal), usual.structure)) : std::nullopt;
   if (!axes) return;
   for (Values values : likely_tensor_choices(axes->inner)) {
     for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);

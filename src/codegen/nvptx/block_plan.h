@@ -182,5 +182,4 @@ inline constexpr const char* kTrip = "$trip";
 /// Pieces of its ring that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 
-
 }  // namespace nestor::nvptx
