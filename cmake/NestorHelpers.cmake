@@ -55,7 +55,7 @@ function(nestor_test name label)
     nestor_precompile(${name} ${layer} <gtest/gtest.h>)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900)  # processors may be shared
 endfunction()
 
 # nestor_shared_library(NAME EXPORT_NAME libraries...): a shared library of whole static ones (none of which another one of
