@@ -8,6 +8,7 @@
 #include "support/sample_nests.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <vector>

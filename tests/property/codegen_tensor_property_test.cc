@@ -1,0 +1,49 @@
+// Whatever tiles, groups, slots and options a schedule for tensor cores chooses, its plan is the definition.
+#include "support/tensor_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace nestor::testing {
+namespace {
+
+class Choices {
+ public:
+  explicit Choices(unsigned seed) : random_(seed) {}
+  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool flip() { return between(0, 1) == 1; }
+
+ private:
+  std::mt19937 random_;
+};
+
+TEST(TensorPlans, random_choices_give_the_definition) {
+  const char* more = std::getenv("NESTOR_TEST_CASES");
+  const int cases = more != nullptr ? std::atoi(more) : 12;
+  for (int k = 0; k < cases; ++k) {
+    Choices choose(static_cast<unsigned>(k));
+    AttentionForm form{
+        .seen = static_cast<Seen>(choose.between(0, 2)), .result = ElementType::f32, .depth = 8 * choose.between(1, 4)};
+    if (choose.flip()) form.result = form.type;
+    TensorSteps steps;
+    steps.groups = choose.between(1, 3);
+    steps.rows = 16 * choose.between(1, 4 * steps.groups * (steps.groups == 1 ? 2 : 1));
+    steps.columns = 8 * choose.between(1, 9);
+    steps.slots = choose.between(1, 3);
+    for (const char* step : {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"}) {
+      if (choose.flip()) steps.more.emplace_back(step);
+    }
+    TensorShape shape{choose.between(1, 150), 0, choose.between(1, 100), form.depth};
+    shape.keys = form.seen == Seen::all ? choose.between(1, 150) : shape.queries + choose.between(0, 70);
+    const TensorRun options{.round_operands = false, .blocks = choose.between(1, 4), .seed = static_cast<unsigned>(k)};
+    const double tolerance = form.result == ElementType::f32 ? 1e-9 : 6e-4;
+    const double error = tensor_error(tensor_program(attention_nest(form), steps), shape, form.type, form.seen, true, options);
+    EXPECT_LT(error, tolerance) << "case " << k << ": " << steps.rows << " x " << steps.columns << " tiles, " << steps.groups
+                                << " groups, " << steps.slots << " slots, " << fmt::format("{}", fmt::join(steps.more, " "))
+                                << "; " << shape.queries << " x " << shape.keys << ", window " << shape.window;
+  }
+}
+
+}  // namespace
+}  // namespace nestor::testing
