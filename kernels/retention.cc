@@ -6,6 +6,9 @@ namespace {
 using namespace Halide;
 using nestor::kernels::wide;
 
+// Scores are sums, not averages as after a softmax: where they are rounded to 16 bits, results are further off.
+constexpr double kUnnormalised = 4;
+
 nestor::HalideDefinition retention(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   const nestor::kernels::AttentionSizes sizes;
@@ -28,7 +31,7 @@ nestor::HalideDefinition retention(const std::string& variant) {
           .sizes = sizes.sizes(),
           .scalars = {{scale, 0.125}},
           .require = {sizes.keys >= sizes.queries},
-          .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
+          .tolerance = kUnnormalised * nestor::kernels::tolerance_for(variant, 1e-4)};
 }
 
 NESTOR_OPERATOR(retention, retention, "f32", "f16", "bf16");

@@ -56,7 +56,7 @@ struct Derived {
   Derived(const OnePass& problem, bool on_gpu)
       : nest(load_operator(problem.op, problem.variant)), sizes(odd_sizes(nest, problem.sizes)) {
     BaseSchedules schedules(nest_for_tuning(nest, sizes));
-    const SpaceLimits limits = on_gpu ? gpu_space_limits(90, 227 << 10) : host_space_limits(2);
+    const SpaceLimits limits = on_gpu ? gpu_space_limits(90, 227 << 10, 132) : host_space_limits(2);
     const auto space = make_nest_space(schedules, sizes, limits);
     const Candidate candidate = space->candidate(one_pass_point(*space));
     if (!candidate.infeasible.empty()) user_error("infeasible: {}", candidate.infeasible);

@@ -94,7 +94,7 @@ TEST(CertificateTest, SaysWhatIsProvedOfKernelsOnTensorCores) {
   const Nest nest = load_operator("attention", "f16");
   const Sizes sizes = complete_sizes(nest, {});
   BaseSchedules base(nest_for_tuning(nest, sizes, false));
-  const auto space = make_nest_space(base, sizes, gpu_space_limits(90, 227 << 10));
+  const auto space = make_nest_space(base, sizes, gpu_space_limits(90, 227 << 10, 132));
   for (const Point& point : space->defaults()) {
     const auto candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) continue;

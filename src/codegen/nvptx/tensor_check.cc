@@ -67,6 +67,52 @@ void check_uniform(TensorProof& proof, const Role& role) {
   }
 }
 
+/// Whether products that read a ring's tile may be under way at a store, going through a role's program in its order.
+class Handover {
+ public:
+  Handover(const TensorProof& proof, int ring, int store) : proof_(proof), ring_(ring), store_(store) {}
+  /// The store comes once, and no reader of the tile is under way then or comes later.
+  bool holds() {
+    visit(proof_.plan.consumer);
+    return good_ && stored_;
+  }
+
+ private:
+  void visit(const EventNode& node) {
+    if (node.kind == EventNode::Kind::event) return visit(node.event);
+    for (const EventNode& child : node.children) visit(child);
+    // Nothing is under way at a block's end: prove_blocks.
+    under_way_ = false;
+  }
+  void visit(const Event& event) {
+    const bool reads = (event.kind == Kind::product && proof_.op(event.op).a_ring == ring_) ||
+                       (event.kind == Kind::take_registers && event.ring == ring_);
+    if (reads && stored_) good_ = false;
+    if (event.kind == Kind::product && reads) under_way_ = true;
+    if (event.kind == Kind::wait_products && event.count == 0) under_way_ = false;
+    if (event.kind == Kind::compute && event.op == store_) {
+      good_ = good_ && !under_way_ && !stored_;
+      stored_ = true;
+    }
+  }
+
+  const TensorProof& proof_;
+  int ring_, store_;
+  bool under_way_ = false, stored_ = false, good_ = true;
+};
+
+/// May a result leave through the place of this ring's tile? The tile stays for the item and is the block's only one, each group reads
+/// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
+bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
+  const Ring& ring = proof.ring(ring_number);
+  if (proof.plan.persistent() || ring.streamed || ring.slots != 1 || ring.rows != proof.plan.rows() || bytes > ring.slot_bytes())
+    return false;
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;
+  }
+  return Handover(proof, ring_number, store_number).holds();
+}
+
 /// Places in shared memory: slots on whole swizzles, nothing over anything else.
 void check_memory(TensorProof& proof) {
   struct Span {
@@ -83,11 +129,18 @@ void check_memory(TensorProof& proof) {
     spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
     barriers += 2 * ring.slots * kBarrierBytes;
   }
+  std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
     const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
-    spans.push_back(
-        {op.stage_offset, op.stage_offset + proof.plan.rows() * kSwizzleBytes * ceil_div(columns, kBlockColumns), op.op.name});
+    const std::int64_t bytes = proof.plan.rows() * kSwizzleBytes * ceil_div(columns, kBlockColumns);
+    const auto number = static_cast<int>(&op - proof.plan.ops.data());
+    const auto taken = std::find_if(proof.plan.rings.begin(), proof.plan.rings.end(),
+                                    [&](const Ring& ring) { return ring.offset == op.stage_offset; });
+    if (taken != proof.plan.rings.end() && heirs.insert(op.stage_offset).second &&
+        hands_over(proof, static_cast<int>(taken - proof.plan.rings.begin()), number, bytes))
+      continue;
+    spans.push_back({op.stage_offset, op.stage_offset + bytes, op.op.name});
   }
   spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
