@@ -40,10 +40,12 @@ std::vector<int> axes_of(const Unit& unit, const Access& access) {
 
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
-std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
+std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement,
+                                          const Cluster& cluster) {
   const auto pair = factors(statement);
   if (!pair) return std::nullopt;
-  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)], &b = statement.reads[static_cast<std::size_t>(pair->second)];
+  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
+               &b = statement.reads[static_cast<std::size_t>(pair->second)];
   for (const Access* access : {&a, &b}) {
     if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
@@ -75,15 +77,9 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
 }
 
 std::vector<Parameter> tensor_parameters() {
-  return {{"groups", {1, 2, 3}},
-          {"row_tiles", {1, 2}},
-          {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
-          {"slots", {2, 3, 4}},
-          {"overlap", {0, 1}},
-          {"turns", {0, 1}},
-          {"hold", {0, 1}},
-          {"descending", {0, 1}},
-          {"longest_first", {0, 1}}};
+  return {{"groups", {1, 2, 3}}, {"row_tiles", {1, 2}},  {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
+          {"slots", {2, 3, 4}},  {"overlap", {0, 1}},    {"turns", {0, 1}},
+          {"hold", {0, 1}},      {"descending", {0, 1}}, {"longest_first", {0, 1}}};
 }
 
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
@@ -169,12 +165,15 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int6
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes) {
   // Scores, their 16-bit form and the result, which is taken to be as wide as the operands.
-  const std::int64_t registers = choice.row_tiles * (choice.columns / 2 + choice.columns / 4 + axes.inner / 2 + (choice.hold ? axes.inner / 4 : 0));
+  const std::int64_t registers =
+      choice.row_tiles * (choice.columns / 2 + choice.columns / 4 + axes.inner / 2 + (choice.hold ? axes.inner / 4 : 0));
   if (registers > fragment_registers(choice.groups))
-    return fmt::format("fragments need {} registers of a thread, {} groups leave {}", registers, choice.groups, fragment_registers(choice.groups));
+    return fmt::format("fragments need {} registers of a thread, {} groups leave {}", registers, choice.groups,
+                       fragment_registers(choice.groups));
   const std::int64_t row_bytes = (axes.inner + 63) / 64 * 64 * kOperandBytes;
   // A resident block needs a place of its own for the result.
-  const std::int64_t bytes = row_bytes * ((choice.persistent > 0 ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
+  const std::int64_t bytes =
+      row_bytes * ((choice.persistent > 0 ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
   if (bytes > shared_bytes) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, shared_bytes);
   return {};
 }

@@ -15,8 +15,8 @@ namespace nestor {
 
 /// The loops that products of a cluster tile. Axes are those of the structure.
 struct TensorAxes {
-  int row = -1;     ///< common axis along the rows of every product
-  int stream = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  int row = -1;            ///< common axis along the rows of every product
+  int stream = -1;         ///< axis whose tiles are columns of the first product: the loop over them stays in a block
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
 };
 

@@ -152,7 +152,8 @@ void TensorEmitter::items(const Body& body) {
         index = b_.CreateURem(rest, counts[k]);
         rest = b_.CreateUDiv(rest, counts[k]);
       }
-      Value* distance = b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
+      Value* distance =
+          b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
       environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
     }
     // Nothing but ring positions lives from one item to the next.
@@ -262,8 +263,9 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
       return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
                     [&] { run_children(node, masked); });
     case EventNode::Kind::loop:
-      return counted_loop(node.var, integer(node.lower), integer(node.upper), [&](Value* value) { return b_.CreateNSWAdd(value, b_.getInt64(1)); },
-                          [&] { run_children(node, node.masked); });
+      return counted_loop(
+          node.var, integer(node.lower), integer(node.upper),
+          [&](Value* value) { return b_.CreateNSWAdd(value, b_.getInt64(1)); }, [&] { run_children(node, node.masked); });
     case EventNode::Kind::sequence: {
       if (node.var.empty()) return run_children(node, masked);
       Value* value = integer(node.lower);
@@ -327,8 +329,8 @@ void TensorEmitter::load(int ring) {
   Value* first = origin.front();
   for (int block = 0; block < info.column_blocks(); ++block) {
     origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));
-    ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)), origin,
-                   barrier);
+    ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)),
+                   origin, barrier);
   }
   advance(ring);
 }

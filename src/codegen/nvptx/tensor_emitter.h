@@ -32,10 +32,10 @@ class TensorEmitter {
 
   /// Everything that changes while a role runs: what loops carry from one iteration to the next.
   struct State {
-    std::map<int, Values> tiles;                            ///< fragments, by buffer
-    std::map<int, Values> operands;                         ///< 16-bit first operands, by op
-    std::map<int, Values> held;                             ///< operands held in registers, by ring
-    std::map<int, std::pair<Value*, Value*>> positions;     ///< by ring: slot and phase of the next tile
+    std::map<int, Values> tiles;                         ///< fragments, by buffer
+    std::map<int, Values> operands;                      ///< 16-bit first operands, by op
+    std::map<int, Values> held;                          ///< operands held in registers, by ring
+    std::map<int, std::pair<Value*, Value*>> positions;  ///< by ring: slot and phase of the next tile
     std::vector<Value**> all();
   };
 
@@ -53,7 +53,7 @@ class TensorEmitter {
   };
 
   // control flow
-  void when(Value* condition, const Body& body);  ///< nothing in the state changes in `body`
+  void when(Value* condition, const Body& body);    ///< nothing in the state changes in `body`
   void choose(Value* condition, const Body& body);  ///< what `body` changes is kept where it ran
   using Advance = std::function<Value*(Value*)>;
   void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
@@ -122,11 +122,12 @@ class TensorEmitter {
   const TensorPlan* plan_ = nullptr;
   std::map<std::string, Value*> environment_;
   State state_;
-  std::deque<int> flight_;  ///< products under way
+  std::deque<int> flight_;   ///< products under way
   Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
-  Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr, *group_ = nullptr;  ///< i32; warp within its group, consumers from 0
+  Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
+        *group_ = nullptr;                                ///< i32; warp within its group, consumers from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements
-  Value *leads_warp_ = nullptr;  ///< i1
+  Value* leads_warp_ = nullptr;                           ///< i1
 };
 
 }  // namespace nestor::nvptx

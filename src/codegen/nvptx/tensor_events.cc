@@ -20,7 +20,8 @@ EventNode event_node(Kind kind, int op, int ring = -1, int count = 0) {
   return node;
 }
 
-EventNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, bool masked, std::vector<EventNode> body) {
+EventNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, bool masked,
+                    std::vector<EventNode> body) {
   EventNode node;
   node.kind = EventNode::Kind::loop;
   node.var = var;
@@ -66,7 +67,8 @@ class Flight {
     for (std::size_t k = 0; k < count; ++k) {
       const TensorOp& op = ops()[ops_[k]];
       for (const int ring : {op.a_ring, op.b_ring}) {
-        if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) out_.push_back(event_node(Kind::release, ops_[k], ring));
+        if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed)
+          out_.push_back(event_node(Kind::release, ops_[k], ring));
       }
     }
     ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -100,9 +102,11 @@ class EventPlanner {
   // ---- what is loaded when
   void mark_streamed(const TileTree& tree, std::vector<std::string> loops) {
     if (tree->kind == TileNode::Kind::loop) {
-      if (tree->step != 1) user_error("Kernel '{}' cannot use tensor cores: loop {} has step {}.", plan_.program->name, tree->var, tree->step);
+      if (tree->step != 1)
+        user_error("Kernel '{}' cannot use tensor cores: loop {} has step {}.", plan_.program->name, tree->var, tree->step);
       loops.push_back(tree->var);
-      if (loops.size() > 1) user_error("Kernel '{}' cannot use tensor cores: loop {} stands inside another one.", plan_.program->name, tree->var);
+      if (loops.size() > 1)
+        user_error("Kernel '{}' cannot use tensor cores: loop {} stands inside another one.", plan_.program->name, tree->var);
     }
     if (tree->kind == TileNode::Kind::op) {
       const TensorOp& op = plan_.ops[static_cast<std::size_t>(next_++)];
@@ -110,7 +114,8 @@ class EventPlanner {
         if (ring < 0) continue;
         Ring& info = plan_.rings[static_cast<std::size_t>(ring)];
         for (const IntExpr& index : info.origin) {
-          info.streamed = info.streamed || std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return index.uses(loop); });
+          info.streamed =
+              info.streamed || std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return index.uses(loop); });
         }
         if (!info.streamed) info.slots = 1;
         info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.hold != 0;
@@ -167,7 +172,9 @@ class EventPlanner {
   /// A sum that is still in lanes is added up for any reader that does more than scale it.
   void finish_sums(const TensorOp& op, int buffer, std::vector<EventNode>& out) {
     const auto found = plan_.fragments.find(buffer);
-    if (found == plan_.fragments.end() || !found->second.lane_sums || op.op.write.buffer == buffer || finished_.count(buffer) != 0) return;
+    if (found == plan_.fragments.end() || !found->second.lane_sums || op.op.write.buffer == buffer ||
+        finished_.count(buffer) != 0)
+      return;
     finished_.insert(buffer);
     out.push_back(event_node(Kind::finish_sums, -1, buffer));
   }
@@ -261,9 +268,11 @@ class EventPlanner {
     for (const int k : early) {
       const TileOp& op = plan_.ops[static_cast<std::size_t>(k)].op;
       const auto touches = [&](int buffer) {
-        return std::any_of(late.begin(), late.end(), [&](int l) { return plan_.ops[static_cast<std::size_t>(l)].op.write.buffer == buffer; });
+        return std::any_of(late.begin(), late.end(),
+                           [&](int l) { return plan_.ops[static_cast<std::size_t>(l)].op.write.buffer == buffer; });
       };
-      bool moves = touches(op.write.buffer) || moved_writes.count(op.write.buffer) != 0 || moved_reads.count(op.write.buffer) != 0;
+      bool moves =
+          touches(op.write.buffer) || moved_writes.count(op.write.buffer) != 0 || moved_reads.count(op.write.buffer) != 0;
       for (const TileAccess& read : op.reads) moves = moves || touches(read.buffer) || moved_writes.count(read.buffer) != 0;
       (moves ? back : front).push_back(k);
       if (!moves) continue;
@@ -281,7 +290,8 @@ class EventPlanner {
 
   // ---- iterations with and without tests
   template <class Body>
-  void ranges(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops, const Body& body, std::vector<EventNode>& out) {
+  void ranges(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops, const Body& body,
+              std::vector<EventNode>& out) {
     const auto full = full_range(loop, from, ops);
     if (!full) {
       out.push_back(loop_node(loop.var, from, loop.upper, true, body()));
@@ -367,7 +377,8 @@ class EventPlanner {
   bool is_store(const EventNode& node) const {
     return node.kind == EventNode::Kind::event &&
            (node.event.kind == Kind::finish_sums ||
-            (node.event.kind == Kind::compute && plan_.ops[static_cast<std::size_t>(node.event.op)].kind == TensorOp::Kind::store));
+            (node.event.kind == Kind::compute &&
+             plan_.ops[static_cast<std::size_t>(node.event.op)].kind == TensorOp::Kind::store));
   }
 
   // ---- the producer's program: the consumers' waits as loads, in the same order

@@ -44,7 +44,8 @@ std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) 
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
     for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
     const bool row = d == op.row;
-    const std::int64_t extent = row ? plan.rows() : round_up(extent_bound(dim).value_or(0), op.kind == TensorOp::Kind::product ? 16 : 8);
+    const std::int64_t extent =
+        row ? plan.rows() : round_up(extent_bound(dim).value_or(0), op.kind == TensorOp::Kind::product ? 16 : 8);
     for (IntExpr& bound : bounds_of(dim, name, extent)) conditions.push_back(std::move(bound));
   }
   return conditions;

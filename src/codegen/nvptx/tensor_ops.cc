@@ -11,7 +11,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kQuad = 4;  ///< threads that share a row
+constexpr int kQuad = 4;                ///< threads that share a row
 constexpr std::int64_t kFar = 1 << 30;  ///< beyond any distance within a tile
 
 }  // namespace
@@ -126,7 +126,8 @@ llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAcces
   Value* address = argument_address(access);
   if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
   llvm::LoadInst* load = b_.CreateLoad(register_type(b_.getContext(), buffer.type), address);
-  if (buffer.role == TensorRole::input) load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+  if (buffer.role == TensorRole::input)
+    load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
   return load;
 }
 
@@ -165,7 +166,8 @@ ScalarExpr TensorEmitter::row_factor(const TensorOp& op) const {
   if (value.op() != ScalarOp::mul) return {};
   for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
     const ScalarExpr &self = value.args()[k], &factor = value.args()[1 - k];
-    if (self.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(self.ordinal())].buffer != op.op.write.buffer) continue;
+    if (self.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(self.ordinal())].buffer != op.op.write.buffer)
+      continue;
     bool by_row = true;
     factor.visit([&](const ScalarExpr& node) {
       if (node.op() == ScalarOp::index) by_row = false;
@@ -185,10 +187,12 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
       std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
   const bool selects = masked && !op.mask.empty() && (op.select || (in_place && !op.outside));
   const auto tests = selects ? masks(op, op.mask) : std::vector<LinearMask>{};
-  const auto count = static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);
+  const auto count =
+      static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);
   Values values(count, nullptr);
   // Rows without points keep their value: a factor of 1 says so at one test a row.
-  const bool rows_only = std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
+  const bool rows_only =
+      std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
   const ScalarExpr factor = selects && in_place && !op.outside && rows_only ? row_factor(op) : ScalarExpr();
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
@@ -207,7 +211,8 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
           }
           Value* value = element(op, op.op.value, place);
           if (Value* test = inside(op, tests, place)) {
-            Value* other = op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
+            Value* other =
+                op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
             value = emit_choice(b_, test, value, other);
           }
           values[static_cast<std::size_t>(number_in(fragment, place))] = value;
@@ -221,7 +226,8 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
 llvm::Value* TensorEmitter::quad_sum(Value* value, ReductionOp op, ElementType type) {
   for (int distance = 1; distance < kQuad; distance *= 2) {
     Value* bits = b_.CreateBitCast(value, b_.getInt32Ty());
-    Value* other = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {}, {constant(-1), bits, constant(distance), constant(31)});
+    Value* other =
+        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {}, {constant(-1), bits, constant(distance), constant(31)});
     value = emit_combine(b_, math_, op, type, value, b_.CreateBitCast(other, value->getType()));
   }
   return value;
@@ -249,7 +255,8 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
         }
       }
       if (!fragment.lane_sums) total = quad_sum(total, combiner, type);
-      if (!starts_with_old && !fresh) total = emit_combine(b_, math_, combiner, type, fragment_value(buffer, {tile, 0, half, 0}), total);
+      if (!starts_with_old && !fresh)
+        total = emit_combine(b_, math_, combiner, type, fragment_value(buffer, {tile, 0, half, 0}), total);
       totals[static_cast<std::size_t>(2 * tile + half)] = total;
     }
   }
@@ -321,7 +328,8 @@ void TensorEmitter::store_tile(const TensorOp& op, int number) {
           const Place place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
           halves[e] = element(op, value, place);
         }
-        words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1]) : math_.pack_bf16(b_, halves[0], halves[1]))
+        words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1])
+                                                             : math_.pack_bf16(b_, halves[0], halves[1]))
                                  : pack(halves[0], halves[1], type));
       }
       Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % 8)), b_.CreateAnd(row, constant(7)));

@@ -49,7 +49,8 @@ void plan_sums(TensorPlan& plan, const TileTree& tree) {
     for (std::size_t k = 0; k < plan.ops.size(); ++k) {
       const TileOp& op = plan.ops[k].op;
       const bool writes = op.write.buffer == buffer;
-      const bool reads = std::any_of(op.reads.begin(), op.reads.end(), [&, b = buffer](const TileAccess& r) { return r.buffer == b; });
+      const bool reads =
+          std::any_of(op.reads.begin(), op.reads.end(), [&, b = buffer](const TileAccess& r) { return r.buffer == b; });
       if (writes && plan.ops[k].kind == TensorOp::Kind::reduce) {
         fits = fits && op.reduction == ReductionOp::add && in_loop[k];
         reduced = true;
@@ -102,7 +103,8 @@ std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, std::int64_
     const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
       return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
     });
-    const bool taken = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
+    const bool taken =
+        std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
     if (!plan.persistent() && !ring.streamed && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
   }
   const std::int64_t offset = end;
@@ -114,8 +116,8 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
     if (ring.rows > kMostColumns)
-      user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.", plan.program->name,
-                 plan.buffer(ring.buffer).name, ring.rows, kMostColumns);
+      user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
+                 plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostColumns);
     ring.offset = at;
     at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
   }
@@ -126,8 +128,10 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   plan.barriers_offset = at;
   plan.shared_bytes = at + kBarrierBytes + kSharedAlignment;
   if (plan.shared_bytes > target.shared_limit)
-    user_error("Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer slots.",
-               plan.program->name, plan.shared_bytes, target.shared_limit);
+    user_error(
+        "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "
+        "slots.",
+        plan.program->name, plan.shared_bytes, target.shared_limit);
 }
 
 TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
@@ -146,7 +150,8 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   place_rings(plan, target);
   const TensorCertificate certificate = check_tensor_plan(plan);
   if (!certificate.violations.empty())
-    internal_error("kernel '{}': the plan for tensor cores has no proof: {}", program.name, fmt::join(certificate.violations, "; "));
+    internal_error("kernel '{}': the plan for tensor cores has no proof: {}", program.name,
+                   fmt::join(certificate.violations, "; "));
   return plan;
 }
 

@@ -29,8 +29,8 @@ inline constexpr const char* kColumn = "#column";
 /// c = 8i + 2*(t%4) + e (0 <= h, e < 2): number 4i + 2h + e. Without columns: one value a row, the same in the four threads that share it.
 struct Fragment {
   bool by_row = false;
-  int columns = 0;           ///< 0: one value a row; else a multiple of 8
-  bool lane_sums = false;    ///< each of the four threads holds its own part of a sum; added up when first used otherwise
+  int columns = 0;         ///< 0: one value a row; else a multiple of 8
+  bool lane_sums = false;  ///< each of the four threads holds its own part of a sum; added up when first used otherwise
 };
 
 /// A tile of an argument in shared memory, in `slots` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
@@ -39,11 +39,11 @@ struct Ring {
   std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
   int row_index = -1;           ///< index that runs over the rows; the last one is dense
   int rows = 0;
-  int columns = 0;              ///< dense elements used
+  int columns = 0;  ///< dense elements used
   int slots = 2;
-  bool streamed = false;        ///< filled at every iteration of the loop around its reader; else once an item
-  bool in_registers = false;    ///< read once into registers, as the first operand of a product
-  std::int64_t offset = 0;      ///< bytes in shared memory
+  bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once an item
+  bool in_registers = false;  ///< read once into registers, as the first operand of a product
+  std::int64_t offset = 0;    ///< bytes in shared memory
   int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
   std::int64_t slot_bytes() const { return std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
 };
@@ -61,11 +61,11 @@ struct TensorOp {
   bool late = false;              ///< runs beside the next iteration
   // product
   ProductForm form;
-  int a_ring = -1, b_ring = -1;     ///< operands in shared memory; a_ring < 0: a fragment
-  bool a_by_row = false;            ///< the first operand runs along its rows, not along k
-  bool b_by_column = false;         ///< the second runs along columns, not along k
-  int k = 0, n = 0;                 ///< extents, multiples of 16 and 8
-  bool mask_a = false;              ///< the first operand's fragment must be masked
+  int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
+  bool a_by_row = false;         ///< the first operand runs along its rows, not along k
+  bool b_by_column = false;      ///< the second runs along columns, not along k
+  int k = 0, n = 0;              ///< extents, multiples of 16 and 8
+  bool mask_a = false;           ///< the first operand's fragment must be masked
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
   int row_index = -1;  ///< index of the argument that runs over the rows
@@ -75,18 +75,18 @@ struct TensorOp {
 /// What a role does, in order.
 struct Event {
   enum class Kind : std::uint8_t {
-    wait_full,      ///< until the ring's next tile has arrived
-    wait_empty,     ///< until the slot for the ring's next tile has been read by all groups
-    load,           ///< starts the copy of the ring's next tile; its barrier counts the bytes
-    release,        ///< this group has read the ring's oldest tile
-    product,        ///< issues the op
-    wait_products,  ///< until all but the youngest `count` products have ended
-    compute,        ///< runs the op
-    narrow,         ///< makes the op's first operand from its fragment
-    finish_sums,    ///< adds up the four threads' parts of a fragment (buffer `ring`)
-    take_registers, ///< reads the ring's tile into registers
-    wait_turn,      ///< until the group before this one has issued its products
-    pass_turn,      ///< lets the next group issue its own
+    wait_full,       ///< until the ring's next tile has arrived
+    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
+    load,            ///< starts the copy of the ring's next tile; its barrier counts the bytes
+    release,         ///< this group has read the ring's oldest tile
+    product,         ///< issues the op
+    wait_products,   ///< until all but the youngest `count` products have ended
+    compute,         ///< runs the op
+    narrow,          ///< makes the op's first operand from its fragment
+    finish_sums,     ///< adds up the four threads' parts of a fragment (buffer `ring`)
+    take_registers,  ///< reads the ring's tile into registers
+    wait_turn,       ///< until the group before this one has issued its products
+    pass_turn,       ///< lets the next group issue its own
   } kind;
   int op = -1;
   int ring = -1;
@@ -106,8 +106,8 @@ struct EventNode {
 struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
-  int groups = 1;    ///< of four warps, that compute
-  int row_tiles = 1; ///< of 64 rows, that each takes
+  int groups = 1;                     ///< of four warps, that compute
+  int row_tiles = 1;                  ///< of 64 rows, that each takes
   std::map<int, Fragment> fragments;  ///< by scratch buffer
   std::vector<Ring> rings;
   std::vector<TensorOp> ops;
@@ -126,11 +126,11 @@ struct TensorPlan {
 TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
 
 // Its passes, in order.
-void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, rings
-void plan_masks(TensorPlan& plan);                    ///< where ops have points, and what stands elsewhere
-void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes
+void find_tiles(TensorPlan& plan, const TileTree& tree);   ///< ops, their rows and columns, fragments, rings
+void plan_masks(TensorPlan& plan);                         ///< where ops have points, and what stands elsewhere
+void plan_sums(TensorPlan& plan, const TileTree& tree);    ///< sums that stay in lanes
 void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
-void plan_stores(TensorPlan& plan);                         ///< tiles that leave through shared memory
+void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);
 
 /// The op sets its tile to zero.

@@ -10,10 +10,10 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kStep = 16;           ///< of k, in one product
-constexpr int kMostColumns = 256;   ///< of one product
+constexpr int kStep = 16;          ///< of k, in one product
+constexpr int kMostColumns = 256;  ///< of one product
 constexpr int kEightRows = 8 * kSwizzleBytes;
-constexpr int kNoStride = 16;       ///< of descriptors whose leading stride is not used
+constexpr int kNoStride = 16;  ///< of descriptors whose leading stride is not used
 
 /// Bytes from the first k to those of a step, in blocks of 64 k.
 int step_offset(const Ring& ring, int step) {
@@ -69,7 +69,8 @@ void TensorEmitter::product(int k) {
         const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kStep * kSwizzleBytes
                                           : step_offset(b, step) + column * kSwizzleBytes;
         Value* second = descriptor(op.b_ring, nullptr, offset, op.b_by_column ? b.rows * kSwizzleBytes : kNoStride);
-        part = ptx_.wgmma(width, plan_->product_type, part, first_operand(op, k, tile, step), second, op.a_by_row, op.b_by_column);
+        part =
+            ptx_.wgmma(width, plan_->product_type, part, first_operand(op, k, tile, step), second, op.a_by_row, op.b_by_column);
       }
       std::copy(part.begin(), part.end(), first);
     }
@@ -87,7 +88,8 @@ void TensorEmitter::wait_products(int count) {
 }
 
 llvm::Value* TensorEmitter::pack(Value* low, Value* high, ElementType from) {
-  if (from == ElementType::f32) return plan_->product_type == "f16" ? math_.pack_f16(b_, low, high) : math_.pack_bf16(b_, low, high);
+  if (from == ElementType::f32)
+    return plan_->product_type == "f16" ? math_.pack_f16(b_, low, high) : math_.pack_bf16(b_, low, high);
   auto* bits = b_.getInt16Ty();
   Value* word = b_.CreateZExt(b_.CreateBitCast(low, bits), b_.getInt32Ty());
   return b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(b_.CreateBitCast(high, bits), b_.getInt32Ty()), 16));
@@ -106,7 +108,8 @@ void TensorEmitter::narrow(int k, bool masked) {
       for (int e = 0; e < 2; ++e) {
         const Place place{tile, word / 2, word % 2, e};
         pair[e] = fragment_value(access.buffer, place);
-        if (Value* test = inside(op, tests, place)) pair[e] = b_.CreateSelect(test, pair[e], llvm::Constant::getNullValue(pair[e]->getType()));
+        if (Value* test = inside(op, tests, place))
+          pair[e] = b_.CreateSelect(test, pair[e], llvm::Constant::getNullValue(pair[e]->getType()));
       }
       words.push_back(pack(pair[0], pair[1], type));
     }

@@ -158,8 +158,9 @@ class TileFinder {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
     const auto extent = extent_bound(dim);
     if (!extent || *extent > plan_.rows())
-      refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all", extent ? std::to_string(*extent) : "unknown",
-                                plan_.groups, plan_.rows() / plan_.groups, plan_.rows()));
+      refuse(op.op,
+             fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
+                         extent ? std::to_string(*extent) : "unknown", plan_.groups, plan_.rows() / plan_.groups, plan_.rows()));
   }
 
   std::int64_t column_bound(const TensorOp& op, int dim) const {
@@ -188,7 +189,8 @@ class TileFinder {
     };
     const bool product = op.kind == TensorOp::Kind::product;
     visit(op.op.write, 8);
-    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
+    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r)
+      visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
   }
 
   /// Tiles over the same columns get the same width: an op on several of them finds each element in the same place of all.
