@@ -5,7 +5,7 @@
 
 namespace nestor::nvptx {
 
-/// Overrides where the hardware is faster. Errors by NVIDIA's PTX manual: ex2.approx 2 ulp, rsqrt.approx 2^-22.9 relative,
+/// Overrides where the hardware is faster. Errors by NVIDIA's PTX manual: ex2.approx.ftz 2 ulp (results below 2^-126 are 0), rsqrt.approx 2^-22.9 relative,
 /// div.full 2 ulp, lg2.approx 2^-22 absolute near 1. exp(x) = ex2(x log2 e) adds |x| 2^-24 of relative error.
 class NvptxMath : public MathEmitter {
  public:
