@@ -78,8 +78,8 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
 
 std::vector<Parameter> tensor_parameters() {
   return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},  {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
-          {"slots", {2, 3, 4}},  {"overlap", {0, 1}},    {"turns", {0, 1}},
-          {"hold", {0, 1}},      {"descending", {0, 1}}, {"longest_first", {0, 1}}};
+          {"slots", {2, 3, 4}},     {"overlap", {0, 1}},    {"turns", {0, 1}},
+          {"hold", {0, 1}},         {"descending", {0, 1}}, {"longest_first", {0, 1}}};
 }
 
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
