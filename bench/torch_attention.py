@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import attention_grid  # noqa: E402
 import nestor  # noqa: E402
-from torch_norms import DTYPES, circumstances, measure_us, write  # noqa: E402
+from torch_norms import DTYPES, circumstances, times_us, write  # noqa: E402
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
 SAMPLED_ROWS = 64
@@ -93,13 +93,7 @@ def measure(args, library, cell, generator, shuffler):
     row["correct"] = row["ours_error"] <= 2e-2 if dtype == "bf16" else row["ours_error"] <= 3e-3
     if not row["correct"]:
         del calls["ours"]
-    samples = {name: [] for name in calls}
-    for _ in range(args.rounds):
-        order = list(calls)
-        shuffler.shuffle(order)
-        for name in order:
-            samples[name].append(measure_us(args, calls[name]))
-    row.update({f"{name}_us": statistics.median(times) for name, times in samples.items()})
+    row.update(times_us(args, calls, shuffler))
     return row
 
 

@@ -58,6 +58,17 @@ def measure_us(args, call):
     return do_bench(call, warmup=args.warmup, rep=args.rep, return_mode="median") * 1e3
 
 
+def times_us(args, calls, shuffler):
+    """{NAME_us: the median of each call's rounds, all calls in turns in an order shuffled anew for every round}"""
+    samples = {name: [] for name in calls}
+    for _ in range(args.rounds):
+        order = list(calls)
+        shuffler.shuffle(order)
+        for name in order:
+            samples[name].append(measure_us(args, calls[name]))
+    return {f"{name}_us": statistics.median(times) for name, times in samples.items()}
+
+
 def measure_host_us(args, call):
     times, end = [], time.perf_counter() + args.rep * 1e-3
     while time.perf_counter() < end or len(times) < 3:
@@ -145,13 +156,7 @@ def measure(args, library, cell, generator, shuffler, left):
     if not row["correct"]:
         del calls["ours"]
     calls["copy"] = problem.copy(torch_device(args))
-    samples = {name: [] for name in calls}
-    for _ in range(args.rounds):
-        order = list(calls)
-        shuffler.shuffle(order)
-        for name in order:
-            samples[name].append(measure_us(args, calls[name]))
-    row.update({f"{name}_us": statistics.median(times) for name, times in samples.items()})
+    row.update(times_us(args, calls, shuffler))
     return row
 
 

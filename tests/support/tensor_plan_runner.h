@@ -95,7 +95,7 @@ class TensorPlanRunner {
     slots_.clear();
     agents_.clear();
     turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
-    if (plan_.kernel->shape.turns != 0 && plan_.groups > 1) turns_[0] = 1;
+    if (plan_.turns()) turns_[0] = 1;
     for (int group = -1; group < plan_.groups; ++group) {
       Agent agent;
       agent.group = group;

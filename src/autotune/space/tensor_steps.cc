@@ -2,6 +2,7 @@
 #include "autotune/space/tensor_steps.h"
 
 #include "autotune/space/axes.h"
+#include "codegen/nvptx/op_shape.h"
 
 #include <fmt/format.h>
 
@@ -14,18 +15,6 @@ constexpr std::int64_t kOperandBytes = 2;
 /// Registers of a thread that fragments may fill, by number of groups: what setmaxnreg leaves beside addresses and temporaries
 /// (FlashAttention-3's rule of thumb, J. Shah et al., 2024, arXiv:2407.08608).
 constexpr std::int64_t fragment_registers(int groups) { return groups == 3 ? 136 : 224; }
-
-const ScalarExpr& uncast(const ScalarExpr& expr) { return expr.op() == ScalarOp::cast ? uncast(expr.args()[0]) : expr; }
-
-/// The two accesses of a sum of products, if the statement is one.
-std::optional<std::pair<int, int>> factors(const Statement& statement) {
-  if (statement.reduction != ReductionOp::add) return std::nullopt;
-  const ScalarExpr& product = uncast(statement.value);
-  if (product.op() != ScalarOp::mul) return std::nullopt;
-  const ScalarExpr &a = uncast(product.args()[0]), &b = uncast(product.args()[1]);
-  if (a.op() != ScalarOp::read || b.op() != ScalarOp::read || a.ordinal() == b.ordinal()) return std::nullopt;
-  return std::pair(a.ordinal(), b.ordinal());
-}
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
@@ -42,7 +31,8 @@ bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin()
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement,
                                           const Cluster& cluster) {
-  const auto pair = factors(statement);
+  if (statement.reduction != ReductionOp::add) return std::nullopt;
+  const auto pair = nvptx::factors(statement.value);
   if (!pair) return std::nullopt;
   const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
                &b = statement.reads[static_cast<std::size_t>(pair->second)];

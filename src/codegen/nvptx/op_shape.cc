@@ -20,15 +20,19 @@ const ScalarExpr* uncast(const ScalarExpr& expr) {
   return inner;
 }
 
-/// The two reads of value = read * read (casts allowed, all in f32), if it has that form.
-std::optional<std::pair<int, int>> factors(const TileOp& op) {
-  const ScalarExpr* product = uncast(op.value);
+}  // namespace
+
+std::optional<std::pair<int, int>> factors(const ScalarExpr& value) {
+  const ScalarExpr* product = uncast(value);
   if (product->op() != ScalarOp::mul || product->type() != ElementType::f32) return std::nullopt;
   const ScalarExpr *a = uncast(product->args()[0]), *b = uncast(product->args()[1]);
   if (a->op() != ScalarOp::read || b->op() != ScalarOp::read) return std::nullopt;
   if (a->type() == ElementType::i32 || b->type() == ElementType::i32) return std::nullopt;
+  if (a->ordinal() == b->ordinal()) return std::nullopt;
   return std::pair(a->ordinal(), b->ordinal());
 }
+
+namespace {
 
 int last_index_votes(const TileAccess& access, const TileOp& op, int dim, const std::vector<Buffer>& buffers) {
   if (access.index.empty() || access.index.back().coefficient(op.dims[dim].var) != 1) return 0;
@@ -52,8 +56,8 @@ struct ProductDims {
 
 std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
   if (op.kind != OpKind::contract || op.reduction != ReductionOp::add) return std::nullopt;
-  const auto pair = factors(op);
-  if (!pair || op.reads.size() != 2 || pair->first == pair->second) return std::nullopt;
+  const auto pair = factors(op.value);
+  if (!pair || op.reads.size() != 2) return std::nullopt;
   ProductDims dims;
   std::tie(dims.a, dims.b) = *pair;
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {

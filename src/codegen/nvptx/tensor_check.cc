@@ -39,7 +39,7 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
   }
   if (event.kind == Kind::wait_products && event.count < 0) proof.fail("wait_products of {} products", event.count);
   const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
-  if (turn && !proof.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
+  if (turn && !proof.plan.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
 }
 
 /// Sizes and what a block's coordinates give: the same in all its threads.
@@ -185,7 +185,7 @@ std::vector<std::string> sentences(const TensorProof& proof) {
       "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
   result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
   result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
-                               proof.turns() ? ", and no release stands within a turn" : ""));
+                               proof.plan.turns() ? ", and no release stands within a turn" : ""));
   return result;
 }
 

@@ -117,7 +117,7 @@ void TensorEmitter::consumers() {
   if (plan_->groups > 1) ptx_.set_max_registers(registers_for(plan_->groups).second, true);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
-  if (plan_->kernel->shape.turns != 0 && plan_->groups > 1)
+  if (plan_->turns())
     when(b_.CreateICmpEQ(group_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kGroupThreads); });
   items([&] { run_children(plan_->consumer, true); });
 }

@@ -48,9 +48,6 @@ class Flight {
   Flight(const TensorPlan& plan, std::vector<EventNode>& out) : plan_(plan), out_(out) {}
 
   void start(int op) { ops_.push_back(op); }
-  bool writes(int buffer) const {
-    return std::any_of(ops_.begin(), ops_.end(), [&](int op) { return ops()[op].op.write.buffer == buffer; });
-  }
   /// Ends every product up to the youngest one that writes `buffer`.
   void settle(int buffer) {
     for (std::size_t k = ops_.size(); k-- > 0;) {
@@ -199,9 +196,9 @@ class EventPlanner {
       bool waited = false;
       for (std::size_t j = 0; j < ops.size(); ++j) {
         const bool product = plan_.ops[static_cast<std::size_t>(ops[j])].kind == TensorOp::Kind::product;
-        if (turns() && !waited && product) events.push_back(event_node(Kind::wait_turn, -1));
+        if (plan_.turns() && !waited && product) events.push_back(event_node(Kind::wait_turn, -1));
         run_op(ops[j], flight, events);
-        if (turns() && !waited && product) events.push_back(event_node(Kind::pass_turn, -1));
+        if (plan_.turns() && !waited && product) events.push_back(event_node(Kind::pass_turn, -1));
         waited = waited || product;
       }
       flight.settle_all();
@@ -209,8 +206,6 @@ class EventPlanner {
     };
     ranges(*loop, loop->lower, ops, body, out);
   }
-
-  bool turns() const { return plan_.kernel->shape.turns != 0 && plan_.groups > 1; }
 
   /// The first iteration without its late products; then iterations that issue their own products and the late ones of the iteration
   /// before at once; then the last late ones.
@@ -233,12 +228,12 @@ class EventPlanner {
       std::vector<EventNode> events;
       Flight flight(plan_, events);
       std::size_t at = 0;
-      if (turns()) events.push_back(event_node(Kind::wait_turn, -1));
+      if (plan_.turns()) events.push_back(event_node(Kind::wait_turn, -1));
       for (; at < order.size() && leads(order[at]); ++at) issue(order[at], flight, events);
       std::vector<EventNode> before;  // of the iteration before
       for (const int k : late) issue(k, flight, before);
       events.push_back(at_value(loop.var, IntExpr::variable(loop.var) - IntExpr(1), true, std::move(before)));
-      if (turns()) events.push_back(event_node(Kind::pass_turn, -1));
+      if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
@@ -299,8 +294,7 @@ class EventPlanner {
     }
     if (full->masks_before) out.push_back(loop_node(loop.var, from, full->from, true, body()));
     out.push_back(loop_node(loop.var, full->from, full->to, false, body()));
-    if (!full->to.defined() || full->to.str() != loop.upper.str())
-      out.push_back(loop_node(loop.var, full->to, loop.upper, true, body()));
+    if (full->to.str() != loop.upper.str()) out.push_back(loop_node(loop.var, full->to, loop.upper, true, body()));
   }
 
   /// The iterations at which every mask of `ops` holds for the whole tile: an interval, since masks are linear in the loop's variable.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
 constexpr std::int64_t kBarrierBytes = 512;
-constexpr int kMostColumns = 256;  ///< of one product
+constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
 
 void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
   if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
@@ -115,9 +115,9 @@ std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, std::int64_
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
-    if (ring.rows > kMostColumns)
+    if (ring.rows > kMostCopiedRows)
       user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
-                 plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostColumns);
+                 plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostCopiedRows);
     ring.offset = at;
     at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
   }

@@ -120,6 +120,7 @@ struct TensorPlan {
   int rows() const { return groups * row_tiles * kGroupRows; }
   int threads() const { return (groups + 1) * kGroupThreads; }
   bool persistent() const { return kernel->shape.persistent > 0; }
+  bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
 };
 
 /// Plans a kernel whose grid asks for tensor cores. Throws UserError that names the op and what does not fit.

@@ -33,7 +33,6 @@ struct TensorProof {
   const Ring& ring(int k) const { return plan.rings[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
   std::string name(int ring) const { return fmt::format("ring {} ({})", ring, plan.buffer(this->ring(ring).buffer).name); }
-  bool turns() const { return plan.kernel->shape.turns != 0 && plan.groups > 1; }
 };
 
 void prove_shape(
