@@ -54,7 +54,7 @@ nestor::HalideDefinition attention(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   const Options options(variant);
   const nestor::kernels::AttentionSizes sizes;
-  Param<float> scale("scale");
+  const Param<float> scale = nestor::kernels::positive("scale");
   const int query_rank = 4 + options.grouped + options.dilated, key_rank = 4 + options.dilated;
   ImageParam q(type, query_rank, "q"), k(type, key_rank, "k"), v(type, key_rank, "v");
   Var d("d"), j("j"), i("i"), c("c"), g("g"), h("h"), b("b");

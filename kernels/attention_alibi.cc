@@ -9,7 +9,7 @@ using nestor::kernels::wide;
 nestor::HalideDefinition attention_alibi(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   const nestor::kernels::AttentionSizes sizes;
-  Param<float> scale("scale");
+  const Param<float> scale = nestor::kernels::positive("scale");
   ImageParam q(type, 4, "q"), k(type, 4, "k"), v(type, 4, "v"), slope(Float(32), 1, "slope");
   Var d("d"), j("j"), i("i"), h("h"), b("b");
   const nestor::kernels::Row row{i, h, b};

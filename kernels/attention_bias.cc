@@ -9,7 +9,7 @@ nestor::HalideDefinition attention_bias(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   const bool causal = nestor::kernels::has_option(variant, "causal");
   const nestor::kernels::AttentionSizes sizes;
-  Param<float> scale("scale");
+  const Param<float> scale = nestor::kernels::positive("scale");
   ImageParam q(type, 4, "q"), k(type, 4, "k"), v(type, 4, "v"), bias(type, 4, "bias");
   Var d("d"), j("j"), i("i"), h("h"), b("b");
   const nestor::kernels::Row row{i, h, b};

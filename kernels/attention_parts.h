@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 
 #include "operator.h"
 
@@ -21,6 +22,13 @@ inline std::vector<Halide::Var> along(const Halide::Var& first, const Row& row) 
   std::vector<Halide::Var> index{first};
   index.insert(index.end(), row.begin(), row.end());
   return index;
+}
+
+/// A scalar that callers must give a positive value: a positive factor of scores is one of their maximum too.
+inline Halide::Param<float> positive(const std::string& name) {
+  Halide::Param<float> param(name);
+  param.set_min_value(std::numeric_limits<float>::min());
+  return param;
 }
 
 /// Narrows a reduction over keys to those that the query of the row sees.

@@ -10,7 +10,8 @@ nestor::HalideDefinition differential_attention(const std::string& variant) {
   const bool causal = nestor::kernels::has_option(variant, "causal");
   const nestor::kernels::AttentionSizes sizes;
   Param<int> value_dim("value_dim");
-  Param<float> scale("scale"), lambda("lambda");
+  const Param<float> scale = nestor::kernels::positive("scale");
+  Param<float> lambda("lambda");
   ImageParam v(type, 4, "v");
   Var d("d"), j("j"), i("i"), h("h"), b("b");
   const nestor::kernels::Row row{i, h, b};

@@ -9,7 +9,7 @@ using nestor::kernels::wide;
 nestor::HalideDefinition evoformer_attention(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   Param<int> batch("batch"), rows("rows"), heads("heads"), n("n"), head_dim("head_dim");
-  Param<float> scale("scale");
+  const Param<float> scale = nestor::kernels::positive("scale");
   ImageParam q(type, 5, "q"), k(type, 5, "k"), v(type, 5, "v"), gate(type, 5, "gate"), mask(type, 3, "mask"),
       pair(type, 4, "pair");
   Var d("d"), j("j"), i("i"), h("h"), m("m"), b("b");

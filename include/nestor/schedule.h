@@ -63,6 +63,10 @@ class NESTOR_API Schedule {
   Schedule& overlap(const std::string& loop);  ///< products that only the next iteration needs run beside its first ones
   Schedule& turns(const std::string& loop);    ///< groups issue their products in turn
   Schedule& hold(const std::string& loop);     ///< first operands that stay for the iteration are held in registers
+  Schedule& residents(const std::string& loop, std::int64_t blocks);       ///< so many blocks shall fit a multiprocessor at once
+  Schedule& claims(const std::string& loop);                               ///< resident blocks claim iterations from a counter
+  Schedule& stagger(const std::string& loop);                              ///< slots are given back amid exponentials
+  Schedule& polynomial(const std::string& loop, std::int64_t sixteenths);  ///< of a tile's exponentials, by a polynomial
   Schedule& gpu_warps(const std::string& loop);
   Schedule& gpu_lanes(const std::string& loop);
   Schedule& stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots = 1);

@@ -179,6 +179,26 @@ Schedule& Schedule::turns(const std::string& loop) {
   return *this;
 }
 
+Schedule& Schedule::residents(const std::string& loop, std::int64_t blocks) {
+  impl_ = impl_->apply("residents", {loop, blocks});
+  return *this;
+}
+
+Schedule& Schedule::claims(const std::string& loop) {
+  impl_ = impl_->apply("claims", {loop});
+  return *this;
+}
+
+Schedule& Schedule::stagger(const std::string& loop) {
+  impl_ = impl_->apply("stagger", {loop});
+  return *this;
+}
+
+Schedule& Schedule::polynomial(const std::string& loop, std::int64_t sixteenths) {
+  impl_ = impl_->apply("polynomial", {loop, sixteenths});
+  return *this;
+}
+
 Schedule& Schedule::hold(const std::string& loop) {
   impl_ = impl_->apply("hold", {loop});
   return *this;

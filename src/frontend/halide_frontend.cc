@@ -81,12 +81,24 @@ class Extraction {
     return context;
   }
 
+  /// The number that a Param's set_range gave; `otherwise` where it gave none.
+  static double limit(const Expr& expr, double otherwise) {
+    if (const auto* number = expr.as<ir::FloatImm>()) return number->value;
+    if (const auto* number = expr.as<ir::IntImm>()) return static_cast<double>(number->value);
+    return otherwise;
+  }
+
   void add_scalars(Nest& nest) const {
     for (const HalideScalar& scalar : definition_.scalars) {
       const auto* variable = scalar.param.as<ir::Variable>();
       const ElementType type = element_type_of(variable->type, Place{definition_.op}, scalar.param);
       if (variable->type.is_bool()) user_error("operator '{}': scalar '{}' is a bool; use int32", definition_.op, variable->name);
-      nest.scalars.push_back({graph_.parameters().scalars.at(variable->name), type, scalar.default_value});
+      ScalarParam param{graph_.parameters().scalars.at(variable->name), type, scalar.default_value};
+      if (variable->param.defined()) {
+        param.minimum = limit(variable->param.min_value(), param.minimum);
+        param.maximum = limit(variable->param.max_value(), param.maximum);
+      }
+      nest.scalars.push_back(std::move(param));
     }
   }
 

@@ -5,6 +5,7 @@
 #include "poly/context.h"
 #include "poly/scalar_expr.h"
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct ScalarParam {
   std::string name;
   ElementType type = ElementType::f32;
   double default_value = 0;
+  /// Values that callers may give; rules rely on them.
+  double minimum = -std::numeric_limits<double>::infinity(), maximum = std::numeric_limits<double>::infinity();
 };
 
 enum class TensorRole : std::uint8_t { input, output, temporary };

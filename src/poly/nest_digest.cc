@@ -11,6 +11,7 @@
 #include <isl/val.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -126,7 +127,12 @@ std::string canonical(const Nest& nest) {
   for (const SizeParam& size : nest.sizes) {
     text += fmt::format("N {} {} {} {}\n", size.name, size.min, size.max ? fmt::format("{}", *size.max) : "-", size.specialized);
   }
-  for (const ScalarParam& scalar : nest.scalars) text += fmt::format("C {} {}\n", scalar.name, to_string(scalar.type));
+  for (const ScalarParam& scalar : nest.scalars) {
+    text += fmt::format("C {} {}", scalar.name, to_string(scalar.type));
+    if (!std::isinf(scalar.minimum)) text += fmt::format(" min {}", scalar.minimum);
+    if (!std::isinf(scalar.maximum)) text += fmt::format(" max {}", scalar.maximum);
+    text += '\n';
+  }
   text += canonical(nest.context) + "\n";
   for (const Tensor& tensor : nest.tensors) {
     text += fmt::format("T {} {} {}", tensor.name, to_string(tensor.type), to_string(tensor.role));

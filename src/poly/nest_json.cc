@@ -1,6 +1,7 @@
 // Nests as JSON: a plain tree of names, with isl objects as text.
 #include "poly/nest_json.h"
 
+#include <cmath>
 #include <fstream>
 
 #include "poly/isl_tools.h"
@@ -91,7 +92,10 @@ Nest read_nest(const JsonReader& reader) {
   nest.tolerance = reader.at("tolerance").number();
   for (const JsonReader& size : reader.at("sizes").list()) nest.sizes.push_back(read_size(size));
   for (const JsonReader& scalar : reader.at("scalars").list()) {
-    nest.scalars.push_back({scalar.at("name").text(), scalar.at("type").type(), scalar.at("default").number()});
+    ScalarParam param{scalar.at("name").text(), scalar.at("type").type(), scalar.at("default").number()};
+    if (scalar.has("min")) param.minimum = scalar.at("min").number();
+    if (scalar.has("max")) param.maximum = scalar.at("max").number();
+    nest.scalars.push_back(std::move(param));
   }
   nest.context = parse_set(reader.at("context").text(), "context");
   for (const JsonReader& tensor : reader.at("tensors").list()) nest.tensors.push_back(read_tensor(tensor));
@@ -106,6 +110,8 @@ json nest_to_json(const Nest& nest) {
   for (const ScalarParam& scalar : nest.scalars) {
     scalars.push_back(
         {{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", number_to_json(scalar.default_value)}});
+    if (!std::isinf(scalar.minimum)) scalars.back()["min"] = scalar.minimum;
+    if (!std::isinf(scalar.maximum)) scalars.back()["max"] = scalar.maximum;
   }
   json tensors = json::array();
   for (const Tensor& tensor : nest.tensors) {

@@ -45,7 +45,12 @@ class Validator {
       if (!names_.insert(name).second) user_error("the name {} of a {} is taken already", name, what);
     };
     for (const SizeParam& size : nest_.sizes) claim(size.name, "size");
-    for (const ScalarParam& scalar : nest_.scalars) claim(scalar.name, "scalar");
+    for (const ScalarParam& scalar : nest_.scalars) {
+      claim(scalar.name, "scalar");
+      if (!(scalar.minimum <= scalar.default_value && scalar.default_value <= scalar.maximum))
+        user_error("scalar {}: its default {} is not within its range, {} to {}", scalar.name, scalar.default_value,
+                   scalar.minimum, scalar.maximum);
+    }
     for (const Tensor& tensor : nest_.tensors) claim(tensor.name, "tensor");
     for (const Statement& statement : nest_.statements) {
       if (!is_identifier(statement.name))

@@ -37,7 +37,8 @@ std::string_view to_string(LoopKind kind);
 ///   cluster(loop, blocks)                            so many blocks take one iteration together
 ///   persistent(loop, blocks)                         so many blocks a multiprocessor, each taking iterations in turn
 ///   tensor_cores(loop, groups[, slots])              products on tensor cores: groups of four warps, slots for each operand's tiles
-///   overlap(loop), turns(loop), hold(loop)           how those groups work: see GridShape
+///   overlap(loop), turns(loop), hold(loop), stagger(loop), polynomial(loop, sixteenths)   how those groups work: see GridShape
+///   residents(loop, blocks), claims(loop)            blocks of a multiprocessor, and how resident ones take iterations
 ///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
 ///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
 ///   streaming(tensor)                                an input or output that is touched once: accesses bypass the caches
@@ -70,6 +71,11 @@ struct GridShape {
   int overlap = 0;     ///< 1: products that only the next iteration needs run beside its first ones
   int turns = 0;       ///< 1: groups issue their products in turn, so that one computes while another multiplies
   int hold = 0;        ///< 1: a first operand that stays for the whole iteration is held in registers
+  int residents = 0;   ///< blocks that a multiprocessor shall hold at once, which bounds their registers; 0: left to the back end
+  int claims = 0;      ///< 1: resident blocks claim their next iteration from a counter instead of going round
+  int stagger =
+      0;  ///< 1: a slot is given back in the middle of the exponentials behind its product, so that waits stay behind them
+  int polynomial = 0;  ///< sixteenths of the exponentials of a tile that are computed by a polynomial beside the function unit
   bool operator==(const GridShape& other) const = default;
   std::string str() const;  ///< "256 threads, clusters of 4 blocks"; empty when all is left to the back end
 };

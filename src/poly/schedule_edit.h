@@ -73,6 +73,10 @@ class ScheduleEditor {
   void overlap() { tensor_option(&GridShape::overlap); }
   void turns() { tensor_option(&GridShape::turns); }
   void hold() { tensor_option(&GridShape::hold); }
+  void residents();
+  void claims();
+  void stagger() { tensor_option(&GridShape::stagger); }
+  void polynomial();
   void gpu_warps() { mark(LoopKind::gpu_warp, false); }
   void gpu_lanes() { mark(LoopKind::gpu_lane, false); }
   void stage();
@@ -82,6 +86,7 @@ class ScheduleEditor {
   void mark(LoopKind kind, bool takes_factor);
   Tree grid_argument() const;
   void shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member);
+  Tree tensor_grid_argument() const;
   void tensor_option(int GridShape::* member);
   void mark_loop(const Tree& loop, LoopKind kind, std::int64_t factor);
   void split_loop(const std::string& name, std::int64_t factor, const std::string& outer, const std::string& inner);

@@ -15,6 +15,7 @@ constexpr std::array<const char*, 3> kMemories{"scratch", "shared", "registers"}
 constexpr std::int64_t kMostSlots = 16;
 constexpr std::int64_t kMostClusterBlocks = 16;
 constexpr std::int64_t kMostResidentBlocks = 32;
+constexpr std::int64_t kSixteenths = 16;
 constexpr std::int64_t kMostGroups = 3;  ///< 512 threads with the one that copies: what registers allow
 
 bool reads(const Statement& statement, const std::string& tensor) {
@@ -76,12 +77,17 @@ void ScheduleEditor::tensor_cores() {
   data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
 }
 
-void ScheduleEditor::tensor_option(int GridShape::* member) {
-  args_.expect(1, 1);
-  const Tree loop = grid_argument();
+Tree ScheduleEditor::tensor_grid_argument() const {
+  Tree loop = grid_argument();
   if (loop->grid.groups == 0) {
     user_error("{}the grid of {} does not use tensor cores; apply tensor_cores({}, 2) first", where(), loop->name, loop->name);
   }
+  return loop;
+}
+
+void ScheduleEditor::tensor_option(int GridShape::* member) {
+  args_.expect(1, 1);
+  const Tree loop = tensor_grid_argument();
   TreeNode shaped = *loop;
   shaped.grid.*member = 1;
   data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
@@ -102,6 +108,23 @@ void ScheduleEditor::cluster() {
 }
 
 void ScheduleEditor::persistent() { shape_grid(1, kMostResidentBlocks, &GridShape::persistent); }
+
+void ScheduleEditor::residents() { shape_grid(1, kMostResidentBlocks, &GridShape::residents); }
+
+void ScheduleEditor::polynomial() {
+  args_.expect(2, 2);
+  tensor_grid_argument();
+  shape_grid(0, kSixteenths, &GridShape::polynomial);
+}
+
+void ScheduleEditor::claims() {
+  const Tree loop = grid_argument();
+  if (loop->grid.persistent == 0) {
+    user_error("{}the blocks of {} do not stay for several iterations; apply persistent({}, 1) first", where(), loop->name,
+               loop->name);
+  }
+  tensor_option(&GridShape::claims);
+}
 
 void ScheduleEditor::stage() {
   args_.expect(3, 4);

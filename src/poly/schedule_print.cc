@@ -213,6 +213,10 @@ std::string GridShape::str() const {
   if (overlap != 0) parts.emplace_back("products overlap");
   if (turns != 0) parts.emplace_back("groups in turn");
   if (hold != 0) parts.emplace_back("first operands in registers");
+  if (residents > 0) parts.push_back(fmt::format("{} blocks a multiprocessor", residents));
+  if (claims != 0) parts.emplace_back("iterations claimed");
+  if (stagger != 0) parts.emplace_back("slots given back amid exponentials");
+  if (polynomial > 0) parts.push_back(fmt::format("{}/16 of exponentials by polynomial", polynomial));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -51,7 +51,8 @@ LaunchPlan::LaunchPlan(const LaunchRecipe& recipe, std::string title)
       user_error("{}: tensor \"{}\" has {} indices, more than {}", title_, tensor.name, tensor.shape.size(), kRank);
     tensors_.push_back(std::move(tensor));
   }
-  for (const ScalarSpec& scalar : recipe.scalars) scalars_.push_back({scalar.name, scalar.type, scalar.default_value});
+  for (const ScalarSpec& scalar : recipe.scalars)
+    scalars_.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
   for (const SizeConstraint& constraint : recipe.valid) constraints_.emplace_back(constraint, names_);
   const bool fits = tensors_.size() <= PreparedLaunch::kTensors && strides <= PreparedLaunch::kStrides &&
                     names_.size() <= PreparedLaunch::kSizes && scalars_.size() <= PreparedLaunch::kScalars;
@@ -121,6 +122,9 @@ void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch
     const bool fits = !integer || (std::trunc(scalar.value) == scalar.value &&
                                    std::abs(scalar.value) <= std::numeric_limits<std::int32_t>::max());
     if (!fits) user_error("{}: scalar \"{}\" is {}, not a 32-bit integer", title_, scalar.name, scalar.value);
+    if (!(found->minimum <= scalar.value && scalar.value <= found->maximum))
+      user_error("{}: scalar \"{}\" is {}; it must be {} to {}", title_, scalar.name, scalar.value, found->minimum,
+                 found->maximum);
     out.scalars[static_cast<std::size_t>(found - scalars_.begin())] = scalar.value;
   }
 }

@@ -47,7 +47,7 @@ class LaunchPlan {
   struct Scalar {
     std::string name;
     ElementType type;
-    double default_value;
+    double default_value, minimum, maximum;
   };
   struct Fixed {
     std::size_t size;

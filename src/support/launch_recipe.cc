@@ -3,6 +3,7 @@
 
 #include "support/error.h"
 
+#include <cmath>
 #include <utility>
 
 namespace nestor {
@@ -210,8 +211,11 @@ json recipe_to_json(const LaunchRecipe& recipe) {
   for (const ArgumentSpec& a : recipe.arguments) {
     arguments.push_back({{"name", a.name}, {"type", to_string(a.type)}, {"output", a.output}, {"shape", exprs_to_json(a.shape)}});
   }
-  for (const ScalarSpec& s : recipe.scalars)
+  for (const ScalarSpec& s : recipe.scalars) {
     scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", s.default_value}});
+    if (!std::isinf(s.minimum)) scalars.back()["min"] = s.minimum;
+    if (!std::isinf(s.maximum)) scalars.back()["max"] = s.maximum;
+  }
   for (const SizeConstraint& c : recipe.valid) valid.push_back(constraint_to_json(c));
   for (const LaunchNode& node : recipe.launches) launches.push_back(launch_to_json(node));
   return {{"target", recipe.target},
@@ -236,8 +240,12 @@ LaunchRecipe recipe_from_json(const json& j) {
   }
   recipe.sizes = value<std::vector<std::string>>(j, "sizes");
   recipe.fixed_sizes = value<std::map<std::string, std::int64_t>>(j, "fixed");
-  for (const json& s : list(j, "scalars"))
-    recipe.scalars.push_back({value<std::string>(s, "name"), type_from(s), value<double>(s, "default")});
+  for (const json& s : list(j, "scalars")) {
+    ScalarSpec spec{value<std::string>(s, "name"), type_from(s), value<double>(s, "default")};
+    if (s.contains("min")) spec.minimum = value<double>(s, "min");
+    if (s.contains("max")) spec.maximum = value<double>(s, "max");
+    recipe.scalars.push_back(std::move(spec));
+  }
   for (const json& c : list(j, "valid")) recipe.valid.push_back(constraint_from_json(c));
   recipe.workspace_bytes = int_expr_from_json(member(j, "workspace_bytes"));
   for (const json& node : list(j, "launches")) recipe.launches.push_back(launch_from_json(node));

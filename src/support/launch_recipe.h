@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct ScalarSpec {
   std::string name;
   ElementType type;
   double default_value = 0;
+  double minimum = -std::numeric_limits<double>::infinity(), maximum = std::numeric_limits<double>::infinity();
 };
 
 /// Name under which a grid's formula finds the number of multiprocessors of the device it is launched on. The blocks of such a grid

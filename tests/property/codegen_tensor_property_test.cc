@@ -31,9 +31,12 @@ TEST(TensorPlans, random_choices_give_the_definition) {
     steps.rows = 16 * choose.between(1, 4 * steps.groups * (steps.groups == 1 ? 2 : 1));
     steps.columns = 8 * choose.between(1, 9);
     steps.slots = choose.between(1, 3);
-    for (const char* step : {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"}) {
+    for (const char* step : {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "stagger(out.io)", "residents(out.io, 2)",
+                             "persistent(out.io, 1)"}) {
       if (choose.flip()) steps.more.emplace_back(step);
     }
+    const bool persistent = !steps.more.empty() && steps.more.back().starts_with("persistent");
+    if (persistent && choose.flip()) steps.more.emplace_back("claims(out.io)");
     TensorShape shape{choose.between(1, 150), 0, choose.between(1, 100), form.depth};
     shape.keys = form.seen == Seen::all ? choose.between(1, 150) : shape.queries + choose.between(0, 70);
     const TensorRun options{.round_operands = false, .blocks = choose.between(1, 4), .seed = static_cast<unsigned>(k)};

@@ -35,7 +35,11 @@ std::vector<Nest> nests() {
           samples::late_division_norm(TensorRole::output),
           samples::biased_scores(),
           samples::biased_scores(true),
-          samples::capped_scores()};
+          samples::capped_scores(),
+          samples::with_positive_scalars(samples::scores_softmax_values()),
+          samples::with_positive_scalars(samples::scores_softmax_values(Mask::select)),
+          samples::with_positive_scalars(samples::biased_scores(true)),
+          samples::with_positive_scalars(samples::capped_scores())};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

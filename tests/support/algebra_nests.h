@@ -87,6 +87,12 @@ inline Nest late_division_norm(TensorRole mean = TensorRole::temporary) {
       .build();
 }
 
+/// The nest with scalars that are positive by their range.
+inline Nest with_positive_scalars(Nest nest) {
+  for (ScalarParam& scalar : nest.scalars) scalar.minimum = 1e-30;
+  return nest;
+}
+
 /// Scores masked to a window by a select: some tiles of a row have no visible column.
 inline Nest windowed_attention() {
   Nest nest = scores_softmax_values(Mask::select);

@@ -47,7 +47,7 @@ std::vector<Case> cases() {
   GridShape overlap = shape(1, 2);
   overlap.overlap = 1;
   GridShape all = shape(2, 2);
-  all.overlap = all.turns = all.hold = all.persistent = 1;
+  all.overlap = all.turns = all.hold = all.persistent = all.stagger = all.claims = 1;
   GridShape turns = shape(2, 1);
   turns.turns = 1;
   std::vector<Case> list;

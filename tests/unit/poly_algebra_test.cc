@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "poly/algebra/rule.h"
 #include "poly/isl_tools.h"
 #include "support/algebra_nests.h"
+#include "support/error.h"
 #include "support/sample_nests.h"
 
 namespace nestor {
@@ -16,6 +18,7 @@ using samples::Mask;
 using samples::number;
 using samples::read;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::vector<std::string> targets_of(const Nest& nest, const std::string& name) {
   std::vector<std::string> targets;
@@ -45,8 +48,9 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
-                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result"));
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale",
+                                            "simplify", "split_reduction", "reciprocal", "keep_result", "factor_extremum"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -55,6 +59,42 @@ TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
   EXPECT_TRUE(targets_of(nest, "reciprocal").empty());
   // Sums are for defer_factor, and a divisor that changes along the row stays one.
   EXPECT_TRUE(targets_of(samples::matmul(), "reciprocal").empty());
+}
+
+TEST(FactorExtremum, APositiveScaleGoesToTheExponentAndItsCorrection) {
+  const Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
+  const Nest scaled = rule("exp2_scale").apply(nest, {}).nest;
+  ASSERT_THAT(targets_of(scaled, "factor_extremum"), ElementsAre("Mx_update"));
+  const Nest factored = rule("factor_extremum").apply(scaled, {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(factored, "S"), "QK");
+  EXPECT_EQ(value_text(factored, "P"), "exp2(((S * (scale * 1.4427)) - (Mx * (scale * 1.4427))))");
+  EXPECT_TRUE(targets_of(factored, "factor_extremum").empty());
+  const RuleResult online = rule("online").apply(factored, {"Mx_update"});
+  EXPECT_EQ(online.composites.at(0).followers.at(0).correction.str({}, {}),
+            "(r * select((m_old == m_new), 1, exp2(((m_old - m_new) * (scale * 1.4427)))))");
+}
+
+TEST(FactorExtremum, AFiniteStartIsDividedAndStaysFinite) {
+  Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "Mx_init") statement.value = ScalarExpr::constant(std::numeric_limits<float>::lowest());
+  }
+  const Nest factored = rule("factor_extremum").apply(nest, {"Mx_update"}).nest;
+  const ScalarExpr start = factored.statement("Mx_init").value;
+  for (const double scale : {1e-30, 0.1, 1.0, 3.0, 1e30}) {
+    const auto scalar = [&](const std::string&) { return scale; };
+    const double value = evaluate(start, [](int) { return 0.0; }, [](int) { return 0; }, scalar);
+    EXPECT_TRUE(std::isfinite(static_cast<float>(value))) << scale;
+    EXPECT_TRUE(std::isfinite(static_cast<float>(value) * static_cast<float>(scale))) << scale;
+    EXPECT_LT(value, scale < 2 ? -1e30 : -1e7) << scale;
+  }
+}
+
+TEST(FactorExtremum, AScaleOfUnknownSignStays) {
+  const Nest nest = samples::scores_softmax_values();
+  EXPECT_TRUE(targets_of(nest, "factor_extremum").empty());
+  EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
+              testing::ThrowsMessage<UserError>(HasSubstr("the value of S has no factor that is known to be positive")));
 }
 
 TEST(Algebra, ReassociateNeedsAReduction) {

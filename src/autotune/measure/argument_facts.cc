@@ -44,11 +44,13 @@ std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape) 
   return strides;
 }
 
-void check_scalar_names(const Nest& nest, const std::map<std::string, double>& scalars) {
+void check_scalars(const Nest& nest, const std::map<std::string, double>& scalars) {
   for (const auto& [name, value] : scalars) {
     const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(),
                                     [&, &name = name](const ScalarParam& p) { return p.name == name; });
     if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
+    if (!(known->minimum <= value && value <= known->maximum))
+      user_error("scalar {} of {} is {}; it must be {} to {}", name, nest.op, value, known->minimum, known->maximum);
   }
 }
 

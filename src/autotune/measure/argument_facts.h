@@ -16,7 +16,7 @@ bool writes_every_element(const Nest& nest, const Tensor& tensor, const Sizes& s
 /// Strides of dense row-major data, in elements.
 std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape);
 
-/// Throws UserError when `scalars` names one that the nest does not have.
-void check_scalar_names(const Nest& nest, const std::map<std::string, double>& scalars);
+/// Throws UserError when `scalars` names one that the nest does not have, or gives one a value out of its range.
+void check_scalars(const Nest& nest, const std::map<std::string, double>& scalars);
 
 }  // namespace nestor

@@ -21,7 +21,7 @@ GpuProblem::Data make_data(const Nest& original, const Sizes& sizes, const Measu
 
 std::shared_ptr<GpuProblem> make_gpu_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
                                              const MeasureOptions& options) {
-  check_scalar_names(nest, options.scalars);
+  check_scalars(nest, options.scalars);
   auto problem = std::make_shared<GpuProblem>(
       GpuProblem{BaseSchedules(nest), sizes, options, nest.tolerance, gpu_facts(options.target), {}, {}, 0});
   problem->data.push_back(make_data(original, sizes, options, options.data_seed));

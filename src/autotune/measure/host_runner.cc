@@ -42,7 +42,7 @@ std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest&
   auto problem =
       std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
-  check_scalar_names(nest, options.scalars);
+  check_scalars(nest, options.scalars);
   HostTensors arguments = make_arguments(original, sizes, options.data_seed);
   problem->samples = reference_samples(original, sizes, options.scalars, arguments, options.oracle_samples, options.data_seed);
   for (const Tensor& tensor : nest.tensors) {

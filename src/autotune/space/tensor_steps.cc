@@ -12,9 +12,19 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kOperandBytes = 2;
-/// Registers of a thread that fragments may fill, by number of groups: what setmaxnreg leaves beside addresses and temporaries
-/// (FlashAttention-3's rule of thumb, J. Shah et al., 2024, arXiv:2407.08608).
-constexpr std::int64_t fragment_registers(int groups) { return groups == 3 ? 136 : 224; }
+constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, for each block
+
+/// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
+/// the copying one keeps few of its own.
+std::int64_t fragment_registers(const TensorChoice& choice) {
+  constexpr int kRegisters = 65536, kMost = 240, kPlenty = 200;
+  const int threads = choice.groups == 1 ? 160 : 128 * (choice.groups + 1);
+  const int each = kRegisters / choice.residents / threads / 8 * 8;
+  const int copying = choice.groups == 3 ? 32 : choice.persistent ? 40 : 24;
+  const int moved = (each * (choice.groups + 1) - copying) / choice.groups / 8 * 8;
+  const int registers = std::min(choice.groups == 1 ? each : moved, kMost);
+  return registers - (registers > kPlenty ? 16 : 24);
+}
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
@@ -67,9 +77,19 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
 }
 
 std::vector<Parameter> tensor_parameters() {
-  return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},  {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
-          {"slots", {2, 3, 4}},     {"overlap", {0, 1}},    {"turns", {0, 1}},
-          {"hold", {0, 1}},         {"descending", {0, 1}}, {"longest_first", {0, 1}}};
+  return {{"groups", {0, 1, 2, 3}},
+          {"row_tiles", {1, 2}},
+          {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
+          {"slots", {2, 3, 4}},
+          {"overlap", {0, 1}},
+          {"turns", {0, 1}},
+          {"hold", {0, 1}},
+          {"descending", {0, 1}},
+          {"longest_first", {0, 1}},
+          {"stagger", {0, 1}},
+          {"polynomial", {0, 1, 2, 4}},
+          {"residents", {1, 2, 3, 4}},
+          {"claims", {0, 1}}};
 }
 
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
@@ -83,8 +103,11 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.hold = value_or(values, "hold", 0) != 0;
   choice.descending = value_or(values, "descending", 0) != 0;
   choice.longest_first = value_or(values, "longest_first", 0) != 0;
-  // More than one block of these does not fit a multiprocessor.
-  choice.persistent = value_or(values, "persistent", 0) > 0 ? 1 : 0;
+  choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap;
+  choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
+  choice.persistent = value_or(values, "persistent", 0) > 0;
+  choice.claims = choice.persistent && value_or(values, "claims", 0) != 0;
+  choice.residents = static_cast<int>(value_or(values, "residents", 1));
   return choice;
 }
 
@@ -124,7 +147,11 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   if (choice.overlap) steps.push_back(make_step("overlap", {loop}));
   if (choice.turns) steps.push_back(make_step("turns", {loop}));
   if (choice.hold) steps.push_back(make_step("hold", {loop}));
-  if (choice.persistent > 0) steps.push_back(make_step("persistent", {loop, choice.persistent}));
+  if (choice.stagger) steps.push_back(make_step("stagger", {loop}));
+  if (choice.polynomial > 0) steps.push_back(make_step("polynomial", {loop, choice.polynomial}));
+  if (choice.persistent || choice.residents > 1)
+    steps.push_back(make_step(choice.persistent ? "persistent" : "residents", {loop, choice.residents}));
+  if (choice.claims) steps.push_back(make_step("claims", {loop}));
   return steps;
 }
 
@@ -157,14 +184,14 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   // Scores, their 16-bit form and the result, which is taken to be as wide as the operands.
   const std::int64_t registers =
       choice.row_tiles * (choice.columns / 2 + choice.columns / 4 + axes.inner / 2 + (choice.hold ? axes.inner / 4 : 0));
-  if (registers > fragment_registers(choice.groups))
-    return fmt::format("fragments need {} registers of a thread, {} groups leave {}", registers, choice.groups,
-                       fragment_registers(choice.groups));
+  if (registers > fragment_registers(choice))
+    return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
+                       choice.residents, fragment_registers(choice));
   const std::int64_t row_bytes = (axes.inner + 63) / 64 * 64 * kOperandBytes;
   // A resident block needs a place of its own for the result.
-  const std::int64_t bytes =
-      row_bytes * ((choice.persistent > 0 ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
-  if (bytes > shared_bytes) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, shared_bytes);
+  const std::int64_t bytes = row_bytes * ((choice.persistent ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
+  const std::int64_t share = (shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
+  if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};
 }
 

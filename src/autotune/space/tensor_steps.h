@@ -29,10 +29,12 @@ struct TensorChoice {
   int row_tiles = 1;
   std::int64_t columns = 128;
   int slots = 2;
-  bool overlap = false, turns = false, hold = false;
+  bool overlap = false, turns = false, hold = false, stagger = false;
+  int polynomial = 0;          ///< sixteenths of exponentials
   bool descending = false;     ///< tiles of columns in falling order: what a triangular mask cuts comes first
   bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
-  int persistent = 0;
+  bool persistent = false, claims = false;
+  int residents = 1;  ///< blocks of a multiprocessor
   std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
 };
 

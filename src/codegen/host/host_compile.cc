@@ -21,7 +21,8 @@ LaunchRecipe make_recipe(const TileProgram& program, const IntExpr& workspace_by
   }
   recipe.sizes = program.sizes;
   recipe.fixed_sizes = program.fixed_sizes;
-  for (const ScalarParam& scalar : program.scalars) recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value});
+  for (const ScalarParam& scalar : program.scalars)
+    recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
   recipe.valid = program.valid;
   for (const auto& [name, value] : program.fixed_sizes) {
     SizeConstraint fixed;

@@ -98,7 +98,7 @@ class KernelBuilder {
     create_function(maps_of(plan));
     TensorEmitter(b_, *function_, arguments_, maps_).emit(plan);
     b_.CreateRetVoid();
-    finish(plan.threads(), 1, plan.shared_bytes);
+    finish(plan.threads(), plan.residents(), plan.shared_bytes);
     return std::move(built_);
   }
 
@@ -113,7 +113,9 @@ class KernelBuilder {
       map.swizzle = kSwizzleBytes;
       maps.push_back(std::move(map));
     };
-    for (const Ring& ring : plan.rings) add(ring.buffer, ring.row_index, ring.rows);
+    for (const Ring& ring : plan.rings) {
+      if (!ring.claims) add(ring.buffer, ring.row_index, ring.rows);
+    }
     for (const TensorOp& op : plan.ops) {
       if (op.through_shared) add(op.op.write.buffer, op.row_index, kGroupRows);
     }
@@ -144,6 +146,7 @@ class KernelBuilder {
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
     if (uses.workspace) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
+    if (kernel_.shape.claims != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
     for (const KernelParam& map : maps) {
       built_.params.push_back(map);
       types.push_back(b_.getPtrTy());
@@ -192,10 +195,12 @@ class KernelBuilder {
     }
     while (next < function_->arg_size() - maps_.size()) {
       const KernelParam& param = built_.params[next];
-      Value* value = take(param.kind == KernelParam::Kind::workspace ? "workspace" : param.name);
+      const bool unnamed = param.kind == KernelParam::Kind::workspace || param.kind == KernelParam::Kind::counter;
+      Value* value = take(!unnamed ? param.name : param.kind == KernelParam::Kind::counter ? "counter" : "workspace");
       if (param.kind == KernelParam::Kind::scalar) arguments_.scalars[param.name] = value;
       if (param.kind == KernelParam::Kind::size || param.kind == KernelParam::Kind::loop) arguments_.integers[param.name] = value;
       if (param.kind == KernelParam::Kind::workspace) arguments_.workspace = value;
+      if (param.kind == KernelParam::Kind::counter) arguments_.counter = value;
     }
   }
 

@@ -95,6 +95,28 @@ void PtxEmitter::set_max_registers(int count, bool increase) {
   assembly(nothing(), fmt::format("setmaxnreg.{}.sync.aligned.u32 {};", increase ? "inc" : "dec", count), "", {});
 }
 
+PtxEmitter::Value* PtxEmitter::opaque(Value* word) {
+  auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getInt32Ty()}, false);
+  llvm::CallInst* call = b_.CreateCall(type, llvm::InlineAsm::get(type, "mov.b32 $0, $1;", "=r,r", false), {word});
+  call->setDoesNotAccessMemory();
+  return call;
+}
+
+PtxEmitter::Value* PtxEmitter::atomic_increment(Value* counter) {
+  return assembly(b_.getInt32Ty(), "atom.global.add.u32 $0, [$1], 1;", "=r,l", {counter});
+}
+
+void PtxEmitter::reset_counter(Value* counter, Value* condition) {
+  assembly(nothing(), "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t@p st.global.u32 [$0], 0;\n\t}", "l,r",
+           {counter, b_.CreateZExt(condition, b_.getInt32Ty())});
+}
+
+void PtxEmitter::store_word(Value* shared, Value* word) { assembly(nothing(), "st.shared.u32 [$0], $1;", "r,r", {shared, word}); }
+
+PtxEmitter::Value* PtxEmitter::load_word(Value* shared) {
+  return assembly(b_.getInt32Ty(), "ld.shared.u32 $0, [$1];\n\tbar.warp.sync -1;", "=r,r", {shared});
+}
+
 void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier) {
   Values arguments{shared, map};
   arguments.insert(arguments.end(), coordinates.begin(), coordinates.end());

@@ -29,6 +29,12 @@ class PtxEmitter {
   void fence_async_proxy();  ///< what this thread wrote to shared memory becomes visible to copies and products
   void set_max_registers(int count, bool increase);
 
+  // numbers of items
+  Value* atomic_increment(Value* counter);               ///< u32 in global memory; its value before
+  void reset_counter(Value* counter, Value* condition);  ///< to 0
+  void store_word(Value* shared, Value* word);
+  Value* load_word(Value* shared);  ///< in all lanes of a warp, before any of them goes on
+
   // tensor copies; coordinates innermost first, up to five
   void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier);
   void store_tile(Value* map, const Values& coordinates, Value* shared);
@@ -47,6 +53,8 @@ class PtxEmitter {
   Value* descriptor(Value* address, int leading_stride, int stride);
   /// Orders register values after what was emitted before: uses of the results stay behind it.
   void pin(Values& values);
+  /// The i32 itself, of which LLVM knows nothing.
+  Value* opaque(Value* word);
 
   // fragments
   Values load_matrices(Value* address);  ///< ldmatrix.x4: four 8 x 8 tiles of 16-bit elements

@@ -84,7 +84,8 @@ void fill_recipe(const TileProgram& program, const nvptx::LaunchPlan& plan, Laun
   }
   recipe.sizes = program.sizes;
   recipe.fixed_sizes = program.fixed_sizes;
-  for (const ScalarParam& scalar : program.scalars) recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value});
+  for (const ScalarParam& scalar : program.scalars)
+    recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
   recipe.valid = program.valid;
   for (const auto& [size, value] : program.fixed_sizes) {
     SizeConstraint fixed;

@@ -124,8 +124,9 @@ void check_memory(TensorProof& proof) {
   for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
     const Ring& ring = proof.ring(r);
     if (ring.slots < 1) proof.fail("{} has {} slots", proof.name(r), ring.slots);
-    if (ring.offset % kSwizzleAlignment != 0 || ring.slot_bytes() % kSwizzleAlignment != 0)
-      proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), kSwizzleAlignment);
+    const std::int64_t alignment = ring.claims ? kClaimBytes : kSwizzleAlignment;
+    if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
+      proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
     spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
     barriers += 2 * ring.slots * kBarrierBytes;
   }
@@ -173,6 +174,11 @@ std::vector<std::string> sentences(const TensorProof& proof) {
   const std::string groups = proof.plan.groups == 1 ? "its group" : fmt::format("all {} groups", proof.plan.groups);
   for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
     const Ring& ring = proof.ring(r);
+    if (ring.claims) {
+      result.push_back(fmt::format("{}: the next item's number in {} slots, read by {} before it is overwritten", proof.name(r),
+                                   ring.slots, groups));
+      continue;
+    }
     result.push_back(
         fmt::format("{}: tiles of {} x {} in {} slot{}; each is read only after it has arrived, and overwritten only after {} {} "
                     "released it",

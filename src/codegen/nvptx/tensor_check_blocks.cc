@@ -25,7 +25,12 @@ class ConsumerWalk {
   void run() {
     for (const RoleBlock& block : proof_.consumer) {
       const Held before = held_;
-      for (const RoleStep& step : block.steps) this->step(step.event);
+      for (std::size_t k = 0; k < block.steps.size(); ++k) {
+        step(block.steps[k].event);
+        const Event* next = k + 1 < block.steps.size() ? &block.steps[k + 1].event : nullptr;
+        if (!amid_is_met(block.steps[k].event, next))
+          proof_.fail("{} is released in the middle of an op that does not come next", proof_.name(block.steps[k].event.ring));
+      }
       if (!flight_.empty()) fail_flight("is in flight at the end of a block");
       if (!block.always() && !(held_ == before))
         proof_.fail("an iteration, or what runs on a condition, does not leave tiles, sums and turns as it found them");
@@ -66,6 +71,14 @@ class ConsumerWalk {
       case Kind::load:
         return;
     }
+  }
+
+  /// A release in the middle of an op is said when that op runs: it comes next, but for others of the kind.
+  bool amid_is_met(const Event& event, const Event* next) const {
+    if (event.kind != Kind::release || event.count == 0) return true;
+    if (next == nullptr || next->op != event.op) return false;
+    if (next->kind == Kind::release) return next->count != 0;
+    return next->kind == Kind::compute && proof_.op(event.op).kind == TensorOp::Kind::map && proof_.op(event.op).column >= 0;
   }
 
   void fail_flight(const std::string& what) { proof_.fail("product {} {}", proof_.op(flight_.front()).op.name, what); }

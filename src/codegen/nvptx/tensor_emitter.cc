@@ -10,13 +10,18 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kWarpThreads = 32;
 constexpr int kBarrierSize = 8;  ///< bytes of one barrier in shared memory
+constexpr int kUnitRegisters = 65536;
+constexpr int kMostRegisters = 240;  ///< of a thread
+constexpr int kRegisterStep = 8;
 
-/// Registers of a thread of the copying group and of a computing one, of the 65,536 that all of them share.
-std::pair<int, int> registers_for(int groups) {
-  if (groups == 3) return {32, 160};
-  return {24, 240};
+/// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
+std::pair<int, int> registers_for(const TensorPlan& plan) {
+  const int each = kUnitRegisters / plan.residents() / plan.threads() / kRegisterStep * kRegisterStep;
+  const int all = each * (plan.groups + 1);
+  // Blocks that stay keep more while they copy: where items are, and how many.
+  const int copying = plan.groups == 3 ? 32 : plan.persistent() ? 40 : 24;
+  return {copying, std::min((all - copying) / plan.groups / kRegisterStep * kRegisterStep, kMostRegisters)};
 }
 
 }  // namespace
@@ -46,7 +51,7 @@ void TensorEmitter::emit(const TensorPlan& plan) {
   auto* copies = llvm::BasicBlock::Create(b_.getContext(), "copies", &function_);
   auto* computes = llvm::BasicBlock::Create(b_.getContext(), "computes", &function_);
   auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", &function_);
-  b_.CreateCondBr(b_.CreateICmpSLT(group_, constant(0)), copies, computes);
+  b_.CreateCondBr(b_.CreateICmpEQ(group_, constant(plan.groups)), copies, computes);
   b_.SetInsertPoint(copies);
   producer();
   b_.CreateBr(done);
@@ -63,7 +68,7 @@ void TensorEmitter::name_threads() {
   // The same in all lanes, and said so: ptxas then keeps it in a uniform register.
   Value* number = b_.CreateLShr(thread_, 7);
   number = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {constant(-1), number, constant(0), constant(31)});
-  group_ = b_.CreateSub(number, constant(1));
+  group_ = number;
   leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
   Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
   first_row_ = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row);
@@ -107,14 +112,17 @@ void TensorEmitter::init_barriers() {
 }
 
 void TensorEmitter::producer() {
-  if (plan_->groups > 1) ptx_.set_max_registers(registers_for(plan_->groups).first, false);
+  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).first, false);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
-  when(b_.CreateICmpEQ(thread_, constant(0)), [&] { items([&] { run_children(plan_->producer, true); }); });
+  Value* first = b_.CreateICmpEQ(thread_, constant(plan_->groups * kGroupThreads));
+  copying_ = true;
+  when(first, [&] { items([&] { run_children(plan_->producer, true); }); });
+  copying_ = false;
 }
 
 void TensorEmitter::consumers() {
-  if (plan_->groups > 1) ptx_.set_max_registers(registers_for(plan_->groups).second, true);
+  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).second, true);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
   if (plan_->turns())
@@ -133,11 +141,13 @@ void TensorEmitter::items(const Body& body) {
     counts.push_back(narrow(integer(loop.count)));
     total = b_.CreateNSWMul(total, counts.back());
   }
+  item_count_ = total;
   // In turns forwards and backwards over the blocks: where work falls along the items, as under a triangular mask, each block so gets
   // its share of long and of short ones.
   Value *block = narrow(arguments_.integers.at(kBlockNumber)), *blocks = narrow(arguments_.integers.at(kBlockCount));
   Value* back = b_.CreateSub(b_.CreateSub(blocks, constant(1)), block);
-  const Advance next = [&](Value* item) {
+  const Advance next = [&](Value* item) -> Value* {
+    if (plan_->claims()) return next_item_;
     Value* round = b_.CreateUDiv(item, blocks);
     Value* even = b_.CreateICmpEQ(b_.CreateAnd(round, constant(1)), constant(0));
     Value* first = b_.CreateNSWMul(b_.CreateAdd(round, constant(1)), blocks);
@@ -163,6 +173,7 @@ void TensorEmitter::items(const Body& body) {
       state_.held.clear();
     };
     forget();
+    if (plan_->claims() && copying_) claim();
     body();
     forget();
   });
@@ -205,7 +216,7 @@ void TensorEmitter::choose(Value* condition, const Body& body) {
   }
 }
 
-/// for (var = lower; var < upper; var = next(var)), i64, with the state carried through. `next` never falls.
+/// for (var = lower; var < upper; var = next(var)) with the state carried through. `next` never falls.
 void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& advance, const Body& body) {
   auto* inside = llvm::BasicBlock::Create(b_.getContext(), "loop", &function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
@@ -242,6 +253,16 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
   }
 }
 
+/// A loop over tiles counts in 32 bits, as coordinates of tensor copies do.
+void TensorEmitter::tile_loop(const EventNode& node) {
+  const auto narrow = [&](const IntExpr& bound) { return b_.CreateTrunc(integer(bound), b_.getInt32Ty()); };
+  const Advance next = [&](Value* value) { return b_.CreateNSWAdd(value, constant(1)); };
+  counted_loop(node.var, narrow(node.lower), narrow(node.upper), next, [&] {
+    environment_[node.var] = b_.CreateSExt(environment_.at(node.var), b_.getInt64Ty());
+    run_children(node, node.masked);
+  });
+}
+
 llvm::Value* TensorEmitter::lookup(const std::string& name) {
   const auto found = environment_.find(name);
   return found == environment_.end() ? nullptr : found->second;
@@ -263,9 +284,7 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
       return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
                     [&] { run_children(node, masked); });
     case EventNode::Kind::loop:
-      return counted_loop(
-          node.var, integer(node.lower), integer(node.upper),
-          [&](Value* value) { return b_.CreateNSWAdd(value, b_.getInt64(1)); }, [&] { run_children(node, node.masked); });
+      return tile_loop(node);
     case EventNode::Kind::sequence: {
       if (node.var.empty()) return run_children(node, masked);
       Value* value = integer(node.lower);
@@ -288,7 +307,8 @@ void TensorEmitter::event(const Event& event, bool masked) {
     case Event::Kind::load:
       return load(ring);
     case Event::Kind::release:
-      return release(ring);
+      if (event.count > 0) return amid_[event.op].push_back(ring);
+      return release(ring, leads_warp_);
     case Event::Kind::product:
       return product(event.op);
     case Event::Kind::wait_products:
@@ -317,8 +337,25 @@ void TensorEmitter::advance(int ring) {
   phase = b_.CreateXor(phase, b_.CreateZExt(wraps, b_.getInt32Ty()));
 }
 
+/// Every block claims once more than it finds items, so the counter's last value is the number of items less one, and whoever sees it
+/// sets the counter back for the next launch.
+void TensorEmitter::claim() { claimed_ = ptx_.atomic_increment(arguments_.counter); }
+
+void TensorEmitter::tell_claim(int ring) {
+  Value* slot = state_.positions.at(ring).first;
+  Value* blocks = b_.CreateTrunc(arguments_.integers.at(kBlockCount), b_.getInt32Ty());
+  next_item_ = b_.CreateAdd(claimed_, blocks);
+  ptx_.reset_counter(arguments_.counter, b_.CreateICmpEQ(b_.CreateAdd(claimed_, constant(1)), item_count_));
+  ptx_.store_word(slot_address(ring, slot), next_item_);
+  ptx_.mbarrier_arrive(full_barrier(ring, slot), b_.getTrue());
+  advance(ring);
+}
+
+void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
+
 void TensorEmitter::load(int ring) {
   const Ring& info = this->ring(ring);
+  if (info.claims) return tell_claim(ring);
   Value* slot = state_.positions.at(ring).first;
   Value* barrier = full_barrier(ring, slot);
   ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.slot_bytes())));
@@ -335,9 +372,19 @@ void TensorEmitter::load(int ring) {
   advance(ring);
 }
 
-void TensorEmitter::release(int ring) {
-  ptx_.mbarrier_arrive(empty_barrier(ring, state_.positions.at(ring).first), leads_warp_);
+void TensorEmitter::release(int ring, Value* leads) {
+  ptx_.mbarrier_arrive(empty_barrier(ring, state_.positions.at(ring).first), leads);
   advance(ring);
+}
+
+/// Gives back what waits for the middle of op `k`, after `value` >= 0 is known. The comparison is true, but ptxas cannot know: so the
+/// arrival, and every wait behind it, stays behind the instructions that made the value.
+void TensorEmitter::release_amid(int k, Value* value) {
+  const auto found = amid_.find(k);
+  if (found == amid_.end()) return;
+  Value* known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
+  for (const int ring : found->second) release(ring, b_.CreateAnd(leads_warp_, known));
+  amid_.erase(found);
 }
 
 void TensorEmitter::turn(bool wait) {

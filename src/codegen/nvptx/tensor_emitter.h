@@ -50,6 +50,13 @@ class TensorEmitter {
     std::int64_t row_slope = 0, column_slope = 0;
     bool equality = false;
     const IntExpr* condition = nullptr;
+    bool is_bound() const { return base != nullptr && !equality; }
+  };
+
+  /// The tests of one op's points. Bounds with one column slope are taken together for each row: one comparison an element.
+  struct Tests {
+    std::vector<LinearMask> masks;
+    std::map<std::pair<std::int64_t, int>, Value*> bounds;  ///< by column slope and row of the thread
   };
 
   // control flow
@@ -57,6 +64,7 @@ class TensorEmitter {
   void choose(Value* condition, const Body& body);  ///< what `body` changes is kept where it ran
   using Advance = std::function<Value*(Value*)>;
   void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
+  void tile_loop(const EventNode& node);
   void items(const Body& body);
   void run(const EventNode& node, bool masked);
   void run_children(const EventNode& node, bool masked);
@@ -84,8 +92,12 @@ class TensorEmitter {
   // events
   void event(const Event& event, bool masked);
   void load(int ring);
-  void release(int ring);
+  void release(int ring, Value* leads);
+  void release_amid(int k, Value* value);
   void take_registers(int ring);
+  void claim();  ///< asks for the number of the block's next item
+  void tell_claim(int ring);
+  void take_claim(int ring);
   void wait_products(int count);
   void product(int k);
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
@@ -96,7 +108,7 @@ class TensorEmitter {
 
   // computing ops
   void compute(int k, bool masked);
-  void map(const TensorOp& op, bool masked);
+  void map(int k, bool masked);
   void reduce(const TensorOp& op, bool masked);
   void store(const TensorOp& op, int number);
   void store_tile(const TensorOp& op, int number);
@@ -107,8 +119,10 @@ class TensorEmitter {
   Value* argument_address(const TileAccess& access);
   Value* fragment_value(int buffer, const Place& place);
   int number_in(const Fragment& fragment, const Place& place) const;
-  std::vector<LinearMask> masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
-  Value* inside(const TensorOp& op, const std::vector<LinearMask>& masks, const Place& place);  ///< null: always
+  Tests masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
+  Value* inside(const TensorOp& op, Tests& tests, const Place& place);  ///< null: always
+  Value* row_bound(Tests& tests, std::int64_t slope, const Place& place);
+  Value* finite_or_zero(Value* value);
   Value* quad_sum(Value* value, ReductionOp op, ElementType type);
   Value* pack(Value* low, Value* high, ElementType from);
   int pairs_of(const TensorOp& op) const;
@@ -122,8 +136,13 @@ class TensorEmitter {
   const TensorPlan* plan_ = nullptr;
   std::map<std::string, Value*> environment_;
   State state_;
-  std::deque<int> flight_;   ///< products under way
-  Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
+  std::deque<int> flight_;  ///< products under way
+  Value *claimed_ = nullptr,
+        *next_item_ = nullptr;            ///< i32: what the counter held when this item's successor was claimed; the successor
+  Value* item_count_ = nullptr;           ///< i32
+  bool copying_ = false;                  ///< the copying warp's program is emitted
+  std::map<int, std::vector<int>> amid_;  ///< rings to give back in the middle of an op, by op
+  Value* shared_ = nullptr;               ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
         *group_ = nullptr;                                ///< i32; warp within its group, consumers from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements

@@ -76,6 +76,12 @@ class Flight {
   std::vector<int> ops_;
 };
 
+bool has_exponentials(const TensorOp& op) {
+  bool found = false;
+  op.op.value.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::exp || node.op() == ScalarOp::exp2; });
+  return found && op.kind == TensorOp::Kind::map && op.column >= 0;
+}
+
 /// Iterations of a loop without tests: from, up to.
 struct FullRange {
   IntExpr from, to;
@@ -92,6 +98,7 @@ class EventPlanner {
     next_ = 0;
     consumer(tree_, plan_.consumer.children);
     surround_item();
+    if (plan_.claims()) claim_item();
     produce(plan_.consumer, plan_.producer.children);
   }
 
@@ -236,6 +243,7 @@ class EventPlanner {
       if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
+      if (plan_.kernel->shape.stagger != 0) stagger(events);
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };
@@ -248,6 +256,25 @@ class EventPlanner {
     }
     whole.children.push_back(at_value(loop.var, loop.upper - IntExpr(1), true, std::move(last)));
     out.push_back(std::move(whole));
+  }
+
+  /// Slots that are given back in front of a tile's exponentials are given back in their middle. That is soon enough for the copies,
+  /// and keeps ptxas from moving the wait for late products, which comes behind, in front of the exponentials that should cover them.
+  void stagger(std::vector<EventNode>& events) const {
+    const auto is = [](const EventNode& node, Kind kind) {
+      return node.kind == EventNode::Kind::event && node.event.kind == kind;
+    };
+    const auto exponentials = std::find_if(events.begin(), events.end(), [&](const EventNode& node) {
+      return is(node, Kind::compute) && has_exponentials(plan_.ops[static_cast<std::size_t>(node.event.op)]);
+    });
+    if (exponentials == events.end()) return;
+    const int op = exponentials->event.op;
+    const auto moved =
+        std::stable_partition(events.begin(), exponentials, [&](const EventNode& node) { return !is(node, Kind::release); });
+    for (auto node = moved; node != exponentials; ++node) {
+      node->event.op = op;
+      node->event.count = 1;
+    }
   }
 
   /// A product with both operands in shared memory, which can be issued before anything else of its iteration.
@@ -366,6 +393,16 @@ class EventPlanner {
     while (end != body.begin() && is_store(*(end - 1))) --end;
     body.insert(end, after.begin(), after.end());
     body.insert(body.begin(), before.begin(), before.end());
+  }
+
+  /// The last thing that an item waits for is the number of the next one, so the last that the copying warp does for it is to tell it.
+  void claim_item() {
+    Ring ring;
+    ring.claims = ring.in_registers = true;
+    const int number = static_cast<int>(plan_.rings.size());
+    plan_.rings.push_back(std::move(ring));
+    for (const Kind kind : {Kind::wait_full, Kind::take_registers, Kind::release})
+      plan_.consumer.children.push_back(event_node(kind, -1, number));
   }
 
   bool is_store(const EventNode& node) const {

@@ -3,6 +3,7 @@
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/tensor_plan.h"
 #include "codegen/nvptx/tile_rewrite.h"
+#include "poly/algebra/polynomial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +32,47 @@ std::vector<IntExpr> bounds_of(const OpDim& dim, const char* name, std::int64_t 
   return conditions;
 }
 
+/// Rows and columns of an op's tile, as conditions see them.
+struct Box {
+  std::int64_t rows = 1, columns = 1;
+};
+
+Box box_of(const TensorPlan& plan, const TensorOp& op) {
+  const bool product = op.kind == TensorOp::Kind::product;
+  const int column = product ? op.form.k : op.column;
+  Box box{plan.rows(), 1};
+  if (column >= 0)
+    box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
+  return box;
+}
+
+/// Does `a` tell that `b` holds, at every point of the box? Both compare linear forms: b's distance from its border must not be the smaller.
+bool implies(const IntExpr& a, const IntExpr& b, const Box& box) {
+  if (a.str() == b.str()) return true;
+  for (const IntExpr* condition : {&a, &b}) {
+    if (condition->op() != IntOp::ge) return false;
+  }
+  Affine gap = affine_of(comparison_distance(b)) - affine_of(comparison_distance(a));
+  for (const auto& [name, extent] : {std::pair(kRow, box.rows), std::pair(kColumn, box.columns)}) {
+    const auto term = gap.terms.find(name);
+    if (term == gap.terms.end()) continue;
+    if (term->second < 0) gap.constant += term->second * (extent - 1);
+    gap.terms.erase(term);
+  }
+  return gap.is_constant() && gap.constant >= 0;
+}
+
+/// Without those that follow from others.
+std::vector<IntExpr> independent(std::vector<IntExpr> conditions, const Box& box) {
+  for (std::size_t k = conditions.size(); k-- > 0;) {
+    const bool follows = std::any_of(conditions.begin(), conditions.end(), [&](const IntExpr& other) {
+      return &other != &conditions[k] && implies(other, conditions[k], box);
+    });
+    if (follows) conditions.erase(conditions.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+  return conditions;
+}
+
 std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) {
   std::vector<IntExpr> conditions = conjuncts(op.op.guard);
   std::vector<std::pair<int, const char*>> dims{{op.row, kRow}};
@@ -39,16 +81,14 @@ std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) 
   } else {
     dims.emplace_back(op.column, kColumn);
   }
+  const Box box = box_of(plan, op);
   for (const auto& [d, name] : dims) {
     if (d < 0) continue;
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
     for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
-    const bool row = d == op.row;
-    const std::int64_t extent =
-        row ? plan.rows() : round_up(extent_bound(dim).value_or(0), op.kind == TensorOp::Kind::product ? 16 : 8);
-    for (IntExpr& bound : bounds_of(dim, name, extent)) conditions.push_back(std::move(bound));
+    for (IntExpr& bound : bounds_of(dim, name, d == op.row ? box.rows : box.columns)) conditions.push_back(std::move(bound));
   }
-  return conditions;
+  return independent(std::move(conditions), box);
 }
 
 void collect_loops(const TileTree& tree, std::set<std::string>& vars) {
@@ -56,9 +96,10 @@ void collect_loops(const TileTree& tree, std::set<std::string>& vars) {
   for (const TileTree& child : tree->children) collect_loops(child, vars);
 }
 
-bool contains_all(const std::vector<IntExpr>& all, const std::vector<IntExpr>& some) {
-  return std::all_of(some.begin(), some.end(), [&](const IntExpr& wanted) {
-    return std::any_of(all.begin(), all.end(), [&](const IntExpr& have) { return have.str() == wanted.str(); });
+/// Do all of `wanted` follow from single ones of `all`?
+bool contains_all(const std::vector<IntExpr>& all, const std::vector<IntExpr>& wanted, const Box& box) {
+  return std::all_of(wanted.begin(), wanted.end(), [&](const IntExpr& condition) {
+    return std::any_of(all.begin(), all.end(), [&](const IntExpr& have) { return implies(have, condition, box); });
   });
 }
 
@@ -91,7 +132,7 @@ class Outside {
     const int buffer = plan_.ops[k].op.reads[static_cast<std::size_t>(read)].buffer;
     if (!is_tile(buffer)) return std::nullopt;
     const TensorOp* from = writer(buffer, k);
-    if (from == nullptr || !contains_all(from->mask, mask)) return std::nullopt;
+    if (from == nullptr || !contains_all(from->mask, mask, box_of(plan_, *from))) return std::nullopt;
     return from->outside;
   }
 
@@ -100,7 +141,7 @@ class Outside {
     const TensorOp& op = plan_.ops[k];
     if (op.kind == TensorOp::Kind::product) return value == 0;
     if (op.kind != TensorOp::Kind::reduce) return true;
-    const Known term = known_value(op.op.value, [&](int read) -> Known {
+    const Known term = known_value(op.op.value, plan_.program->scalars, [&](int read) -> Known {
       return op.op.reads[static_cast<std::size_t>(read)].buffer == buffer ? Known(value) : std::nullopt;
     });
     return term && *term == neutral_element(*op.op.reduction, op.op.value.type());
@@ -109,9 +150,12 @@ class Outside {
   void choose(std::size_t k) {
     TensorOp& op = plan_.ops[k];
     if (op.kind != TensorOp::Kind::map || op.mask.empty() || !is_tile(op.op.write.buffer)) return;
+    const Known natural =
+        known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
     if (op.op.fill) {
       op.outside = op.op.fill;
-      op.select = true;
+      op.select = !(natural && *natural == *op.op.fill);
+      op.finite_rows = !op.select;
       return;
     }
     const int buffer = op.op.write.buffer;
@@ -125,7 +169,6 @@ class Outside {
       }
       if (!wanted || !good) continue;
       op.outside = value;
-      const Known natural = known_value(op.op.value, [&](int read) { return outside_read(k, read, op.mask); });
       op.select = !(natural && *natural == value);
       return;
     }
@@ -136,7 +179,8 @@ class Outside {
     const auto k = static_cast<std::size_t>(&op - plan_.ops.data());
     if (op.mask.empty()) return;
     if (op.kind == TensorOp::Kind::reduce) {
-      const Known term = known_value(op.op.value, [&](int read) { return outside_read(k, read, op.mask); });
+      const Known term =
+          known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
       op.select = !(term && *term == neutral_element(*op.op.reduction, op.op.value.type()));
     }
     if (op.kind == TensorOp::Kind::product && op.a_ring < 0) {
@@ -158,8 +202,8 @@ void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms) {
   }
 }
 
-Known known_value(const ScalarExpr& expr, const std::function<Known(int)>& read) {
-  const auto arg = [&](std::size_t k) { return known_value(expr.args()[k], read); };
+Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars, const std::function<Known(int)>& read) {
+  const auto arg = [&](std::size_t k) { return known_value(expr.args()[k], scalars, read); };
   switch (expr.op()) {
     case ScalarOp::constant:
       return expr.number();
@@ -189,6 +233,10 @@ Known known_value(const ScalarExpr& expr, const std::function<Known(int)>& read)
     case ScalarOp::mul: {
       const Known x = arg(0), y = arg(1);
       if ((x && *x == 0 && !(y && std::isinf(*y))) || (y && *y == 0 && !(x && std::isinf(*x)))) return 0.0;
+      for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+        const Known& infinite = k == 0 ? x : y;
+        if (infinite && std::isinf(*infinite) && is_positive(scalars, expr.args()[1 - k])) return infinite;
+      }
       return x && y ? Known(*x * *y) : std::nullopt;
     }
     default:

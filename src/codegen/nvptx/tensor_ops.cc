@@ -11,8 +11,8 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kQuad = 4;                ///< threads that share a row
-constexpr std::int64_t kFar = 1 << 30;  ///< beyond any distance within a tile
+constexpr int kQuad = 4;         ///< threads that share a row
+constexpr int kSixteenths = 16;  ///< of a fragment, in which shares of exponentials are given
 
 }  // namespace
 
@@ -54,56 +54,6 @@ int TensorEmitter::pairs_of(const TensorOp& op) const {
   return static_cast<int>(ceil_div(*columns, 8));
 }
 
-// ---- masks
-
-std::vector<TensorEmitter::LinearMask> TensorEmitter::masks(const TensorOp& op, const std::vector<IntExpr>& conditions) {
-  std::vector<LinearMask> result;
-  set_point(op, {});
-  environment_[kRow] = row_at({});
-  environment_[kColumn] = column_at({});
-  for (const IntExpr& condition : conditions) {
-    LinearMask mask;
-    mask.condition = &condition;
-    const bool linear = condition.op() == IntOp::ge || condition.op() == IntOp::gt || condition.op() == IntOp::eq;
-    const IntExpr distance = linear ? comparison_distance(condition) : IntExpr();
-    const auto rows = linear ? distance.coefficient(kRow) : std::nullopt;
-    const auto columns = linear ? distance.coefficient(kColumn) : std::nullopt;
-    if (rows && columns) {
-      Value* base = integer(distance);
-      Value* low = b_.getInt64(static_cast<std::uint64_t>(-kFar));
-      Value* high = b_.getInt64(static_cast<std::uint64_t>(kFar));
-      base = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, base, low);
-      base = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, base, high);
-      mask.base = b_.CreateTrunc(base, b_.getInt32Ty());
-      mask.row_slope = *rows;
-      mask.column_slope = *columns;
-      mask.equality = condition.op() == IntOp::eq;
-    }
-    result.push_back(mask);
-  }
-  return result;
-}
-
-llvm::Value* TensorEmitter::inside(const TensorOp& op, const std::vector<LinearMask>& masks, const Place& place) {
-  Value* result = nullptr;
-  for (const LinearMask& mask : masks) {
-    Value* holds = nullptr;
-    if (mask.base != nullptr) {
-      const std::int64_t moved =
-          mask.row_slope * (place.tile * kGroupRows + 8 * place.half) + mask.column_slope * (8 * place.pair + place.element);
-      Value* bound = constant(static_cast<int>(-moved));
-      holds = mask.equality ? b_.CreateICmpEQ(mask.base, bound) : b_.CreateICmpSGE(mask.base, bound);
-    } else {
-      set_point(op, place);
-      environment_[kRow] = row_at(place);
-      environment_[kColumn] = column_at(place);
-      holds = emit_condition(b_, *mask.condition, [&](const std::string& name) { return lookup(name); });
-    }
-    result = result == nullptr ? holds : b_.CreateAnd(result, holds);
-  }
-  return result;
-}
-
 // ---- elements
 
 llvm::Value* TensorEmitter::argument_address(const TileAccess& access) {
@@ -121,7 +71,8 @@ llvm::Value* TensorEmitter::argument_address(const TileAccess& access) {
 /// An element of an argument; outside of the op's points, where there may be none, that of the argument's first element.
 llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const Place& place) {
   const Buffer& buffer = plan_->buffer(access.buffer);
-  Value* test = inside(op, masks(op, op.memory_mask), place);
+  Tests tests = masks(op, op.memory_mask);
+  Value* test = inside(op, tests, place);
   set_point(op, place);
   Value* address = argument_address(access);
   if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
@@ -131,12 +82,20 @@ llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAcces
   return load;
 }
 
+llvm::Value* TensorEmitter::finite_or_zero(Value* value) {
+  Value* magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value);
+  Value* infinite = b_.CreateFCmpOEQ(magnitude, llvm::ConstantFP::getInfinity(value->getType()));
+  return b_.CreateSelect(infinite, llvm::ConstantFP::getZero(value->getType()), value);
+}
+
 llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const Place& place) {
   ScalarLeaves leaves;
   leaves.read = [&](int ordinal, Value*) -> Value* {
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
-    if (plan_->fragments.count(access.buffer) != 0) return fragment_value(access.buffer, place);
-    return argument_element(op, access, place);
+    const auto fragment = plan_->fragments.find(access.buffer);
+    if (fragment == plan_->fragments.end()) return argument_element(op, access, place);
+    Value* found = fragment_value(access.buffer, place);
+    return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found) : found;
   };
   leaves.index = [&](int ordinal) {
     set_point(op, place);
@@ -150,7 +109,7 @@ void TensorEmitter::compute(int k, bool masked) {
   const TensorOp& op = this->op(k);
   switch (op.kind) {
     case TensorOp::Kind::map:
-      return map(op, masked);
+      return map(k, masked);
     case TensorOp::Kind::reduce:
       return reduce(op, masked);
     case TensorOp::Kind::store:
@@ -180,13 +139,14 @@ ScalarExpr TensorEmitter::row_factor(const TensorOp& op) const {
   return {};
 }
 
-void TensorEmitter::map(const TensorOp& op, bool masked) {
+void TensorEmitter::map(int k, bool masked) {
+  const TensorOp& op = this->op(k);
   const int buffer = op.op.write.buffer;
   const Fragment& fragment = plan_->fragments.at(buffer);
   const bool in_place =
       std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
   const bool selects = masked && !op.mask.empty() && (op.select || (in_place && !op.outside));
-  const auto tests = selects ? masks(op, op.mask) : std::vector<LinearMask>{};
+  Tests tests = selects ? masks(op, op.mask) : Tests{};
   const auto count =
       static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);
   Values values(count, nullptr);
@@ -195,6 +155,7 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
       std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
   const ScalarExpr factor = selects && in_place && !op.outside && rows_only ? row_factor(op) : ScalarExpr();
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
+  int made = 0;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int half = 0; half < 2; ++half) {
       Value* scale = nullptr;
@@ -209,13 +170,17 @@ void TensorEmitter::map(const TensorOp& op, bool masked) {
             values[static_cast<std::size_t>(number_in(fragment, place))] = b_.CreateFMul(fragment_value(buffer, place), scale);
             continue;
           }
+          const int number = number_in(fragment, place);
+          math_.use_polynomial(fragment.columns > 0 && number % kSixteenths < plan_->kernel->shape.polynomial);
           Value* value = element(op, op.op.value, place);
+          math_.use_polynomial(false);
+          if (++made == std::max<int>(static_cast<int>(count) / 8, 1)) release_amid(k, value);
           if (Value* test = inside(op, tests, place)) {
             Value* other =
                 op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
             value = emit_choice(b_, test, value, other);
           }
-          values[static_cast<std::size_t>(number_in(fragment, place))] = value;
+          values[static_cast<std::size_t>(number)] = value;
         }
       }
     }
@@ -238,7 +203,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
   const Fragment& fragment = plan_->fragments.at(buffer);
   const ElementType type = op.op.value.type();
   const ReductionOp combiner = *op.op.reduction;
-  const auto tests = masked && op.select ? masks(op, op.mask) : std::vector<LinearMask>{};
+  Tests tests = masked && op.select ? masks(op, op.mask) : Tests{};
   llvm::Constant* neutral = scalar_constant(b_.getContext(), type, neutral_element(combiner, type));
   const bool fresh = op.op.initialize;
   const bool starts_with_old = !fresh && (fragment.lane_sums || combiner == ReductionOp::max || combiner == ReductionOp::min);
@@ -273,7 +238,7 @@ void TensorEmitter::store(const TensorOp& op, int number) { op.through_shared ? 
 
 void TensorEmitter::store_elements(const TensorOp& op) {
   const Buffer& buffer = plan_->buffer(op.op.write.buffer);
-  const auto tests = masks(op, op.memory_mask);
+  Tests tests = masks(op, op.memory_mask);
   const bool by_column = op.column >= 0;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int half = 0; half < 2; ++half) {
@@ -338,7 +303,7 @@ void TensorEmitter::store_tile(const TensorOp& op, int number) {
   }
   ptx_.fence_async_proxy();
   ptx_.named_barrier_sync(barrier, kGroupThreads);
-  std::size_t map = plan_->rings.size();
+  std::size_t map = plan_->tile_rings();
   for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
   set_point(op, {});
   environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.getInt64(0);

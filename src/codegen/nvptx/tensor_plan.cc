@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
 constexpr std::int64_t kBarrierBytes = 512;
-constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
+constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, by the system for each block
+constexpr int kMostCopiedRows = 256;           ///< by one tensor copy
 
 void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
   if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
@@ -115,6 +116,7 @@ std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, std::int64_
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
+    if (ring.claims) continue;
     if (ring.rows > kMostCopiedRows)
       user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
                  plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostCopiedRows);
@@ -126,7 +128,14 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
     op.stage_offset = place_store(plan, op, at);
   }
   plan.barriers_offset = at;
+  if (plan.claims()) plan.rings.back().offset = at + kBarrierBytes - plan.rings.back().slots * kClaimBytes;
   plan.shared_bytes = at + kBarrierBytes + kSharedAlignment;
+  const std::int64_t unit_limit = target.shared_limit + kReservedBytes;
+  if (plan.residents() * (plan.shared_bytes + kReservedBytes) > unit_limit && plan.shared_bytes <= target.shared_limit)
+    user_error(
+        "Kernel '{}': {} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller "
+        "tiles, fewer slots or fewer blocks.",
+        plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, unit_limit);
   if (plan.shared_bytes > target.shared_limit)
     user_error(
         "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "

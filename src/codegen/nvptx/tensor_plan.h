@@ -17,10 +17,12 @@
 
 namespace nestor::nvptx {
 
+inline constexpr int kWarpThreads = 32;
 inline constexpr int kGroupThreads = 128;  ///< a group of four warps
 inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
 inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
+inline constexpr int kClaimBytes = 4;  ///< of an item's number in shared memory
 /// Names of a tile's row and column in masks.
 inline constexpr const char* kRow = "#row";
 inline constexpr const char* kColumn = "#column";
@@ -43,9 +45,10 @@ struct Ring {
   int slots = 2;
   bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once an item
   bool in_registers = false;  ///< read once into registers, as the first operand of a product
+  bool claims = false;        ///< no tile of an argument: the number of the block's next item, which the copying warp has claimed
   std::int64_t offset = 0;    ///< bytes in shared memory
   int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
-  std::int64_t slot_bytes() const { return std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
+  std::int64_t slot_bytes() const { return claims ? kClaimBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
 };
 
 /// One op of the item's body, with what it means for fragments.
@@ -58,7 +61,9 @@ struct TensorOp {
   std::vector<IntExpr> mask, memory_mask;
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands
-  bool late = false;              ///< runs beside the next iteration
+  bool finite_rows =
+      false;          ///< it follows if values of rows are finite: an infinite one, of a row without points yet, is read as 0
+  bool late = false;  ///< runs beside the next iteration
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
@@ -78,7 +83,7 @@ struct Event {
     wait_full,       ///< until the ring's next tile has arrived
     wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
     load,            ///< starts the copy of the ring's next tile; its barrier counts the bytes
-    release,         ///< this group has read the ring's oldest tile
+    release,         ///< this group has read the ring's oldest tile. `count` = 1: said in the middle of the op, which comes next
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op
@@ -118,8 +123,14 @@ struct TensorPlan {
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
   int rows() const { return groups * row_tiles * kGroupRows; }
-  int threads() const { return (groups + 1) * kGroupThreads; }
+  /// Groups 0 to groups - 1 compute; behind them one warp copies, in a group of its own where registers move from it to the others.
+  int threads() const { return groups * kGroupThreads + (moves_registers() ? kGroupThreads : kWarpThreads); }
+  bool moves_registers() const { return groups > 1; }
+  int residents() const { return std::max({kernel->shape.residents, kernel->shape.persistent, 1}); }
   bool persistent() const { return kernel->shape.persistent > 0; }
+  bool claims() const { return persistent() && kernel->shape.claims != 0; }
+  /// Rings of tiles come first, one tensor map each; then the one of claims.
+  std::size_t tile_rings() const { return rings.size() - (!rings.empty() && rings.back().claims ? 1 : 0); }
   bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
 };
 
@@ -140,7 +151,8 @@ bool writes_zero(const TileOp& op);
 bool scales(const TileOp& op, int buffer);
 /// The terms of nested applications of `op` (a minimum of minima).
 void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
-/// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number).
-std::optional<double> known_value(const ScalarExpr& expr, const std::function<std::optional<double>(int)>& read);
+/// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number); `scalars` with their ranges.
+std::optional<double> known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars,
+                                  const std::function<std::optional<double>(int)>& read);
 
 }  // namespace nestor::nvptx

@@ -100,7 +100,7 @@ void TensorEmitter::narrow(int k, bool masked) {
   const TensorOp& op = this->op(k);
   const TileAccess& access = op.op.reads[static_cast<std::size_t>(op.form.a)];
   const ElementType type = plan_->buffer(access.buffer).type;
-  const auto tests = masked && op.mask_a ? masks(op, op.mask) : std::vector<LinearMask>{};
+  Tests tests = masked && op.mask_a ? masks(op, op.mask) : Tests{};
   Values words;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int word = 0; word < op.k / 4; ++word) {
@@ -120,6 +120,7 @@ void TensorEmitter::narrow(int k, bool masked) {
 /// The groups' rows of a tile as first operands, by ldmatrix: lane l gives the address of row l%8 of matrix l/8.
 void TensorEmitter::take_registers(int ring) {
   const Ring& info = this->ring(ring);
+  if (info.claims) return take_claim(ring);
   Value* address = slot_address(ring, state_.positions.at(ring).first);
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));

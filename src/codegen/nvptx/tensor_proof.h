@@ -32,7 +32,9 @@ struct TensorProof {
   }
   const Ring& ring(int k) const { return plan.rings[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
-  std::string name(int ring) const { return fmt::format("ring {} ({})", ring, plan.buffer(this->ring(ring).buffer).name); }
+  std::string name(int ring) const {
+    return fmt::format("ring {} ({})", ring, this->ring(ring).claims ? "claims" : plan.buffer(this->ring(ring).buffer).name);
+  }
 };
 
 void prove_shape(

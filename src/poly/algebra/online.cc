@@ -1,7 +1,7 @@
 // Rule "online": sums of exponentials relative to an extremum become one reduction together with the extremum.
 //
 // Pattern    m_i = max_j a_ij;  p_ij = exp(c (a_ij - m_i)), c > 0, possibly times factors free of m;  r_ik = sum_j p_ij g_ijk.
-//            (min with c < 0 alike; exp2 alike; p may stand inside the sum's term.)
+//            (c may have factors that are scalars with a positive range; min with c < 0 alike; exp2 alike; p may stand inside the sum's term.)
 // Rewrite    Nothing is computed differently: mediators p become private to the composite, and (m, r) is declared a
 //            composite with the correction r * exp(c (m_old - m_new)).
 // Conditions m is reduced over one dimension and has no other reduction; the exponent is a positive multiple of (the lead's own term at an
@@ -219,10 +219,10 @@ Nest prepare_online(const Nest& nest, const std::string& lead) {
   return plan ? copy_shared_mediators(result, *plan) : result;
 }
 
-ScalarExpr online_correction(double degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
+ScalarExpr online_correction(const Monomial& degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
                              const ScalarExpr& m_new) {
   ScalarExpr moved = build::sub(m_old, m_new);
-  if (degree != 1) moved = build::mul(moved, build::number(degree));
+  if (degree.coefficient != 1 || !degree.factors.empty()) moved = build::mul(moved, to_expr(degree));
   const ScalarExpr factor = build::select(build::equal(m_old, m_new), build::number(1), build::unary(base, moved));
   return build::mul(r, factor);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "poly/algebra/polynomial.h"
 #include "poly/composite.h"
 #include "poly/nest.h"
 
@@ -17,7 +18,7 @@ struct OnlinePlan {
   std::string lead_tensor;
   std::vector<std::string> mediators;              ///< in original order; only those that a follower needs
   std::vector<std::string> followers;              ///< in original order
-  std::map<std::string, double> degree;            ///< of each mediator and follower: its value scales as exp(-degree * m)
+  std::map<std::string, Monomial> degree;          ///< of each mediator and follower: its value scales as exp(-degree * m)
   std::map<std::string, ScalarOp> base;            ///< exp or exp2, for each of them
   std::map<std::string, isl::map> lead_instances;  ///< { Statement -> Lead } with the lead's a that its exponent uses
   std::map<std::string, isl::map> lead_elements;   ///< { element of its result -> element of the lead's tensor }
@@ -32,7 +33,8 @@ std::optional<OnlinePlan> analyse_online(const Nest& nest, const std::string& le
 ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m);
 
 /// r after the leading value has moved from m_old to m_new; all of them expressions.
-ScalarExpr online_correction(double degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old, const ScalarExpr& m_new);
+ScalarExpr online_correction(const Monomial& degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
+                             const ScalarExpr& m_new);
 
 /// The composite of a plan.
 Composite online_composite(const Nest& nest, const OnlinePlan& plan);

@@ -13,14 +13,18 @@
 namespace nestor {
 namespace {
 
-/// How a value depends on m: as a multiple of base^(-degree * m). Degree 0 is no dependence; zero fits any degree.
+/// How a value depends on m: as a multiple of base^(-value * m), with a number times scalars. 0 is no dependence; zero fits any.
 struct Degree {
-  double value = 0;
+  Monomial value{0, {}};
   ScalarOp base = ScalarOp::exp;
   bool zero = false;
 };
 
-bool same_degree(const Degree& a, const Degree& b) { return a.value == b.value && (a.value == 0 || a.base == b.base); }
+bool is_free(const Degree& degree) { return degree.value.coefficient == 0; }
+
+bool same_degree(const Degree& a, const Degree& b) {
+  return is_free(a) || is_free(b) ? is_free(a) == is_free(b) : same_product(a.value, b.value) && a.base == b.base;
+}
 
 class OnlineAnalysis {
  public:
@@ -66,10 +70,28 @@ class OnlineAnalysis {
     return plain_read_of(statement, expr, plan_.lead_tensor);
   }
 
+  /// A term c m of an exponent as c and the read of m, c being a number times scalars that are known to be positive.
+  std::optional<std::pair<Monomial, int>> multiple_of_lead(const Statement& statement, const Monomial& term) const {
+    Monomial scale{term.coefficient, {}};
+    std::optional<int> ordinal;
+    for (const auto& [factor, exponent] : term.factors) {
+      if (const auto read = lead_read(statement, factor)) {
+        if (exponent != 1 || ordinal) return std::nullopt;
+        ordinal = read;
+      } else if (is_positive(nest_.scalars, strip_casts(factor))) {
+        scale.factors.emplace_back(factor, exponent);
+      } else {
+        return std::nullopt;
+      }
+    }
+    if (!ordinal) return std::nullopt;
+    return std::pair(scale, *ordinal);
+  }
+
   /// c if the exponent is c * (a - m) with the lead's own a at an instance that the lead has seen.
-  std::optional<double> exponent_scale(const Statement& statement, const ScalarExpr& exponent) {
+  std::optional<Monomial> exponent_scale(const Statement& statement, const ScalarExpr& exponent) {
     Polynomial rest;
-    std::optional<double> scale;
+    std::optional<Monomial> scale;
     std::optional<int> ordinal;
     for (const Monomial& term : polynomial_of(exponent)) {
       const bool has_lead = std::any_of(term.factors.begin(), term.factors.end(),
@@ -78,13 +100,14 @@ class OnlineAnalysis {
         rest.push_back(term);
         continue;
       }
-      const bool plain = term.factors.size() == 1 && term.factors[0].second == 1 && lead_read(statement, term.factors[0].first);
-      if (!plain || scale) return refuse(statement, "the exponent is not linear in the leading value");
-      scale = -term.coefficient;
-      ordinal = lead_read(statement, term.factors[0].first);
+      const auto multiple = multiple_of_lead(statement, term);
+      if (!multiple || scale)
+        return refuse(statement, "the exponent is not linear in the leading value, by a factor of known sign");
+      scale = multiply(Monomial{-1, {}}, multiple->first);
+      ordinal = multiple->second;
     }
-    if (!scale || *scale == 0) return refuse(statement, "the exponent is not linear in the leading value");
-    if ((*scale > 0) != (*lead_.reduction == ReductionOp::max)) {
+    if (!scale || scale->coefficient == 0) return refuse(statement, "the exponent is not linear in the leading value");
+    if ((scale->coefficient > 0) != (*lead_.reduction == ReductionOp::max)) {
       return refuse(statement, "the exponent grows beyond all bounds: for a maximum it must fall with m, for a minimum rise");
     }
     InstanceMatch match(lead_, statement);
@@ -156,15 +179,20 @@ class OnlineAnalysis {
     const auto x = degree_of(statement, a);
     const auto y = degree_of(statement, b);
     if (!x || !y) return std::nullopt;
-    if (x->value != 0 && y->value != 0 && x->base != y->base)
-      return refuse(statement, "exp and exp2 of the leading value are mixed");
-    return Degree{x->value + y->value, x->value != 0 ? x->base : y->base, x->zero || y->zero};
+    const bool zero = x->zero || y->zero;
+    if (is_free(*x)) return Degree{y->value, y->base, zero};
+    if (is_free(*y)) return Degree{x->value, x->base, zero};
+    if (x->base != y->base) return refuse(statement, "exp and exp2 of the leading value are mixed");
+    const Monomial unit{1, y->value.factors};
+    if (!same_product({1, x->value.factors}, unit))
+      return refuse(statement, "exponentials of different multiples of the leading value are multiplied");
+    return Degree{{x->value.coefficient + y->value.coefficient, x->value.factors}, x->base, zero};
   }
 
   std::optional<Degree> degree_of_quotient(const Statement& statement, const ScalarExpr& expr) {
     const auto below = degree_of(statement, expr.args()[1]);
     if (!below) return std::nullopt;
-    if (below->value != 0) return refuse(statement, "it divides by a term that depends on the leading value");
+    if (!is_free(*below)) return refuse(statement, "it divides by a term that depends on the leading value");
     return degree_of(statement, expr.args()[0]);
   }
 
@@ -174,7 +202,7 @@ class OnlineAnalysis {
       return refuse(statement, "the leading value decides a select");
     }
     const auto condition = degree_of(statement, expr.args()[0]);
-    if (!condition || condition->value != 0) {
+    if (!condition || !is_free(*condition)) {
       return refuse(statement, "a term that depends on the leading value decides a select");
     }
     return degree_of_sum(statement, expr.args()[1], expr.args()[2]);
@@ -191,7 +219,7 @@ class OnlineAnalysis {
   std::optional<Degree> degree_of(const Statement& statement, const ScalarExpr& expr) {
     switch (expr.op()) {
       case ScalarOp::constant:
-        return Degree{0, ScalarOp::exp, expr.number() == 0};
+        return Degree{{0, {}}, ScalarOp::exp, expr.number() == 0};
       case ScalarOp::index:
       case ScalarOp::scalar:
         return Degree{};
@@ -222,7 +250,7 @@ class OnlineAnalysis {
     for (const ScalarExpr& arg : expr.args()) {
       const auto below = degree_of(statement, arg);
       if (!below) return std::nullopt;
-      if (below->value != 0)
+      if (!is_free(*below))
         return refuse(statement, "a term that depends on the leading value passes through a non-linear function");
     }
     return Degree{};
@@ -258,7 +286,7 @@ class OnlineAnalysis {
 
   bool join(const Statement& statement) {
     const auto degree = degree_of(statement, statement.value);
-    if (!degree || degree->value == 0) return false;
+    if (!degree || is_free(*degree)) return false;
     const isl::map elements = lead_elements(statement);
     const isl::map by_element =
         statement.write.relation.intersect_domain(domain_in(nest_, statement)).reverse().apply_range(elements);

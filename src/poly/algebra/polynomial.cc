@@ -115,6 +115,31 @@ Polynomial scaled(const Polynomial& polynomial, double factor) {
   return result;
 }
 
+Polynomial scaled(const Polynomial& polynomial, const Monomial& factor) {
+  Polynomial result = polynomial;
+  for (Monomial& term : result) term = multiply(term, factor);
+  return result;
+}
+
+bool same_product(const Monomial& a, const Monomial& b) {
+  return multiply(a, power({1, b.factors}, -1)).factors.empty() && close(a.coefficient, b.coefficient);
+}
+
+bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr) {
+  switch (expr.op()) {
+    case ScalarOp::constant:
+      return expr.number() > 0;
+    case ScalarOp::scalar:
+      return std::any_of(scalars.begin(), scalars.end(),
+                         [&](const ScalarParam& scalar) { return scalar.name == expr.name() && scalar.minimum > 0; });
+    case ScalarOp::mul:
+    case ScalarOp::div:
+      return is_positive(scalars, expr.args()[0]) && is_positive(scalars, expr.args()[1]);
+    default:
+      return false;
+  }
+}
+
 ScalarExpr strip_casts(const ScalarExpr& expr) {
   ScalarExpr result = expr;
   while (result.op() == ScalarOp::cast && result.type() != ElementType::i32 && result.type() != ElementType::boolean &&

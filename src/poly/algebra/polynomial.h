@@ -25,6 +25,11 @@ Monomial product_of(const ScalarExpr& expr);
 Monomial multiply(const Monomial& a, const Monomial& b);
 Monomial power(const Monomial& a, int exponent);
 Polynomial scaled(const Polynomial& polynomial, double factor);
+Polynomial scaled(const Polynomial& polynomial, const Monomial& factor);
+/// The same product up to rounding of the coefficients.
+bool same_product(const Monomial& a, const Monomial& b);
+/// True for a positive number and for a scalar argument whose range is positive; products and quotients of such.
+bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr);
 ScalarExpr to_expr(const Monomial& monomial);
 
 /// Strips casts between floating point types.

@@ -41,9 +41,9 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
 }  // namespace
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{simplify_rule(),        neutral_terms_rule(), keep_result_rule(), defer_factor_rule(),
-                                     exp2_scale_rule(),      online_rule(),        moments_rule(),     reassociate_rule(),
-                                     split_reduction_rule(), reciprocal_rule()};
+  static const std::vector<Rule> all{simplify_rule(),    neutral_terms_rule(),   keep_result_rule(), defer_factor_rule(),
+                                     exp2_scale_rule(),  factor_extremum_rule(), online_rule(),      moments_rule(),
+                                     reassociate_rule(), split_reduction_rule(), reciprocal_rule()};
   return all;
 }
 
