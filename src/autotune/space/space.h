@@ -17,6 +17,9 @@ struct Parameter {
   std::vector<std::int64_t> choices;
 };
 
+/// Chosen values by the names of their parameters.
+using NamedValues = std::map<std::string, std::int64_t>;
+
 /// Position of the chosen value within each parameter's choices, in the order of the space's parameters.
 using Point = std::vector<int>;
 
@@ -41,11 +44,11 @@ class Space {
 /// Number of points, as a double since it may be huge.
 double point_count(const Space& space);
 /// Coordinates by name, as stored in the database.
-std::map<std::string, std::int64_t> named_values(const Space& space, const Point& point);
+NamedValues named_values(const Space& space, const Point& point);
 /// Inverse; nothing when a name or a value is not in the space. Absent names take the first choice.
-std::optional<Point> point_from(const Space& space, const std::map<std::string, std::int64_t>& values);
+std::optional<Point> point_from(const Space& space, const NamedValues& values);
 /// The value of that name, or `otherwise` where there is none.
-std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise);
+std::int64_t value_or(const NamedValues& values, const std::string& name, std::int64_t otherwise);
 /// "tile_i: 1 2 4 8; parallel: 1 2; 24 candidates".
 std::string describe(const Space& space);
 

@@ -1,0 +1,59 @@
+// Variants: a nest after each choice of algebra rules, with its clusters, worked out once and on demand.
+#pragma once
+
+#include "autotune/measure/base_schedules.h"
+#include "autotune/space/nest_structure.h"
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nestor {
+
+/// The rules of a variant: which ones are applied wherever they match, and the axis whose reductions are cut into parts.
+struct RuleChoice {
+  std::set<std::string> rules;
+  int split = -1;  ///< an axis of the nest after the rules; -1: none
+  std::int64_t parts = 0;
+  auto operator<=>(const RuleChoice& other) const = default;
+};
+
+/// The nest after one choice of rules.
+struct Variant {
+  std::vector<Step> rules;
+  NestStructure structure;
+};
+
+/// What it returns lives as long as it does: legality is proved by applying steps, and most choices are never looked at.
+class Variants {
+ public:
+  /// `schedules` must outlive it; `sizes` are complete.
+  Variants(BaseSchedules& schedules, const Sizes& sizes) : schedules_(schedules), sizes_(sizes) {}
+
+  const Variant& at(const RuleChoice& choice);
+  const Schedule& base(const Variant& variant) { return schedules_.base(variant.rules); }
+  const Nest& nest(const Variant& variant) { return base(variant).nest(); }
+  const std::vector<Cluster>& clusters(const Variant& variant, Fusion fusion);
+  /// The cluster whose largest unit has most instances.
+  const Cluster& heaviest(const Variant& variant, Fusion fusion);
+  /// find_stream_groups() of a cluster that clusters() returned.
+  const std::vector<int>& stream_groups(const Variant& variant, const Cluster& cluster, int stream);
+
+ private:
+  BaseSchedules& schedules_;
+  const Sizes sizes_;
+  std::map<RuleChoice, Variant> variants_;
+  std::map<std::pair<const Variant*, Fusion>, std::vector<Cluster>> clusters_;
+  std::map<std::pair<const Cluster*, int>, std::vector<int>> stream_groups_;
+};
+
+/// Those of `axes` along which sums in `parts` parts meet work on the items that they are sums of: one reading of an item
+/// serves both.
+std::vector<int> meeting_axes(Variants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
+                              std::int64_t parts);
+
+}  // namespace nestor
