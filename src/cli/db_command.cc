@@ -144,10 +144,10 @@ void add_db(CLI::App& app, Action& run) {
   add("check", "Check the file and the hash of every kernel", run_check);
   add("prune", "Remove all but the fastest trials of each problem", run_prune)
       ->add_option("--keep", args->keep, "trials of each problem to keep")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   CLI::App* pin = add("pin", "Make a trial the one that queries return", run_pin);
-  pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(CLI::PositiveNumber);
+  pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(positive_number());
   pin->add_flag("--off", args->unpin, "unpin it");
   db->footer(R"(examples:
   nestor db summary

@@ -35,6 +35,15 @@ bool is_number(const std::string& text) { return !text.empty() && text.find_firs
 
 }  // namespace
 
+CLI::Validator positive_number() {
+  const auto complaint = [](const std::string& text) {
+    double number = 0;
+    const bool positive = CLI::detail::lexical_cast(text, number) && number > 0;
+    return positive ? std::string() : fmt::format("'{}' is not a number above 0", text);
+  };
+  return {complaint, "POSITIVE"};
+}
+
 void OperatorArgs::add_to(CLI::App& command, bool required) {
   auto* op = command.add_option("OP", source, operator_help());
   if (required) op->required();
@@ -95,7 +104,7 @@ void MeasureArgs::add_to(CLI::App& command) {
   command
       .add_option("--run-timeout", options.run_timeout_s,
                   "seconds that checking and timing one schedule may take (default: 30 on the host, 4 on a GPU)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   command.add_option("--set", scalar_texts, "scalar arguments as name=value,..., e.g. --set eps=1e-6 (others: defaults)")
       ->delimiter(',');
 }

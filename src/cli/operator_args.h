@@ -12,6 +12,9 @@
 
 namespace nestor::cli {
 
+/// Accepts numbers above 0. (CLI11's own refusal prints the largest double, all 309 digits of it.)
+CLI::Validator positive_number();
+
 struct OperatorArgs {
   std::string source;
   std::string variant;

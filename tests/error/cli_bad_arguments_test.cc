@@ -69,6 +69,15 @@ TEST(CliBadArguments, MissingShippedRecordsAreNamed) {
   EXPECT_THAT(run_nestor({"db", "import", "some.jsonl", "--shipped"}).err, HasSubstr("give no FILE"));
 }
 
+TEST(CliBadArguments, WhatIsNoNumberAboveZeroIsNamed) {
+  for (const char* text : {"abc", "-3", "0"}) {
+    const Outcome time = run_nestor({"tune", "matvec", "--time", text});
+    EXPECT_EQ(time.code, 1);
+    EXPECT_THAT(time.err, HasSubstr(std::string("--time: '") + text + "' is not a number above 0"));
+    EXPECT_THAT(run_nestor({"db", "pin", text}).err, HasSubstr(std::string("TRIAL: '") + text + "' is not a number above 0"));
+  }
+}
+
 TEST(CliBadArguments, AMissingTrialIsNamed) {
   const TemporaryFolder folder;
   ASSERT_EQ(run_nestor({"db", "prune", "--db", folder.file("a.db")}).code, 0);
