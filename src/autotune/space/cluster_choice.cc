@@ -14,7 +14,7 @@ constexpr std::int64_t kFloatBytes = 4;
 
 }  // namespace
 
-ClusterPlan plan_for(Variants& variants, const Variant& variant, const Cluster& cluster, const NamedValues& values,
+ClusterPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Cluster& cluster, const NamedValues& values,
                      const SpaceLimits& limits, bool combines) {
   ClusterPlan plan;
   if (cluster.part) {

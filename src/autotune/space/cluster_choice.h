@@ -3,7 +3,7 @@
 
 #include "autotune/space/cluster_steps.h"
 #include "autotune/space/nest_space.h"
-#include "autotune/space/variants.h"
+#include "autotune/space/rule_variants.h"
 
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@ namespace nestor {
 constexpr std::int64_t kCombinedColumns = 32;  ///< elements whose parts one block combines, by default
 
 /// `combines`: the cluster is what clusters over parts leave. Its units have to be together, or they are in the way.
-ClusterPlan plan_for(Variants& variants, const Variant& variant, const Cluster& cluster, const NamedValues& values,
+ClusterPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Cluster& cluster, const NamedValues& values,
                      const SpaceLimits& limits, bool combines);
 
 /// Bytes of temporaries that one tile of the cluster holds, each index counted with its tile or its whole extent.

@@ -26,7 +26,7 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice)
 /// Rows that stay on chip, a share of elements for each thread, in likely shapes and residences of blocks.
 void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const GpuLimits& limits = source.limits;
-  const Variant& variant = source.variants.at(choice);
+  const RuleVariant& variant = source.variants.at(choice);
   const Cluster& main = source.variants.heaviest(variant, Fusion::maximal);
   for (GpuShape shape : likely_shapes(points_per_item(variant.structure, main), limits)) {
     // A block over a part takes its items one at a time: narrow ones by few threads, and there is room for more blocks.
@@ -55,7 +55,7 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
 void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& points) {
   if (!has_tensor_cores(source.limits)) return;
   const RuleChoice usual{source.usual_rules};
-  const Variant& variant = source.variants.at(usual);
+  const RuleVariant& variant = source.variants.at(usual);
   const std::optional<TensorAxes> axes =
       tensor_axes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::maximal));
   if (!axes) return;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "autotune/space/gpu_steps.h"
+#include "autotune/space/rule_variants.h"
 #include "autotune/space/space.h"
-#include "autotune/space/variants.h"
 
 #include <set>
 #include <string>
@@ -13,7 +13,7 @@ namespace nestor {
 
 /// What the points are chosen from.
 struct GpuPointSource {
-  Variants& variants;
+  RuleVariants& variants;
   const GpuLimits& limits;
   const std::vector<Parameter>& parameters;  ///< of the space
   const std::vector<std::string>& rules;     ///< all that match the nest

@@ -6,8 +6,8 @@
 #include "autotune/space/gpu_points.h"
 #include "autotune/space/nest_structure.h"
 #include "autotune/space/rule_steps.h"
+#include "autotune/space/rule_variants.h"
 #include "autotune/space/tensor_steps.h"
-#include "autotune/space/variants.h"
 #include "db/host_device.h"
 #include "support/error.h"
 
@@ -43,13 +43,13 @@ class NestSpace : public Space {
 
  private:
   void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
-  void make_parameters(const Variant& usual);
+  void make_parameters(const RuleVariant& usual);
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
-  void add_splits(const Variant& usual);
+  void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
-  std::optional<TensorAxes> tensor_axes_of(const Variant& variant, const Cluster& cluster) const;
-  std::string add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice,
-                               std::vector<Step>& steps) const;
+  std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const;
+  std::string add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
+                               const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
@@ -61,7 +61,7 @@ class NestSpace : public Space {
   std::set<std::string> usual_rules_;
   std::vector<Parameter> parameters_;
   std::vector<int> split_axes_;  ///< along which reductions can be cut into parts, when all usual rules are applied
-  mutable Variants variants_;
+  mutable RuleVariants variants_;
 };
 
 std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool leading) const {
@@ -72,7 +72,7 @@ std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool lead
 }
 
 /// Reductions cut into parts: along which axis, and into how many, a few for more parallelism or some for each processor.
-void NestSpace::add_splits(const Variant& usual) {
+void NestSpace::add_splits(const RuleVariant& usual) {
   std::vector<std::int64_t> choices{-1};
   std::vector<int> axes;
   std::int64_t longest = 1;
@@ -92,7 +92,7 @@ void NestSpace::add_splits(const Variant& usual) {
   add("parts", {parts.begin(), parts.end()});
 }
 
-void NestSpace::make_parameters(const Variant& usual) {
+void NestSpace::make_parameters(const RuleVariant& usual) {
   for (const std::string& rule : rules_) add("rule." + rule, {1, 0});
   add_splits(usual);
   std::vector<std::int64_t> fusions;
@@ -153,12 +153,12 @@ void NestSpace::make_parameters(const Variant& usual) {
   add("streaming", {0, 1});
 }
 
-std::optional<TensorAxes> NestSpace::tensor_axes_of(const Variant& variant, const Cluster& cluster) const {
+std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const {
   return tensor_axes(variants_.nest(variant), variant.structure, cluster);
 }
 
 /// Steps of the heaviest cluster on tensor cores; why there are none, or "".
-std::string NestSpace::add_tensor_steps(const Variant& variant, const Cluster& cluster, const TensorAxes& axes,
+std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
                                         const TensorChoice& choice, std::vector<Step>& steps) const {
   if (std::string why = tensor_infeasible(axes, choice, limits_.gpu->shared_bytes); !why.empty()) return why;
   ClusterPlan plan = tensor_plan(cluster, axes, choice);
@@ -177,7 +177,7 @@ Candidate NestSpace::candidate(const Point& point) const {
   }
   rules.split = static_cast<int>(value_or(values, "split", -1));
   if (rules.split >= 0) rules.parts = value_or(values, "parts", 0);
-  const Variant& chosen = variants_.at(rules);
+  const RuleVariant& chosen = variants_.at(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion);
@@ -277,7 +277,7 @@ std::int64_t NestSpace::output_bytes() const {
 NamedValues NestSpace::default_values() const {
   NamedValues values;
   for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
-  const Variant& usual = variants_.at({usual_rules_});
+  const RuleVariant& usual = variants_.at({usual_rules_});
   values["split"] = -1;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;

@@ -1,4 +1,4 @@
-// Variants: a nest after each choice of algebra rules, with its clusters, worked out once and on demand.
+// RuleVariants: a nest after each choice of algebra rules, with its clusters, worked out once and on demand.
 #pragma once
 
 #include "autotune/measure/base_schedules.h"
@@ -23,37 +23,37 @@ struct RuleChoice {
 };
 
 /// The nest after one choice of rules.
-struct Variant {
+struct RuleVariant {
   std::vector<Step> rules;
   NestStructure structure;
 };
 
 /// What it returns lives as long as it does: legality is proved by applying steps, and most choices are never looked at.
-class Variants {
+class RuleVariants {
  public:
   /// `schedules` must outlive it; `sizes` are complete.
-  Variants(BaseSchedules& schedules, const Sizes& sizes) : schedules_(schedules), sizes_(sizes) {}
+  RuleVariants(BaseSchedules& schedules, const Sizes& sizes) : schedules_(schedules), sizes_(sizes) {}
 
-  const Variant& at(const RuleChoice& choice);
-  const Schedule& base(const Variant& variant) { return schedules_.base(variant.rules); }
-  const Nest& nest(const Variant& variant) { return base(variant).nest(); }
-  const std::vector<Cluster>& clusters(const Variant& variant, Fusion fusion);
+  const RuleVariant& at(const RuleChoice& choice);
+  const Schedule& base(const RuleVariant& variant) { return schedules_.base(variant.rules); }
+  const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
+  const std::vector<Cluster>& clusters(const RuleVariant& variant, Fusion fusion);
   /// The cluster whose largest unit has most instances.
-  const Cluster& heaviest(const Variant& variant, Fusion fusion);
+  const Cluster& heaviest(const RuleVariant& variant, Fusion fusion);
   /// find_stream_groups() of a cluster that clusters() returned.
-  const std::vector<int>& stream_groups(const Variant& variant, const Cluster& cluster, int stream);
+  const std::vector<int>& stream_groups(const RuleVariant& variant, const Cluster& cluster, int stream);
 
  private:
   BaseSchedules& schedules_;
   const Sizes sizes_;
-  std::map<RuleChoice, Variant> variants_;
-  std::map<std::pair<const Variant*, Fusion>, std::vector<Cluster>> clusters_;
+  std::map<RuleChoice, RuleVariant> variants_;
+  std::map<std::pair<const RuleVariant*, Fusion>, std::vector<Cluster>> clusters_;
   std::map<std::pair<const Cluster*, int>, std::vector<int>> stream_groups_;
 };
 
 /// Those of `axes` along which sums in `parts` parts meet work on the items that they are sums of: one reading of an item
 /// serves both.
-std::vector<int> meeting_axes(Variants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
+std::vector<int> meeting_axes(RuleVariants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
                               std::int64_t parts);
 
 }  // namespace nestor

@@ -1,5 +1,5 @@
 // Rules applied, structure analysed, clusters found.
-#include "autotune/space/variants.h"
+#include "autotune/space/rule_variants.h"
 
 #include "autotune/space/part_axes.h"
 #include "autotune/space/rule_steps.h"
@@ -9,21 +9,21 @@
 
 namespace nestor {
 
-const Variant& Variants::at(const RuleChoice& choice) {
+const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   const auto known = variants_.find(choice);
   if (known != variants_.end()) return known->second;
-  Variant made;
+  RuleVariant made;
   if (choice.split < 0) {
     made.rules = rule_steps(schedules_, choice.rules);
   } else {
-    const Variant& whole = at({choice.rules});
+    const RuleVariant& whole = at({choice.rules});
     made.rules = split_steps(schedules_, whole.rules, whole.structure, choice.split, choice.parts);
   }
   made.structure = analyse(schedules_.base(made.rules), sizes_);
   return variants_.emplace(choice, std::move(made)).first->second;
 }
 
-const std::vector<Cluster>& Variants::clusters(const Variant& variant, Fusion fusion) {
+const std::vector<Cluster>& RuleVariants::clusters(const RuleVariant& variant, Fusion fusion) {
   const auto known = clusters_.find({&variant, fusion});
   if (known != clusters_.end()) return known->second;
   std::optional<std::vector<Cluster>> parts;
@@ -33,14 +33,14 @@ const std::vector<Cluster>& Variants::clusters(const Variant& variant, Fusion fu
       .first->second;
 }
 
-const Cluster& Variants::heaviest(const Variant& variant, Fusion fusion) {
+const Cluster& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion) {
   const auto& found = clusters(variant, fusion);
   return *std::max_element(found.begin(), found.end(), [&](const Cluster& a, const Cluster& b) {
     return variant.structure.units[a.heaviest].points < variant.structure.units[b.heaviest].points;
   });
 }
 
-const std::vector<int>& Variants::stream_groups(const Variant& variant, const Cluster& cluster, int stream) {
+const std::vector<int>& RuleVariants::stream_groups(const RuleVariant& variant, const Cluster& cluster, int stream) {
   const auto known = stream_groups_.find({&cluster, stream});
   if (known != stream_groups_.end()) return known->second;
   return stream_groups_
@@ -48,11 +48,11 @@ const std::vector<int>& Variants::stream_groups(const Variant& variant, const Cl
       .first->second;
 }
 
-std::vector<int> meeting_axes(Variants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
+std::vector<int> meeting_axes(RuleVariants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
                               std::int64_t parts) {
   std::vector<int> meeting;
   for (const int axis : axes) {
-    const Variant& split = variants.at({rules, axis, parts});
+    const RuleVariant& split = variants.at({rules, axis, parts});
     const Cluster& main = variants.heaviest(split, Fusion::maximal);
     const bool meets = main.part && std::any_of(main.units.begin(), main.units.end(), [&](int u) {
                          const Unit& unit = split.structure.units[u];
