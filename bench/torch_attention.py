@@ -9,7 +9,6 @@ for every problem as soon as it is measured.
 """
 
 import argparse
-import json
 import math
 import pathlib
 import random
@@ -26,39 +25,86 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import attention_grid  # noqa: E402
 import nestor  # noqa: E402
-from torch_norms import DTYPES, circumstances, times_us, write  # noqa: E402
+from torch_norms import DTYPES, circumstances, times_us, torch_device, write  # noqa: E402
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
 SAMPLED_ROWS = 64
+TOLERANCE = {"f32": 1e-4, "f16": 3e-3, "bf16": 2e-2}
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    attention_grid.add_flags(parser)
+def add_measuring_flags(parser):
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--warmup", type=float, default=40, help="ms of warm-up")
     parser.add_argument("--rep", type=float, default=150, help="ms of measuring")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side in turns; their median counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--note", default="", help="remark on the circumstances, kept with the results")
-    parser.add_argument("--out", default="torch_attention.jsonl", help="results, a line of JSON a problem, appended")
     parser.add_argument("--md", help="table of this run's results")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    attention_grid.add_flags(parser)
+    add_measuring_flags(parser)
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--out", default="torch_attention.jsonl", help="results, a line of JSON a problem, appended")
     return parser.parse_args()
 
 
-def sampled_reference(q, k, v, causal, scale, rows):
-    """Rows of the last head of the last batch, in double."""
-    queries, keys = q[-1, -1].double(), k[-1, -1].double()
-    scores = queries[rows] @ keys.T * scale
-    if causal:
-        scores.masked_fill_(torch.arange(keys.shape[0], device=q.device)[None] > rows[:, None], -math.inf)
-    return torch.softmax(scores, -1) @ v[-1, -1].double()
+def last_head(tensor):
+    """The matrix of the last head of the last batch."""
+    while tensor.dim() > 2:
+        tensor = tensor[-1]
+    return tensor
+
+
+def attended(q, k, v, scale, rows, change=None):
+    """softmax(change(scale q k^T)) v at the rows of the last heads of q, k and v, in double; `change` is of the scores of
+    queries i (a column) and keys j (a row)."""
+    scores = last_head(q).double()[rows] @ last_head(k).double().T * scale
+    if change is not None:
+        scores = change(scores, rows[:, None], torch.arange(scores.shape[-1], device=scores.device)[None])
+    return torch.softmax(scores, -1) @ last_head(v).double()
+
+
+def hides(mask):
+    """The change of scores that leaves what `mask(i, j)` holds for."""
+    return lambda score, i, j: score.masked_fill(~mask(i, j), -math.inf)
+
+
+def sees_past(i, j):
+    return j <= i
 
 
 def relative_error(result, reference, rows):
-    difference = result[-1, -1][rows].double() - reference
+    difference = last_head(result)[rows].double() - reference
     return (difference.norm() / reference.norm()).item()
+
+
+def provenance(kernel):
+    """Which kernel the database gave, and where that was measured."""
+    return {"match": kernel.match, "distance": kernel.distance, "measured": kernel.info["measured"]}
+
+
+def sampled_rows(length, generator):
+    return torch.randperm(length, device=generator.device, generator=generator)[:SAMPLED_ROWS]
+
+
+def compare(args, dtype, calls, reference, rows, shuffler, only_timed=None):
+    """Errors of all sides at sampled rows, and times; a wrong result of ours is not timed. `calls`: {"ours" and peers:
+    function}; only_timed: more of them, whose results are no result of the problem."""
+    row, timed = {}, {**calls, **(only_timed or {})}
+    for name, call in calls.items():
+        try:
+            row[f"{name}_error"] = relative_error(call(), reference, rows)
+        except RuntimeError as error:
+            print(f"{name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
+            del timed[name]
+    row["correct"] = row.get("ours_error", math.nan) <= TOLERANCE[dtype]
+    if not row["correct"]:
+        timed.pop("ours", None)
+    row.update(times_us(args, timed, shuffler))
+    return row
 
 
 def measure(args, library, cell, generator, shuffler):
@@ -66,7 +112,7 @@ def measure(args, library, cell, generator, shuffler):
     sizes, causal, scale = attention_grid.sizes_of(length, head_dim), mask == "causal", 1 / math.sqrt(head_dim)
     kernel = library.query("attention", attention_grid.variant_of(mask, dtype), sizes, args.device)
     shape = sizes["batch"], sizes["heads"], length, head_dim
-    q, k, v = (torch.randn(shape, dtype=DTYPES[dtype], device=args.device, generator=generator) for _ in range(3))
+    q, k, v = (torch.randn(shape, dtype=DTYPES[dtype], device=generator.device, generator=generator) for _ in range(3))
     out = torch.full_like(q, math.nan)
 
     def ours():
@@ -80,21 +126,10 @@ def measure(args, library, cell, generator, shuffler):
         return call
 
     calls = {"ours": ours, **{name: peer(PEERS[name]) for name in args.peers.split(",")}}
-    rows = torch.randperm(length, device=args.device, generator=generator)[:SAMPLED_ROWS]
-    reference = sampled_reference(q, k, v, causal, scale, rows)
-    row = {"mask": mask, "dtype": dtype, "head_dim": head_dim, "length": length, "flop": attention_grid.flop(cell),
-           "match": kernel.match, "distance": kernel.distance, "measured": kernel.info["measured"]}
-    for name in list(calls):
-        try:
-            row[f"{name}_error"] = relative_error(calls[name](), reference, rows)
-        except RuntimeError as error:
-            print(f"{name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
-            del calls[name]
-    row["correct"] = row["ours_error"] <= 2e-2 if dtype == "bf16" else row["ours_error"] <= 3e-3
-    if not row["correct"]:
-        del calls["ours"]
-    row.update(times_us(args, calls, shuffler))
-    return row
+    rows = sampled_rows(length, generator)
+    reference = attended(q, k, v, scale, rows, hides(sees_past) if causal else None)
+    return {"mask": mask, "dtype": dtype, "head_dim": head_dim, "length": length, "flop": attention_grid.flop(cell),
+            **provenance(kernel), **compare(args, dtype, calls, reference, rows, shuffler)}
 
 
 def tflops(row, name):
@@ -125,17 +160,18 @@ def table(rows, about):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    args = arguments()
+def run(args, program, cells, name_of, measure, table):
+    """Measures the cells within the time budget: `measure(args, library, cell, generator, shuffler)` is a row of results.
+    Each is written as soon as it is there, and `table(rows, about)` of all of them. The program's exit code."""
     start = time.monotonic()
     try:
         library = nestor.Library(args.db)
     except nestor.Error as error:
-        sys.exit(f"torch_attention: {error}")
-    generator = torch.Generator(args.device).manual_seed(args.seed)
+        sys.exit(f"{program}: {error}")
+    generator = torch.Generator(torch_device(args)).manual_seed(args.seed)
     about, shuffler, done = circumstances(args), random.Random(args.seed), []
-    for cell in attention_grid.cells(args):
-        name = attention_grid.name_of(cell)
+    for cell in cells:
+        name = name_of(cell)
         if time.monotonic() - start > args.time_budget:
             print(f"{name}: out of time", file=sys.stderr)
             continue
@@ -150,6 +186,11 @@ def main():
             pathlib.Path(args.md).write_text(table(done, about))
     print(table(done, about))
     return 0 if done and all(row["correct"] for row in done) else 1
+
+
+def main():
+    args = arguments()
+    return run(args, "torch_attention", attention_grid.cells(args), attention_grid.name_of, measure, table)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ namespace {
 using namespace Halide;
 using nestor::kernels::along;
 using nestor::kernels::has_option;
+using nestor::kernels::joined;
 using nestor::kernels::wide;
 
 /// What a variant's options say, with the sizes that they add.
@@ -25,12 +26,10 @@ struct Options {
         windowed(has_option(variant, "window") || dilated),
         prefixed(has_option(variant, "prefix")),
         causal(has_option(variant, "causal") || windowed),
-        grouped(has_option(variant, "gqa")),
         lse(has_option(variant, "lse")) {}
 
-  bool topleft, dilated, windowed, prefixed, causal, grouped, lse;
-  Param<int> key_heads{"key_heads"}, group{"group"}, value_dim{"value_dim"}, window{"window"}, prefix{"prefix"};
-  Param<int> dilation{"dilation"};
+  bool topleft, dilated, windowed, prefixed, causal, lse;
+  Param<int> window{"window"}, prefix{"prefix"}, dilation{"dilation"};
 
   void narrow(RDom& key, const Expr& query, const Expr& position) const {
     if (topleft) key.where(key <= query);
@@ -40,56 +39,52 @@ struct Options {
   }
 };
 
-/// Index of a tensor of queries or keys, innermost first; `rest` are its heads and batch.
-std::vector<Expr> place(const Options& options, const Expr& d, const Expr& phase, const Expr& step,
-                        const std::vector<Expr>& rest) {
-  std::vector<Expr> index{d};
-  if (options.dilated) index.push_back(phase);
-  index.push_back(step);
-  index.insert(index.end(), rest.begin(), rest.end());
-  return index;
+/// What a tensor's index or extents begin with, innermost first: an element of the phase of a step.
+std::vector<Expr> place(const Options& options, const Expr& d, const Expr& phase, const Expr& step) {
+  return options.dilated ? std::vector<Expr>{d, phase, step} : std::vector<Expr>{d, step};
 }
 
 nestor::HalideDefinition attention(const std::string& variant) {
   const Type type = nestor::kernels::element_of(variant);
   const Options options(variant);
   const nestor::kernels::AttentionSizes sizes;
+  const nestor::kernels::Heads heads(variant);
   const Param<float> scale = nestor::kernels::positive("scale");
-  const int query_rank = 4 + options.grouped + options.dilated, key_rank = 4 + options.dilated;
+  const int query_rank = 4 + heads.grouped + options.dilated, key_rank = 4 + options.dilated;
   ImageParam q(type, query_rank, "q"), k(type, key_rank, "k"), v(type, key_rank, "v");
-  Var d("d"), j("j"), i("i"), c("c"), g("g"), h("h"), b("b");
-  nestor::kernels::Row row{i}, heads{h, b};
+  Var d("d"), j("j"), i("i"), c("c");
+  nestor::kernels::Row row{i};
   if (options.dilated) row.push_back(c);
-  if (options.grouped) heads.insert(heads.begin(), g);
-  row.insert(row.end(), heads.begin(), heads.end());
-  const std::vector<Expr> query_heads(heads.begin(), heads.end()), key_heads{h, b};
+  const nestor::kernels::Row query_heads = heads.of_queries();
+  row.insert(row.end(), query_heads.begin(), query_heads.end());
   const auto sees = [&](RDom& key) { options.narrow(key, i, i + sizes.keys - sizes.queries); };
+  const auto query_at = [&](const Expr& dim) {
+    return joined(place(options, dim, c, i), {query_heads.begin(), query_heads.end()});
+  };
+  const auto key_at = [&](const Expr& dim, const Expr& key) { return joined(place(options, dim, c, key), heads.of_keys()); };
 
   Func score("score"), out("out");
   const Func dot = nestor::kernels::dot_product(
-      "dot", row, sizes.head_dim, [&](const Expr& e) { return wide(q(place(options, e, c, i, query_heads))); },
-      [&](const Expr& e, const Expr& key) { return wide(k(place(options, e, c, key, key_heads))); });
+      "dot", row, sizes.head_dim, [&](const Expr& e) { return wide(q(query_at(e))); },
+      [&](const Expr& e, const Expr& key) { return wide(k(key_at(e, key))); });
   score(along(j, row)) = dot(along(j, row)) * scale;
   const nestor::kernels::SoftmaxSums sums = nestor::kernels::softmax_sums(
-      score, row, sizes.keys, sees,
-      [&](const Expr& dim, const Expr& key) { return wide(v(place(options, dim, c, key, key_heads))); });
+      score, row, sizes.keys, sees, [&](const Expr& dim, const Expr& key) { return wide(v(key_at(dim, key))); });
   std::vector<Var> element{d};
   if (options.dilated) element.push_back(c);
   element.push_back(i);
-  element.insert(element.end(), heads.begin(), heads.end());
+  element.insert(element.end(), query_heads.begin(), query_heads.end());
   out(element) = cast(type, sums.weighted(along(d, row)) / sums.total(row));
 
-  const Expr value_dim = options.grouped ? Expr(options.value_dim) : Expr(sizes.head_dim);
-  const Expr head_count = options.grouped ? Expr(options.key_heads) : Expr(sizes.heads);
-  const std::vector<Expr> key_extents{head_count, sizes.batch};
-  std::vector<Expr> query_extents = key_extents;
-  if (options.grouped) query_extents.insert(query_extents.begin(), options.group);
-  const auto queries_of = [&](const Expr& dim) { return place(options, dim, options.dilation, sizes.queries, query_extents); };
-  const auto keys_of = [&](const Expr& dim) { return place(options, dim, options.dilation, sizes.keys, key_extents); };
+  const auto queries_of = [&](const Expr& dim) {
+    return heads.queries(place(options, dim, options.dilation, sizes.queries), sizes);
+  };
+  const auto keys_of = [&](const Expr& dim) { return heads.keys(place(options, dim, options.dilation, sizes.keys), sizes); };
+  const Expr value_dim = heads.width(sizes);
   nestor::HalideDefinition definition{
       .outputs = {{out, queries_of(value_dim)}},
       .inputs = {{q, queries_of(sizes.head_dim)}, {k, keys_of(sizes.head_dim)}, {v, keys_of(value_dim)}},
-      .sizes = sizes.sizes(),
+      .sizes = heads.sizes(sizes),
       .scalars = {{scale, 0.125}},
       .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
   if (options.lse) {
@@ -101,19 +96,18 @@ nestor::HalideDefinition attention(const std::string& variant) {
     definition.outputs.push_back({lse, extents});
   }
   if (options.causal || options.prefixed) definition.require = {sizes.keys >= sizes.queries};
-  if (options.windowed) definition.sizes.push_back({options.window, 256});
-  if (options.prefixed) definition.sizes.push_back({options.prefix, 128});
-  if (options.dilated) definition.sizes.push_back({options.dilation, 4});
-  if (options.grouped) {
-    definition.sizes[1] = {options.key_heads, 2};
-    definition.sizes.push_back({options.group, 4});
-    definition.sizes.push_back({.param = options.value_dim, .default_value = 64, .specialized = true});
-  }
+  // Sizes of masks stand before those of groups.
+  const auto masked = [&](const Param<int>& size, int value) {
+    definition.sizes.insert(definition.sizes.begin() + 5, {size, value});
+  };
+  if (options.dilated) masked(options.dilation, 4);
+  if (options.prefixed) masked(options.prefix, 128);
+  if (options.windowed) masked(options.window, 256);
   return definition;
 }
 
 NESTOR_OPERATOR(attention, attention,
                 nestor::kernels::variants({"", "causal", "window", "topleft", "prefix", "dilated", "gqa", "causal.gqa",
-                                           "window.gqa", "prefix.gqa", "lse", "causal.lse", "window.lse", "gqa.lse",
-                                           "causal.gqa.lse", "prefix.gqa.lse", "dilated.lse"}));
+                                           "window.gqa", "prefix.gqa", "topleft.gqa", "lse", "causal.lse", "window.lse",
+                                           "gqa.lse", "causal.gqa.lse", "prefix.gqa.lse", "dilated.lse"}));
 }  // namespace

@@ -48,4 +48,40 @@ std::vector<HalideSize> AttentionSizes::sizes() const {
   return {{batch, 2}, {heads, 8}, {queries, 1024}, {keys, 1024}, {.param = head_dim, .default_value = 64, .specialized = true}};
 }
 
+Heads::Heads(const std::string& variant) : grouped(has_option(variant, "gqa")) {}
+
+Row Heads::of_queries() const {
+  const Var g("g"), h("h"), b("b");
+  return grouped ? Row{g, h, b} : Row{h, b};
+}
+
+std::vector<Expr> Heads::of_keys() const { return {Var("h"), Var("b")}; }
+
+std::vector<Expr> Heads::query_heads(const AttentionSizes& sizes) const {
+  return grouped ? std::vector<Expr>{group, key_heads} : std::vector<Expr>{sizes.heads};
+}
+
+std::vector<Expr> Heads::queries(std::vector<Expr> row, const AttentionSizes& sizes) const {
+  if (grouped) row.emplace_back(group);
+  return keys(std::move(row), sizes);
+}
+
+std::vector<Expr> Heads::keys(std::vector<Expr> row, const AttentionSizes& sizes) const {
+  return joined(std::move(row), {count(sizes), sizes.batch});
+}
+
+std::vector<HalideSize> Heads::sizes(const AttentionSizes& sizes) const {
+  std::vector<HalideSize> all = sizes.sizes();
+  if (!grouped) return all;
+  all[1] = {key_heads, 2};
+  all.push_back({group, 4});
+  all.push_back({.param = value_dim, .default_value = 64, .specialized = true});
+  return all;
+}
+
+std::vector<Expr> joined(std::vector<Expr> first, const std::vector<Expr>& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
 }  // namespace nestor::kernels

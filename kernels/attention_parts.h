@@ -31,6 +31,13 @@ inline Halide::Param<float> positive(const std::string& name) {
   return param;
 }
 
+/// The row of query i in the heads of the rest.
+inline Row with_query(const Halide::Var& i, const Row& heads) {
+  Row row{i};
+  row.insert(row.end(), heads.begin(), heads.end());
+  return row;
+}
+
 /// Narrows a reduction over keys to those that the query of the row sees.
 using Sees = std::function<void(Halide::RDom& key)>;
 inline void sees_all(Halide::RDom& /*key*/) {}
@@ -61,5 +68,35 @@ struct AttentionSizes {
   std::vector<Halide::Expr> key() const { return {head_dim, keys, heads, batch}; }
   std::vector<HalideSize> sizes() const;
 };
+
+/// Heads of queries and of keys: [heads] for both, or, with the option `gqa`, groups of query heads that share a head of keys
+/// and values, [key_heads, group] and [key_heads]; values have a head size of their own then.
+struct Heads {
+  explicit Heads(const std::string& variant);
+
+  bool grouped;
+  Halide::Param<int> key_heads{"key_heads"}, group{"group"}, value_dim{"value_dim"};
+
+  /// Variables of a query's head and batch, and of the head of its keys, innermost first.
+  Row of_queries() const;
+  std::vector<Halide::Expr> of_keys() const;
+  /// Extents of a tensor with an element for every query head, innermost first.
+  std::vector<Halide::Expr> query_heads(const AttentionSizes& sizes) const;
+  /// Extents of a tensor of queries or keys, which begins with `row`, innermost first.
+  std::vector<Halide::Expr> queries(std::vector<Halide::Expr> row, const AttentionSizes& sizes) const;
+  std::vector<Halide::Expr> keys(std::vector<Halide::Expr> row, const AttentionSizes& sizes) const;
+  /// Elements of a value.
+  Halide::Expr width(const AttentionSizes& sizes) const {
+    return grouped ? Halide::Expr(value_dim) : Halide::Expr(sizes.head_dim);
+  }
+  /// The sizes of an operator with these heads.
+  std::vector<HalideSize> sizes(const AttentionSizes& sizes) const;
+
+ private:
+  Halide::Expr count(const AttentionSizes& sizes) const { return grouped ? Halide::Expr(key_heads) : Halide::Expr(sizes.heads); }
+};
+
+/// `first`, then `rest`: places and extents, innermost first.
+std::vector<Halide::Expr> joined(std::vector<Halide::Expr> first, const std::vector<Halide::Expr>& rest);
 
 }  // namespace nestor::kernels

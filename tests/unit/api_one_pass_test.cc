@@ -127,6 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
                       OnePass{"attention", "topleft.bf16", "dot", "total"},
                       OnePass{"attention", "window.gqa.f32", "dot", "total"}, OnePass{"attention", "prefix.f16", "dot", "total"},
                       OnePass{"attention", "dilated.lse.f16", "dot", "total"}, OnePass{"attention_alibi", "f16", "dot", "total"},
+                      OnePass{"attention_alibi", "gqa.f16", "dot", "total"},
                       OnePass{"attention_softcap", "causal.f16", "dot", "total"},
                       OnePass{"attention_bias", "f16", "dot", "total"},
                       OnePass{"differential_attention", "causal.f16", "dot1", "total2", 2},
