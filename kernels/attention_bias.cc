@@ -1,4 +1,5 @@
-// softmax(scale q k^T + bias) v with a bias for every score; plain or causal.
+// softmax(scale q k^T + bias) v with a bias for every score; plain or causal. A row whose scores are all minus infinity sees
+// nothing: its result is 0, as PyTorch has it. Scores of less than -1e30 count as minus infinity.
 #include "attention_parts.h"
 
 namespace {
@@ -21,9 +22,10 @@ nestor::HalideDefinition attention_bias(const std::string& variant) {
       "dot", row, sizes.head_dim, [&](const Expr& e) { return wide(q(e, i, h, b)); },
       [&](const Expr& e, const Expr& key) { return wide(k(e, key, h, b)); });
   score(j, i, h, b) = dot(j, i, h, b) * scale + wide(bias(j, i, h, b));
-  const auto sums = nestor::kernels::softmax_sums(score, row, sizes.keys, sees,
-                                                  [&](const Expr& dim, const Expr& key) { return wide(v(dim, key, h, b)); });
-  out(d, i, h, b) = cast(type, sums.weighted(d, i, h, b) / sums.total(i, h, b));
+  const auto sums = nestor::kernels::softmax_sums(
+      score, row, sizes.keys, sees, [&](const Expr& dim, const Expr& key) { return wide(v(dim, key, h, b)); }, "", -1e30f);
+  // A row that sees anything has a total of at least 1, from its largest score.
+  out(d, i, h, b) = cast(type, sums.weighted(d, i, h, b) / max(sums.total(i, h, b), 1.0f));
   nestor::HalideDefinition definition{.outputs = {{out, sizes.query()}},
                                       .inputs = {{q, sizes.query()},
                                                  {k, sizes.key()},

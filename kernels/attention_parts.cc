@@ -30,13 +30,13 @@ Func weighted_sum(const std::string& name, const Func& weight, const Row& row, c
 }
 
 SoftmaxSums softmax_sums(const Func& score, const Row& row, const Expr& keys, const Sees& sees,
-                         const std::function<Expr(Expr, Expr)>& value, const std::string& suffix) {
+                         const std::function<Expr(Expr, Expr)>& value, const std::string& suffix, const Expr& floor) {
   const Var j("j");
   RDom r(0, keys, "r"), s(0, keys, "s");
   sees(r);
   sees(s);
   Func largest("largest" + suffix), power("power" + suffix), total("total" + suffix);
-  largest(row) = Halide::Float(32).min();
+  largest(row) = floor;
   largest(row) = max(largest(row), score(along(Expr(r), row)));
   power(along(j, row)) = exp(score(along(j, row)) - largest(row));
   total(row) = 0.0f;

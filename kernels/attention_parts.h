@@ -56,10 +56,11 @@ struct SoftmaxSums {
   Halide::Func largest, total, weighted;
 };
 
-/// The sums for every row of score(j, row), over the keys j < keys that are seen. Names get `suffix`.
+/// The sums for every row of score(j, row), over the keys j < keys that are seen. Names get `suffix`. `largest` is at least
+/// `floor`: with a finite one, a row without other scores than minus infinity has sums of 0.
 SoftmaxSums softmax_sums(const Halide::Func& score, const Row& row, const Halide::Expr& keys, const Sees& sees,
-                         const std::function<Halide::Expr(Halide::Expr d, Halide::Expr t)>& value,
-                         const std::string& suffix = "");
+                         const std::function<Halide::Expr(Halide::Expr d, Halide::Expr t)>& value, const std::string& suffix = "",
+                         const Halide::Expr& floor = Halide::Float(32).min());
 
 /// Sizes of queries, keys and heads as every operator of this kind has them by default.
 struct AttentionSizes {

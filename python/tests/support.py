@@ -41,11 +41,13 @@ _numbers = itertools.count()
 
 @functools.lru_cache(maxsize=None)
 def tuned(*problems, target="host"):
-    """Path of a database with kernels of the target for problems such as "layernorm f32", at 64 rows of WIDTH."""
+    """Path of a database with kernels of the target for problems such as "layernorm f32", at 64 rows of WIDTH, or, with sizes,
+    "attention causal.f32 batch=2 heads=3 queries=40"."""
     path = f"{folder()}/{next(_numbers)}.db"
     for problem in problems:
-        op, variant = problem.split()
-        command = [PROGRAM, "tune", op, "--variant", variant, "--target", target, "--rows", "64", "--width", str(WIDTH),
+        op, variant, *sizes = problem.split()
+        flags = [word for size in sizes or ("rows=64", f"width={WIDTH}") for word in ("--" + size).split("=")]
+        command = [PROGRAM, "tune", op, "--variant", variant, "--target", target, *flags,
                    "--trials", "2" if target == "host" else "8", "--db", path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:

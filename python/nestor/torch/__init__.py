@@ -1,4 +1,4 @@
-"""Nestor's kernels as PyTorch operators, over the last dimension of tensors with any leading ones.
+"""Nestor's kernels as PyTorch operators: attention, and operators over the last dimension of tensors with any leading ones.
 
     import nestor.torch
     y = nestor.torch.rms_norm(x, weight, eps=1e-6)          # differentiable; works in torch.compile and CUDA graphs
@@ -13,10 +13,11 @@ import torch
 
 from ..errors import UserError
 from . import gradients, operators  # noqa: F401  registered when imported
+from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
-__all__ = ["bias_gelu", "bias_residual_layer_norm", "configure", "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm",
-           "softmax"]
+__all__ = ["bias_gelu", "bias_residual_layer_norm", "configure", "explain_attention", "layer_norm", "log_softmax",
+           "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
 
 
 def _differentiates(*tensors):

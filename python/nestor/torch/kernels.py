@@ -14,6 +14,8 @@ _library = None
 _open_error = None
 _on_missing = "warn"
 _missing = {}  # what has no kernel -> why
+_refused = {}  # what the database was asked for in vain -> its error
+_MAX_REFUSED = 1024
 
 
 def configure(library=None, on_missing=None):
@@ -29,27 +31,47 @@ def configure(library=None, on_missing=None):
         if library is not None:
             _library, _open_error = (library if isinstance(library, Library) else Library(library)), None
         _missing.clear()
+        _refused.clear()
 
 
 def find(op, option, x, weight, rows, width):
     """The kernel for `op` on rows of x's type and device (its variant: `option`, e.g. "stats.plain"), or None where there is
     none and PyTorch shall compute instead. `weight`: a tensor whose type may be f32 beside a 16-bit x, or None."""
-    element = _NAMES.get(x.dtype)
-    device = "host" if x.device.type == "cpu" else f"cuda:{x.device.index}" if x.device.type == "cuda" else None
-    if element is None or device is None:
-        return _none((op, x.dtype, x.device.type), f"{op}: no kernels for {x.dtype} on {x.device.type}")
+    element = element_of(x)
+    if element is None:
+        return missing((op, x.dtype, x.device.type), f"{op}: no kernels for {x.dtype} on {x.device.type}")
     if weight is not None and weight.dtype != x.dtype:
         if weight.dtype != torch.float32:
-            return _none((op, x.dtype, weight.dtype), f"{op}: no kernels for weights of {weight.dtype} with {x.dtype}")
+            return missing((op, x.dtype, weight.dtype), f"{op}: no kernels for weights of {weight.dtype} with {x.dtype}")
         option = f"{option}.f32weight" if option else "f32weight"
     variant = f"{option}.{element}" if option else element
-    missing = (op, variant, device, width)
-    if missing in _missing:
-        return _none(missing, None)
+    what = (op, variant, x.device, width)
+    if what in _missing:
+        return missing(what, None)
     try:
-        return _opened().query(op, variant, {"rows": rows, "width": width}, device)
+        return look_up(op, variant, {"rows": rows, "width": width}, x.device)
     except (NotFound, UserError) as error:
-        return _none(missing, f"{op} ({variant}), width {width}: {error}")
+        return missing(what, f"{op} ({variant}), width {width}: {error}")
+
+
+def element_of(tensor):
+    """What kernels call the tensor's element type; None where none has it, or runs where the tensor is."""
+    return _NAMES.get(tensor.dtype) if tensor.device.type in ("cpu", "cuda") else None
+
+
+def look_up(op, variant, sizes, device):
+    """The kernel of the database on PyTorch's device. Raises NotFound or UserError where there is none, which is remembered as
+    well."""
+    asked = (op, variant, device, tuple(sizes.items()))
+    if asked in _refused:
+        raise _refused[asked]
+    try:
+        return _opened().query(op, variant, sizes, "host" if device.type == "cpu" else f"cuda:{device.index}")
+    except (NotFound, UserError) as error:
+        if len(_refused) >= _MAX_REFUSED:
+            _refused.clear()
+        _refused[asked] = error.with_traceback(None)
+        raise
 
 
 def _opened():
@@ -67,7 +89,8 @@ def _opened():
     return _library
 
 
-def _none(what, why):
+def missing(what, why):
+    """Says that there is no kernel, as configure() has it, once for each `what`; why: None where that was said before."""
     if why is None:
         why = _missing[what]
     if _on_missing == "raise":
