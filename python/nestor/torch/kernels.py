@@ -14,7 +14,7 @@ _library = None
 _open_error = None
 _on_missing = "warn"
 _missing = {}  # what has no kernel -> why
-_refused = {}  # what the database was asked for in vain -> its error
+_refused = {}  # what the database was asked for in vain -> type and text of its error
 _MAX_REFUSED = 1024
 
 
@@ -64,13 +64,14 @@ def look_up(op, variant, sizes, device):
     well."""
     asked = (op, variant, device, tuple(sizes.items()))
     if asked in _refused:
-        raise _refused[asked]
+        kind, why = _refused[asked]
+        raise kind(why)
     try:
         return _opened().query(op, variant, sizes, "host" if device.type == "cpu" else f"cuda:{device.index}")
     except (NotFound, UserError) as error:
         if len(_refused) >= _MAX_REFUSED:
             _refused.clear()
-        _refused[asked] = error.with_traceback(None)
+        _refused[asked] = type(error), str(error)
         raise
 
 

@@ -272,7 +272,7 @@ class OnlineAnalysis {
       const auto mediator = elements_.find(read.tensor);
       if (mediator != elements_.end()) unite(relation.apply_range(mediator->second));
     }
-    return *all;
+    return all->coalesce();
   }
 
   /// Makes the statement a mediator or a follower, or else notes that its result is not there while the composite runs.
@@ -288,8 +288,9 @@ class OnlineAnalysis {
     const auto degree = degree_of(statement, statement.value);
     if (!degree || is_free(*degree)) return false;
     const isl::map elements = lead_elements(statement);
+    // Coalesced, because what follows compares every piece with every other one: domains with "or" have many that are one.
     const isl::map by_element =
-        statement.write.relation.intersect_domain(domain_in(nest_, statement)).reverse().apply_range(elements);
+        statement.write.relation.intersect_domain(domain_in(nest_, statement)).reverse().apply_range(elements).coalesce();
     if (!by_element.is_single_valued()) {
       refuse(statement, "one accumulator would need several leading values");
       return false;
@@ -310,7 +311,7 @@ class OnlineAnalysis {
       plan_.followers.push_back(statement.name);
     }
     inherit_instances(statement);
-    plan_.lead_elements.emplace(statement.name, by_element.coalesce());
+    plan_.lead_elements.emplace(statement.name, by_element);
     plan_.degree[statement.name] = degree->value;
     plan_.base[statement.name] = degree->base;
     return true;
