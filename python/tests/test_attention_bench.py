@@ -29,9 +29,9 @@ class ProblemsTest(unittest.TestCase):
 
     def test_the_tuner_takes_both_lists(self):
         args = argparse.Namespace(problems="variants", only="evoformer", dtypes="bf16")
-        self.assertEqual([problem[1:3] for problem in tune_attention.problems(args)], [("evoformer_attention", "bf16")] * 2)
+        self.assertEqual([problem[0:2] for problem in tune_attention.problems(args)], [("evoformer_attention", "bf16")] * 2)
         args = argparse.Namespace(problems="grid", masks="causal", dtypes="f16", head_dims="64", lengths="512,1024")
-        self.assertEqual([problem[2] for problem in tune_attention.problems(args)], ["causal.f16"] * 2)
+        self.assertEqual([problem.variant for problem in tune_attention.problems(args)], ["causal.f16"] * 2)
 
 
 @unittest.skipUnless(torch_variants, "PyTorch is not installed")

@@ -59,7 +59,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   const std::optional<TensorAxes> axes =
       tensor_axes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::maximal));
   if (!axes) return;
-  for (NamedValues values : likely_tensor_choices(axes->inner)) {
+  for (NamedValues values : likely_tensor_choices(*axes, source.limits.shared_bytes)) {
     values.merge(fused_values(source, usual));
     points.push_back(std::move(values));
   }

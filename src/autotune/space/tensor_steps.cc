@@ -2,17 +2,23 @@
 #include "autotune/space/tensor_steps.h"
 
 #include "autotune/space/axes.h"
+#include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/op_shape.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 namespace nestor {
 namespace {
 
 constexpr std::int64_t kOperandBytes = 2;
-constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, for each block
+constexpr std::int64_t kReservedBytes = 1024;   ///< of shared memory, for each block
+constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
+constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
+constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
 /// the copying one keeps few of its own.
@@ -64,13 +70,57 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
   return result;
 }
 
+/// Elements of an access beside the loops that all units share and the streamed one.
+std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, const TensorAxes& tiled,
+                      const std::vector<int>& axes) {
+  std::int64_t width = 1;
+  for (const int axis : axes) {
+    if (axis >= 0 && axis != tiled.stream && !has(cluster.axes, axis))
+      width *= structure.axes[static_cast<std::size_t>(axis)].extent;
+  }
+  return width;
+}
+
+/// Notes what the tiles of a product hold.
+void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
+               const Statement& statement, std::set<std::string>& resident, TensorAxes& result) {
+  const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
+  if (!pair) return;
+  for (const int ordinal : {pair->first, pair->second}) {
+    const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
+    const std::vector<int> axes = axes_of(unit, read);
+    const std::int64_t width = width_of(structure, cluster, result, axes);
+    if (nest.tensor(read.tensor).role != TensorRole::input) {
+      result.register_operands += has(axes, result.stream) ? 1 : 0;
+    } else if (has(axes, result.stream)) {
+      result.streamed_operands.push_back(width);
+    } else if (resident.insert(read.tensor).second) {
+      result.row_operands.push_back(width);
+    }
+  }
+  const std::vector<int> written = axes_of(unit, statement.write);
+  if (has(written, result.stream)) {
+    ++result.first_products;
+  } else {
+    result.sums.push_back(width_of(structure, cluster, result, written));
+  }
+}
+
 }  // namespace
 
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
   for (const int u : cluster.units) {
     const Unit& unit = structure.units[u];
     for (const std::string& name : unit.statements) {
-      if (auto axes = axes_of_product(nest, unit, nest.statement(name), cluster)) return axes;
+      auto axes = axes_of_product(nest, unit, nest.statement(name), cluster);
+      if (!axes) continue;
+      std::set<std::string> resident;
+      for (const int other : cluster.units) {
+        const Unit& all = structure.units[other];
+        for (const std::string& statement : all.statements)
+          add_tiles(nest, structure, cluster, all, nest.statement(statement), resident, *axes);
+      }
+      return axes;
     }
   }
   return std::nullopt;
@@ -155,24 +205,59 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   return steps;
 }
 
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int64_t inner) {
+namespace {
+
+/// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
+bool make_fit(const TensorAxes& axes, std::int64_t shared_bytes, TensorChoice& choice) {
+  if (choice.hold && !tensor_infeasible(axes, choice, shared_bytes).empty()) choice.hold = false;
+  for (; choice.columns >= kFewestColumns; choice.columns -= 16) {
+    if (tensor_infeasible(axes, choice, shared_bytes).empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, std::int64_t shared_bytes) {
   std::vector<std::map<std::string, std::int64_t>> choices;
-  const std::int64_t columns = inner <= 128 ? 128 : 80;
-  const std::vector<std::int64_t> most_groups = inner <= 64 ? std::vector<std::int64_t>{3, 2} : std::vector<std::int64_t>{2};
-  for (const std::int64_t persistent : {0, 1}) {
-    for (const std::int64_t longest : {0, 1}) {
-      for (const std::int64_t groups : most_groups) {
-        for (const std::int64_t turns : {1, 0}) {
+  std::set<std::map<std::string, std::int64_t>> seen;
+  const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
+  const auto add = [&](TensorChoice choice) {
+    if (!make_fit(axes, shared_bytes, choice)) return;
+    const std::map<std::string, std::int64_t> values{{"groups", choice.groups},
+                                                     {"columns", choice.columns},
+                                                     {"slots", choice.slots},
+                                                     {"overlap", choice.overlap},
+                                                     {"turns", choice.turns},
+                                                     {"hold", choice.hold},
+                                                     {"stagger", choice.stagger},
+                                                     {"persistent", choice.persistent},
+                                                     {"claims", choice.claims},
+                                                     {"descending", choice.descending},
+                                                     {"longest_first", choice.longest_first}};
+    if (seen.insert(values).second) choices.push_back(values);
+  };
+  // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
+  for (const bool turns : {true, false}) {
+    for (const bool persistent : {false, true}) {
+      for (const bool cut : {false, true}) {
+        for (const int groups : most_groups) {
+          TensorChoice choice{.groups = groups,
+                              .columns = axes.inner <= 128 ? 128 : 80,
+                              .overlap = true,
+                              .turns = turns,
+                              .stagger = true,
+                              .descending = cut,
+                              .longest_first = cut,
+                              .persistent = persistent,
+                              .claims = persistent};
           // A third group leaves no registers for operands that stay.
-          choices.push_back({{"groups", groups},
-                             {"columns", columns},
-                             {"slots", 2},
-                             {"overlap", 1},
-                             {"turns", turns},
-                             {"hold", groups < 3 ? persistent : 0},
-                             {"persistent", persistent},
-                             {"descending", longest},
-                             {"longest_first", longest}});
+          choice.hold = groups < 3 && persistent;
+          add(choice);
+          choice.columns = cut ? 64 : axes.inner <= 128 ? 160 : 64;
+          choice.slots = cut && axes.inner <= 64 ? 4 : 2;
+          choice.hold = choice.hold && cut;
+          add(choice);
         }
       }
     }
@@ -181,15 +266,25 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int6
 }
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes) {
-  // Scores, their 16-bit form and the result, which is taken to be as wide as the operands.
+  const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {
+    return std::accumulate(widths.begin(), widths.end(), std::int64_t{0},
+                           [&](std::int64_t sum, std::int64_t width) { return sum + each(width); });
+  };
+  // A group has half a value of 64 rows and one column for each thread: what products leave, the 16-bit form of what is multiplied
+  // again, sums, and operands that are held.
   const std::int64_t registers =
-      choice.row_tiles * (choice.columns / 2 + choice.columns / 4 + axes.inner / 2 + (choice.hold ? axes.inner / 4 : 0));
+      choice.row_tiles * (choice.columns / 2 * axes.first_products + choice.columns / 4 * axes.register_operands +
+                          total(axes.sums, [](std::int64_t width) { return width / 2; }) +
+                          (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
   if (registers > fragment_registers(choice))
     return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
                        choice.residents, fragment_registers(choice));
-  const std::int64_t row_bytes = (axes.inner + 63) / 64 * 64 * kOperandBytes;
+  const auto row_bytes = [](std::int64_t width) { return nvptx::round_up(width, kSwizzledElements) * kOperandBytes; };
   // A resident block needs a place of its own for the result.
-  const std::int64_t bytes = row_bytes * ((choice.persistent ? 2 : 1) * choice.rows() + 2 * choice.slots * choice.columns) + 2048;
+  const std::int64_t result =
+      choice.persistent && !axes.sums.empty() ? row_bytes(*std::max_element(axes.sums.begin(), axes.sums.end())) : 0;
+  const std::int64_t bytes = choice.rows() * (total(axes.row_operands, row_bytes) + result) +
+                             choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) + kBarrierBytes;
   const std::int64_t share = (shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};

@@ -13,11 +13,17 @@
 
 namespace nestor {
 
-/// The loops that products of a cluster tile. Axes are those of the structure.
+/// The loops that products of a cluster tile, and what their tiles hold. Axes are those of the structure.
 struct TensorAxes {
   int row = -1;            ///< common axis along the rows of every product
   int stream = -1;         ///< axis whose tiles are columns of the first product: the loop over them stays in a block
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
+  // Extents beside rows and streamed columns, one entry a tile.
+  std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
+  std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
+  std::vector<std::int64_t> sums;               ///< elements of a row, of sums along the streamed axis
+  int first_products = 0;                       ///< tiles of rows and streamed columns that products leave
+  int register_operands = 0;                    ///< such tiles that are first operands of products
 };
 
 /// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
@@ -47,8 +53,8 @@ ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const Te
 /// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
 std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
 
-/// Choices worth trying first, best guess first. `inner`: elements of a row of the operands.
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(std::int64_t inner);
+/// Choices worth trying first, best guess first, all of which fit.
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, std::int64_t shared_bytes);
 
 /// Why the registers or the shared memory of a block cannot hold the choice's tiles; empty when they can.
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes);
