@@ -146,6 +146,14 @@ TEST(TensorError, ops_of_another_shape) {
   EXPECT_THAT(refusal_with_op("score", open), HasSubstr("score has an unknown number of columns"));
 }
 
+TEST(TensorError, parts_of_tiles_that_copies_bring_whole) {
+  const auto narrower = [](TileOp& op) { op.dims[2].upper = IntExpr(12); };
+  EXPECT_THAT(refusal_with_op("dot", narrower),
+              AllOf(HasSubstr("dot adds up a part of its tile of q, and not up to the end of q"), HasSubstr("11 >= #column")));
+  const auto guarded = [](TileOp& op) { op.guard = IntExpr::make(IntOp::ge, {var("dot_ii"), var("dot_e")}); };
+  EXPECT_THAT(refusal_with_op("dot", guarded), HasSubstr("dot adds up a part of its tile of q"));
+}
+
 TEST(TensorError, control_flow) {
   EXPECT_THAT(refusal_with_stream([](TileNode& loop) { loop.step = 2; }), HasSubstr("loop total_jo has step 2"));
   const auto nested = [](TileNode& node) {

@@ -1,6 +1,7 @@
 // The passes of a tensor plan in order, and the small ones of them.
 #include "codegen/nvptx/tensor_plan.h"
 
+#include "codegen/llvm/int_emit.h"
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/tensor_check.h"
 #include "support/error.h"
@@ -38,6 +39,27 @@ bool scales(const TileOp& op, int buffer) {
   };
   const ScalarExpr &a = op.value.args()[0], &b = op.value.args()[1];
   return (is_sum(a) && !uses_sum(b)) || (is_sum(b) && !uses_sum(a));
+}
+
+/// Copies bring zeros beyond the end of an argument, and nothing else is left out of a tile: a product with both operands in shared memory
+/// adds up whole tiles of what its sum is over.
+void require_whole_terms(const TensorPlan& plan) {
+  for (const TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
+    for (const auto& [number, by_free] : {std::pair(op.a_ring, op.a_by_row), std::pair(op.b_ring, op.b_by_column)}) {
+      const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
+      const auto index = by_free ? static_cast<std::size_t>(ring.row_index) : ring.origin.size() - 1;
+      const Affine last =
+          affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
+      for (const IntExpr& condition : op.mask) {
+        if (!condition.uses(kColumn)) continue;
+        const Affine beyond = affine_of(comparison_distance(condition)) - last;
+        if (condition.op() != IntOp::eq && beyond.is_constant() && beyond.constant >= 0) continue;
+        user_error("Kernel '{}' cannot use tensor cores: {} adds up a part of its tile of {}, and not up to the end of {}: {}.",
+                   plan.program->name, op.op.name, plan.buffer(ring.buffer).name, plan.buffer(ring.buffer).name, condition.str());
+      }
+    }
+  }
 }
 
 /// A sum over columns, one value a row, may stay in four parts while it is only added to and scaled.
@@ -153,6 +175,7 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan.groups = kernel.shape.groups;
   find_tiles(plan, kernel.body);
   plan_masks(plan);
+  require_whole_terms(plan);
   plan_sums(plan, kernel.body);
   plan_events(plan, kernel.body);
   plan_stores(plan);

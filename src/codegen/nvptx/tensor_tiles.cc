@@ -62,6 +62,7 @@ class TileFinder {
     if (tree->kind == TileNode::Kind::condition)
       user_error("Kernel '{}' cannot use tensor cores: a condition stands inside its blocks.", plan_.program->name);
     if (tree->kind == TileNode::Kind::op) add(tree->op);
+    if (tree->kind == TileNode::Kind::loop) loops_.insert(tree->var);
     for (const TileTree& child : tree->children) collect(child);
   }
 
@@ -249,14 +250,31 @@ class TileFinder {
     ring.row_index = by_free ? k_index : free_index;
     ring.rows = by_free ? op.k : extent;
     ring.columns = by_free ? extent : op.k;
+    if (const int known = same_tile(ring); known >= 0) return known;
     plan_.rings.push_back(std::move(ring));
     return static_cast<int>(plan_.rings.size()) - 1;
+  }
+
+  /// The ring that holds the same tile for the whole item already; -1: none does.
+  int same_tile(const Ring& ring) const {
+    const auto same = [&](const Ring& other) {
+      return other.buffer == ring.buffer && other.row_index == ring.row_index && other.rows == ring.rows &&
+             other.columns == ring.columns &&
+             std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
+                        [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
+    };
+    const bool moves = std::any_of(ring.origin.begin(), ring.origin.end(), [&](const IntExpr& index) {
+      return std::any_of(loops_.begin(), loops_.end(), [&](const std::string& loop) { return index.uses(loop); });
+    });
+    const auto found = std::find_if(plan_.rings.begin(), plan_.rings.end(), same);
+    return moves || found == plan_.rings.end() ? -1 : static_cast<int>(found - plan_.rings.begin());
   }
 
   TensorPlan& plan_;
   const TileTree& tree_;
   Axes axes_;
   std::set<int> rows_;
+  std::set<std::string> loops_;  ///< of the item's body
 };
 
 }  // namespace

@@ -1,0 +1,77 @@
+// The first guesses of the space for operators on tensor cores: they fit registers and shared memory, and plans are proved, for every
+// operator with products in a row and for head sizes that fill no whole step of a product and no whole row of a copy.
+#include "api/operators.h"
+#include "autotune/space/nest_space.h"
+#include "autotune/tuner.h"
+#include "support/tensor_nests.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+constexpr int kUnits = 132;
+
+struct Problem {
+  std::string op, variant;
+  Sizes sizes;
+  std::vector<std::int64_t> columns;  ///< of the first guesses' tiles, each once
+};
+
+class FirstGuess : public ::testing::TestWithParam<Problem> {};
+
+TEST_P(FirstGuess, Fits) {
+  const Nest nest = load_operator(GetParam().op, GetParam().variant);
+  const Sizes sizes = complete_sizes(nest, GetParam().sizes);
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits));
+  std::vector<std::int64_t> columns;
+  bool planned = false;
+  for (const Point& point : space->defaults()) {
+    const auto values = named_values(*space, point);
+    if (value_or(values, "groups", 0) == 0) continue;
+    const Candidate candidate = space->candidate(point);
+    EXPECT_EQ(candidate.infeasible, "");
+    columns.push_back(value_or(values, "columns", 0));
+    if (planned) continue;
+    planned = true;
+    const testing::PlannedTensor plan(build_tile_program(schedules.replay(candidate.steps)));  // throws where it does not fit
+    for (const nvptx::Ring& ring : plan.plan.rings) {
+      if (ring.streamed) continue;
+      const auto same = [&](const nvptx::Ring& other) { return !other.streamed && other.buffer == ring.buffer; };
+      EXPECT_EQ(std::count_if(plan.plan.rings.begin(), plan.plan.rings.end(), same), 1) << plan.plan.buffer(ring.buffer).name;
+    }
+  }
+  EXPECT_TRUE(planned);
+  std::sort(columns.begin(), columns.end());
+  columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+  EXPECT_EQ(columns, GetParam().columns);
+}
+
+Sizes attention_sizes(std::int64_t head_dim, const Sizes& more = {}) {
+  Sizes sizes{{"batch", 4}, {"heads", 16}, {"queries", 4096}, {"keys", 4096}, {"head_dim", head_dim}};
+  sizes.insert(more.begin(), more.end());
+  return sizes;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Operators, FirstGuess,
+    ::testing::Values(
+        Problem{"attention", "causal.f16", attention_sizes(32), {128}}, Problem{"attention", "bf16", attention_sizes(40), {128}},
+        Problem{"attention", "f16", attention_sizes(72), {128}}, Problem{"attention", "f16", attention_sizes(160), {80}},
+        Problem{"attention", "f16", attention_sizes(248), {80}}, Problem{"attention_bias", "f16", attention_sizes(64), {128}},
+        Problem{"differential_attention", "bf16", attention_sizes(64, {{"value_dim", 64}}), {96}},
+        Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
+        Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {96, 128}},
+        Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {128}}),
+    [](const auto& info) {
+      const Problem& p = info.param;
+      std::string name = p.op + "_" + p.variant + (p.sizes.contains("head_dim") ? std::to_string(p.sizes.at("head_dim")) : "");
+      std::replace(name.begin(), name.end(), '.', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace nestor
