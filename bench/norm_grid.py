@@ -5,8 +5,9 @@ ROWS = ["256MiB", "4096"]
 DTYPES = ["bf16", "f16", "f32"]
 FORWARD = ["layernorm", "rmsnorm", "softmax"]
 BACKWARD = ["layernorm_backward", "rmsnorm_backward", "softmax_backward", "log_softmax_backward"]
-OTHERS = ["bias_residual_layernorm", "residual_rmsnorm", "log_softmax", "bias_gelu"]
-GROUPS = {"forward": FORWARD, "backward": BACKWARD, "others": OTHERS, "all": FORWARD + OTHERS + BACKWARD}
+RESIDUAL = ["bias_residual_layernorm", "bias_dropout_residual_layernorm", "residual_rmsnorm"]
+OTHERS = RESIDUAL + ["log_softmax", "bias_gelu"]
+GROUPS = {"forward": FORWARD, "backward": BACKWARD, "residual": RESIDUAL, "others": OTHERS, "all": FORWARD + OTHERS + BACKWARD}
 ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 

@@ -50,11 +50,19 @@ def _cells(row):
         return f"{row[name]:.1f}" if name in row else "-"
 
     measured = ", ".join(f"{k}={v}" for k, v in row["measured"]["sizes"].items())
-    worse = " !" if row["ours_error"] > 1.001 * row["eager_error"] else ""
+    def error(name):
+        return f"{row[name]:.2g}" if name in row else "-"
+
+    worse = "" if _exact(row) else " !"
     return [row["op"], row["variant"], f"{row['rows']} x {row['width']}", time("ours_us") if row["correct"] else "WRONG",
             time("eager_us"), time("compile_us"), time("copy_us"), _ratio(peer, peer_goal), _ratio(copy, copy_goal),
-            f"{row['ours_error']:.2g}{worse}", f"{row['eager_error']:.2g}", f"{row['ours_max_error']:.2g}",
-            f"{row['eager_max_error']:.2g}", row["match"] if row["match"] == "exact" else f"{row['match']} ({measured})"]
+            f"{row['ours_error']:.2g}{worse}", error("eager_error"), f"{row['ours_max_error']:.2g}", error("eager_max_error"),
+            row["match"] if row["match"] == "exact" else f"{row['match']} ({measured})"]
+
+
+def _exact(row):
+    """Whether the error is no larger than eager's, if that is known."""
+    return "eager_error" not in row or row["ours_error"] <= 1.001 * row["eager_error"]
 
 
 def _summary(rows):
@@ -62,7 +70,7 @@ def _summary(rows):
     peers = [(r[0], g[0]) for r, g in counted if r[0] is not None and g[0] is not None]
     copies = [(r[1], g[1]) for r, g in counted if r[1] is not None and g[1] is not None]
     met = [sum(value >= goal for value, goal in group) for group in (peers, copies)]
-    exact = sum(row["ours_error"] <= 1.001 * row["eager_error"] for row in rows)
+    exact = sum(_exact(row) for row in rows)
     wrong = sum(not row["correct"] for row in rows)
     return (f"{len(rows)} problems: goal against peers met at {met[0]} of {len(peers)}, against copy at {met[1]} of "
             f"{len(copies)}; error no larger than eager's at {exact}; {wrong} wrong. `<` marks what is below its goal, `!` a "
