@@ -24,12 +24,18 @@ namespace {
 constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
 constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
 
+bool has_16_bits(const Nest& nest) {
+  return std::any_of(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& tensor) {
+    return tensor.role != TensorRole::temporary && size_in_bytes(tensor.type) == 2;
+  });
+}
+
 class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
       : schedules_(schedules), sizes_(sizes), limits_(limits), variants_(schedules, sizes) {
     for (const std::string& rule : matching_rules(schedules)) {
-      if (rule == kSplittingRule) continue;
+      if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }

@@ -124,6 +124,8 @@ std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps,
 
 bool enabled_by_default(const std::string& rule) { return rule != kSplittingRule; }
 
+bool costs_accuracy(const std::string& rule) { return rule == "exp2_scale"; }
+
 bool makes_composites(const std::string& rule) { return rule == "online" || rule == "moments"; }
 
 }  // namespace nestor

@@ -29,6 +29,9 @@ std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps,
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);
 
+/// True for rules that trade bits of f32 for speed: not for results that are not rounded to 16 bits.
+bool costs_accuracy(const std::string& rule);
+
 /// True for rules that merge several reductions into one composite.
 bool makes_composites(const std::string& rule);
 

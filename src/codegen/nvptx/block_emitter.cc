@@ -5,6 +5,8 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
+#include <algorithm>
+
 namespace nestor::nvptx {
 
 using llvm::Value;
@@ -20,6 +22,12 @@ llvm::MDNode* unroll_hint(llvm::LLVMContext& context, int count) {
   llvm::MDNode* node = llvm::MDNode::getDistinct(context, parts);
   node->replaceOperandWith(0, node);
   return node;
+}
+
+/// No argument has 16 bits: nothing is rounded to fewer bits than it is computed with.
+bool is_all_f32(const TileProgram& program) {
+  return std::none_of(program.buffers.begin(), program.buffers.end(),
+                      [](const Buffer& buffer) { return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2; });
 }
 
 }  // namespace
@@ -42,6 +50,7 @@ BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, Kerne
 
 void BlockEmitter::emit(const BlockPlan& plan) {
   plan_ = &plan;
+  math_ = NvptxMath(is_all_f32(*plan.program));
   environment_ = arguments_.integers;
   positions_.clear();
   registers_.clear();

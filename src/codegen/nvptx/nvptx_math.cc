@@ -41,9 +41,12 @@ Value* NvptxMath::exp2(Builder& b, Value* x) const {
   return polynomial_ ? exp2_polynomial(b, x) : call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x});
 }
 
-Value* NvptxMath::exp(Builder& b, Value* x) const { return exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e))); }
+Value* NvptxMath::exp(Builder& b, Value* x) const {
+  return exact_ ? MathEmitter::exp(b, x) : exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e)));
+}
 
 Value* NvptxMath::log(Builder& b, Value* x) const {
+  if (exact_) return MathEmitter::log(b, x);
   return b.CreateFMul(call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {x}), number(x, std::numbers::ln2));
 }
 
@@ -61,13 +64,22 @@ Value* NvptxMath::pow(Builder& b, Value* x, Value* y) const {
   return b.CreateSelect(one, number(x, 1), result);
 }
 
-Value* NvptxMath::rsqrt(Builder& b, Value* x) const { return call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x}); }
+Value* NvptxMath::rsqrt(Builder& b, Value* x) const {
+  Value* guess = call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
+  if (!exact_) return guess;
+  // A step of Newton's method, y + y/2 (1 - x y y); 0 and infinity have no y that it is defined for.
+  Value* rest =
+      b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFNeg(b.CreateFMul(x, guess)), guess, number(x, 1)});
+  Value* better = b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFMul(guess, number(x, 0.5)), rest, guess});
+  return b.CreateSelect(b.CreateFCmpORD(better, better), better, guess);
+}
 
 Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
   if (const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y)) {  // a power of two divides exactly by multiplying
     llvm::APFloat inverse(0.0f);
     if (constant->getValueAPF().getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
   }
+  if (exact_) return b.CreateFDiv(x, y);
   auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);
   return b.CreateCall(type, llvm::InlineAsm::get(type, "div.full.f32 $0, $1, $2;", "=f,f,f", false), {x, y});
 }

@@ -1,0 +1,102 @@
+// Elementary functions on the GPU against double: kernels whose arguments are all f32 lose no more than a few units in the last
+// place over the whole range. (The emulator's own approximations are rounded results, so that what remains is the code's error.)
+#include "support/simt_image.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace nestor::testing {
+namespace {
+
+/// y[i] = value(x[i]), as f32; `type` is that of x.
+TileProgram function_program(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value) {
+  ProgramMaker m("function");
+  m.size("n");
+  const int x = m.input("x", type, {var("n")}), y = m.output("y", ElementType::f32, {var("n")});
+  TileOp op = make_op(OpKind::map, "f", {parallel_dim("i", 0, var("n"))}, {y, {var("i")}}, {{x, {var("i")}}});
+  op.value = value(m.read(op, 0));
+  return m.finish(leaf(op));
+}
+
+struct Values {
+  std::vector<double> arguments;
+  std::vector<float> results;
+};
+
+/// The function at `count` points within [-spread, spread].
+Values run_function(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value, double spread, std::int64_t count) {
+  const TileProgram program = function_program(type, value);
+  const CompiledNvptx compiled = compile_nvptx(program, {});
+  const LaunchRecipe& recipe = compiled.kernel.recipe;
+  const Sizes sizes{{"n", count}};
+  const CheckOptions options{.spread = spread};
+  const CheckData data = make_data(program, recipe, sizes, options);
+  HostImage image(recipe, data, sizes, options);
+  SimtEmulator emulator(compiled.ir);
+  launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
+    emulator.run(node, blocks, params);
+  });
+  const auto* results = reinterpret_cast<const float*>(image.memory.at(1)->data());
+  return {data.arguments.at(0).values, {results, results + count}};
+}
+
+/// Worst error in units in the last place (2^-23 relative) of results in the normal range.
+double worst_ulp(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value, const std::function<double(double)>& exact,
+                 double spread) {
+  const Values values = run_function(type, value, spread, 20000);
+  double worst = 0;
+  for (std::size_t k = 0; k < values.results.size(); ++k) {
+    const double expected = exact(values.arguments[k]);
+    if (std::abs(expected) < 0x1p-125 || std::abs(expected) > 0x1p127) continue;
+    worst = std::max(worst, std::abs(values.results[k] - expected) / (std::abs(expected) * 0x1p-23));
+  }
+  return worst;
+}
+
+ScalarExpr unary(ScalarOp op, ScalarExpr a) { return ScalarExpr::make(op, {std::move(a)}); }
+ScalarExpr magnitude(ScalarExpr a) { return unary(ScalarOp::abs, std::move(a)); }
+double exact_exp(double x) { return std::exp(x); }
+
+TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {
+  EXPECT_LT(worst_ulp(ElementType::f32, exponential, exact_exp, 88), 1.5);
+}
+
+TEST(NvptxAccuracy, ExponentialsOf16BitKernelsAreFasterAndLessExact) {
+  const double error = worst_ulp(ElementType::f16, exponential, exact_exp, 80);
+  EXPECT_GT(error, 10);
+  EXPECT_LT(error, 100);  // |x| 2^-24: far below what 16 bits can hold
+}
+
+TEST(NvptxAccuracy, OtherFunctionsOfF32KernelsAreWithinUnitsInTheLastPlace) {
+  const auto error = [](const std::function<ScalarExpr(ScalarExpr)>& value, const std::function<double(double)>& exact) {
+    return worst_ulp(ElementType::f32, value, exact, 1e6);
+  };
+  EXPECT_LT(error([](ScalarExpr v) { return unary(ScalarOp::log, magnitude(std::move(v))); },
+                  [](double x) { return std::log(std::abs(x)); }),
+            1.5);
+  EXPECT_LT(error([](ScalarExpr v) { return unary(ScalarOp::rsqrt, magnitude(std::move(v))); },
+                  [](double x) { return 1 / std::sqrt(std::abs(x)); }),
+            1.0);
+  EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), std::move(v)); }, [](double x) { return 1 / x; }),
+            0.501);
+}
+
+TEST(NvptxAccuracy, SpecialValuesOfF32Kernels) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto at = [](ScalarOp op, double value) {
+    const auto function = [&](ScalarExpr v) {
+      return unary(op, plus(times(magnitude(std::move(v)), ScalarExpr::constant(0)), ScalarExpr::constant(value)));
+    };
+    return run_function(ElementType::f32, function, 1, 1).results.front();
+  };
+  EXPECT_EQ(at(ScalarOp::exp, -infinity), 0);
+  EXPECT_EQ(at(ScalarOp::exp, infinity), infinity);
+  EXPECT_TRUE(std::isnan(at(ScalarOp::exp, std::nan(""))));
+  EXPECT_EQ(at(ScalarOp::rsqrt, 0), infinity);
+  EXPECT_EQ(at(ScalarOp::rsqrt, infinity), 0);
+  EXPECT_TRUE(std::isnan(at(ScalarOp::rsqrt, -1)));
+}
+
+}  // namespace
+}  // namespace nestor::testing
