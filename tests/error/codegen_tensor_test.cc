@@ -61,10 +61,14 @@ std::string refusal_with_stream(const std::function<void(TileNode&)>& edit) {
 
 TEST(TensorError, nothing_is_wrong_with_what_the_tests_start_from) { EXPECT_EQ(refusal(attention()), ""); }
 
-TEST(TensorError, other_devices) {
+TEST(TensorError, turns_on_other_devices) {
   NvptxTarget target;
   target.sm = 80;
-  EXPECT_THAT(refusal(attention(), target), HasSubstr("compute capability 9.0, not 8.0"));
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"turns(out.io)"}});
+  EXPECT_EQ(refusal(program), "");
+  EXPECT_THAT(refusal(program, target),
+              AllOf(HasSubstr("turns are for products that run while their group goes on, as those of compute capability 9.0 do"),
+                    HasSubstr("not 8.0: leave the step out")));
 }
 
 TEST(TensorError, kernels_without_products) {

@@ -3,6 +3,7 @@
 // here: a slot overwritten while a product reads it, a sum read before its product has ended, a barrier that nobody completes.
 #pragma once
 
+#include "support/tensor_block_copies.h"
 #include "support/tensor_values.h"
 
 #include <fmt/format.h>
@@ -60,7 +61,8 @@ class TensorInterpreter : private TensorValues {
     std::vector<TraceEntry> trace;
     std::size_t at = 0;
     std::map<int, std::vector<double>> held;  ///< by ring: the group's [rows][64 * column_blocks]
-    std::map<int, std::int64_t> released;
+    std::map<int, std::int64_t> released, filled;
+    std::int64_t item = 0;        ///< with mma, tiles are numbered within it
     std::map<int, bool> arrived;  ///< ring's tile has been waited for
     bool has_turn = false;
   };
@@ -111,6 +113,7 @@ class TensorInterpreter : private TensorValues {
   void run_block(const std::vector<Values>& items) {
     rings_.clear();
     for (const nvptx::Ring& ring : plan_.rings) rings_.push_back({std::vector<Tile>(static_cast<std::size_t>(ring.slots))});
+    copies_ = BlockCopies(plan_.groups);
     producer_ = role_of(plan_.producer, items);
     groups_.assign(static_cast<std::size_t>(plan_.groups), role_of(plan_.consumer, items));
     groups_.front().has_turn = true;
@@ -139,6 +142,7 @@ class TensorInterpreter : private TensorValues {
         fail(fmt::format("group {} waits for ever at event {} of {}", g, role.at, role.trace.size()));
       if (!role.flight.empty()) fail("a product is never waited for");
       for (std::size_t r = 0; r < rings_.size(); ++r) {
+        if (all_copy()) continue;
         const auto found = role.released.find(static_cast<int>(r));
         if ((found == role.released.end() ? 0 : found->second) != rings_[r].loaded)
           fail("a tile is loaded that nobody reads, or left unread");
@@ -178,6 +182,7 @@ class TensorInterpreter : private TensorValues {
       role.tiles.clear();
       role.operands.clear();
       role.held.clear();
+      if (all_copy()) start_item(role);
     } else if (!run_event(g, role, entry)) {
       return false;
     }
@@ -188,7 +193,22 @@ class TensorInterpreter : private TensorValues {
   bool run_event(int g, Role& role, const TraceEntry& entry) {
     const nvptx::Event& event = entry.event;
     switch (event.kind) {
+      case Kind::barrier:
+        if (!copies_.arrive(g)) return false;
+        copies_.pass(g);
+        return true;
+      case Kind::commit_copies:
+        copies_.commit(g);
+        return true;
+      case Kind::wait_copies:
+        copies_.wait(g, event.count);
+        return true;
+      case Kind::load:
+        if (!all_copy()) break;
+        copy(g, role, entry);
+        return true;
       case Kind::wait_full:
+        if (all_copy()) return role.arrived[event.ring] = true;
         if (rings_.at(static_cast<std::size_t>(event.ring)).loaded <= role.released[event.ring]) return false;
         role.arrived[event.ring] = true;
         return true;
@@ -203,7 +223,7 @@ class TensorInterpreter : private TensorValues {
         role.arrived[event.ring] = false;
         return true;
       case Kind::product:
-        issue(role, event.op);
+        issue(g, role, event.op);
         return true;
       case Kind::wait_products:
         while (static_cast<int>(role.flight.size()) > event.count) land(g, role);
@@ -229,7 +249,6 @@ class TensorInterpreter : private TensorValues {
         return true;
       }
       case Kind::wait_empty:
-      case Kind::load:
         break;
     }
     fail("a consumer does what only the producer does");
@@ -237,12 +256,56 @@ class TensorInterpreter : private TensorValues {
 
   // ---- tiles in shared memory
 
+  bool all_copy() const { return plan_.cores == nvptx::TensorCores::mma; }
+
+  /// Slots are filled and read from the first one on.
+  void start_item(Role& role) const {
+    constexpr std::int64_t kMostTiles = 720720;  // a multiple of any number of slots
+    ++role.item;
+    for (auto* counts : {&role.released, &role.filled}) {
+      for (std::size_t r = 0; r < plan_.rings.size(); ++r) (*counts)[static_cast<int>(r)] = role.item * kMostTiles;
+    }
+  }
+
+  /// The group's part of a tile. Here it is the whole one, which is the same whoever copies it.
+  void copy(int g, Role& role, const TraceEntry& entry) {
+    const int r = entry.event.ring;
+    const nvptx::Ring& info = ring(r);
+    const std::int64_t position = role.filled[r]++;
+    Values values = entry.values;
+    if (info.streamed) {
+      values.at(info.var) += entry.event.count;
+      if (values.at(info.var) >= value(info.upper, values)) return;
+    }
+    const int slot = static_cast<int>(position % info.slots);
+    copies_.copy(g, r, slot, static_cast<std::size_t>(position));
+    fail_with(copies_.fault());
+    Tile& tile = rings_[static_cast<std::size_t>(r)].slots[static_cast<std::size_t>(slot)];
+    tile.position = position;
+    fill(info, tile, values);
+  }
+
+  void fail_with(const std::string& fault) const {
+    if (!fault.empty()) fail(fault);
+  }
+
+  /// Threads of all groups have copied what group `g` reads here.
+  void read_copies(int g, int r, std::int64_t position) {
+    if (!all_copy()) return;
+    copies_.read(g, r, static_cast<int>(position % ring(r).slots));
+    fail_with(copies_.fault());
+  }
+
   /// As a tensor copy: what lies outside of the argument is 0.
   void load(int r, const Values& values) {
     const nvptx::Ring& info = ring(r);
     RingState& state = rings_[static_cast<std::size_t>(r)];
     Tile& tile = state.slots[static_cast<std::size_t>(state.loaded % info.slots)];
     tile.position = state.loaded++;
+    fill(info, tile, values);
+  }
+
+  void fill(const nvptx::Ring& info, Tile& tile, const Values& values) {
     tile.elements.clear();
     std::vector<std::int64_t> origin;
     for (const IntExpr& index : info.origin) origin.push_back(value(index, values));
@@ -265,6 +328,7 @@ class TensorInterpreter : private TensorValues {
 
   void take_registers(int g, Role& role, int r) {
     if (!role.arrived[r]) fail("a tile is read before it has arrived");
+    read_copies(g, r, role.released[r]);
     const auto& all = tile_at(r, role.released[r]);
     const auto share = static_cast<std::ptrdiff_t>(group_rows()) * row_elements(ring(r));
     role.held[r].assign(all.begin() + g * share, all.begin() + (g + 1) * share);
@@ -272,10 +336,11 @@ class TensorInterpreter : private TensorValues {
 
   // ---- products
 
-  void issue(Role& role, int k) {
+  void issue(int g, Role& role, int k) {
     const nvptx::TensorOp& op = this->op(k);
     for (const int r : {op.a_ring, op.b_ring}) {
       if (r >= 0 && !ring(r).in_registers && !role.arrived[r]) fail(op.op.name + " reads a tile before it has arrived");
+      if (r >= 0 && !ring(r).in_registers) read_copies(g, r, role.released[r]);
     }
     if (op.a_ring < 0 && role.operands.count(k) == 0) fail(op.op.name + " has no first operand yet");
     role.flight.push_back({k, op.a_ring < 0 ? -1 : role.released[op.a_ring], role.released[op.b_ring]});
@@ -315,6 +380,7 @@ class TensorInterpreter : private TensorValues {
   std::vector<RingState> rings_;
   Role producer_;
   std::vector<Role> groups_;
+  BlockCopies copies_{1};
 };
 
 }  // namespace nestor::testing

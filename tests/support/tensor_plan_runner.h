@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/nvptx/tensor_plan.h"
+#include "support/tensor_block_copies.h"
 
 #include <algorithm>
 #include <functional>
@@ -69,7 +70,7 @@ class TensorPlanRunner {
     int group = -1;  ///< -1: the producer
     std::vector<Step> program;
     std::size_t at = 0;
-    std::map<int, int> positions;                ///< by ring
+    std::map<int, int> positions, fills;         ///< by ring
     std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
     std::map<int, bool> whole;
@@ -94,6 +95,7 @@ class TensorPlanRunner {
     fault_.clear();
     slots_.clear();
     agents_.clear();
+    copies_ = BlockCopies(plan_.groups);
     turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
     if (plan_.turns()) turns_[0] = 1;
     for (int group = -1; group < plan_.groups; ++group) {
@@ -135,6 +137,8 @@ class TensorPlanRunner {
   bool ready(const Agent& agent) {
     const Step& step = agent.program[agent.at];
     if (step.ends_item) return true;
+    if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
+    if (all_copy()) return true;
     if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(agent.group)] > 0;
@@ -149,6 +153,7 @@ class TensorPlanRunner {
       agent.operands.clear();
       agent.held.clear();
       agent.whole.clear();
+      if (all_copy()) agent.positions.clear(), agent.fills.clear();
       return;
     }
     const int ring = step.event.ring;
@@ -160,11 +165,18 @@ class TensorPlanRunner {
     switch (step.event.kind) {
       case Kind::wait_empty:
         return;
+      case Kind::barrier:
+        return copies_.pass(agent.group);
+      case Kind::commit_copies:
+        return copies_.commit(agent.group);
+      case Kind::wait_copies:
+        return copies_.wait(agent.group, step.event.count);
       case Kind::wait_full:
+        if (all_copy()) return;
         agent.arrived[{ring, position(agent, ring) % this->ring(ring).slots}] = slot(agent, ring).loads;
         return;
       case Kind::load:
-        return load(agent, ring, step);
+        return all_copy() ? copy(agent, step) : load(agent, ring, step);
       case Kind::release:
         return release(agent, ring);
       case Kind::take_registers:
@@ -191,6 +203,25 @@ class TensorPlanRunner {
         if (++turns_[static_cast<std::size_t>((agent.group + 1) % plan_.groups)] > 1) fault_ = "a turn is passed on twice";
         return;
     }
+  }
+
+  bool all_copy() const { return plan_.cores == nvptx::TensorCores::mma; }
+
+  /// The group's part of the tile of some iterations later, if there is one.
+  void copy(Agent& agent, const Step& step) {
+    const nvptx::Ring& ring = this->ring(step.event.ring);
+    Integers around = *step.around;
+    const int slot = agent.fills[step.event.ring]++ % ring.slots;
+    if (ring.streamed) {
+      if (around.count(ring.var) == 0) {
+        fault_ = "a tile is copied for no iteration";
+        return;
+      }
+      around.at(ring.var) += step.event.count;
+      if (around.at(ring.var) >= value(ring.upper, around)) return;
+    }
+    copies_.copy(agent.group, step.event.ring, slot, tile_of(ring.buffer, ring.origin, around));
+    if (!copies_.fault().empty()) fault_ = copies_.fault();
   }
 
   void load(Agent& agent, int ring, const Step& step) {
@@ -224,6 +255,11 @@ class TensorPlanRunner {
   }
 
   Hash tile(Agent& agent, int ring) {
+    if (all_copy()) {
+      const Hash tile = copies_.read(agent.group, ring, position(agent, ring) % this->ring(ring).slots);
+      if (!copies_.fault().empty()) fault_ = copies_.fault();
+      return tile;
+    }
     const Slot& slot = this->slot(agent, ring);
     const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).slots});
     if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
@@ -374,6 +410,7 @@ class TensorPlanRunner {
   std::map<std::pair<int, int>, Slot> slots_;
   std::vector<Agent> agents_;
   std::vector<int> turns_;
+  BlockCopies copies_{1};
 };
 
 }  // namespace nestor::testing

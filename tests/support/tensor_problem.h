@@ -81,8 +81,8 @@ inline double worst(const std::vector<double>& expected, const std::vector<doubl
 
 /// Runs the plan of `program` on random operands; the worst error of its result.
 inline double tensor_error(const TileProgram& program, const TensorShape& shape, ElementType type, Seen seen, bool softmax,
-                           const TensorRun& options) {
-  const PlannedTensor planned(program);
+                           const TensorRun& options, const NvptxTarget& target = {}) {
+  const PlannedTensor planned(program, target);
   TensorMemory memory = random_memory(shape, type);
   const std::vector<double> expected = definition(memory, shape, seen, softmax);
   TensorInterpreter(planned.plan, sizes_of(shape), {{"scale", kTensorScale}}, memory, options).run();

@@ -95,8 +95,13 @@ class KernelBuilder {
  private:
   BuiltKernel run_tensor() {
     const TensorPlan plan = plan_tensor(kernel_, program_, target_);
-    create_function(maps_of(plan));
-    TensorEmitter(b_, *function_, arguments_, maps_).emit(plan);
+    const bool groups = plan.cores == TensorCores::wgmma;
+    create_function(groups ? maps_of(plan) : std::vector<KernelParam>{});
+    if (groups) {
+      WgmmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
+    } else {
+      MmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
+    }
     b_.CreateRetVoid();
     finish(plan.threads(), plan.residents(), plan.shared_bytes);
     return std::move(built_);

@@ -193,17 +193,61 @@ void PtxEmitter::pin(Values& values) {
   values = results(assembly(llvm::StructType::get(b_.getContext(), types), "", constraints, values), values.size());
 }
 
-PtxEmitter::Values PtxEmitter::load_matrices(Value* address) {
-  std::vector<llvm::Type*> types(4, b_.getInt32Ty());
-  return results(assembly(llvm::StructType::get(b_.getContext(), types),
-                          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r", {address}),
-                 4);
+PtxEmitter::Values PtxEmitter::load_matrices(Value* address, int count, bool transposed) {
+  const auto number = static_cast<std::size_t>(count);
+  std::vector<llvm::Type*> types(number, b_.getInt32Ty());
+  const std::string text = fmt::format("ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {}, [${}];", count,
+                                       transposed ? ".trans" : "", operand_list(0, number), count);
+  return results(assembly(llvm::StructType::get(b_.getContext(), types), text, repeated("=r", number) + ",r", {address}), number);
 }
 
 void PtxEmitter::store_matrices(Value* address, const Values& words) {
   if (words.size() != 4) internal_error("stmatrix stores four tiles, not {}", words.size());
   assembly(nothing(), "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
            {address, words[0], words[1], words[2], words[3]});
+}
+
+void PtxEmitter::copy_piece(Value* shared, Value* global, Value* bytes) {
+  assembly(nothing(), "cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r", {shared, global, bytes});
+}
+
+void PtxEmitter::commit_pieces() { assembly(nothing(), "cp.async.commit_group;", "", {}); }
+void PtxEmitter::wait_pieces(int pending) { assembly(nothing(), fmt::format("cp.async.wait_group {};", pending), "", {}); }
+void PtxEmitter::block_barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+void PtxEmitter::warp_barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {b_.getInt32(~0U)}); }
+
+// Without side effects: LLVM may leave out what nothing uses, and its operands order it.
+PtxEmitter::Values PtxEmitter::mma(std::string_view type, const Values& sums, const Values& a, const Values& b) {
+  const std::string text = fmt::format("mma.sync.aligned.m16n8k16.row.col.f32.{}.{}.f32 {}, {}, {}, {};", type, type,
+                                       operand_list(0, 4), operand_list(4, 4), operand_list(8, 2), operand_list(10, 4));
+  Values arguments = a;
+  arguments.insert(arguments.end(), b.begin(), b.end());
+  arguments.insert(arguments.end(), sums.begin(), sums.end());
+  std::vector<llvm::Type*> types;
+  for (const Value* argument : arguments) types.push_back(argument->getType());
+  auto* result = llvm::StructType::get(b_.getContext(), std::vector<llvm::Type*>(4, b_.getFloatTy()));
+  llvm::InlineAsm* code =
+      llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", false);
+  llvm::CallInst* call = b_.CreateCall(code->getFunctionType(), code, arguments);
+  call->addFnAttr(llvm::Attribute::Convergent);
+  call->addFnAttr(llvm::Attribute::NoUnwind);
+  return results(call, 4);
+}
+
+void PtxEmitter::store_word(Value* shared, Value* word) { assembly(nothing(), "st.shared.b32 [$0], $1;", "r,r", {shared, word}); }
+
+void PtxEmitter::store_half(Value* shared, Value* half) { assembly(nothing(), "st.shared.b16 [$0], $1;", "r,h", {shared, half}); }
+
+PtxEmitter::Values PtxEmitter::load_piece(Value* shared) {
+  std::vector<llvm::Type*> types(4, b_.getInt32Ty());
+  return results(assembly(llvm::StructType::get(b_.getContext(), types), "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];",
+                          "=r,=r,=r,=r,r", {shared}),
+                 4);
+}
+
+void PtxEmitter::store_piece(Value* global, const Values& words, Value* predicate) {
+  assembly(nothing(), "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $5, 0;\n\t@p st.global.v4.b32 [$0], {$1, $2, $3, $4};\n\t}",
+           "l,r,r,r,r,r", {global, words[0], words[1], words[2], words[3], b_.CreateZExt(predicate, b_.getInt32Ty())});
 }
 
 }  // namespace nestor::nvptx

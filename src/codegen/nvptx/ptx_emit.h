@@ -57,8 +57,23 @@ class PtxEmitter {
   Value* opaque(Value* word);
 
   // fragments
-  Values load_matrices(Value* address);  ///< ldmatrix.x4: four 8 x 8 tiles of 16-bit elements
+  /// ldmatrix: `count` (2 or 4) 8 x 8 tiles of 16-bit elements; `transposed`: a thread's pairs run down columns.
+  Values load_matrices(Value* address, int count = 4, bool transposed = false);
   void store_matrices(Value* address, const Values& words);
+
+  // what compute capability 8.0 has
+  /// Starts the copy of `bytes` (at most 16; zeros follow) at a global address to 16 bytes of shared memory.
+  void copy_piece(Value* shared, Value* global, Value* bytes);
+  void commit_pieces();           ///< what this thread has started since the last one is a batch
+  void wait_pieces(int pending);  ///< until all but the last `pending` batches of this thread have arrived
+  void block_barrier();
+  void warp_barrier();
+  /// sums[16 x 8] + a[16 x 16] b[16 x 8] of a warp: four f32 a thread, four and two words of 16-bit pairs.
+  Values mma(std::string_view type, const Values& sums, const Values& a, const Values& b);
+  void store_word(Value* shared, Value* word);  ///< 32 bits
+  void store_half(Value* shared, Value* half);  ///< 16 bits
+  Values load_piece(Value* shared);             ///< 16 bytes
+  void store_piece(Value* global, const Values& words, Value* predicate);
 
   /// An instruction with side effects that is not moved across others of this kind.
   llvm::CallInst* assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments);

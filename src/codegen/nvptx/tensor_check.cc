@@ -24,9 +24,18 @@ bool names_op(Kind kind) { return kind == Kind::product || kind == Kind::compute
 
 bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_t>(k) < size; }
 
+/// Events that only one kind of tensor cores has.
+bool fits(Kind kind, TensorCores cores) {
+  const bool all_copy = kind == Kind::commit_copies || kind == Kind::wait_copies || kind == Kind::barrier;
+  const bool one_copies = kind == Kind::wait_empty || kind == Kind::wait_turn || kind == Kind::pass_turn;
+  return cores == TensorCores::wgmma ? !all_copy : !one_copies;
+}
+
 void check_event(TensorProof& proof, const Event& event, bool in_producer) {
   const bool of_producer = event.kind == Kind::wait_empty || event.kind == Kind::load;
-  if (of_producer != in_producer) proof.fail("{} stands in the other role", name_of(event.kind));
+  const bool one_role = proof.plan.cores == TensorCores::mma;
+  if (one_role ? in_producer : of_producer != in_producer) proof.fail("{} stands in the other role", name_of(event.kind));
+  if (!fits(event.kind, proof.plan.cores)) proof.fail("{} is not for these tensor cores", name_of(event.kind));
   if (names_ring(event.kind) && !in_range(event.ring, proof.plan.rings.size()))
     proof.fail("{} names no ring", name_of(event.kind));
   if (names_op(event.kind)) {
@@ -37,7 +46,12 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
       proof.fail("{} of {} is not its kind of event", name_of(event.kind), op.op.name);
     if (event.kind == Kind::narrow && op.a_ring >= 0) proof.fail("narrow of {}, whose operand is in a ring", op.op.name);
   }
-  if (event.kind == Kind::wait_products && event.count < 0) proof.fail("wait_products of {} products", event.count);
+  if ((event.kind == Kind::wait_products || event.kind == Kind::wait_copies) && event.count < 0)
+    proof.fail("{} of {}", name_of(event.kind), event.count);
+  const bool streamed =
+      names_ring(event.kind) && in_range(event.ring, proof.plan.rings.size()) && proof.ring(event.ring).streamed;
+  if (event.kind == Kind::load && (event.count < 0 || (event.count > 0 && !(one_role && streamed))))
+    proof.fail("load of {} iterations later", event.count);
   const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
   if (turn && !proof.plan.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
 }
@@ -128,7 +142,7 @@ void check_memory(TensorProof& proof) {
     if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
       proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
     spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
-    barriers += 2 * ring.slots * kBarrierBytes;
+    if (proof.plan.cores == TensorCores::wgmma) barriers += 2 * ring.slots * kBarrierBytes;
   }
   std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
@@ -171,6 +185,7 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
 
 std::vector<std::string> sentences(const TensorProof& proof) {
   std::vector<std::string> result;
+  const bool all_copy = proof.plan.cores == TensorCores::mma;
   const std::string groups = proof.plan.groups == 1 ? "its group" : fmt::format("all {} groups", proof.plan.groups);
   for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
     const Ring& ring = proof.ring(r);
@@ -186,12 +201,19 @@ std::vector<std::string> sentences(const TensorProof& proof) {
                     proof.plan.groups == 1 ? "has" : "have"));
   }
   result.emplace_back(
-      "an item copies as many tiles as it waits for and releases, in one order, for any number of iterations and items");
+      all_copy
+          ? "an item reads each tile that it copies, behind a barrier before which every thread has waited for its part of the "
+            "copy"
+          : "an item copies as many tiles as it waits for and releases, in one order, for any number of iterations and items");
   result.emplace_back(
       "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
   result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
-  result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
-                               proof.plan.turns() ? ", and no release stands within a turn" : ""));
+  if (all_copy) {
+    result.emplace_back("no deadlock: all threads of a block come to the same barriers");
+  } else {
+    result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
+                                 proof.plan.turns() ? ", and no release stands within a turn" : ""));
+  }
   return result;
 }
 
@@ -225,7 +247,7 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan) {
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
-    for (const auto part : {prove_shape, prove_operands, prove_blocks, prove_tiles, prove_order}) {
+    for (const auto part : {prove_shape, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order}) {
       if (proof.violations.empty()) part(proof);
     }
   });

@@ -22,6 +22,14 @@
 //     passed; all groups run the same program, so g has released it too.
 //  5. Each op runs once at each iteration that the tile program gives it, and any two accesses to one tile, one of them a write, keep the
 //     tile program's order (isl, pair by pair). A late product's operand counts as such a tile, written by `narrow`.
+//
+// With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
+//  3. A tile's number gives its slot, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for
+//     releases. A tile is waited for behind a barrier, and before that behind a wait of every thread for the batch of its own part of the
+//     copy: batches are counted like tiles, and isl proves that the load of the same number belongs to one of those that have arrived. A
+//     load into a slot that has been used stands behind a barrier that follows the release of the tile `slots` before by all threads (all
+//     run the same program), and in resident blocks behind one that follows the item before. Whatever is copied is read.
+//  4. No deadlock: all threads come to the same barriers, since bounds and conditions are the same for all.
 #pragma once
 
 #include "codegen/nvptx/tensor_plan.h"

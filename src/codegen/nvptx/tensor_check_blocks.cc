@@ -69,6 +69,9 @@ class ConsumerWalk {
         return;
       case Kind::wait_empty:
       case Kind::load:
+      case Kind::commit_copies:
+      case Kind::wait_copies:
+      case Kind::barrier:
         return;
     }
   }

@@ -15,7 +15,8 @@ class TileMatcher {
  public:
   explicit TileMatcher(TensorProof& proof)
       : proof_(proof),
-        loads_(proof.producer, proof.bounds, [](const Event& event) { return event.kind == Kind::load; }),
+        copier_(proof.copier()),
+        loads_(copier_, proof.bounds, [](const Event& event) { return event.kind == Kind::load; }),
         waits_(proof.consumer, proof.bounds, [](const Event& event) { return event.kind == Kind::wait_full; }) {
     for (const OpPlace& place : proof.places) {
       if (place.loop >= 0) loop_vars_.insert(place.var);
@@ -23,8 +24,10 @@ class TileMatcher {
   }
 
   void run() {
-    if (!same(loads_.total(), waits_.total())) proof_.fail("an item does not copy as many tiles as it waits for");
-    match_order();
+    if (proof_.plan.cores == TensorCores::wgmma) {
+      if (!same(loads_.total(), waits_.total())) proof_.fail("an item does not copy as many tiles as it waits for");
+      match_order();
+    }
     for (int r = 0; r < static_cast<int>(proof_.plan.rings.size()); ++r) match_ring(r);
   }
 
@@ -42,12 +45,12 @@ class TileMatcher {
   }
 
   std::string runs(const Place& load, const Place& reader) {
-    return run_of(proof_.producer[load.block], "i", bounds()) + " and " + run_of(proof_.consumer[reader.block], "j", bounds());
+    return run_of(copier_[load.block], "i", bounds()) + " and " + run_of(proof_.consumer[reader.block], "j", bounds());
   }
 
   /// The n-th copy is of the ring that is waited for n-th.
   void match_order() {
-    each_step(proof_.producer, [&](const Place& load, const RoleStep& loading) {
+    each_step(copier_, [&](const Place& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load) return;
       each_step(proof_.consumer, [&](const Place& wait, const RoleStep& waiting) {
         if (!proof_.violations.empty() || waiting.event.kind != Kind::wait_full || waiting.event.ring == loading.event.ring)
@@ -82,11 +85,10 @@ class TileMatcher {
     if (vars.empty()) return;
     if (vars.size() > 1 || proof_.ring(ring).in_registers)
       return proof_.fail("tiles of {} depend on more than one iteration", proof_.name(ring));
-    const StepCounter copies(proof_.producer, bounds(),
-                             [ring](const Event& e) { return e.kind == Kind::load && e.ring == ring; });
+    const StepCounter copies(copier_, bounds(), [ring](const Event& e) { return e.kind == Kind::load && e.ring == ring; });
     const StepCounter releases(proof_.consumer, bounds(),
                                [ring](const Event& e) { return e.kind == Kind::release && e.ring == ring; });
-    each_step(proof_.producer, [&](const Place& load, const RoleStep& loading) {
+    each_step(copier_, [&](const Place& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load || loading.event.ring != ring) return;
       if (loading.var != *vars.begin())
         return proof_.fail("{} is copied where {} has no value", proof_.name(ring), *vars.begin());
@@ -105,6 +107,7 @@ class TileMatcher {
   }
 
   TensorProof& proof_;
+  const Role& copier_;
   StepCounter loads_, waits_;
   std::set<std::string> loop_vars_;
 };

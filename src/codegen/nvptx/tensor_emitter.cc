@@ -1,6 +1,7 @@
 // Control flow, roles and barriers of a tensor kernel.
 #include "codegen/nvptx/tensor_emitter.h"
 
+#include "codegen/nvptx/tensor_roles.h"
 #include "support/error.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -33,9 +34,11 @@ std::vector<llvm::Value**> TensorEmitter::State::all() {
       for (Value*& value : values) slots.push_back(&value);
     }
   }
-  for (auto& [ring, position] : positions) {
-    slots.push_back(&position.first);
-    slots.push_back(&position.second);
+  for (auto* rings : {&positions, &fills}) {
+    for (auto& [ring, position] : *rings) {
+      slots.push_back(&position.first);
+      slots.push_back(&position.second);
+    }
   }
   return slots;
 }
@@ -47,11 +50,15 @@ void TensorEmitter::emit(const TensorPlan& plan) {
   plan_ = &plan;
   environment_ = arguments_.integers;
   name_threads();
+  roles();
+}
+
+void WgmmaEmitter::roles() {
   init_barriers();
   auto* copies = llvm::BasicBlock::Create(b_.getContext(), "copies", &function_);
   auto* computes = llvm::BasicBlock::Create(b_.getContext(), "computes", &function_);
   auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", &function_);
-  b_.CreateCondBr(b_.CreateICmpEQ(group_, constant(plan.groups)), copies, computes);
+  b_.CreateCondBr(b_.CreateICmpEQ(group_, constant(plan_->groups)), copies, computes);
   b_.SetInsertPoint(copies);
   producer();
   b_.CreateBr(done);
@@ -80,14 +87,14 @@ void TensorEmitter::name_threads() {
   shared_ = b_.CreateTrunc(b_.CreatePtrToInt(memory, b_.getInt64Ty()), b_.getInt32Ty());
 }
 
-llvm::Value* TensorEmitter::full_barrier(int ring, Value* slot) {
+llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* slot) {
   int first = 0;
   for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).slots;
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierSize));
   return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierSize)));
 }
 
-llvm::Value* TensorEmitter::empty_barrier(int ring, Value* slot) {
+llvm::Value* WgmmaEmitter::empty_barrier(int ring, Value* slot) {
   return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierSize));
 }
 
@@ -97,7 +104,7 @@ llvm::Value* TensorEmitter::slot_address(int ring, Value* slot) {
   return b_.CreateAdd(base, b_.CreateMul(slot, constant(static_cast<int>(info.slot_bytes()))));
 }
 
-void TensorEmitter::init_barriers() {
+void WgmmaEmitter::init_barriers() {
   when(b_.CreateICmpEQ(thread_, constant(0)), [&] {
     for (Value* map : maps_) ptx_.prefetch_map(map);
     for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
@@ -111,7 +118,7 @@ void TensorEmitter::init_barriers() {
   b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
 }
 
-void TensorEmitter::producer() {
+void WgmmaEmitter::producer() {
   if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).first, false);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
@@ -121,7 +128,7 @@ void TensorEmitter::producer() {
   copying_ = false;
 }
 
-void TensorEmitter::consumers() {
+void WgmmaEmitter::consumers() {
   if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).second, true);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
@@ -297,6 +304,23 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
 }
 
 void TensorEmitter::event(const Event& event, bool masked) {
+  switch (event.kind) {
+    case Event::Kind::product:
+      return product(event.op);
+    case Event::Kind::compute:
+      return compute(event.op, masked);
+    case Event::Kind::narrow:
+      return narrow(event.op, masked);
+    case Event::Kind::finish_sums:
+      return finish_sums(event.ring);
+    case Event::Kind::take_registers:
+      return take_registers(event.ring);
+    default:
+      return synchronise(event);
+  }
+}
+
+void WgmmaEmitter::synchronise(const Event& event) {
   const int ring = event.ring;
   switch (event.kind) {
     case Event::Kind::wait_full:
@@ -309,28 +333,20 @@ void TensorEmitter::event(const Event& event, bool masked) {
     case Event::Kind::release:
       if (event.count > 0) return amid_[event.op].push_back(ring);
       return release(ring, leads_warp_);
-    case Event::Kind::product:
-      return product(event.op);
     case Event::Kind::wait_products:
       return wait_products(event.count);
-    case Event::Kind::compute:
-      return compute(event.op, masked);
-    case Event::Kind::narrow:
-      return narrow(event.op, masked);
-    case Event::Kind::finish_sums:
-      return finish_sums(ring);
-    case Event::Kind::take_registers:
-      return take_registers(ring);
     case Event::Kind::wait_turn:
       return turn(true);
     case Event::Kind::pass_turn:
       return turn(false);
+    default:
+      internal_error("tensor kernel: {} is no event of wgmma", name_of(event.kind));
   }
 }
 
 /// The ring's next tile is one further: phases change when the slots have been gone through.
-void TensorEmitter::advance(int ring) {
-  auto& [slot, phase] = state_.positions.at(ring);
+void TensorEmitter::advance(int ring, std::pair<Value*, Value*>& position) {
+  auto& [slot, phase] = position;
   Value* next = b_.CreateAdd(slot, constant(1));
   Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).slots));
   slot = b_.CreateSelect(wraps, constant(0), next);
@@ -341,7 +357,7 @@ void TensorEmitter::advance(int ring) {
 /// sets the counter back for the next launch.
 void TensorEmitter::claim() { claimed_ = ptx_.atomic_increment(arguments_.counter); }
 
-void TensorEmitter::tell_claim(int ring) {
+void WgmmaEmitter::tell_claim(int ring) {
   Value* slot = state_.positions.at(ring).first;
   Value* blocks = b_.CreateTrunc(arguments_.integers.at(kBlockCount), b_.getInt32Ty());
   next_item_ = b_.CreateAdd(claimed_, blocks);
@@ -353,7 +369,7 @@ void TensorEmitter::tell_claim(int ring) {
 
 void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
 
-void TensorEmitter::load(int ring) {
+void WgmmaEmitter::load(int ring) {
   const Ring& info = this->ring(ring);
   if (info.claims) return tell_claim(ring);
   Value* slot = state_.positions.at(ring).first;
@@ -372,14 +388,14 @@ void TensorEmitter::load(int ring) {
   advance(ring);
 }
 
-void TensorEmitter::release(int ring, Value* leads) {
+void WgmmaEmitter::release(int ring, Value* leads) {
   ptx_.mbarrier_arrive(empty_barrier(ring, state_.positions.at(ring).first), leads);
   advance(ring);
 }
 
-/// Gives back what waits for the middle of op `k`, after `value` >= 0 is known. The comparison is true, but ptxas cannot know: so the
-/// arrival, and every wait behind it, stays behind the instructions that made the value.
-void TensorEmitter::release_amid(int k, Value* value) {
+/// The comparison is true, but ptxas cannot know: so the arrival, and every wait behind it, stays behind the instructions that made the
+/// value.
+void WgmmaEmitter::release_amid(int k, Value* value) {
   const auto found = amid_.find(k);
   if (found == amid_.end()) return;
   Value* known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
@@ -387,7 +403,7 @@ void TensorEmitter::release_amid(int k, Value* value) {
   amid_.erase(found);
 }
 
-void TensorEmitter::turn(bool wait) {
+void WgmmaEmitter::turn(bool wait) {
   Value* own = b_.CreateAdd(group_, constant(1));
   if (wait) return ptx_.named_barrier_sync(own, 2 * kGroupThreads);
   Value* last = b_.CreateICmpEQ(group_, constant(plan_->groups - 1));

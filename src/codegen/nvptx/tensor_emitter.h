@@ -1,4 +1,5 @@
-// Tensor emitter: a tensor plan to LLVM IR. Follows the plan's events; every decision is there.
+// Tensor emitter: a tensor plan to LLVM IR. Follows the plan's events; every decision is there. What depends on the instructions that
+// products and copies are made of is in one class for each kind of them; loops, masks and ops on fragments are the same for all.
 #pragma once
 
 #include "codegen/llvm/int_emit.h"
@@ -17,6 +18,8 @@
 
 namespace nestor::nvptx {
 
+inline constexpr int kProductStep = 16;  ///< of k, in one product
+
 class TensorEmitter {
  public:
   using Value = llvm::Value;
@@ -24,10 +27,12 @@ class TensorEmitter {
   /// `maps`: tensor maps, of the rings in order and then of the stores that need one, in order.
   TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps);
 
+  virtual ~TensorEmitter() = default;
+
   /// Emits the body of one block at the builder's position, without the return.
   void emit(const TensorPlan& plan);
 
- private:
+ protected:
   using Body = std::function<void()>;
 
   /// Everything that changes while a role runs: what loops carry from one iteration to the next.
@@ -36,6 +41,7 @@ class TensorEmitter {
     std::map<int, Values> operands;                      ///< 16-bit first operands, by op
     std::map<int, Values> held;                          ///< operands held in registers, by ring
     std::map<int, std::pair<Value*, Value*>> positions;  ///< by ring: slot and phase of the next tile
+    std::map<int, std::pair<Value*, Value*>> fills;      ///< mma, by ring: of the next tile to copy
     std::vector<Value**> all();
   };
 
@@ -71,9 +77,7 @@ class TensorEmitter {
 
   // set-up
   void name_threads();
-  void init_barriers();
-  void producer();
-  void consumers();
+  virtual void roles() = 0;  ///< what the block's threads do
 
   // values
   Value* integer(const IntExpr& expr);
@@ -84,34 +88,32 @@ class TensorEmitter {
   void set_point(const TensorOp& op, const Place& place);
   const Ring& ring(int k) const { return plan_->rings[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan_->ops[static_cast<std::size_t>(k)]; }
-  Value* full_barrier(int ring, Value* slot);
-  Value* empty_barrier(int ring, Value* slot);
   Value* slot_address(int ring, Value* slot);
-  void advance(int ring);
+  void advance(int ring) { advance(ring, state_.positions.at(ring)); }
+  void advance(int ring, std::pair<Value*, Value*>& position);
 
   // events
   void event(const Event& event, bool masked);
-  void load(int ring);
-  void release(int ring, Value* leads);
-  void release_amid(int k, Value* value);
+  virtual void synchronise(const Event& event) = 0;  ///< copies, waits, and what tells others of them
+  /// Gives back what waits for the middle of op `k`, after `value` >= 0 has been computed there.
+  virtual void release_amid(int /*k*/, Value* /*value*/) {}
+  virtual void product(int k) = 0;
   void take_registers(int ring);
   void claim();  ///< asks for the number of the block's next item
-  void tell_claim(int ring);
   void take_claim(int ring);
-  void wait_products(int count);
-  void product(int k);
-  Value* descriptor(int ring, Value* own, int offset, int leading_stride);
-  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  Value* first_row_of(int tile);
+  Values row_matrices(int ring, int tile, int step);
+  Values held_operand(const TensorOp& op, int k, int tile, int step);
   void narrow(int k, bool masked);
   void finish_sums(int buffer);
-  void turn(bool wait);
 
   // computing ops
   void compute(int k, bool masked);
   void map(int k, bool masked);
   void reduce(const TensorOp& op, bool masked);
   void store(const TensorOp& op, int number);
-  void store_tile(const TensorOp& op, int number);
+  virtual void store_tile(const TensorOp& op, int number) = 0;  ///< through shared memory
+  Values tile_words(const TensorOp& op, int tile, int pair);
   void store_elements(const TensorOp& op);
   Value* element(const TensorOp& op, const ScalarExpr& value, const Place& place);
   ScalarExpr row_factor(const TensorOp& op) const;
@@ -136,17 +138,73 @@ class TensorEmitter {
   const TensorPlan* plan_ = nullptr;
   std::map<std::string, Value*> environment_;
   State state_;
-  std::deque<int> flight_;  ///< products under way
-  Value *claimed_ = nullptr,
-        *next_item_ = nullptr;            ///< i32: what the counter held when this item's successor was claimed; the successor
-  Value* item_count_ = nullptr;           ///< i32
-  bool copying_ = false;                  ///< the copying warp's program is emitted
-  std::map<int, std::vector<int>> amid_;  ///< rings to give back in the middle of an op, by op
-  Value* shared_ = nullptr;               ///< i32 address, a multiple of 1024
+  Value* claimed_ = nullptr;    ///< i32: what the counter held when the item after this one was claimed
+  Value* next_item_ = nullptr;  ///< i32: the item after this one
+  Value* item_count_ = nullptr;
+  bool copying_ = false;     ///< the copying warp's program is emitted
+  Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
         *group_ = nullptr;                                ///< i32; warp within its group, consumers from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements
   Value* leads_warp_ = nullptr;                           ///< i1
+};
+
+/// TensorCores::wgmma: barriers in shared memory, tensor copies, products by descriptors.
+class WgmmaEmitter : public TensorEmitter {
+ public:
+  using TensorEmitter::TensorEmitter;
+
+ private:
+  void roles() override;
+  void init_barriers();
+  void producer();
+  void consumers();
+  Value* full_barrier(int ring, Value* slot);
+  Value* empty_barrier(int ring, Value* slot);
+  void synchronise(const Event& event) override;
+  void load(int ring);
+  void tell_claim(int ring);
+  void release(int ring, Value* leads);
+  void release_amid(int k, Value* value) override;
+  void wait_products(int count);
+  void product(int k) override;
+  Value* descriptor(int ring, Value* own, int offset, int leading_stride);
+  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  void turn(bool wait);
+  void store_tile(const TensorOp& op, int number) override;
+
+  std::deque<int> flight_;                ///< products under way
+  std::map<int, std::vector<int>> amid_;  ///< rings to give back in the middle of an op, by op
+};
+
+/// TensorCores::mma: asynchronous copies by all threads, products of registers.
+class MmaEmitter : public TensorEmitter {
+ public:
+  using TensorEmitter::TensorEmitter;
+
+ private:
+  /// A tile's place in an argument: the first element's address and offset, and what is known of its surroundings.
+  struct Source {
+    Value *data = nullptr, *row_stride = nullptr;  ///< address of the tile's first element; elements from row to row
+    Value* argument = nullptr;                     ///< address of the argument's first element
+    Value *first_row = nullptr, *rows = nullptr;   ///< i64: where the tile starts, and how many rows the argument has
+    Value *before = nullptr, *columns = nullptr;   ///< i64: the tile's columns from `before` up to `columns` are the argument's
+    Value* inside = nullptr;                       ///< i1: the argument has the indices that the tile does not run over
+    Value* in_pieces = nullptr;                    ///< i1: pieces of 16 bytes are aligned
+  };
+
+  void roles() override;
+  void synchronise(const Event& event) override;
+  void load(int ring, int ahead);
+  Source source_of(int buffer, int row_index, const std::vector<IntExpr>& origin);
+  Value* row_inside(const Source& source, Value* row);
+  void copy_pieces(const Ring& ring, Value* address, const Source& source);
+  void copy_elements(const Ring& ring, Value* address, const Source& source);
+  void product(int k) override;
+  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  Values second_operand(const TensorOp& op, int column, int step);
+  void store_tile(const TensorOp& op, int number) override;
+  void store_pieces(const TensorOp& op, const Source& target);
 };
 
 }  // namespace nestor::nvptx

@@ -243,7 +243,7 @@ class EventPlanner {
       if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
-      if (plan_.kernel->shape.stagger != 0) stagger(events);
+      if (plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma) stagger(events);
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };

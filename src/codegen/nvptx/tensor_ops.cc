@@ -266,11 +266,27 @@ void TensorEmitter::store_elements(const TensorOp& op) {
   }
 }
 
-/// Each group writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
-void TensorEmitter::store_tile(const TensorOp& op, int number) {
+/// Four words of the result as 16-bit pairs: those of column pairs `pair` and `pair` + 1, in the order of a first operand's.
+TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, int pair) {
   const ElementType type = plan_->buffer(op.op.write.buffer).type;
   const bool narrowed = op.op.value.op() == ScalarOp::cast && op.op.value.args()[0].type() == ElementType::f32;
   const ScalarExpr value = narrowed ? op.op.value.args()[0] : op.op.value;
+  Values words;
+  for (int w = 0; w < 4; ++w) {
+    Value* halves[2];
+    for (int e = 0; e < 2; ++e) {
+      const Place place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
+      halves[e] = element(op, value, place);
+    }
+    words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1])
+                                                         : math_.pack_bf16(b_, halves[0], halves[1]))
+                             : pack(halves[0], halves[1], type));
+  }
+  return words;
+}
+
+/// Each group writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
+void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   Value* barrier = b_.CreateAdd(group_, constant(plan_->groups + 1));
   Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kGroupThreads - 1)), constant(0));
   if (plan_->persistent()) {  // the last item's tile must have been read
@@ -286,17 +302,7 @@ void TensorEmitter::store_tile(const TensorOp& op, int number) {
     Value* row = b_.CreateAdd(b_.CreateAdd(group_row, constant(tile * kGroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
     Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(kSwizzleBytes)));
     for (int pair = 0; pair < pairs; pair += 2) {
-      Values words;
-      for (int w = 0; w < 4; ++w) {
-        Value* halves[2];
-        for (int e = 0; e < 2; ++e) {
-          const Place place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
-          halves[e] = element(op, value, place);
-        }
-        words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1])
-                                                             : math_.pack_bf16(b_, halves[0], halves[1]))
-                                 : pack(halves[0], halves[1], type));
-      }
+      const Values words = tile_words(op, tile, pair);
       Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % 8)), b_.CreateAnd(row, constant(7)));
       ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, constant(pair / 8 * block_bytes)), b_.CreateShl(piece, 4)), words);
     }

@@ -139,7 +139,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
     if (ring.claims) continue;
-    if (ring.rows > kMostCopiedRows)
+    if (plan.cores == TensorCores::wgmma && ring.rows > kMostCopiedRows)
       user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
                  plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostCopiedRows);
     ring.offset = at;
@@ -150,8 +150,9 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
     op.stage_offset = place_store(plan, op, at);
   }
   plan.barriers_offset = at;
-  if (plan.claims()) plan.rings.back().offset = at + kBarrierBytes - plan.rings.back().slots * kClaimBytes;
-  plan.shared_bytes = at + kBarrierBytes + kSharedAlignment;
+  const std::int64_t barriers = plan.cores == TensorCores::wgmma ? kBarrierBytes : 0;
+  if (plan.claims()) plan.rings.back().offset = at + barriers - plan.rings.back().slots * kClaimBytes;
+  plan.shared_bytes = at + barriers + kSharedAlignment;
   const std::int64_t unit_limit = target.shared_limit + kReservedBytes;
   if (plan.residents() * (plan.shared_bytes + kReservedBytes) > unit_limit && plan.shared_bytes <= target.shared_limit)
     user_error(
@@ -166,18 +167,22 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
 }
 
 TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
-  if (target.sm < 90)
-    user_error("Kernel '{}': tensor cores are used through instructions of compute capability 9.0, not {}.{}.", program.name,
-               target.sm / 10, target.sm % 10);
   TensorPlan plan;
   plan.program = &program;
   plan.kernel = &kernel;
+  plan.cores = target.sm < 90 ? TensorCores::mma : TensorCores::wgmma;
+  if (plan.cores == TensorCores::mma && (kernel.shape.turns != 0 || kernel.shape.claims != 0))
+    user_error(
+        "Kernel '{}': {} for products that run while their group goes on, as those of compute capability 9.0 do, not {}.{}: leave "
+        "the step out.",
+        program.name, kernel.shape.turns != 0 ? "turns are" : "claims are", target.sm / 10, target.sm % 10);
   plan.groups = kernel.shape.groups;
   find_tiles(plan, kernel.body);
   plan_masks(plan);
   require_whole_terms(plan);
   plan_sums(plan, kernel.body);
   plan_events(plan, kernel.body);
+  if (plan.cores == TensorCores::mma) plan_copies(plan);
   plan_stores(plan);
   place_rings(plan, target);
   const TensorCertificate certificate = check_tensor_plan(plan);

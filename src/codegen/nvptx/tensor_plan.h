@@ -1,6 +1,6 @@
 // Tensor plan: how the groups of four warps of one block share a tile program whose products run on tensor cores. Values live in
-// registers as fragments, operands in rings of slots in shared memory that one warp fills by tensor copies; what waits for what is derived
-// from the ops and written down as events, which the emitter follows and a checker proves.
+// registers as fragments, operands in rings of slots in shared memory that one warp fills by tensor copies, or all threads by asynchronous
+// ones; what waits for what is derived from the ops and written down as events, which the emitter follows and a checker proves.
 #pragma once
 
 #include "codegen/nvptx/affine.h"
@@ -23,6 +23,11 @@ inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
 inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kClaimBytes = 4;  ///< of an item's number in shared memory
+/// Instructions that products and copies are made of.
+enum class TensorCores : std::uint8_t {
+  wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
+  mma,    ///< sm_80: warps multiply registers; all threads of the block copy, and go on to the next tiles together
+};
 /// Names of a tile's row and column in masks.
 inline constexpr const char* kRow = "#row";
 inline constexpr const char* kColumn = "#column";
@@ -44,6 +49,8 @@ struct Ring {
   int columns = 0;  ///< dense elements used
   int slots = 2;
   bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once an item
+  std::string var;            ///< with mma, streamed: the variable of that loop, and
+  IntExpr upper;              ///< where it ends
   bool in_registers = false;  ///< read once into registers, as the first operand of a product
   bool claims = false;        ///< no tile of an argument: the number of the block's next item, which the copying warp has claimed
   std::int64_t offset = 0;    ///< bytes in shared memory
@@ -80,9 +87,9 @@ struct TensorOp {
 /// What a role does, in order.
 struct Event {
   enum class Kind : std::uint8_t {
-    wait_full,       ///< until the ring's next tile has arrived
+    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
     wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
-    load,            ///< starts the copy of the ring's next tile; its barrier counts the bytes
+    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
     release,         ///< this group has read the ring's oldest tile. `count` = 1: said in the middle of the op, which comes next
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
@@ -92,6 +99,9 @@ struct Event {
     take_registers,  ///< reads the ring's tile into registers
     wait_turn,       ///< until the group before this one has issued its products
     pass_turn,       ///< lets the next group issue its own
+    commit_copies,   ///< mma: this thread's copies since the last such event are one batch
+    wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
+    barrier,         ///< mma: until all threads of the block are here
   } kind;
   int op = -1;
   int ring = -1;
@@ -111,21 +121,25 @@ struct EventNode {
 struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
+  TensorCores cores = TensorCores::wgmma;
   int groups = 1;                     ///< of four warps, that compute
   int row_tiles = 1;                  ///< of 64 rows, that each takes
   std::map<int, Fragment> fragments;  ///< by scratch buffer
   std::vector<Ring> rings;
   std::vector<TensorOp> ops;
-  EventNode consumer, producer;  ///< one item
+  EventNode consumer, producer;  ///< one item; with mma all threads are consumers
   std::int64_t shared_bytes = 0;
   std::int64_t barriers_offset = 0;
   std::string product_type;  ///< "f16" or "bf16"
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
   int rows() const { return groups * row_tiles * kGroupRows; }
-  /// Groups 0 to groups - 1 compute; behind them one warp copies, in a group of its own where registers move from it to the others.
-  int threads() const { return groups * kGroupThreads + (moves_registers() ? kGroupThreads : kWarpThreads); }
-  bool moves_registers() const { return groups > 1; }
+  /// Groups 0 to groups - 1 compute. With wgmma one warp behind them copies, in a group of its own where registers move from it to them.
+  int threads() const {
+    const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kGroupThreads : kWarpThreads;
+    return groups * kGroupThreads + copying;
+  }
+  bool moves_registers() const { return cores == TensorCores::wgmma && groups > 1; }
   int residents() const { return std::max({kernel->shape.residents, kernel->shape.persistent, 1}); }
   bool persistent() const { return kernel->shape.persistent > 0; }
   bool claims() const { return persistent() && kernel->shape.claims != 0; }
@@ -142,6 +156,7 @@ void find_tiles(TensorPlan& plan, const TileTree& tree);   ///< ops, their rows 
 void plan_masks(TensorPlan& plan);                         ///< where ops have points, and what stands elsewhere
 void plan_sums(TensorPlan& plan, const TileTree& tree);    ///< sums that stay in lanes
 void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
+void plan_copies(TensorPlan& plan);                        ///< mma: one program of both
 void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);
 

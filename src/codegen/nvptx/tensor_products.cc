@@ -10,38 +10,40 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kStep = 16;          ///< of k, in one product
 constexpr int kMostColumns = 256;  ///< of one product
 constexpr int kEightRows = 8 * kSwizzleBytes;
 constexpr int kNoStride = 16;  ///< of descriptors whose leading stride is not used
 
 /// Bytes from the first k to those of a step, in blocks of 64 k.
 int step_offset(const Ring& ring, int step) {
-  const int k = step * kStep;
+  const int k = step * kProductStep;
   return k / kBlockColumns * ring.rows * kSwizzleBytes + k % kBlockColumns * 2;
 }
 
 }  // namespace
 
+/// A first operand that is in registers: the four words of 64 rows and 16 values of k; empty where it is in shared memory.
+TensorEmitter::Values TensorEmitter::held_operand(const TensorOp& op, int k, int tile, int step) {
+  if (op.a_ring >= 0 && !ring(op.a_ring).in_registers) return {};
+  const Values& all = op.a_ring < 0 ? state_.operands.at(k) : state_.held.at(op.a_ring);
+  const auto first = all.begin() + 4 * (static_cast<std::ptrdiff_t>(tile) * (op.k / kProductStep) + step);
+  return {first, first + 4};
+}
+
 /// The operand of 64 rows and 16 values of k: four registers, or a descriptor.
-TensorEmitter::Values TensorEmitter::first_operand(const TensorOp& op, int k, int tile, int step) {
-  const auto words = [&](const Values& all) {
-    const auto first = all.begin() + 4 * (static_cast<std::ptrdiff_t>(tile) * (op.k / kStep) + step);
-    return Values(first, first + 4);
-  };
-  if (op.a_ring < 0) return words(state_.operands.at(k));
-  if (ring(op.a_ring).in_registers) return words(state_.held.at(op.a_ring));
+WgmmaEmitter::Values WgmmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step) {
+  if (Values held = held_operand(op, k, tile, step); !held.empty()) return held;
   const Ring& a = ring(op.a_ring);
   // By rows: blocks of 64 rows, each [k][64]. Else blocks of 64 k, each [rows][64].
   const int tile_bytes = (op.a_by_row ? a.rows : kGroupRows) * kSwizzleBytes;
-  const int step_bytes = op.a_by_row ? step * kStep * kSwizzleBytes : step_offset(a, step);
+  const int step_bytes = op.a_by_row ? step * kProductStep * kSwizzleBytes : step_offset(a, step);
   Value* own = b_.CreateMul(group_, constant(plan_->row_tiles * tile_bytes));
   return {descriptor(op.a_ring, own, tile * tile_bytes + step_bytes, op.a_by_row ? a.rows * kSwizzleBytes : kNoStride)};
 }
 
 /// Descriptor of what lies `offset` bytes (and `own`, which may be null) into the ring's current tile. Added up behind the conversion to a
 /// descriptor, which so is made once.
-TensorEmitter::Value* TensorEmitter::descriptor(int ring, Value* own, int offset, int leading_stride) {
+WgmmaEmitter::Value* WgmmaEmitter::descriptor(int ring, Value* own, int offset, int leading_stride) {
   const Ring& info = this->ring(ring);
   Value* start = ptx_.descriptor(b_.CreateAdd(shared_, constant(static_cast<int>(info.offset))), leading_stride, kEightRows);
   Value* moved = b_.CreateMul(state_.positions.at(ring).first, constant(static_cast<int>(info.slot_bytes() >> 4)));
@@ -50,7 +52,7 @@ TensorEmitter::Value* TensorEmitter::descriptor(int ring, Value* own, int offset
   return b_.CreateAdd(start, b_.getInt64(static_cast<std::uint64_t>(offset >> 4)));
 }
 
-void TensorEmitter::product(int k) {
+void WgmmaEmitter::product(int k) {
   const TensorOp& op = this->op(k);
   const Ring& b = ring(op.b_ring);
   Values& sums = state_.tiles[op.op.write.buffer];
@@ -64,9 +66,9 @@ void TensorEmitter::product(int k) {
       const auto first = sums.begin() + static_cast<std::ptrdiff_t>(per_tile) * tile + column / 2;
       Values part;
       if (!op.op.initialize) part.assign(first, first + width / 2);
-      for (int step = 0; step < op.k / kStep; ++step) {
+      for (int step = 0; step < op.k / kProductStep; ++step) {
         // By columns: blocks of 64 columns, each [k][64]. Else blocks of 64 k, each [columns][64].
-        const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kStep * kSwizzleBytes
+        const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kProductStep * kSwizzleBytes
                                           : step_offset(b, step) + column * kSwizzleBytes;
         Value* second = descriptor(op.b_ring, nullptr, offset, op.b_by_column ? b.rows * kSwizzleBytes : kNoStride);
         part =
@@ -79,7 +81,7 @@ void TensorEmitter::product(int k) {
   flight_.push_back(k);
 }
 
-void TensorEmitter::wait_products(int count) {
+void WgmmaEmitter::wait_products(int count) {
   ptx_.wgmma_wait(count);
   while (static_cast<int>(flight_.size()) > count) {
     ptx_.pin(state_.tiles.at(op(flight_.front()).op.write.buffer));
@@ -117,23 +119,31 @@ void TensorEmitter::narrow(int k, bool masked) {
   state_.operands[k] = std::move(words);
 }
 
-/// The groups' rows of a tile as first operands, by ldmatrix: lane l gives the address of row l%8 of matrix l/8.
-void TensorEmitter::take_registers(int ring) {
+/// The warp's first row of a tile of 64.
+llvm::Value* TensorEmitter::first_row_of(int tile) {
+  Value* row = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), constant(tile * kGroupRows));
+  return b_.CreateAdd(row, b_.CreateShl(warp_, 4));
+}
+
+/// The warp's rows of a tile as a first operand, by ldmatrix: lane l gives the address of row l%8 of matrix l/8.
+TensorEmitter::Values TensorEmitter::row_matrices(int ring, int tile, int step) {
   const Ring& info = this->ring(ring);
-  if (info.claims) return take_claim(ring);
-  Value* address = slot_address(ring, state_.positions.at(ring).first);
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
+  Value* row = b_.CreateAdd(first_row_of(tile), within);
+  Value* line = b_.CreateAdd(slot_address(ring, state_.positions.at(ring).first), b_.CreateMul(row, constant(kSwizzleBytes)));
+  const int block = step * kProductStep / kBlockColumns, chunk = step * kProductStep % kBlockColumns / 8;
+  Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(chunk)), b_.CreateAnd(row, constant(7)));
+  return ptx_.load_matrices(
+      b_.CreateAdd(b_.CreateAdd(line, constant(block * info.rows * kSwizzleBytes)), b_.CreateShl(piece, 4)));
+}
+
+void TensorEmitter::take_registers(int ring) {
+  if (this->ring(ring).claims) return take_claim(ring);
   Values words;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
-    Value* row = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), constant(tile * kGroupRows));
-    row = b_.CreateAdd(b_.CreateAdd(row, b_.CreateShl(warp_, 4)), within);
-    Value* line = b_.CreateAdd(address, b_.CreateMul(row, constant(kSwizzleBytes)));
-    for (int step = 0; step < info.columns / kStep; ++step) {
-      const int block = step * kStep / kBlockColumns, chunk = step * kStep % kBlockColumns / 8;
-      Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(chunk)), b_.CreateAnd(row, constant(7)));
-      Value* at = b_.CreateAdd(b_.CreateAdd(line, constant(block * info.rows * kSwizzleBytes)), b_.CreateShl(piece, 4));
-      const Values loaded = ptx_.load_matrices(at);
+    for (int step = 0; step < this->ring(ring).columns / kProductStep; ++step) {
+      const Values loaded = row_matrices(ring, tile, step);
       words.insert(words.end(), loaded.begin(), loaded.end());
     }
   }

@@ -30,6 +30,8 @@ struct TensorProof {
     }
     violations.push_back(text);
   }
+  /// Who copies: with mma, all threads do both.
+  const Role& copier() const { return plan.cores == TensorCores::wgmma ? producer : consumer; }
   const Ring& ring(int k) const { return plan.rings[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
   std::string name(int ring) const {
@@ -42,6 +44,7 @@ void prove_shape(
 void prove_operands(TensorProof& proof);  ///< rings hold the tiles that their ops read
 void prove_blocks(TensorProof& proof);    ///< 1. and the structural part of 3. and 4.
 void prove_tiles(TensorProof& proof);     ///< 2.
+void prove_copies(TensorProof& proof);    ///< 3. and 4. of copies by all threads
 void prove_order(TensorProof& proof);     ///< 5.
 
 }  // namespace nestor::nvptx

@@ -76,6 +76,8 @@ class RoleReader {
     }
     role_.back().steps.push_back({event, var_, value_});
     if (var_.empty()) return;
+    // A copy is for an iteration to come.
+    if (event.kind == Event::Kind::load) role_.back().steps.back().value = value_ + IntExpr(event.count);
     const auto slope = value_.coefficient(var_);
     if (slope != 0 && (slope != 1 || !role_.back().loop()))
       problems_.push_back(fmt::format("{} is no distance from its loop's counter", value_.str()));
@@ -168,6 +170,12 @@ const char* name_of(Event::Kind kind) {
       return "wait_turn";
     case Event::Kind::pass_turn:
       return "pass_turn";
+    case Event::Kind::commit_copies:
+      return "commit_copies";
+    case Event::Kind::wait_copies:
+      return "wait_copies";
+    case Event::Kind::barrier:
+      return "barrier";
   }
   return "?";
 }
