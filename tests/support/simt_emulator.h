@@ -31,6 +31,7 @@
 namespace nestor::testing {
 
 constexpr std::size_t kSharedBytes = 256 * 1024;
+constexpr std::size_t kSharedAlignment = 1024;
 
 /// A barrier in shared memory, in its 8 bytes. Bytes may arrive before they are expected.
 struct EmulatedBarrier {
@@ -96,11 +97,13 @@ class Fibers {
   static std::int32_t block() { return static_cast<std::int32_t>(current().block_) + rank(); }
   static std::int32_t blocks() { return static_cast<std::int32_t>(current().blocks_); }
   static void barrier() { current().wait(State::barrier); }
-  static void copy(char* to, const char* from, std::int32_t bytes) {
+  static void copy(char* to, const char* from, std::int32_t bytes) { copy_with_zeros(to, from, bytes, 0); }
+  static void copy_with_zeros(char* to, const char* from, std::int32_t bytes, std::int32_t zeros) {
+    const Copy copy{to, from, bytes, zeros};
     if ((*current().random_)() % 2 == 0) {
-      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+      copy.run();
     } else {
-      current().mine().open.push_back({to, from, bytes});
+      current().mine().open.push_back(copy);
     }
   }
   static void commit() { current().mine().groups.push_back(std::exchange(current().mine().open, {})); }
@@ -108,7 +111,7 @@ class Fibers {
   static void await_copies(std::int32_t groups) {
     Fiber& me = current().mine();
     for (; me.groups.size() > static_cast<std::size_t>(groups); me.groups.erase(me.groups.begin())) {
-      for (const Copy& copy : me.groups.front()) std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+      for (const Copy& copy : me.groups.front()) copy.run();
     }
   }
   static void send(const Message& message) { current().messages_.push_back(message); }
@@ -119,28 +122,37 @@ class Fibers {
     me.parity = parity;
     current().wait(State::phase);
   }
-  static std::uint32_t shuffle(std::uint32_t value, std::int32_t distance) {
+  /// Words that a thread shows to the others of its warp.
+  using Words = std::array<std::uint32_t, 6>;
+  /// Shows `own`, and returns what each lane of the warp has shown, when all have.
+  static std::array<const Words*, 32> exchange(const Words& own) {
     Fibers& all = current();
-    Fiber& me = all.fibers_[static_cast<std::size_t>(all.running_)];
-    me.published[me.phase & 1] = value;
-    const std::size_t phase = me.phase++ & 1;
-    const auto partner = static_cast<std::size_t>(all.running_ ^ distance);
+    Fiber& me = all.mine();
+    me.published[me.phase & 1] = own;
+    const std::size_t phase = me.phase++ & 1, first = static_cast<std::size_t>(all.running_) / 32 * 32;
     all.wait(State::shuffle);
-    return all.fibers_[partner].published[phase];
+    std::array<const Words*, 32> shown{};
+    for (std::size_t lane = 0; lane < shown.size(); ++lane) shown[lane] = &all.fibers_[first + lane].published[phase];
+    return shown;
   }
+  static std::int32_t lane() { return current().running_ % 32; }
 
  private:
   static constexpr std::size_t kStackBytes = 128 * 1024;
   struct Copy {
     char* to;
     const char* from;
-    std::int32_t bytes;
+    std::int32_t bytes, zeros;
+    void run() const {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+      std::memset(to + bytes, 0, static_cast<std::size_t>(zeros));
+    }
   };
   struct Fiber {
     ucontext_t context;
     std::vector<char> stack;
     State state = State::done;
-    std::uint32_t published[2] = {0, 0};
+    Words published[2] = {};
     std::size_t phase = 0;
     std::vector<Copy> open;  ///< of no group yet
     std::vector<std::vector<Copy>> groups;
@@ -227,12 +239,17 @@ inline std::vector<char>& memory() {
   static std::vector<char> bytes;
   return bytes;
 }
-inline char* shared() { return memory().data() + static_cast<std::size_t>(Fibers::rank()) * kSharedBytes; }
+/// Where that starts: as aligned as any tile asks for.
+inline char* first_shared() {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory().data());
+  return memory().data() + ((address + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment - address);
+}
+inline char* shared() { return first_shared() + static_cast<std::size_t>(Fibers::rank()) * kSharedBytes; }
 /// What `address` (its low half), in this block's shared memory, is in block `rank`'s.
 inline char* in_block(std::uint32_t address, std::int32_t rank) {
   const std::uint32_t offset = address - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(shared()));
   if (offset + 8 > kSharedBytes) throw InternalError("emulator: an address outside of the cluster's shared memory");
-  return memory().data() + static_cast<std::size_t>(rank) * kSharedBytes + offset;
+  return first_shared() + static_cast<std::size_t>(rank) * kSharedBytes + offset;
 }
 inline EmulatedBarrier* barrier_in_block(std::uint32_t address, std::int32_t rank) {
   return reinterpret_cast<EmulatedBarrier*>(in_block(address, rank));
@@ -253,12 +270,19 @@ inline void expect_bytes(std::uint32_t address, std::int32_t bytes) {
 inline void wait_phase(std::uint32_t barrier, std::int32_t parity) {
   Fibers::wait_phase(barrier_in_block(barrier, Fibers::rank()), parity);
 }
+inline std::uint32_t word_of_lane(std::uint32_t value, std::int32_t lane) {
+  return (*Fibers::exchange({value})[static_cast<std::size_t>(lane)])[0];
+}
 inline float shuffle_f32(std::int32_t, float value, std::int32_t distance, std::int32_t) {
-  return std::bit_cast<float>(Fibers::shuffle(std::bit_cast<std::uint32_t>(value), distance));
+  return std::bit_cast<float>(word_of_lane(std::bit_cast<std::uint32_t>(value), Fibers::lane() ^ distance));
 }
 inline std::int32_t shuffle_i32(std::int32_t, std::int32_t value, std::int32_t distance, std::int32_t) {
-  return static_cast<std::int32_t>(Fibers::shuffle(static_cast<std::uint32_t>(value), distance));
+  return static_cast<std::int32_t>(word_of_lane(static_cast<std::uint32_t>(value), Fibers::lane() ^ distance));
 }
+inline std::int32_t shuffle_from(std::int32_t, std::int32_t value, std::int32_t lane, std::int32_t) {
+  return static_cast<std::int32_t>(word_of_lane(static_cast<std::uint32_t>(value), lane));
+}
+inline float reciprocal(float x) { return 1.0f / x; }
 inline float rsqrt(float x) { return 1.0f / std::sqrt(x); }
 /// Subnormal arguments and results count as zero.
 inline float exp2_ftz(float x) {
@@ -269,6 +293,12 @@ inline float log2(float x) { return std::log2(x); }
 inline std::uint16_t bf16(float x) { return to_bf16(x); }
 inline std::uint16_t f16(float x) { return to_f16(x); }
 }  // namespace emulated
+
+}  // namespace nestor::testing
+
+#include "support/simt_warp_assembly.h"
+
+namespace nestor::testing {
 
 /// Kernels of one module of NVPTX IR, ready to run.
 class SimtEmulator {
@@ -294,11 +324,11 @@ class SimtEmulator {
     const int cluster = node.cluster[0];
     if (blocks % cluster != 0) throw InternalError("emulator: the grid has no whole number of clusters");
     for (std::int64_t block = 0; block < blocks; block += cluster) {
-      emulated::memory().assign(kSharedBytes * static_cast<std::size_t>(cluster), '\xff');
+      emulated::memory().assign(kSharedBytes * static_cast<std::size_t>(cluster) + kSharedAlignment, '\xff');
       Fibers::current().run(node.block[0], cluster, block, blocks, random_, [&] { kernel(params.data()); });
       for (int rank = 0; rank < cluster; ++rank) {
-        const auto begin = emulated::memory().begin() + static_cast<std::ptrdiff_t>(kSharedBytes) * rank;
-        const auto end = begin + static_cast<std::ptrdiff_t>(kSharedBytes);
+        const char* begin = emulated::first_shared() + static_cast<std::ptrdiff_t>(kSharedBytes) * rank;
+        const char* end = begin + static_cast<std::ptrdiff_t>(kSharedBytes);
         if (std::any_of(begin + node.shared_bytes, end, [](char c) { return c != '\xff'; })) {
           throw InternalError("kernel " + node.symbol + " writes beyond its shared memory");
         }
@@ -342,7 +372,13 @@ class SimtEmulator {
 
   /// Every kernel asks once where its block's shared memory is.
   static void place_shared(llvm::Module& module) {
-    auto* shared = module.getGlobalVariable("nestor_shared");
+    constexpr unsigned kSharedSpace = 3;
+    llvm::GlobalVariable* shared = nullptr;
+    for (llvm::GlobalVariable& global : module.globals()) {
+      if (global.getAddressSpace() != kSharedSpace) continue;
+      if (shared != nullptr) throw InternalError("emulator: two pieces of shared memory");
+      shared = &global;
+    }
     if (shared == nullptr) return;
     llvm::convertUsersOfConstantsToInstructions({shared});
     llvm::IRBuilder<> b(module.getContext());
@@ -406,6 +442,7 @@ class SimtEmulator {
       return b.CreateCall(module.getOrInsertFunction(function, type), args);
     }
     if (text.starts_with("fence.mbarrier_init")) return nullptr;
+    if (llvm::Value* result = replace_warp_assembly(module, b, call, text); result != nullptr) return result;
     if (text.starts_with("ld.global.nc.L1::no_allocate.v4.b32")) {
       auto* vector = b.CreateAlignedLoad(llvm::FixedVectorType::get(b.getInt32Ty(), 4), call.getArgOperand(0), llvm::Align(16));
       llvm::Value* words = llvm::PoisonValue::get(call.getType());
@@ -441,6 +478,9 @@ class SimtEmulator {
     if (name == "cp.async.wait.group") return helper("emulated_await_copies", b.getVoidTy(), {args[0]});
     if (name == "barrier0") return helper("emulated_barrier", b.getVoidTy(), {});
     if (name == "shfl.sync.bfly.f32") return helper("emulated_shuffle_f32", b.getFloatTy(), args);
+    if (name == "bar.warp.sync") return helper("emulated_warp_barrier", b.getVoidTy(), {});
+    if (name == "rcp.approx.ftz.f" || name == "rcp.approx.f") return helper("emulated_reciprocal", b.getFloatTy(), args);
+    if (name == "shfl.sync.idx.i32") return helper("emulated_shuffle_from", b.getInt32Ty(), args);
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
     if (name == "ex2.approx.ftz.f") return helper("emulated_exp2_ftz", b.getFloatTy(), args);
     if (name == "lg2.approx.f") return helper("emulated_log2", b.getFloatTy(), args);
@@ -477,6 +517,9 @@ class SimtEmulator {
     add("emulated_await_copies", &Fibers::await_copies);
     add("emulated_shuffle_f32", &emulated::shuffle_f32);
     add("emulated_shuffle_i32", &emulated::shuffle_i32);
+    add("emulated_shuffle_from", &emulated::shuffle_from);
+    add("emulated_reciprocal", &emulated::reciprocal);
+    add_warp_helpers(add);
     add("emulated_rsqrt", &emulated::rsqrt);
     add("emulated_exp2_ftz", &emulated::exp2_ftz);
     add("emulated_log2", &emulated::log2);

@@ -32,6 +32,38 @@ TEST_P(TensorCode, assembles_without_spills_and_with_products_that_overlap) {
   EXPECT_THAT(report.log, Not(HasSubstr("wgmma"))) << "products run one after the other";
 }
 
+/// Of compute capability 8.0.
+class MmaCode : public ::testing::TestWithParam<Case> {};
+
+TEST_P(MmaCode, assembles_without_spills) {
+  NvptxTarget target;
+  target.sm = 80;
+  const CompiledNvptx compiled = compile_nvptx(tensor_program(attention_nest(GetParam().form), GetParam().steps), target);
+  EXPECT_EQ(compiled.kernel.architecture, "sm_80");
+  for (const char* absent : {".local", "wgmma", "mbarrier", "cp.async.bulk"})
+    EXPECT_THAT(compiled.kernel.code, Not(HasSubstr(absent)));
+  for (const char* architecture : {"sm_80", "sm_90"}) {
+    const PtxasReport report = run_ptxas(compiled.kernel.code, architecture);
+    if (!report.available) GTEST_SKIP() << "no ptxas program here: set NESTOR_PTXAS";
+    EXPECT_TRUE(report.accepted) << report.log;
+    EXPECT_EQ(report.spill_bytes, 0) << report.log;
+    EXPECT_EQ(report.stack_bytes, 0) << report.log;
+  }
+}
+
+std::vector<Case> mma_cases() {
+  constexpr ElementType bf16 = ElementType::bf16;
+  return {{"full_128", {.depth = 128}, {.columns = 64}},
+          {"full_128_one_slot", {.depth = 128}, {.columns = 64, .slots = 1}},
+          {"causal_128_bf16_overlap", {Seen::causal, bf16, bf16, 128}, {.columns = 32, .more = {"overlap(out.io)"}}},
+          {"full_64_two_row_tiles", {}, {.columns = 64, .groups = 1, .more = {"hold(out.io)"}}},
+          {"causal_64_three_groups", {Seen::causal}, {.rows = 192, .columns = 64, .groups = 3}},
+          {"window_64_resident", {Seen::window}, {.columns = 64, .slots = 3, .more = {"hold(out.io)", "persistent(out.io, 1)"}}},
+          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .groups = 1}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensor, MmaCode, ::testing::ValuesIn(mma_cases()), [](const auto& info) { return info.param.name; });
+
 std::vector<Case> cases() {
   constexpr ElementType bf16 = ElementType::bf16;
   const std::vector<std::string> overlap{"overlap(out.io)", "turns(out.io)"};

@@ -34,6 +34,17 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
        }},
       {"tensor_held", [] { return tensor_program(attention_nest(), {.more = {"hold(out.io)", "persistent(out.io, 1)"}}); }},
       {"tensor_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
+      {"mma_attention",
+       [] {
+         const AttentionForm form{.seen = Seen::causal, .depth = 128};
+         return tensor_program(attention_nest(form), {.columns = 64, .slots = 1});
+       }},
+      {"mma_held",
+       [] {
+         return tensor_program(attention_nest(),
+                               {.slots = 3, .more = {"overlap(out.io)", "hold(out.io)", "persistent(out.io, 1)"}});
+       }},
+      {"mma_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"transpose_f32", [] { return transpose_program(ElementType::f32); }},
       {"wavefront", [] { return wavefront_program(); }},
   };
