@@ -78,10 +78,13 @@ class Fibers {
     while (!all(State::done)) {
       std::shuffle(order.begin(), order.end(), random);
       bool progress = false;
+      // Some warps stay behind, so that they come apart as far as barriers allow.
+      const std::uint32_t behind = random();
       for (int k : order) {
         if (fibers_[static_cast<std::size_t>(k)].state != State::ready) continue;
-        running_ = k;
         progress = true;
+        if ((behind >> (k / 32 % 32) & 1) != 0) continue;
+        running_ = k;
         swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(k)].context);
       }
       progress = deliver(random) || progress;
