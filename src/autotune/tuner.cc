@@ -6,14 +6,19 @@
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest_space.h"
 #include "db/host_device.h"
+#include "db/lookup.h"
 #include "poly/nest_json.h"
 #include "support/error.h"
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 namespace nestor {
 namespace {
+
+constexpr std::size_t kMostNeighbours = 6;
+constexpr double kOtherVariant = 1;  ///< as far as a size twice as large
 
 using Clock = std::chrono::steady_clock;
 
@@ -84,6 +89,7 @@ class Tuning {
     result_.device = measurer_->device();
     result_.space = describe(*space_);
     learn_history();
+    learn_neighbours();
     // The best guess goes first, and alone where jobs wait for each other: a correct kernel exists as early as possible.
     hand_over(measurer_->streaming() ? measurer_->batch_size() : 1);
     settle_next();
@@ -138,6 +144,35 @@ class Tuning {
     }
   }
 
+  /// What was best for the nearest problems of this operator (other sizes, other variants) on this device is tried first, where the space
+  /// has it.
+  void learn_neighbours() {
+    std::vector<std::pair<double, ProblemKey>> near;
+    for (const Database::ProblemSummary& entry : database_.summary()) {
+      const ProblemKey& problem = entry.problem;
+      if (problem.op != result_.problem.op || entry.ok == 0 || entry.device.key() != result_.device.key()) continue;
+      if (problem.variant == result_.problem.variant && problem.sizes == result_.problem.sizes) continue;
+      const auto distance = size_distance(result_.problem.sizes, problem.sizes);
+      if (distance) near.emplace_back(*distance + (problem.variant == result_.problem.variant ? 0 : kOtherVariant), problem);
+    }
+    std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (near.size() > kMostNeighbours) near.resize(kMostNeighbours);
+    for (const auto& [distance, problem] : near) {
+      const std::optional<TrialRecord> best = database_.best(result_.device, problem);
+      const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
+      if (!json.is_object() || !json.contains("parameters")) continue;
+      const auto point = point_from(*space_, json.at("parameters").get<NamedValues>());
+      if (point && std::find(neighbours_.begin(), neighbours_.end(), *point) == neighbours_.end()) neighbours_.push_back(*point);
+    }
+  }
+
+  std::optional<Point> proposal() {
+    if (neighbours_.empty()) return searcher_->propose();
+    Point point = std::move(neighbours_.front());
+    neighbours_.pop_front();
+    return point;
+  }
+
   void note_best(double ms) {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
   }
@@ -145,7 +180,7 @@ class Tuning {
   /// The next candidate that is neither known nor infeasible.
   std::optional<Pending> next() {
     while (!out_of_time()) {
-      const auto point = searcher_->propose();
+      const auto point = proposal();
       if (!point) {
         result_.exhausted = true;
         return std::nullopt;
@@ -260,6 +295,7 @@ class Tuning {
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
+  std::deque<Point> neighbours_;                        ///< to be tried before what the searcher proposes
   std::map<std::int64_t, Pending> under_way_;           ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;

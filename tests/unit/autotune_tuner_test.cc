@@ -43,6 +43,7 @@ class FakeMeasurer : public Measurer {
   std::string toolchain() const override { return "fake 1"; }
 
   std::multiset<std::string> measured;
+  std::map<double, std::string> times;  ///< of correct candidates
   std::set<std::string> completed;    ///< those that were not stopped; a suspiciously wide win is measured twice, and is one
   std::vector<double> races;          ///< best_ms as the jobs had it
   std::atomic<bool>* stop = nullptr;  ///< set when one more than `stop_after` candidates is to be measured
@@ -74,6 +75,7 @@ class FakeMeasurer : public Measurer {
     outcome.median_ms = 1 + static_cast<double>(hash % 1000) / 100;
     outcome.samples_ms = {outcome.median_ms};
     outcome.kernel = servable_kernel("code " + text);
+    times.emplace(outcome.median_ms, text);
     return outcome;
   }
   DeviceIdentity device_;
@@ -153,6 +155,17 @@ TEST_F(Tuner, ResumesWithoutMeasuringAnythingAgain) {
   EXPECT_EQ(after.baseline_ms, before.baseline_ms);
   EXPECT_LE(after.best->median_ms, before.best->median_ms);
   for (const std::string& steps : second->measured) EXPECT_EQ(first->measured.count(steps), 0u) << steps;
+}
+
+TEST_F(Tuner, StartsWithWhatWasBestForOtherSizes) {
+  const auto first = std::make_shared<FakeMeasurer>();
+  tune(request(first, 40));
+  const auto second = std::make_shared<FakeMeasurer>();
+  TuneRequest other = request(second, 1);
+  for (const SizeParam& size : other.nest.sizes) other.sizes[size.name] = 2 * size.default_value;
+  tune(other);
+  ASSERT_FALSE(first->times.empty());
+  EXPECT_EQ(second->measured.count(first->times.begin()->second), 1u) << *second->measured.begin();
 }
 
 TEST_F(Tuner, TheStopFlagKeepsWhatWasMeasured) {

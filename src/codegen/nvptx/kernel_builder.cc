@@ -288,7 +288,8 @@ class KernelBuilder {
     built_.shared_bytes = shared_bytes;
     annotate("kernel", 1);
     annotate("maxntidx", threads);
-    if (blocks_per_unit > 1) annotate("minctasm", blocks_per_unit);
+    // Registers can be moved between groups only where ptxas knows how many threads start with.
+    if (blocks_per_unit > 1 || kernel_.shape.groups > 0) annotate("minctasm", blocks_per_unit);
   }
 
   void annotate(const char* key, int value) {

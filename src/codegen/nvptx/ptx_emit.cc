@@ -111,8 +111,6 @@ void PtxEmitter::reset_counter(Value* counter, Value* condition) {
            {counter, b_.CreateZExt(condition, b_.getInt32Ty())});
 }
 
-void PtxEmitter::store_word(Value* shared, Value* word) { assembly(nothing(), "st.shared.u32 [$0], $1;", "r,r", {shared, word}); }
-
 PtxEmitter::Value* PtxEmitter::load_word(Value* shared) {
   return assembly(b_.getInt32Ty(), "ld.shared.u32 $0, [$1];\n\tbar.warp.sync -1;", "=r,r", {shared});
 }

@@ -15,14 +15,30 @@ constexpr int kBarrierSize = 8;  ///< bytes of one barrier in shared memory
 constexpr int kUnitRegisters = 65536;
 constexpr int kMostRegisters = 240;  ///< of a thread
 constexpr int kRegisterStep = 8;
+constexpr int kAddressRegisters = 48;  ///< of a computing thread, beside fragments
+
+/// Registers of a thread for sums, operands made from fragments, and operands that are held.
+int fragment_registers(const TensorPlan& plan) {
+  int count = 0;
+  for (const TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::product) continue;
+    count += op.n / 2 + (op.a_ring < 0 ? op.k / 4 : 0);
+  }
+  for (const Ring& ring : plan.rings) count += ring.in_registers ? ring.columns / 4 : 0;
+  return count * plan.row_tiles;
+}
 
 /// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
 std::pair<int, int> registers_for(const TensorPlan& plan) {
   const int each = kUnitRegisters / plan.residents() / plan.threads() / kRegisterStep * kRegisterStep;
   const int all = each * (plan.groups + 1);
-  // Blocks that stay keep more while they copy: where items are, and how many.
-  const int copying = plan.groups == 3 ? 32 : plan.persistent() ? 40 : 24;
-  return {copying, std::min((all - copying) / plan.groups / kRegisterStep * kRegisterStep, kMostRegisters)};
+  const auto left = [&](int copying) {
+    return std::min((all - copying) / plan.groups / kRegisterStep * kRegisterStep, kMostRegisters);
+  };
+  // Blocks that stay keep more while they copy, where items are and how many, as far as the others can spare them.
+  const int wanted = fragment_registers(plan) + kAddressRegisters <= left(56) ? 56 : 40;
+  const int copying = plan.groups == 3 ? 32 : plan.persistent() ? wanted : 24;
+  return {copying, left(copying)};
 }
 
 }  // namespace

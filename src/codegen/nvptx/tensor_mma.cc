@@ -11,7 +11,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kWarpThreads = 32;
 constexpr int kPiece = 8;  ///< elements of one copy, and of a row of ldmatrix
 constexpr int kWarpRows = 16;
 
