@@ -86,9 +86,9 @@ std::string describe_buffer(const Buffer& buffer) {
 }
 
 /// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
-std::vector<std::string> prove_slots(const TileProgram& program) {
+std::vector<std::string> prove_slots(const TileProgram& program, int sm) {
   try {
-    return prove_tensor_kernels(program, {});
+    return prove_tensor_kernels(program, {.sm = sm});
   } catch (const UserError& error) {
     return {fmt::format("nothing is proved: {}", error.what())};
   }
@@ -96,7 +96,7 @@ std::vector<std::string> prove_slots(const TileProgram& program) {
 
 }  // namespace
 
-Certificate certify(const Schedule& schedule, const TileProgram& program) {
+Certificate certify(const Schedule& schedule, const TileProgram& program, int sm) {
   const Schedule replayed = Schedule(schedule.original_nest()).apply_all(schedule.steps());
   Certificate certificate;
   certificate.op = schedule.original_nest().op;
@@ -107,7 +107,7 @@ Certificate certify(const Schedule& schedule, const TileProgram& program) {
   certificate.dependences = prove_dependences(replayed);
   for (const SizeConstraint& constraint : program.valid) certificate.valid_sizes.push_back(constraint.str());
   for (const Buffer& buffer : program.buffers) certificate.buffers.push_back(describe_buffer(buffer));
-  certificate.slots = prove_slots(program);
+  certificate.slots = prove_slots(program, sm);
   return certificate;
 }
 

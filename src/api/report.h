@@ -48,7 +48,8 @@ struct Certificate {
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.
-Certificate certify(const Schedule& schedule, const TileProgram& program);
+/// `sm`: compute capability times ten of the device whose kernels on tensor cores are proved.
+Certificate certify(const Schedule& schedule, const TileProgram& program, int sm = 90);
 std::string describe(const Certificate& certificate);
 nlohmann::json certificate_to_json(const Certificate& certificate);
 

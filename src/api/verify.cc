@@ -103,12 +103,16 @@ Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRe
                                                : run_stored_on_host(nest, sizes, stored, options));
 }
 
+/// Compute capability times ten that code for the device is made for.
+int sm_of(const DeviceIdentity& device) {
+  return device.arch.starts_with("sm_") ? std::min(std::atoi(device.arch.c_str() + 3), 90) : 90;
+}
+
 /// What is left to check of a GPU's trial without that GPU: that the schedule still gives code, which ptxas, if it is here,
 /// accepts.
 Finding check_compiles(const Schedule& schedule, const DeviceIdentity& device) {
   const std::string check = fmt::format("compiled now for {}", device.arch);
-  const int sm = device.arch.starts_with("sm_") ? std::min(std::atoi(device.arch.c_str() + 3), 90) : 90;
-  const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm}).kernel;
+  const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm_of(device)}).kernel;
   const PtxasReport report = run_ptxas(kernel.code, kernel.architecture);
   if (report.available && !report.accepted) return {check, false, "ptxas refuses it: " + report.log};
   return {check, true,
@@ -122,14 +126,14 @@ Finding check_nest(const Nest& nest, const std::string& expected) {
   return {"nest digest", false, fmt::format("the stored nest has {}, the trial names {}", found, expected)};
 }
 
-/// The part that needs neither record nor device. Adds to `result`.
-void prove(const Schedule& schedule, Verification& result) {
+/// The part that needs neither record nor a device that is here. Adds to `result`.
+void prove(const Schedule& schedule, const DeviceIdentity& device, Verification& result) {
   const TileProgram program = build_tile_program(schedule);
-  result.certificate = certify(schedule, program);
+  result.certificate = certify(schedule, program, sm_of(device));
   result.findings.push_back({"steps", true, fmt::format("{} steps replayed, each proved", schedule.steps().size())});
   result.findings.push_back(
       {"dependences", true, fmt::format("{} checked against the final order", result.certificate.dependences.size())});
-  const std::size_t facts = prove_tensor_kernels(program, {}).size();
+  const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
 }
@@ -141,8 +145,11 @@ Finding check_compiled_now(const Nest& nest, const Sizes& sizes, const Schedule&
 /// The target that a trial of `device` is run on again; nothing when it is not here.
 std::optional<Target> target_for(const DeviceIdentity& device, const Target& asked) {
   if (device.kind == "host") return Target{};
-  const Target found = asked.is_gpu() ? asked : target_from("auto");
-  return found.is_gpu() ? std::optional(found) : std::nullopt;
+  Target found = asked.is_gpu() ? asked : target_from("auto");
+  if (!found.is_gpu()) return std::nullopt;
+  // Kernels for an older device are compiled for it again.
+  if (found.sm == 0) found.sm = std::min(sm_of(device), gpu_facts(found).sm);
+  return found;
 }
 
 Nest as_defined(const Database::Origin& origin) { return nest_from_json(nlohmann::json::parse(origin.nest_json)); }
@@ -155,7 +162,7 @@ bool Verification::passed() const {
 
 Verification verify_schedule(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
   Verification result;
-  prove(schedule, result);
+  prove(schedule, device_identity(options.target, options.threads), result);
   result.findings.push_back(check_compiled_now(nest, sizes, schedule, options));
   return result;
 }
@@ -177,7 +184,7 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   try {
     const Sizes& sizes = origin->problem.sizes;
     const Schedule schedule = replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
-    prove(schedule, result);
+    prove(schedule, origin->device, result);
     const std::optional<Target> target = target_for(origin->device, options.target);
     if (!target) {
       result.findings.push_back(check_compiles(schedule, origin->device));

@@ -69,6 +69,14 @@ FoundGpus ask_driver() {
   return found;
 }
 
+/// All of `text` as a number of at least 0; else -1.
+int number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = !text.empty() && failure == std::errc() && end == text.data() + text.size();
+  return whole && number >= 0 ? number : -1;
+}
+
 /// Asked once.
 const FoundGpus& found_gpus() {
   static const FoundGpus found = ask_driver();
@@ -77,7 +85,10 @@ const FoundGpus& found_gpus() {
 
 }  // namespace
 
-std::string Target::str() const { return is_gpu() ? fmt::format("cuda:{}", ordinal) : "host"; }
+std::string Target::str() const {
+  if (!is_gpu()) return "host";
+  return fmt::format("cuda:{}{}", ordinal, sm > 0 ? fmt::format("/sm_{}", sm) : "");
+}
 
 Target target_from(std::string_view text, int count) {
   Target target;
@@ -88,12 +99,19 @@ Target target_from(std::string_view text, int count) {
     return target;
   }
   target.kind = Target::Kind::cuda;
-  const std::string_view number = text.starts_with("cuda:") ? text.substr(5) : std::string_view();
-  const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), target.ordinal);
-  const bool good = text == "cuda" || (!number.empty() && failure == std::errc() && end == number.data() + number.size());
-  if (!good || target.ordinal < 0) user_error("'{}' is no device: write host, cuda or cuda:1", text);
+  const std::string_view device = text.substr(0, text.find('/'));
+  const int ordinal = device == "cuda" ? 0 : device.starts_with("cuda:") ? number_in(device.substr(5)) : -1;
+  int sm = 0;
+  if (device.size() < text.size()) {
+    const std::string_view taken_for = text.substr(device.size() + 1);
+    sm = taken_for.starts_with("sm_") ? number_in(taken_for.substr(3)) : -1;
+    if (sm < kOldestSm || sm > kNewestSm) sm = -1;
+  }
+  if (ordinal < 0 || sm < 0) user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80", text);
+  target.ordinal = ordinal;
+  target.sm = sm;
   if (count < 1) user_error("{} devices cannot measure; at least 1 must", count);
-  for (int k = 0; k < count; ++k) device_identity({Target::Kind::cuda, target.ordinal + k, 1});
+  for (int k = 0; k < count; ++k) gpu_facts({Target::Kind::cuda, target.ordinal + k, 1, target.sm});
   return target;
 }
 
@@ -105,7 +123,10 @@ DeviceIdentity device_identity(const Target& target, int threads) {
     user_error("there is no device {}: this machine has {} ('nestor devices' lists them)", target.str(),
                found.devices.size() == 1 ? "cuda:0 alone" : fmt::format("cuda:0 to cuda:{}", found.devices.size() - 1));
   }
-  return found.devices[static_cast<std::size_t>(target.ordinal)];
+  DeviceIdentity device = found.devices[static_cast<std::size_t>(target.ordinal)];
+  if (target.sm > 0 && target.sm < found.facts[static_cast<std::size_t>(target.ordinal)].sm)
+    device.arch = fmt::format("sm_{}", target.sm);
+  return device;
 }
 
 GpuFacts gpu_facts(const Target& target) {
@@ -115,7 +136,11 @@ GpuFacts gpu_facts(const Target& target) {
     user_error("{} has the compute capability {}.{}; GPU kernels need {}.{} or newer", device.name, facts.sm / 10, facts.sm % 10,
                kOldestSm / 10, kOldestSm % 10);
   }
-  facts.sm = std::min(facts.sm, kNewestSm);
+  if (target.sm > facts.sm) {
+    user_error("{} has the compute capability {}.{}: it cannot be taken for one of {}.{}", device.name, facts.sm / 10,
+               facts.sm % 10, target.sm / 10, target.sm % 10);
+  }
+  facts.sm = std::min(target.sm > 0 ? target.sm : facts.sm, kNewestSm);
   return facts;
 }
 

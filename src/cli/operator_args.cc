@@ -97,7 +97,9 @@ Database DatabaseArgs::open(bool read_only) const {
 }
 
 void MeasureArgs::add_to(CLI::App& command) {
-  command.add_option("--target", target, "device to measure on: host, cuda, cuda:1 (default: the first GPU, else the host)");
+  command.add_option("--target", target,
+                     "device to measure on: host, cuda, cuda:1, cuda/sm_80 (kernels of compute capability 8.0) (default: the "
+                     "first GPU, else the host)");
   command.add_option("--gpus", gpus, "GPUs that measure at once, counted from the target's")->check(CLI::Range(1, 64));
   command.add_option("--threads", options.threads, "threads of a kernel on the host (default: all cores)")
       ->check(CLI::Range(0, 4096));

@@ -45,10 +45,10 @@ TEST(CliBadArguments, ADeviceThatIsNotHereIsNamed) {
               HasSubstr("no device cuda:5: this machine has cuda:0 to cuda:1"));
   EXPECT_THAT(run_nestor({"tune", "layernorm", "--target", "cuda:1", "--gpus", "2"}, "", fake).err,
               HasSubstr("no device cuda:2"));
-  for (const char* target : {"tpu", "cuda:", "cuda:x", "cuda:-1"}) {
+  for (const char* target : {"tpu", "cuda:", "cuda:x", "cuda:-1", "cuda/80", "cuda:0/sm_70", "cuda/sm_91", "cuda/"}) {
     const Outcome outcome = run_nestor({"tune", "layernorm", "--target", target});
     EXPECT_EQ(outcome.code, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("write host, cuda or cuda:1"));
+    EXPECT_THAT(outcome.err, HasSubstr("write host, cuda, cuda:1 or cuda/sm_80"));
   }
 }
 

@@ -1,8 +1,9 @@
-// The cases of simt_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched as the runtime does, against
+// The cases of simt_cases.h and tensor_mma_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched as the runtime does, against
 // interpret().
 #include "device/recipe_launcher.h"
 #include "gpu/gpu_fixture.h"
 #include "support/simt_cases.h"
+#include "support/tensor_mma_cases.h"
 
 #include <gtest/gtest.h>
 
@@ -39,12 +40,10 @@ class DeviceImage {
   std::vector<std::vector<char>> host_;
 };
 
-class SimtDevice : public test::GpuTest, public ::testing::WithParamInterface<SimtCase> {};
-
-TEST_P(SimtDevice, kernels_compute_what_the_program_says) {
-  const SimtCase& test = GetParam();
+/// The first difference between what kernels for `sm` compute and what the program says; empty without any.
+std::string difference_on(const CudaDevicePtr& device, const SimtCase& test, int sm) {
   NvptxTarget target;
-  target.sm = device->identity().sm >= 90 ? 90 : 80;
+  target.sm = sm;
   target.threads = test.threads;
   target.shared_limit = device->identity().shared_bytes_per_block;
   const CompiledNvptx compiled = compile_nvptx(test.program, target);
@@ -63,10 +62,27 @@ TEST_P(SimtDevice, kernels_compute_what_the_program_says) {
   const CudaStream stream(device);
   launcher.launch({image.pointers, image.strides, sizes, scalars, workspace.data()}, stream);
   stream.synchronise(test.name);
-  EXPECT_EQ(compare(recipe, data, test.options, [&](std::size_t k) { return image.fetch(k); }), "");
+  return compare(recipe, data, test.options, [&](std::size_t k) { return image.fetch(k); });
+}
+
+class SimtDevice : public test::GpuTest, public ::testing::WithParamInterface<SimtCase> {};
+
+TEST_P(SimtDevice, kernels_compute_what_the_program_says) {
+  EXPECT_EQ(difference_on(device, GetParam(), device->identity().sm >= 90 ? 90 : 80), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, SimtDevice, ::testing::ValuesIn(simt_cases()), [](const auto& info) { return info.param.name; });
+
+class TensorMmaDevice : public test::GpuTest, public ::testing::WithParamInterface<SimtCase> {};
+
+TEST_P(TensorMmaDevice, kernels_of_compute_capability_8_compute_what_the_program_says) {
+  EXPECT_EQ(difference_on(device, GetParam(), 80), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, TensorMmaDevice, ::testing::ValuesIn(tensor_mma_cases()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(large, TensorMmaDevice, ::testing::ValuesIn(large_tensor_mma_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace nestor::testing

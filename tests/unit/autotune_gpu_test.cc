@@ -114,6 +114,19 @@ TEST_F(Gpu, ARightKernelIsTimedAndReportedOn) {
   EXPECT_LT(report.at("half_width").get<double>(), 0.005);
 }
 
+TEST_F(Gpu, ADeviceTakenForAnOlderOneGetsKernelsForThat) {
+  options_.target = target_from("cuda:1/sm_80");
+  EXPECT_EQ(options_.target.str(), "cuda:1/sm_80");
+  EXPECT_EQ(gpu_facts(options_.target).sm, 80);
+  EXPECT_EQ(device_identity(options_.target).arch, "sm_80");
+  EXPECT_EQ(device_identity(target_from("cuda:1")).arch, "sm_90");
+  kernel_also([](const float*, float*) {});
+  const TrialRecord trial = measure();
+  ASSERT_EQ(trial.status, TrialStatus::ok) << trial.reason;
+  EXPECT_EQ(trial.kernel->architecture, "sm_80");
+  EXPECT_THAT(trial.kernel->code, HasSubstr(".target sm_80"));
+}
+
 TEST_F(Gpu, EveryWayToBeWrongIsFound) {
   struct Case {
     const char* what;

@@ -241,12 +241,29 @@ TEST(TensorSpace, EveryDefaultOnTensorCoresIsLegalAndCompiles) {
   EXPECT_GE(compiled, 4);
 }
 
+TEST(TensorSpace, EveryDefaultForComputeCapability8IsLegalAndCompiles) {
+  const Nest nest = testing::attention_nest({.seen = testing::Seen::causal, .depth = 128});
+  BaseSchedules schedules(nest);
+  NvptxTarget target;
+  target.sm = 80;
+  int compiled = 0;
+  for (const Candidate& candidate : gpu_candidates(nest, schedules, 80)) {
+    if (!has_step(candidate.steps, "tensor_cores")) continue;
+    EXPECT_EQ(candidate.infeasible, "");
+    EXPECT_FALSE(has_step(candidate.steps, "turns"));
+    const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), target);
+    EXPECT_EQ(kernel.kernel.architecture, "sm_80");
+    EXPECT_NE(kernel.kernel.code.find("mma.sync"), std::string::npos);
+    ++compiled;
+  }
+  EXPECT_GE(compiled, 8);
+}
+
 TEST(TensorSpace, NothingElseDoes) {
   const Nest single = testing::attention_nest({.type = ElementType::f32, .result = ElementType::f32});
-  const Nest half = testing::attention_nest();
-  for (const auto& [nest, sm] : {std::pair(single, 90), std::pair(half, 80)}) {
-    BaseSchedules schedules(nest);
-    for (const Candidate& candidate : gpu_candidates(nest, schedules, sm))
+  for (const int sm : {80, 90}) {
+    BaseSchedules schedules(single);
+    for (const Candidate& candidate : gpu_candidates(single, schedules, sm))
       EXPECT_FALSE(has_step(candidate.steps, "tensor_cores"));
   }
 }

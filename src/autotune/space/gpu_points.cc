@@ -59,7 +59,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   const std::optional<TensorAxes> axes =
       tensor_axes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::maximal));
   if (!axes) return;
-  for (NamedValues values : likely_tensor_choices(*axes, source.limits.shared_bytes)) {
+  for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     values.merge(fused_values(source, usual));
     points.push_back(std::move(values));
   }
@@ -67,7 +67,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
 
 }  // namespace
 
-bool has_tensor_cores(const GpuLimits& limits) { return limits.sm == 90; }
+bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
 
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   std::vector<NamedValues> points;

@@ -147,7 +147,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
     if (has_tensor_cores(*limits_.gpu) && tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal))) {
-      for (Parameter& parameter : tensor_parameters()) parameters_.push_back(std::move(parameter));
+      for (Parameter& parameter : tensor_parameters(limits_.gpu->sm)) parameters_.push_back(std::move(parameter));
     }
     add("specialize", {0, 1});
     return;
@@ -166,7 +166,7 @@ std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, 
 /// Steps of the heaviest cluster on tensor cores; why there are none, or "".
 std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
                                         const TensorChoice& choice, std::vector<Step>& steps) const {
-  if (std::string why = tensor_infeasible(axes, choice, limits_.gpu->shared_bytes); !why.empty()) return why;
+  if (std::string why = tensor_infeasible(axes, choice, *limits_.gpu); !why.empty()) return why;
   ClusterPlan plan = tensor_plan(cluster, axes, choice);
   plan.stream_groups = variants_.stream_groups(variant, cluster, plan.stream);
   const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), axes, choice);

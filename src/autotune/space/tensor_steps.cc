@@ -15,20 +15,23 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kOperandBytes = 2;
+/// First compute capability whose products take operands from shared memory and run while their group goes on.
+constexpr int kGroupProducts = 90;
 constexpr std::int64_t kReservedBytes = 1024;   ///< of shared memory, for each block
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
 constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
-/// the copying one keeps few of its own.
-std::int64_t fragment_registers(const TensorChoice& choice) {
+/// the copying one keeps few of its own; before compute capability 9.0 there is none.
+std::int64_t fragment_registers(const TensorChoice& choice, int sm) {
   constexpr int kRegisters = 65536, kMost = 240, kPlenty = 200;
-  const int threads = choice.groups == 1 ? 160 : 128 * (choice.groups + 1);
+  const bool moves = sm >= kGroupProducts && choice.groups > 1;
+  const int threads = moves ? 128 * (choice.groups + 1) : 128 * choice.groups + (sm >= kGroupProducts ? 32 : 0);
   const int each = kRegisters / choice.residents / threads / 8 * 8;
   const int copying = choice.groups == 3 ? 32 : choice.persistent ? 40 : 24;
   const int moved = (each * (choice.groups + 1) - copying) / choice.groups / 8 * 8;
-  const int registers = std::min(choice.groups == 1 ? each : moved, kMost);
+  const int registers = std::min(moves ? moved : each, kMost);
   return registers - (registers > kPlenty ? 16 : 24);
 }
 
@@ -126,7 +129,12 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   return std::nullopt;
 }
 
-std::vector<Parameter> tensor_parameters() {
+std::vector<Parameter> tensor_parameters(int sm) {
+  if (sm < kGroupProducts) {
+    return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},    {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
+            {"slots", {1, 2, 3}},     {"overlap", {0, 1}},      {"hold", {0, 1}},
+            {"descending", {0, 1}},   {"longest_first", {0, 1}}};
+  }
   return {{"groups", {0, 1, 2, 3}},
           {"row_tiles", {1, 2}},
           {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
@@ -208,22 +216,48 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
 namespace {
 
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
-bool make_fit(const TensorAxes& axes, std::int64_t shared_bytes, TensorChoice& choice) {
-  if (choice.hold && !tensor_infeasible(axes, choice, shared_bytes).empty()) choice.hold = false;
+bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
+  if (choice.hold && !tensor_infeasible(axes, choice, limits).empty()) choice.hold = false;
   for (; choice.columns >= kFewestColumns; choice.columns -= 16) {
-    if (tensor_infeasible(axes, choice, shared_bytes).empty()) return true;
+    if (tensor_infeasible(axes, choice, limits).empty()) return true;
   }
   return false;
 }
 
+/// 128 rows a block, whose warps take 16 or 32 each, as in FlashAttention-2 (T. Dao, 2023, arXiv:2307.08691); tiles as small as leaves room
+/// for another block beside.
+std::vector<std::map<std::string, std::int64_t>> choices_of_single_warps(const TensorAxes& axes, const GpuLimits& limits) {
+  std::vector<std::map<std::string, std::int64_t>> choices;
+  for (const bool longest : {false, true}) {
+    for (const int slots : {1, 2}) {
+      for (const int groups : {1, 2}) {
+        for (const std::int64_t columns : axes.inner <= 64 ? std::vector<std::int64_t>{64, 128} : std::vector<std::int64_t>{64, 32}) {
+          const TensorChoice choice{
+              .groups = groups, .row_tiles = 3 - groups, .columns = columns, .slots = slots, .hold = axes.inner <= 64};
+          if (!tensor_infeasible(axes, choice, limits).empty()) continue;
+          choices.push_back({{"groups", groups},
+                             {"row_tiles", choice.row_tiles},
+                             {"columns", columns},
+                             {"slots", slots},
+                             {"hold", choice.hold},
+                             {"descending", longest},
+                             {"longest_first", longest}});
+        }
+      }
+    }
+  }
+  return choices;
+}
+
 }  // namespace
 
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, std::int64_t shared_bytes) {
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
+  if (limits.sm < kGroupProducts) return choices_of_single_warps(axes, limits);
   std::vector<std::map<std::string, std::int64_t>> choices;
   std::set<std::map<std::string, std::int64_t>> seen;
   const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
-    if (!make_fit(axes, shared_bytes, choice)) return;
+    if (!make_fit(axes, limits, choice)) return;
     const std::map<std::string, std::int64_t> values{{"groups", choice.groups},
                                                      {"columns", choice.columns},
                                                      {"slots", choice.slots},
@@ -265,7 +299,7 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   return choices;
 }
 
-std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes) {
+std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
   const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {
     return std::accumulate(widths.begin(), widths.end(), std::int64_t{0},
                            [&](std::int64_t sum, std::int64_t width) { return sum + each(width); });
@@ -276,16 +310,16 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
       choice.row_tiles * (choice.columns / 2 * axes.first_products + choice.columns / 4 * axes.register_operands +
                           total(axes.sums, [](std::int64_t width) { return width / 2; }) +
                           (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
-  if (registers > fragment_registers(choice))
+  if (registers > fragment_registers(choice, limits.sm))
     return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
-                       choice.residents, fragment_registers(choice));
+                       choice.residents, fragment_registers(choice, limits.sm));
   const auto row_bytes = [](std::int64_t width) { return nvptx::round_up(width, kSwizzledElements) * kOperandBytes; };
   // A resident block needs a place of its own for the result.
   const std::int64_t result =
       choice.persistent && !axes.sums.empty() ? row_bytes(*std::max_element(axes.sums.begin(), axes.sums.end())) : 0;
   const std::int64_t bytes = choice.rows() * (total(axes.row_operands, row_bytes) + result) +
                              choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) + kBarrierBytes;
-  const std::int64_t share = (shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
+  const std::int64_t share = (limits.shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autotune/space/cluster_steps.h"
+#include "autotune/space/gpu_steps.h"
 #include "autotune/space/space.h"
 
 #include <cstdint>
@@ -44,7 +45,8 @@ struct TensorChoice {
   std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
 };
 
-std::vector<Parameter> tensor_parameters();
+/// `sm`: compute capability times ten.
+std::vector<Parameter> tensor_parameters(int sm);
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values);
 
 /// Tiles of the common loops, and of the one over columns.
@@ -54,9 +56,9 @@ ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const Te
 std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
 
 /// Choices worth trying first, best guess first, all of which fit.
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, std::int64_t shared_bytes);
+std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits);
 
 /// Why the registers or the shared memory of a block cannot hold the choice's tiles; empty when they can.
-std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, std::int64_t shared_bytes);
+std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits);
 
 }  // namespace nestor
