@@ -260,6 +260,10 @@ inline EmulatedBarrier* barrier_in_block(std::uint32_t address, std::int32_t ran
 inline void send(std::uint32_t address, std::int32_t rank, std::uint32_t barrier, std::uint32_t bits) {
   Fibers::send({in_block(address, rank), barrier_in_block(barrier, rank), bits});
 }
+inline void send_pair(std::uint32_t address, std::int32_t rank, std::uint32_t barrier, std::uint32_t low, std::uint32_t high) {
+  send(address, rank, barrier, low);
+  send(address + 4, rank, barrier, high);
+}
 inline void init_barrier(std::uint32_t barrier, std::int32_t arrivals) {
   const auto count = static_cast<std::int8_t>(arrivals);
   *barrier_in_block(barrier, Fibers::rank()) = {0, 0, count, count};
@@ -432,6 +436,7 @@ class SimtEmulator {
   /// Assembly whose operands are 32-bit integers, by what it contains, and the function that stands for it.
   static constexpr std::pair<const char*, const char*> kSharedAssembly[] = {
       {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32", "emulated_send"},
+      {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32", "emulated_send_pair"},
       {"mbarrier.init.shared::cta.b64", "emulated_init_barrier"},
       {"mbarrier.arrive.expect_tx.shared::cta.b64", "emulated_expect_bytes"},
       {"mbarrier.try_wait.parity.shared::cta.b64", "emulated_wait_phase"}};
@@ -511,6 +516,7 @@ class SimtEmulator {
     add("emulated_blocks", &Fibers::blocks);
     add("emulated_shared", &emulated::shared);
     add("emulated_send", &emulated::send);
+    add("emulated_send_pair", &emulated::send_pair);
     add("emulated_init_barrier", &emulated::init_barrier);
     add("emulated_expect_bytes", &emulated::expect_bytes);
     add("emulated_wait_phase", &emulated::wait_phase);

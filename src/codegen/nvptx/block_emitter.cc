@@ -5,8 +5,6 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
-#include <algorithm>
-
 namespace nestor::nvptx {
 
 using llvm::Value;
@@ -22,12 +20,6 @@ llvm::MDNode* unroll_hint(llvm::LLVMContext& context, int count) {
   llvm::MDNode* node = llvm::MDNode::getDistinct(context, parts);
   node->replaceOperandWith(0, node);
   return node;
-}
-
-/// No argument has 16 bits: nothing is rounded to fewer bits than it is computed with.
-bool is_all_f32(const TileProgram& program) {
-  return std::none_of(program.buffers.begin(), program.buffers.end(),
-                      [](const Buffer& buffer) { return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2; });
 }
 
 }  // namespace
@@ -50,10 +42,11 @@ BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, Kerne
 
 void BlockEmitter::emit(const BlockPlan& plan) {
   plan_ = &plan;
-  math_ = NvptxMath(is_all_f32(*plan.program));
+  math_ = NvptxMath(plan.is_all_f32());
   environment_ = arguments_.integers;
   positions_.clear();
   registers_.clear();
+  warp_leads_.clear();
   thread_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
   own_thread_ = thread_;
   cluster_started_ = plan.cluster == 1;

@@ -121,21 +121,33 @@ class BlockEmitter {
   // exchanges between the blocks of a cluster
   void prepare_exchanges();
   void begin_exchange(const BlockOp& op);
-  void send(Value* bits, Value* address, Value* rank);
+  void send(const std::vector<Value*>& words, Value* address, Value* rank);
   void end_exchange();
 
   // reductions over columns
+  /// What a warp or a block contributes: its sum or, of a joint reduction, the lead's value and the sum.
+  using Partial = std::vector<Value*>;
+  /// Points of a joint reduction that partial results stand for; 0 where nobody asks.
+  struct Points {
+    std::int64_t each = 0;  ///< one of them
+    std::int64_t all = 0;   ///< their combination
+  };
   void emit_column_reduction(const BlockOp& op);
   Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
   Value* shuffled(Value* value, ElementType type, int distance);
-  Value* butterfly(Value* value, const BlockOp& op);
+  Value* butterfly(Value* value, const BlockOp& op, int lanes);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
   Value* exchanged_address(const BlockOp& op, Value* row_slot, Value* from);
-  void publish_partial(const BlockOp& op, Value* row_slot, Value* total);
+  Partial warp_partial(const BlockOp& op, int slot, Value* row_ok);
+  void store_partial(const BlockOp& op, const Partial& partial, Value* address);
+  Partial load_partial(const BlockOp& op, Value* address);
+  void publish_partial(const BlockOp& op, Value* row_slot, const Partial& total);
   void send_gathered(const BlockOp& op, bool all_rows);
   void meet(const BlockOp& op, bool all_rows);
-  Value* combined_partials(const BlockOp& op, Value* row_slot);
-  void finish_reduction(const BlockOp& op, int slot, Value* row_ok, Value* total);
+  Partial combined_partials(const BlockOp& op, Value* row_slot);
+  Partial combined(const BlockOp& op, const std::vector<Partial>& partials, Points points, int lanes, Value* counts);
+  Value* corrected(const BlockOp& op, const Partial& partial, Value* lead, Points points);
+  void finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total);
 
   // sums that groups of threads divide among them
   void emit_divided_sum(const BlockOp& op);
@@ -177,7 +189,8 @@ class BlockEmitter {
   llvm::GlobalVariable* shared_ = nullptr;
   std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;
-  std::map<std::pair<int, int>, Value*> registers_;  ///< alloca by buffer and slot
+  std::map<std::pair<int, int>, Value*> registers_;   ///< alloca by buffer and slot
+  std::map<std::pair<int, int>, Value*> warp_leads_;  ///< alloca by lead and row slot
 };
 
 }  // namespace nestor::nvptx

@@ -136,16 +136,21 @@ std::optional<std::int64_t> BlockOp::column_bound() const {
 
 std::int64_t BlockPlan::partials_bytes(const BlockOp& op) const {
   if (!op.crosses_warps()) return op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad) * 4;
-  return op.row_slots() * (op.gathers ? threads : op.layout.threads()) / 32 * 4;
+  return op.row_slots() * (op.gathers ? threads : op.layout.threads()) / 32 * 4 * op.partial_words();
 }
 
 std::int64_t BlockPlan::exchanged_bytes(const BlockOp& op) const {
-  return op.gathers ? op.row_slots() * cluster * 4 : partials_bytes(op);
+  return op.gathers ? op.row_slots() * cluster * 4 * op.partial_words() : partials_bytes(op);
 }
 
 const Placement* BlockPlan::placement(int k) const {
   const auto found = placements.find(k);
   return found == placements.end() ? nullptr : &found->second;
+}
+
+bool BlockPlan::is_all_f32() const {
+  return std::none_of(program->buffers.begin(), program->buffers.end(),
+                      [](const Buffer& buffer) { return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2; });
 }
 
 bool BlockPlan::in_registers(const TileAccess& access) const {
@@ -174,11 +179,13 @@ BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const
   plan.threads = threads > 0 ? threads : target.threads;
   plan.vector_memory = vector_memory;
   normalise(plan);
+  gather_followers(plan);
   reside(plan);
   choose_roles(plan);
   choose_layouts(plan, target.threads, threads);
   place_scratch(plan);
   choose_vectors(plan);
+  join_reductions(plan);
   allocate_shared(plan, target);
   insert_barriers(plan);
   return plan;

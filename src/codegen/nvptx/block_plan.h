@@ -70,6 +70,16 @@ struct ProductPlan {
   bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
 };
 
+/// A reduction whose partial results are combined together with those of the lead of its composite.
+struct JointReduction {
+  int lead = -1;          ///< op; what it writes is, until this reduction ends, the value of the thread's own warp
+  ScalarExpr correction;  ///< as in Follower and Composite, with "n_total" a number
+  ScalarExpr view;
+  std::int64_t points = 0;  ///< of the reduction in each warp; 0 where they differ and the formulas do not ask
+};
+
+inline constexpr const char* kWarpLead = "$warp_lead";
+
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -85,13 +95,18 @@ struct BlockOp {
   int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
   int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
   std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps of one block
-  bool gathers = false;               ///< the warps of a block combine their results before blocks of a cluster exchange them
-  Multiples multiples;                ///< of the loop variables around it
+  bool deferred = false;              ///< a lead whose follower combines the results of warps
+  std::optional<JointReduction> joint;
+  int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
+  bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
+  Multiples multiples;   ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
   /// Sums are kept in f32, or in i32 for integers.
   ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
-  bool crosses_warps() const { return reduces_columns() && layout.lanes > 32; }
+  /// The results of several warps meet here.
+  bool crosses_warps() const { return reduces_columns() && layout.lanes > 32 && !deferred; }
+  int partial_words() const { return joint ? 2 : 1; }  ///< of 32 bits, of a partial result
   bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
   /// Sums of a column that threads of different warps have when crosses_groups().
   int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
@@ -134,6 +149,7 @@ struct BlockPlan {
 
   const Buffer& buffer(int k) const { return program->buffers[k]; }
   const Placement* placement(int k) const;
+  bool is_all_f32() const;  ///< no argument has 16 bits: nothing is rounded to fewer bits than it is computed with
   bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
   int all_threads() const { return threads * cluster; }
   std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction that crosses warps or groups
@@ -148,12 +164,14 @@ BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const
                      int threads = 0);
 
 // The passes of plan_block, in order.
-void normalise(BlockPlan& plan);     ///< tree and ops; loops in place of dims that cannot be spread
-void reside(BlockPlan& plan);        ///< resident blocks: a loop over their items; copies before it, or ahead of their trip
-void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
+void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of dims that cannot be spread
+void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
+void reside(BlockPlan& plan);            ///< resident blocks: a loop over their items; copies before it, or ahead of their trip
+void choose_roles(BlockPlan& plan);      ///< rows and columns of every op
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
+void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);
 

@@ -345,7 +345,10 @@ std::vector<Value*> BlockEmitter::point_values(const BlockOp& op, const ScalarEx
       leaves.index = [&](int ordinal) {
         return b_.CreateTrunc(integer(op.op.indices[static_cast<std::size_t>(ordinal)]), b_.getInt32Ty());
       };
-      leaves.scalar = [&](const std::string& name, ElementType) { return arguments_.scalars.at(name); };
+      leaves.scalar = [&](const std::string& name, ElementType type) -> Value* {
+        if (name != kWarpLead) return arguments_.scalars.at(name);
+        return b_.CreateLoad(register_type(b_.getContext(), type), warp_leads_.at({op.warp_lead, slot.row}));
+      };
       values.push_back(emit_scalar(b_, math_, value, leaves));
     });
   }

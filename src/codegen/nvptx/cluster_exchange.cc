@@ -52,13 +52,17 @@ void BlockEmitter::begin_exchange(const BlockOp& op) {
   });
 }
 
-/// Stores 32 bits to where `address` is in block `rank`.
-void BlockEmitter::send(Value* bits, Value* address, Value* rank) {
+/// Stores one or two words of 32 bits to where `address` is in block `rank`.
+void BlockEmitter::send(const std::vector<Value*>& words, Value* address, Value* rank) {
+  const bool pair = words.size() == 2;
+  std::vector<Value*> operands{b_.CreatePtrToInt(address, b_.getInt32Ty()), rank, exchange_.barrier};
+  for (Value* word : words) operands.push_back(b_.CreateBitCast(word, b_.getInt32Ty()));
   PtxEmitter(b_).assembly(b_.getVoidTy(),
-                          "{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, $0, $1;\n\t"
-                          "mapa.shared::cluster.u32 barrier, $2, $1;\n\t"
-                          "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], $3, [barrier];\n\t}",
-                          "r,r,r,r", {b_.CreatePtrToInt(address, b_.getInt32Ty()), rank, exchange_.barrier, bits});
+                          std::string("{\n\t.reg .b32 there, barrier;\n\tmapa.shared::cluster.u32 there, $0, $1;\n\t"
+                                      "mapa.shared::cluster.u32 barrier, $2, $1;\n\t"
+                                      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.") +
+                              (pair ? "v2.b32 [there], {$3, $4}" : "b32 [there], $3") + ", [barrier];\n\t}",
+                          pair ? "r,r,r,r,r" : "r,r,r,r", operands);
 }
 
 /// The wait acquires for the block alone, as it does for tensor copies: one for the cluster would also empty the first cache.

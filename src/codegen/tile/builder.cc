@@ -83,6 +83,11 @@ class ProgramBuilder {
     program.root = scan(schedule_.tree(), {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = storage_.buffers;
     program.valid = size_constraints(plan_.context);
+    for (const Composite& composite : schedule_.composites()) {
+      const bool active =
+          std::any_of(composites_.begin(), composites_.end(), [&](const Composite& a) { return a.lead == composite.lead; });
+      if (!active) program.composites.push_back(composite);
+    }
     return finish(std::move(program));
   }
 

@@ -1,6 +1,7 @@
 // TileProgram: what one kernel does, as loops around operations on whole tiles. The same program serves every target.
 #pragma once
 
+#include "poly/composite.h"
 #include "poly/schedule.h"
 #include "support/int_expr.h"
 #include "support/launch_recipe.h"
@@ -99,6 +100,9 @@ struct TileProgram {
   std::vector<Buffer> buffers;  ///< arguments first, in the order of the nest's tensors
   TileTree root;
   std::vector<SizeConstraint> valid;  ///< conjunction
+  /// Composites that the order of the ops does not need, by the names of their ops: a back end may still combine partial results
+  /// of lead and followers as one.
+  std::vector<Composite> composites;
 };
 
 /// Derives the program from a proved schedule: loops and guards by isl, temporaries as buffers of the smallest scope that
