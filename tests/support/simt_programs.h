@@ -292,7 +292,7 @@ inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, st
 }
 
 /// One pass over keys in tiles with a running maximum: scores, maximum, weights, corrections, weighted sum.
-inline TileProgram streaming_attention_program(ElementType type, std::int64_t width, bool causal) {
+inline TileProgram streaming_attention_program(ElementType type, std::int64_t width, bool causal, bool biased = false) {
   constexpr std::int64_t kTile = 64;
   ProgramMaker m("stream");
   m.size("heads").size("s").fixed("d", width).scalar("scale", 0.125);
@@ -320,6 +320,11 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
   dot.initialize = true;
   TileOp mask = make_op(OpKind::map, "mask", {r, c}, at_rc, {at_rc});
   mask.value = times(m.read(mask, 0), ScalarExpr::scalar("scale", ElementType::f32));
+  if (biased) {
+    const int bias = m.input("bias", type, {var("heads"), var("s"), var("s")});
+    mask.reads.push_back({bias, {h, q0 + var("r"), k0 + var("c")}});
+    mask.value = ScalarExpr::make(ScalarOp::add, {mask.value, m.read(mask, 1)});
+  }
   if (causal) {
     mask.guard = IntExpr::make(IntOp::ge, {q0 + var("r"), k0 + var("c")});
     mask.fill = -std::numeric_limits<double>::infinity();

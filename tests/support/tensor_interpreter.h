@@ -326,6 +326,15 @@ class TensorInterpreter : private TensorValues {
     return tile.elements;
   }
 
+  double tile_element(const Group& group, int r, int row, int column) const override {
+    const Role& role = static_cast<const Role&>(group);
+    const auto arrived = role.arrived.find(r);
+    if (arrived == role.arrived.end() || !arrived->second) fail("a tile is read before it has arrived");
+    const auto released = role.released.find(r);
+    return tile_at(r, released == role.released.end() ? 0 : released->second)
+        .at(static_cast<std::size_t>(row * row_elements(ring(r)) + column));
+  }
+
   void take_registers(int g, Role& role, int r) {
     if (!role.arrived[r]) fail("a tile is read before it has arrived");
     read_copies(g, r, role.released[r]);

@@ -22,6 +22,7 @@ struct AttentionForm {
   ElementType type = ElementType::f16;
   ElementType result = ElementType::f16;
   int depth = 64;
+  bool biased = false;  ///< bias[h, i, j] is added to scores
 };
 
 /// The condition of key `j` for query `i`: the last query sees the last key.
@@ -46,6 +47,13 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
   if (form.seen == Seen::window) sizes.emplace_back("W", 48);
   NestBuilder nest("attention", sizes);
   if (form.seen != Seen::all) nest.context("K >= Q");
+  std::vector<std::string> score_reads{"dot[h, i, j]"};
+  ScalarExpr score = read(0) * ScalarExpr::scalar("scale", ElementType::f32);
+  if (form.biased) {
+    nest.tensor("bias", TensorRole::input, {"H", "Q", "K"}, form.type);
+    score_reads.emplace_back("bias[h, i, j]");
+    score = score + wide(1);
+  }
   return nest.scalar("scale", 0.5)
       .tensor("q", TensorRole::input, {"H", "Q", deep}, form.type)
       .tensor("k", TensorRole::input, {"H", "K", deep}, form.type)
@@ -60,8 +68,7 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
       .statement("dot_init[h, i, j] : " + seen("j"), "dot[h, i, j]", {}, number(0))
       .statement("dot[h, i, j, e] : " + seen("j") + dense("e"), "dot[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
                  ReductionOp::add)
-      .statement("score[h, i, j] : " + seen("j"), "score[h, i, j]", {"dot[h, i, j]"},
-                 read(0) * ScalarExpr::scalar("scale", ElementType::f32))
+      .statement("score[h, i, j] : " + seen("j"), "score[h, i, j]", score_reads, score)
       .statement("largest_init[h, i] : " + row, "largest[h, i]", {}, number(-infinity()))
       .statement("largest[h, i, r] : " + seen("r"), "largest[h, i]", {"score[h, i, r]"}, read(0), ReductionOp::max)
       .statement("power[h, i, j] : " + seen("j"), "power[h, i, j]", {"score[h, i, j]", "largest[h, i]"},

@@ -311,8 +311,13 @@ class TensorPlanRunner {
     const TileOp& op = this->op(k).op;
     if (busy(agent, op.write.buffer)) fault_ = "a tile is written under a product";
     std::vector<Hash> reads;
+    const auto& rings = this->op(k).read_rings;
     for (const TileAccess& read : op.reads) {
       const bool scratch = plan_.fragments.count(read.buffer) != 0;
+      if (const auto ring = rings.find(static_cast<int>(reads.size())); ring != rings.end()) {
+        reads.push_back(tile(agent, ring->second));
+        continue;
+      }
       reads.push_back(scratch ? fragment(agent, read.buffer, read.buffer == op.write.buffer) : tile_of(read.buffer, {}, {}));
     }
     if (lane_sum(op.write.buffer)) {
@@ -369,7 +374,8 @@ class TensorPlanRunner {
           continue;
         }
         std::vector<IntExpr> origin;
-        for (IntExpr index : op.kind == nvptx::TensorOp::Kind::product ? read.index : std::vector<IntExpr>{}) {
+        const bool tiled = op.kind == nvptx::TensorOp::Kind::product || op.read_rings.count(static_cast<int>(reads.size())) != 0;
+        for (IntExpr index : tiled ? read.index : std::vector<IntExpr>{}) {
           for (const OpDim& dim : op.op.dims) index = index.substitute(dim.var, IntExpr(0));
           origin.push_back(index);
         }

@@ -14,6 +14,7 @@ inline constexpr double kTensorScale = 0.5;
 struct TensorShape {
   std::int64_t queries, keys, window = 0;
   int depth = kTensorDepth;
+  bool biased = false;
 };
 
 inline Sizes sizes_of(const TensorShape& shape) {
@@ -34,6 +35,11 @@ inline TensorMemory random_memory(const TensorShape& shape, ElementType type) {
       write_element(bytes, type, uniform(random));
       memory[name].push_back(read_element(bytes, type));
     }
+  }
+  for (std::int64_t k = 0; shape.biased && k < kTensorHeads * shape.queries * shape.keys; ++k) {
+    char bytes[8] = {};
+    write_element(bytes, type, 4 * uniform(random));
+    memory["bias"].push_back(read_element(bytes, type));
   }
   memory["out"].assign(static_cast<std::size_t>(kTensorHeads * shape.queries * shape.depth),
                        std::numeric_limits<double>::quiet_NaN());
@@ -59,7 +65,9 @@ inline std::vector<double> definition(const TensorMemory& memory, const TensorSh
         if (!sees(shape, seen, i, j)) continue;
         double score = 0;
         for (int e = 0; e < shape.depth; ++e) score += at("q", shape.queries, h, i, e) * at("k", shape.keys, h, j, e);
-        const double weight = softmax ? std::exp(kTensorScale * score) : kTensorScale * score;
+        score *= kTensorScale;
+        if (shape.biased) score += memory.at("bias")[static_cast<std::size_t>((h * shape.queries + i) * shape.keys + j)];
+        const double weight = softmax ? std::exp(score) : score;
         total += weight;
         for (int d = 0; d < shape.depth; ++d) sums[static_cast<std::size_t>(d)] += weight * at("v", shape.keys, h, j, d);
       }

@@ -46,6 +46,10 @@ class TensorValues {
     }
   }
 
+  virtual ~TensorValues() = default;
+  /// An element of the tile of a ring that the group reads now.
+  virtual double tile_element(const Group& group, int ring, int row, int column) const = 0;
+
   static constexpr int kQuad = 4;
   int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
@@ -128,6 +132,8 @@ class TensorValues {
         [&](int k) {
           const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
           if (plan_.fragments.count(access.buffer) != 0) return fragment(group, access.buffer, row, column, lane);
+          if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
+            return tile_element(group, ring->second, g * group_rows() + row, column);
           const bool inside = Mask(op.memory_mask, now.values).holds(g * group_rows() + row, column);
           return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
         },

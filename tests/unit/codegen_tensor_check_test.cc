@@ -23,8 +23,8 @@ struct Attention {
   nvptx::LaunchPlan launches;
   TensorPlan plan;
 
-  Attention(bool causal, GridShape shape, int sm)
-      : launches(nvptx::plan_launches(streaming_attention_program(ElementType::f16, 64, causal), 256)) {
+  Attention(bool causal, GridShape shape, int sm, bool biased = false)
+      : launches(nvptx::plan_launches(streaming_attention_program(ElementType::f16, 64, causal, biased), 256)) {
     launches.kernels.at(0).shape = shape;
     NvptxTarget target;
     target.sm = sm;
@@ -44,6 +44,7 @@ struct Case {
   bool causal;
   GridShape shape;
   int sm = 90;
+  bool biased = false;
 };
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 
@@ -71,6 +72,8 @@ std::vector<Case> cases() {
   list.push_back({"sm80_overlap_one_slot", false, overlap_one, 80});
   list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
   list.push_back({"sm80_resident", true, resident, 80});
+  list.push_back({"biased_all_causal", true, all, 90, true});
+  list.push_back({"biased_turns", false, turns, 90, true});
   return list;
 }
 
@@ -108,7 +111,7 @@ std::string fault_of(const TensorPlan& plan) {
 }
 
 TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm);
+  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
   EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
@@ -366,7 +369,7 @@ const std::map<std::string, std::string>& stricter_where_all_copy() {
 }
 
 TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm);
+  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
   const bool all_copy = attention.plan.cores == nvptx::TensorCores::mma;
   const auto known = [&](const auto& reasons, const auto& more, const std::string& what) {
     return reasons.count(what) != 0 || (all_copy && more.count(what) != 0);

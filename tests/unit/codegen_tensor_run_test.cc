@@ -100,6 +100,28 @@ TEST(TensorRuns, rows_that_fill_no_whole_step_or_block) {
   }
 }
 
+TEST(TensorRuns, an_elementwise_operand_of_rows_and_columns_comes_through_a_ring) {
+  for (const Seen seen : {Seen::all, Seen::causal}) {
+    const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .biased = true};
+    for (const TensorSteps& steps :
+         {TensorSteps{.rows = 64, .columns = 40, .groups = 1},
+          TensorSteps{.columns = 72, .more = {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"}}}) {
+      const TileProgram program = tensor_program(attention_nest(form), steps);
+      const PlannedTensor planned(program);
+      const nvptx::Ring& bias = planned.ring("bias");
+      EXPECT_TRUE(bias.streamed);
+      EXPECT_EQ(bias.rows, planned.plan.rows());
+      EXPECT_EQ(planned.op("score").read_rings.size(), 1U);
+      for (const TensorShape& shape : {TensorShape{65, 100}, TensorShape{130, 144}, TensorShape{1, 1}}) {
+        TensorShape biased = shape;
+        biased.biased = true;
+        EXPECT_LT(tensor_error(program, biased, form.type, seen, true, {.round_operands = false, .blocks = 2}), 1e-9)
+            << shape.queries << " x " << shape.keys;
+      }
+    }
+  }
+}
+
 TEST(TensorRuns, two_products_that_are_no_attention) {
   for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"overlap(out.io)"}}) {
     const TileProgram program =

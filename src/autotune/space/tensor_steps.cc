@@ -88,7 +88,15 @@ std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, co
 void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
                const Statement& statement, std::set<std::string>& resident, TensorAxes& result) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
-  if (!pair) return;
+  if (!pair) {
+    for (const Access& read : statement.reads) {
+      const std::vector<int> axes = axes_of(unit, read);
+      const Tensor& tensor = nest.tensor(read.tensor);
+      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.stream && has(axes, result.row))
+        ++result.tile_operands;
+    }
+    return;
+  }
   for (const int ordinal : {pair->first, pair->second}) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
     const std::vector<int> axes = axes_of(unit, read);
@@ -318,7 +326,8 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   const std::int64_t result =
       choice.persistent && !axes.sums.empty() ? row_bytes(*std::max_element(axes.sums.begin(), axes.sums.end())) : 0;
   const std::int64_t bytes = choice.rows() * (total(axes.row_operands, row_bytes) + result) +
-                             choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) + kBarrierBytes;
+                             choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) +
+                             choice.slots * choice.rows() * axes.tile_operands * row_bytes(choice.columns) + kBarrierBytes;
   const std::int64_t share = (limits.shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};

@@ -23,6 +23,7 @@ struct TensorAxes {
   std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
   std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
   std::vector<std::int64_t> sums;               ///< elements of a row, of sums along the streamed axis
+  int tile_operands = 0;                        ///< 16-bit inputs of rows and streamed columns that are no operand of a product
   int first_products = 0;                       ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                    ///< such tiles that are first operands of products
 };

@@ -167,7 +167,9 @@ void check_memory(TensorProof& proof) {
     proof.fail("{} lies beyond the block's shared memory", spans.back().name);
 }
 
-void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access, int free) {
+/// The ring holds the tile of an access over the op's dims `over`, and nobody writes the argument.
+void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access,
+                   const std::vector<int>& over) {
   if (!in_range(ring_number, proof.plan.rings.size())) return proof.fail("{} has no ring for an operand", op.op.name);
   for (const TensorOp& writer : proof.plan.ops) {
     if (writer.op.write.buffer == access.buffer)
@@ -177,10 +179,37 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
   bool same = ring.buffer == access.buffer && ring.origin.size() == access.index.size();
   for (std::size_t p = 0; same && p < access.index.size(); ++p) {
     IntExpr origin = access.index[p];
-    for (const int dim : {free, op.form.k}) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
+    for (const int dim : over) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
     same = affine_of(origin) == affine_of(ring.origin[p]);
   }
   if (!same) proof.fail("{} does not hold the tile that {} reads", proof.name(ring_number), op.op.name);
+}
+
+/// The ring holds all elements that the op reads of the access, each at its own row and column.
+void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access) {
+  if (op.kind == TensorOp::Kind::product || op.row < 0 || op.column < 0)
+    return proof.fail("{} reads a tile of a ring without rows and columns", op.op.name);
+  TileAccess tile = access;  // at the only value of the other dims
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    if (d == op.row || d == op.column) continue;
+    for (IntExpr& index : tile.index) index = index.substitute(dim.var, dim.lower);
+  }
+  check_operand(proof, op, ring_number, tile, {op.row, op.column});
+  if (!proof.violations.empty()) return;
+  const Ring& ring = proof.ring(ring_number);
+  const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
+  const int dense = static_cast<int>(access.index.size()) - 1;
+  for (int p = 0; p <= dense; ++p) {
+    const IntExpr& index = access.index[static_cast<std::size_t>(p)];
+    if (index.coefficient(row.var) != (p == ring.row_index ? 1 : 0) || index.coefficient(column.var) != (p == dense ? 1 : 0))
+      proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
+  }
+  const auto fragment = proof.plan.fragments.find(op.op.write.buffer);
+  const std::int64_t columns = std::max<std::int64_t>(fragment == proof.plan.fragments.end() ? 0 : fragment->second.columns,
+                                                      extent_bound(column).value_or(ring.columns + 1));
+  if (ring.row_index == dense || ring.rows < proof.plan.rows() || ring.column_blocks() * kBlockColumns < columns)
+    proof.fail("{} is smaller than what {} reads", proof.name(ring_number), op.op.name);
 }
 
 std::vector<std::string> sentences(const TensorProof& proof) {
@@ -233,9 +262,11 @@ void prove_shape(TensorProof& proof) {
 
 void prove_operands(TensorProof& proof) {
   for (const TensorOp& op : proof.plan.ops) {
+    for (const auto& [read, ring] : op.read_rings) check_elements(proof, op, ring, op.op.reads[static_cast<std::size_t>(read)]);
     if (op.kind != TensorOp::Kind::product) continue;
-    check_operand(proof, op, op.b_ring, op.op.reads[static_cast<std::size_t>(op.form.b)], op.form.column);
-    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, op.op.reads[static_cast<std::size_t>(op.form.a)], op.form.row);
+    const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
+    check_operand(proof, op, op.b_ring, b, {op.form.column, op.form.k});
+    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, a, {op.form.row, op.form.k});
   }
 }
 

@@ -140,6 +140,7 @@ class ConsumerWalk {
   void compute(const TensorOp& op) {
     need_settled(op.op.write.buffer, op.op.name);
     for (const TileAccess& read : op.op.reads) need_settled(read.buffer, op.op.name);
+    for (const auto& [read, ring] : op.read_rings) need_tile(ring, op.op.name);
     sums(op);
   }
 

@@ -1,6 +1,8 @@
 // Numbers of tiles and the order of accesses, pair by pair, for all trip counts: questions to isl, up to the first that has the wrong answer.
 #include "codegen/nvptx/tensor_proof.h"
 
+#include <algorithm>
+
 namespace nestor::nvptx {
 namespace {
 
@@ -75,6 +77,10 @@ class TileMatcher {
 
   bool reads(const Event& event, int ring) const {
     if (event.kind == Kind::take_registers) return event.ring == ring;
+    if (event.kind == Kind::compute) {
+      const auto& rings = proof_.op(event.op).read_rings;
+      return std::any_of(rings.begin(), rings.end(), [&](const auto& entry) { return entry.second == ring; });
+    }
     if (event.kind != Kind::product || proof_.ring(ring).in_registers) return false;
     return proof_.op(event.op).a_ring == ring || proof_.op(event.op).b_ring == ring;
   }

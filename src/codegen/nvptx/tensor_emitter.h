@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,7 @@ class TensorEmitter {
   void store_elements(const TensorOp& op);
   Value* element(const TensorOp& op, const ScalarExpr& value, const Place& place);
   ScalarExpr row_factor(const TensorOp& op) const;
+  Value* ring_element(int ring, const Place& place);
   Value* argument_element(const TensorOp& op, const TileAccess& access, const Place& place);
   Value* argument_address(const TileAccess& access);
   Value* fragment_value(int buffer, const Place& place);
@@ -141,8 +143,9 @@ class TensorEmitter {
   Value* claimed_ = nullptr;    ///< i32: what the counter held when the item after this one was claimed
   Value* next_item_ = nullptr;  ///< i32: the item after this one
   Value* item_count_ = nullptr;
-  bool copying_ = false;     ///< the copying warp's program is emitted
-  Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
+  bool copying_ = false;                               ///< the copying warp's program is emitted
+  std::map<std::tuple<int, int, int>, Values> words_;  ///< of the op being computed: by ring, 64-row tile and two column pairs
+  Value* shared_ = nullptr;                            ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
         *group_ = nullptr;                                ///< i32; warp within its group, consumers from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements

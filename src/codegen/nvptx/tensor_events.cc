@@ -165,7 +165,9 @@ class EventPlanner {
     }
     settle_reads(op, flight);
     for (const TileAccess& read : op.op.reads) finish_sums(op, read.buffer, out);
+    for (const auto& [read, ring] : op.read_rings) out.push_back(event_node(Kind::wait_full, k, ring));
     out.push_back(event_node(Kind::compute, k));
+    for (const auto& [read, ring] : op.read_rings) out.push_back(event_node(Kind::release, k, ring));
   }
 
   void settle_reads(const TensorOp& op, Flight& flight) {

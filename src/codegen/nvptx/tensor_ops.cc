@@ -88,10 +88,21 @@ llvm::Value* TensorEmitter::finite_or_zero(Value* value) {
   return b_.CreateSelect(infinite, llvm::ConstantFP::getZero(value->getType()), value);
 }
 
+/// An element of the ring's current tile. Four words of a thread, of two row halves and two column pairs, come at once.
+llvm::Value* TensorEmitter::ring_element(int ring, const Place& place) {
+  Values& words = words_[{ring, place.tile, place.pair / 2}];
+  if (words.empty()) words = row_matrices(ring, place.tile, place.pair / 2);
+  Value* word = words[static_cast<std::size_t>(2 * (place.pair % 2) + place.half)];
+  if (place.element == 1) word = b_.CreateLShr(word, 16);
+  return b_.CreateBitCast(b_.CreateTrunc(word, b_.getInt16Ty()),
+                          register_type(b_.getContext(), plan_->buffer(this->ring(ring).buffer).type));
+}
+
 llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const Place& place) {
   ScalarLeaves leaves;
   leaves.read = [&](int ordinal, Value*) -> Value* {
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
+    if (const auto ring = op.read_rings.find(ordinal); ring != op.read_rings.end()) return ring_element(ring->second, place);
     const auto fragment = plan_->fragments.find(access.buffer);
     if (fragment == plan_->fragments.end()) return argument_element(op, access, place);
     Value* found = fragment_value(access.buffer, place);
@@ -107,6 +118,7 @@ llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value,
 
 void TensorEmitter::compute(int k, bool masked) {
   const TensorOp& op = this->op(k);
+  words_.clear();
   switch (op.kind) {
     case TensorOp::Kind::map:
       return map(k, masked);
@@ -156,7 +168,31 @@ void TensorEmitter::map(int k, bool masked) {
   const ScalarExpr factor = selects && in_place && !op.outside && rows_only ? row_factor(op) : ScalarExpr();
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   int made = 0;
+  const auto set = [&](const Place& place, Value* scale) {
+    const int number = number_in(fragment, place);
+    Value*& result = values[static_cast<std::size_t>(number)];
+    if (scale != nullptr) {
+      result = b_.CreateFMul(fragment_value(buffer, place), scale);
+      return;
+    }
+    math_.use_polynomial(fragment.columns > 0 && number % kSixteenths < plan_->kernel->shape.polynomial);
+    result = element(op, op.op.value, place);
+    math_.use_polynomial(false);
+    if (++made == std::max<int>(static_cast<int>(count) / 8, 1)) release_amid(k, result);
+    if (Value* test = inside(op, tests, place)) {
+      Value* other =
+          op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
+      result = emit_choice(b_, test, result, other);
+    }
+  };
+  const int elements = fragment.columns == 0 ? 1 : 2;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    if (!op.read_rings.empty()) {  // words of a tile hold both halves: used up before the next ones come
+      for (int pair = 0; pair < pairs; ++pair) {
+        for (int place = 0; place < 2 * elements; ++place) set({tile, pair, place / elements, place % elements}, nullptr);
+      }
+      continue;
+    }
     for (int half = 0; half < 2; ++half) {
       Value* scale = nullptr;
       if (factor.defined()) {
@@ -164,24 +200,7 @@ void TensorEmitter::map(int k, bool masked) {
         scale = b_.CreateSelect(inside(op, tests, row), element(op, factor, row), llvm::ConstantFP::get(b_.getFloatTy(), 1.0));
       }
       for (int pair = 0; pair < pairs; ++pair) {
-        for (int e = 0; e < (fragment.columns == 0 ? 1 : 2); ++e) {
-          const Place place{tile, pair, half, e};
-          if (scale != nullptr) {
-            values[static_cast<std::size_t>(number_in(fragment, place))] = b_.CreateFMul(fragment_value(buffer, place), scale);
-            continue;
-          }
-          const int number = number_in(fragment, place);
-          math_.use_polynomial(fragment.columns > 0 && number % kSixteenths < plan_->kernel->shape.polynomial);
-          Value* value = element(op, op.op.value, place);
-          math_.use_polynomial(false);
-          if (++made == std::max<int>(static_cast<int>(count) / 8, 1)) release_amid(k, value);
-          if (Value* test = inside(op, tests, place)) {
-            Value* other =
-                op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
-            value = emit_choice(b_, test, value, other);
-          }
-          values[static_cast<std::size_t>(number)] = value;
-        }
+        for (int e = 0; e < elements; ++e) set({tile, pair, half, e}, scale);
       }
     }
   }

@@ -16,7 +16,6 @@ namespace {
 constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
 constexpr std::int64_t kBarrierBytes = 512;
 constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, by the system for each block
-constexpr int kMostCopiedRows = 256;           ///< by one tensor copy
 
 void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
   if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);

@@ -22,7 +22,8 @@ inline constexpr int kGroupThreads = 128;  ///< a group of four warps
 inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
 inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
-inline constexpr int kClaimBytes = 4;  ///< of an item's number in shared memory
+inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
+inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
 /// Instructions that products and copies are made of.
 enum class TensorCores : std::uint8_t {
   wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
@@ -71,6 +72,7 @@ struct TensorOp {
   bool finite_rows =
       false;          ///< it follows if values of rows are finite: an infinite one, of a row without points yet, is read as 0
   bool late = false;  ///< runs beside the next iteration
+  std::map<int, int> read_rings;  ///< reads of an op that is no product, whose tiles come through rings: read -> ring
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment

@@ -125,7 +125,8 @@ llvm::Value* TensorEmitter::first_row_of(int tile) {
   return b_.CreateAdd(row, b_.CreateShl(warp_, 4));
 }
 
-/// The warp's rows of a tile as a first operand, by ldmatrix: lane l gives the address of row l%8 of matrix l/8.
+/// Of the warp's rows of the ring's current tile, 16 columns from 16 * step: by ldmatrix, for which lane l gives the address of row l%8 of
+/// matrix l/8. Word 2p + h is of column pair p and row half h, as in a fragment.
 TensorEmitter::Values TensorEmitter::row_matrices(int ring, int tile, int step) {
   const Ring& info = this->ring(ring);
   Value* matrix = b_.CreateLShr(lane_, 3);

@@ -51,6 +51,9 @@ class TileFinder {
     for (TensorOp& op : plan_.ops) {
       if (op.kind == TensorOp::Kind::product) operands(op);
     }
+    for (TensorOp& op : plan_.ops) {
+      if (op.kind == TensorOp::Kind::map || op.kind == TensorOp::Kind::reduce) element_tiles(op);
+    }
   }
 
  private:
@@ -255,6 +258,56 @@ class TileFinder {
     return static_cast<int>(plan_.rings.size()) - 1;
   }
 
+  /// Elementwise operands over rows and columns that a loop moves come as products' operands do: element by element, each would be a load
+  /// with an address and a test of its own. (Where all threads copy they load them themselves: a copy would be one more for each element.)
+  void element_tiles(TensorOp& op) {
+    if (plan_.cores != TensorCores::wgmma || op.row < 0 || op.column < 0) return;
+    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) {
+      if (auto ring = element_ring(op, op.op.reads[static_cast<std::size_t>(r)])) {
+        op.read_rings[r] = static_cast<int>(plan_.rings.size());
+        plan_.rings.push_back(std::move(*ring));
+      }
+    }
+  }
+
+  /// The ring of an access at [.., row, .., column] of a 16-bit input; nullopt: it has another form.
+  std::optional<Ring> element_ring(const TensorOp& op, const TileAccess& access) const {
+    const Buffer& buffer = plan_.buffer(access.buffer);
+    const bool half = buffer.type == ElementType::f16 || buffer.type == ElementType::bf16;
+    const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
+    if (!half || buffer.role != TensorRole::input) return std::nullopt;
+    Ring ring;
+    ring.buffer = access.buffer;
+    ring.rows = plan_.rows();
+    const auto written = plan_.fragments.find(op.op.write.buffer);
+    ring.columns = std::max(static_cast<int>(round_up(column_bound(op, op.column), 8)),
+                            written == plan_.fragments.end() ? 0 : written->second.columns);
+    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    const int dense = static_cast<int>(access.index.size()) - 1;
+    for (int p = 0; p <= dense; ++p) {
+      IntExpr index = access.index[static_cast<std::size_t>(p)];
+      if (p == dense ? index.coefficient(column.var) != 1 : index.uses(column.var)) return std::nullopt;
+      if (index.uses(row.var)) {
+        if (ring.row_index >= 0 || p == dense || index.coefficient(row.var) != 1) return std::nullopt;
+        ring.row_index = p;
+      }
+      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+        index = index.substitute(dim.var, d == op.row || d == op.column ? IntExpr(0) : dim.lower);
+      }
+      ring.origin.push_back(std::move(index));
+    }
+    ring.streamed = moves(ring);
+    return ring.row_index >= 0 && ring.streamed && ring.rows <= kMostCopiedRows ? std::optional(ring) : std::nullopt;
+  }
+
+  /// A loop of the item's body changes the tile.
+  bool moves(const Ring& ring) const {
+    return std::any_of(ring.origin.begin(), ring.origin.end(), [&](const IntExpr& index) {
+      return std::any_of(loops_.begin(), loops_.end(), [&](const std::string& loop) { return index.uses(loop); });
+    });
+  }
+
   /// The ring that holds the same tile for the whole item already; -1: none does.
   int same_tile(const Ring& ring) const {
     const auto same = [&](const Ring& other) {
@@ -263,11 +316,8 @@ class TileFinder {
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };
-    const bool moves = std::any_of(ring.origin.begin(), ring.origin.end(), [&](const IntExpr& index) {
-      return std::any_of(loops_.begin(), loops_.end(), [&](const std::string& loop) { return index.uses(loop); });
-    });
     const auto found = std::find_if(plan_.rings.begin(), plan_.rings.end(), same);
-    return moves || found == plan_.rings.end() ? -1 : static_cast<int>(found - plan_.rings.begin());
+    return moves(ring) || found == plan_.rings.end() ? -1 : static_cast<int>(found - plan_.rings.begin());
   }
 
   TensorPlan& plan_;
