@@ -492,6 +492,7 @@ class SimtEmulator {
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
     if (name == "ex2.approx.ftz.f") return helper("emulated_exp2_ftz", b.getFloatTy(), args);
     if (name == "lg2.approx.f") return helper("emulated_log2", b.getFloatTy(), args);
+    if (name == "rcp.approx.ftz.f") return b.CreateFDiv(llvm::ConstantFP::get(b.getFloatTy(), 1.0), args[0]);
     if (name == "rsqrt.approx.f") return helper("emulated_rsqrt", b.getFloatTy(), args);
     const bool f16 = name == "ff2f16x2.rn";
     if (f16 || name == "ff2bf16x2.rn") {

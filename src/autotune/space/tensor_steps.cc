@@ -92,7 +92,8 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
     for (const Access& read : statement.reads) {
       const std::vector<int> axes = axes_of(unit, read);
       const Tensor& tensor = nest.tensor(read.tensor);
-      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.stream && has(axes, result.row))
+      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.stream &&
+          has(axes, result.row))
         ++result.tile_operands;
     }
     return;

@@ -6,15 +6,17 @@
 namespace nestor::nvptx {
 
 /// Overrides where the hardware is faster. Errors by NVIDIA's PTX manual: ex2.approx.ftz 2 ulp (results below 2^-126 are 0), rsqrt.approx 2^-22.9 relative,
-/// div.full 2 ulp, lg2.approx 2^-22 absolute near 1. exp(x) = ex2(x log2 e) adds |x| 2^-24 of relative error. `exact`, for results
-/// that are not rounded to 16 bits, has exp and log within 1.5 ulp, rsqrt within 1 ulp and rounded quotients; an exponential takes 14
-/// instructions more.
+/// div.full 2 ulp, lg2.approx 2^-22 absolute near 1, rcp.approx 1 ulp, tanh.approx 2^-11 relative. exp(x) = ex2(x log2 e) adds
+/// |x| 2^-24 of relative error. `exact`, for results that are not rounded to 16 bits, has exp and log within 1.5 ulp, rsqrt within
+/// 1 ulp and rounded quotients; an exponential takes 14 instructions more.
 class NvptxMath : public MathEmitter {
  public:
   explicit NvptxMath(bool exact = false) : exact_(exact) {}
   Value* exp(Builder& b, Value* x) const override;
   Value* exp2(Builder& b, Value* x) const override;
   Value* log(Builder& b, Value* x) const override;
+  /// < 7 ulp: one exponential, one reciprocal. With `coarse_tanh`: tanh.approx, 2^-11 relative.
+  Value* tanh(Builder& b, Value* x) const override;
   Value* pow(Builder& b, Value* x, Value* y) const override;
   Value* rsqrt(Builder& b, Value* x) const override;
   Value* divide(Builder& b, Value* x, Value* y) const override;
@@ -29,6 +31,8 @@ class NvptxMath : public MathEmitter {
   /// Two f32 values as one i32 of two f16 or bf16, the first in the low half; one instruction.
   Value* pack_f16(Builder& b, Value* low, Value* high) const;
   Value* pack_bf16(Builder& b, Value* low, Value* high) const;
+
+  bool coarse_tanh = false;  ///< set where results are rounded to bf16
 
  private:
   bool exact_;

@@ -65,6 +65,8 @@ TensorEmitter::TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, Ker
 void TensorEmitter::emit(const TensorPlan& plan) {
   plan_ = &plan;
   environment_ = arguments_.integers;
+  // Weights of a product are rounded to 2^-9 there: a function of scores need not be finer than 2^-11.
+  math_.coarse_tanh = plan.product_type == "bf16";
   name_threads();
   roles();
 }

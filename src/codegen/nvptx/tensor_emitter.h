@@ -120,7 +120,9 @@ class TensorEmitter {
   ScalarExpr row_factor(const TensorOp& op) const;
   Value* ring_element(int ring, const Place& place);
   Value* argument_element(const TensorOp& op, const TileAccess& access, const Place& place);
-  Value* argument_address(const TileAccess& access);
+  Value* shared_element(const TensorOp& op, int read, const Place& place);
+  Value* argument_load(const TileAccess& access, Value* address);
+  Value* argument_address(const TileAccess& access, bool bounded = false);
   Value* fragment_value(int buffer, const Place& place);
   int number_in(const Fragment& fragment, const Place& place) const;
   Tests masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
@@ -144,6 +146,8 @@ class TensorEmitter {
   Value* next_item_ = nullptr;  ///< i32: the item after this one
   Value* item_count_ = nullptr;
   bool copying_ = false;                               ///< the copying warp's program is emitted
+  /// Of the op being computed: by read, row and column where it has them.
+  std::map<std::tuple<int, int, int>, Value*> shared_elements_;
   std::map<std::tuple<int, int, int>, Values> words_;  ///< of the op being computed: by ring, 64-row tile and two column pairs
   Value* shared_ = nullptr;                            ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,

@@ -56,11 +56,17 @@ int TensorEmitter::pairs_of(const TensorOp& op) const {
 
 // ---- elements
 
-llvm::Value* TensorEmitter::argument_address(const TileAccess& access) {
+/// `bounded`: of the nearest element that there is.
+llvm::Value* TensorEmitter::argument_address(const TileAccess& access, bool bounded) {
   const Buffer& buffer = plan_->buffer(access.buffer);
   Value* offset = nullptr;
   for (int p = 0; p < static_cast<int>(access.index.size()); ++p) {
     Value* index = integer(access.index[static_cast<std::size_t>(p)]);
+    if (bounded && !access.index[static_cast<std::size_t>(p)].as_constant()) {
+      Value* last = b_.CreateSub(integer(buffer.extents[static_cast<std::size_t>(p)]), b_.getInt64(1));
+      index = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, index, last);
+      index = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, index, b_.getInt64(0));
+    }
     if (p + 1 < static_cast<int>(access.index.size())) index = b_.CreateNSWMul(index, arguments_.strides.at({access.buffer, p}));
     offset = offset == nullptr ? index : b_.CreateNSWAdd(offset, index);
   }
@@ -70,12 +76,36 @@ llvm::Value* TensorEmitter::argument_address(const TileAccess& access) {
 
 /// An element of an argument; outside of the op's points, where there may be none, that of the argument's first element.
 llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const Place& place) {
-  const Buffer& buffer = plan_->buffer(access.buffer);
   Tests tests = masks(op, op.memory_mask);
   Value* test = inside(op, tests, place);
   set_point(op, place);
   Value* address = argument_address(access);
   if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
+  return argument_load(access, address);
+}
+
+/// An element that a row, a column or the whole tile shares is loaded once for all of them. Beyond the op's points, where the argument may have
+/// ended, it is the nearest one: no test over rows and columns could be shared.
+llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const Place& place) {
+  const TileAccess& access = op.op.reads[static_cast<std::size_t>(read)];
+  const auto uses = [&](int dim) {
+    return dim >= 0 && std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) {
+             return index.uses(op.op.dims[static_cast<std::size_t>(dim)].var);
+           });
+  };
+  const bool by_row = uses(op.row), by_column = uses(op.column);
+  if (by_row && by_column) return nullptr;
+  Value*& known =
+      shared_elements_[{read, by_row ? 2 * place.tile + place.half : -1, by_column ? 2 * place.pair + place.element : -1}];
+  if (known == nullptr) {
+    set_point(op, place);
+    known = argument_load(access, argument_address(access, true));
+  }
+  return known;
+}
+
+llvm::Value* TensorEmitter::argument_load(const TileAccess& access, Value* address) {
+  const Buffer& buffer = plan_->buffer(access.buffer);
   llvm::LoadInst* load = b_.CreateLoad(register_type(b_.getContext(), buffer.type), address);
   if (buffer.role == TensorRole::input)
     load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
@@ -104,9 +134,12 @@ llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value,
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
     if (const auto ring = op.read_rings.find(ordinal); ring != op.read_rings.end()) return ring_element(ring->second, place);
     const auto fragment = plan_->fragments.find(access.buffer);
-    if (fragment == plan_->fragments.end()) return argument_element(op, access, place);
-    Value* found = fragment_value(access.buffer, place);
-    return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found) : found;
+    if (fragment != plan_->fragments.end()) {
+      Value* found = fragment_value(access.buffer, place);
+      return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found) : found;
+    }
+    if (Value* shared = shared_element(op, ordinal, place)) return shared;
+    return argument_element(op, access, place);
   };
   leaves.index = [&](int ordinal) {
     set_point(op, place);
@@ -119,6 +152,7 @@ llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value,
 void TensorEmitter::compute(int k, bool masked) {
   const TensorOp& op = this->op(k);
   words_.clear();
+  shared_elements_.clear();
   switch (op.kind) {
     case TensorOp::Kind::map:
       return map(k, masked);
