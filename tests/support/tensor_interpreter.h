@@ -28,7 +28,7 @@ class TensorInterpreter : private TensorValues {
 
   void run() {
     std::int64_t count = 1;
-    for (const nvptx::GridLoop& loop : plan_.kernel->grid) count *= value(loop.count, sizes_);
+    for (const nvptx::GridLoop& loop : plan_.kernel->grid) count *= value_at(loop.count, sizes_);
     const std::int64_t blocks = plan_.persistent() ? std::min<std::int64_t>(options_.blocks, count) : count;
     for (std::int64_t block = 0; block < blocks; ++block) {
       std::vector<Values> items;  // in turns forwards and backwards over the blocks
@@ -71,8 +71,8 @@ class TensorInterpreter : private TensorValues {
     Values values = sizes_;
     for (std::size_t k = plan_.kernel->grid.size(); k-- > 0;) {
       const nvptx::GridLoop& loop = plan_.kernel->grid[k];
-      const std::int64_t count = value(loop.count, sizes_);
-      values[loop.var] = value(loop.lower, sizes_) + loop.step * (item % count);
+      const std::int64_t count = value_at(loop.count, sizes_);
+      values[loop.var] = value_at(loop.lower, sizes_) + loop.step * (item % count);
       item /= count;
     }
     return values;
@@ -80,32 +80,14 @@ class TensorInterpreter : private TensorValues {
 
   // ---- roles
 
-  void flatten(const nvptx::EventNode& node, Values& values, bool masked, std::vector<TraceEntry>& trace) const {
-    using NodeKind = nvptx::EventNode::Kind;
-    const auto children = [&](bool mask) {
-      for (const nvptx::EventNode& child : node.children) flatten(child, values, mask, trace);
-    };
-    if (node.kind == NodeKind::event) return trace.push_back({{values, masked}, node.event, false});
-    if (node.kind == NodeKind::condition) {
-      if (value(node.condition, values) != 0) children(masked);
-      return;
-    }
-    if (node.kind == NodeKind::sequence && node.var.empty()) return children(masked);
-    const Values around = values;
-    const std::int64_t lower = value(node.lower, values);
-    const std::int64_t upper = node.kind == NodeKind::loop ? value(node.upper, values) : lower + 1;
-    for (std::int64_t i = lower; i < upper; ++i) {
-      values[node.var] = i;
-      children(node.masked);
-    }
-    values = around;
-  }
-
   Role role_of(const nvptx::EventNode& program, const std::vector<Values>& items) const {
     Role role;
-    for (Values values : items) {
+    for (const Values& values : items) {
       role.trace.push_back({{values, true}, {}, true});
-      flatten(program, values, true, role.trace);
+      walk_events(program, std::make_shared<const Values>(values), true,
+                  [&](const nvptx::Event& event, const std::shared_ptr<const Values>& around, bool masked) {
+                    role.trace.push_back({{*around, masked}, event, false});
+                  });
     }
     return role;
   }
@@ -308,7 +290,7 @@ class TensorInterpreter : private TensorValues {
   void fill(const nvptx::Ring& info, Tile& tile, const Values& values) {
     tile.elements.clear();
     std::vector<std::int64_t> origin;
-    for (const IntExpr& index : info.origin) origin.push_back(value(index, values));
+    for (const IntExpr& index : info.origin) origin.push_back(value_at(index, values));
     for (int row = 0; row < info.rows; ++row) {
       for (int column = 0; column < row_elements(info); ++column) {
         std::vector<std::int64_t> index = origin;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/nvptx/tensor_plan.h"
+#include "support/event_walk.h"
 #include "support/tensor_block_copies.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace nestor::testing {
 class TensorPlanRunner {
  public:
   static constexpr unsigned kOrders = 6;
-  using Integers = std::map<std::string, std::int64_t>;
+  using Integers = EventValues;
 
   /// `items`: values of sizes and grid variables, one an item of the block.
   TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {}
@@ -79,12 +80,9 @@ class TensorPlanRunner {
   };
 
   static Hash mix(Hash a, Hash b) { return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0x2545f4914f6cdd1dULL; }
-  static std::int64_t value(const IntExpr& expr, const Integers& around) {
-    return expr.evaluate([&](const std::string& name) { return around.at(name); });
-  }
   static Hash tile_of(int buffer, const std::vector<IntExpr>& origin, const Integers& around) {
     Hash hash = static_cast<Hash>(buffer) + 17;
-    for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value(index, around)));
+    for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value_at(index, around)));
     return hash;
   }
   const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
@@ -102,27 +100,13 @@ class TensorPlanRunner {
       Agent agent;
       agent.group = group;
       for (const Integers& item : items_) {
-        flatten(group < 0 ? plan_.producer : plan_.consumer, std::make_shared<const Integers>(item), agent.program);
+        walk_events(group < 0 ? plan_.producer : plan_.consumer, std::make_shared<const Integers>(item), true,
+                    [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
+                      agent.program.push_back({event, around, false});
+                    });
         agent.program.push_back({{}, nullptr, true});
       }
       agents_.push_back(std::move(agent));
-    }
-  }
-
-  void flatten(const nvptx::EventNode& node, const std::shared_ptr<const Integers>& around, std::vector<Step>& program) {
-    using Node = nvptx::EventNode::Kind;
-    if (node.kind == Node::event) return program.push_back({node.event, around, false});
-    if (node.kind == Node::condition && value(node.condition, *around) == 0) return;
-    const bool loop = node.kind == Node::loop, binds = loop || (node.kind == Node::sequence && !node.var.empty());
-    const std::int64_t from = binds ? value(node.lower, *around) : 0, to = loop ? value(node.upper, *around) : from + 1;
-    for (std::int64_t k = from; k < to; ++k) {
-      std::shared_ptr<const Integers> inner = around;
-      if (binds) {
-        Integers bound = *around;
-        bound[node.var] = k;
-        inner = std::make_shared<const Integers>(std::move(bound));
-      }
-      for (const nvptx::EventNode& child : node.children) flatten(child, inner, program);
     }
   }
 
@@ -346,7 +330,7 @@ class TensorPlanRunner {
         Integers point = around;
         point[nvptx::kRow] = row;
         point[nvptx::kColumn] = column;
-        hash = mix(hash, static_cast<Hash>(value(condition, point) != 0));
+        hash = mix(hash, static_cast<Hash>(value_at(condition, point) != 0));
       }
     }
     return hash;
@@ -388,7 +372,7 @@ class TensorPlanRunner {
     const int first = next;
     Integers inner = around;
     const bool loop = tree->kind == TileNode::Kind::loop;
-    const std::int64_t from = loop ? value(tree->lower, around) : 0, to = loop ? value(tree->upper, around) : 1;
+    const std::int64_t from = loop ? value_at(tree->lower, around) : 0, to = loop ? value_at(tree->upper, around) : 1;
     for (std::int64_t k = from; k < to; ++k) {
       next = first;
       if (loop) inner[tree->var] = k;

@@ -6,6 +6,7 @@
 #include "codegen/nvptx/tensor_plan.h"
 #include "support/elements.h"
 #include "support/error.h"
+#include "support/event_walk.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ namespace nestor::testing {
 
 class TensorValues {
  protected:
-  using Values = std::map<std::string, std::int64_t>;
+  using Values = EventValues;
 
   /// What surrounds an event: values of loops and sizes, and whether masks are applied.
   struct Moment {
@@ -42,7 +43,7 @@ class TensorValues {
     for (const auto& [name, value] : plan.program->fixed_sizes) sizes_[name] = value;
     for (std::size_t b = 0; b < plan.program->buffers.size(); ++b) {
       for (const IntExpr& extent : plan.program->buffers[b].extents)
-        extents_[static_cast<int>(b)].push_back(value(extent, sizes_));
+        extents_[static_cast<int>(b)].push_back(value_at(extent, sizes_));
     }
   }
 
@@ -57,14 +58,6 @@ class TensorValues {
   static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
 
   [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
-
-  static std::int64_t value(const IntExpr& expr, const Values& values) {
-    return expr.evaluate([&](const std::string& name) {
-      const auto found = values.find(name);
-      if (found == values.end()) internal_error("tensor plan: variable {} has no value", name);
-      return found->second;
-    });
-  }
 
   /// The element of an argument; null outside of it.
   double* find(int buffer, const std::vector<std::int64_t>& index) {
@@ -123,7 +116,7 @@ class TensorValues {
       Values values = now.values;
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        values[dim.var] = d == op.row ? g * group_rows() + row : d == op.column ? column : value(dim.lower, now.values);
+        values[dim.var] = d == op.row ? g * group_rows() + row : d == op.column ? column : value_at(dim.lower, now.values);
       }
       return values;
     };
@@ -137,13 +130,13 @@ class TensorValues {
           const bool inside = Mask(op.memory_mask, now.values).holds(g * group_rows() + row, column);
           return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
         },
-        [&](int k) { return value(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
+        [&](int k) { return value_at(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
         [&](const std::string& name) { return scalars_.at(name); });
   }
 
   double& argument_at(const TileAccess& access, const Values& values) {
     std::vector<std::int64_t> index;
-    for (const IntExpr& expr : access.index) index.push_back(value(expr, values));
+    for (const IntExpr& expr : access.index) index.push_back(value_at(expr, values));
     double* found = find(access.buffer, index);
     if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
     return *found;
@@ -217,11 +210,11 @@ class TensorValues {
       for (int column = 0; column < columns_of(op); ++column) {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         Values values = now.values;
-        for (const OpDim& dim : op.op.dims) values[dim.var] = value(dim.lower, now.values);
+        for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
         if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = g * group_rows() + row;
         if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
         std::vector<std::int64_t> index;
-        for (const IntExpr& expr : op.op.write.index) index.push_back(value(expr, values));
+        for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));
         double* target = find(op.op.write.buffer, index);
         if (target == nullptr && op.through_shared) continue;  // left out by the copy
         if (target == nullptr) fail(op.op.name + " writes outside of its argument");
@@ -248,7 +241,7 @@ class TensorValues {
         if (!distance.defined()) internal_error("tensor plan: a mask is no comparison: {}", condition.str());
         Values origin = values;
         origin[nvptx::kRow] = origin[nvptx::kColumn] = 0;
-        parts_.push_back({value(distance, origin), distance.coefficient(nvptx::kRow).value(),
+        parts_.push_back({value_at(distance, origin), distance.coefficient(nvptx::kRow).value(),
                           distance.coefficient(nvptx::kColumn).value(), condition.op() == IntOp::eq});
       }
     }
