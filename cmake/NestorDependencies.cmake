@@ -51,8 +51,8 @@ target_link_libraries(nestor_llvm INTERFACE ${LLVM_LIBRARIES} ${ZLIB_LIBRARY} ${
 target_link_options(nestor_llvm INTERFACE $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,--exclude-libs,ALL>)
 
 if(NESTOR_HALIDE)
-  find_path(HALIDE_INCLUDE_DIR Halide.h PATH_SUFFIXES halide14 halide17 REQUIRED)
-  find_library(HALIDE_LIBRARY NAMES Halide14 Halide17 Halide REQUIRED)
+  find_path(HALIDE_INCLUDE_DIR Halide.h PATH_SUFFIXES halide14 halide17 halide19 REQUIRED)
+  find_library(HALIDE_LIBRARY NAMES Halide14 Halide17 Halide19 Halide REQUIRED)
   add_library(nestor_halide INTERFACE)
   target_include_directories(nestor_halide SYSTEM INTERFACE ${HALIDE_INCLUDE_DIR})
   target_link_libraries(nestor_halide INTERFACE ${HALIDE_LIBRARY})

@@ -1,9 +1,14 @@
 # nestor_library(NAME deps...): a static library of every source in the calling folder and below.
 function(nestor_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
+  # Who only uses Nestor may have a compiler with warnings that nobody here has seen.
+  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${NESTOR_TESTS}>:-Werror> -fvisibility=hidden)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # False positives on std::string concatenation (GCC bug 105651).
     target_compile_options(${target} PRIVATE -Wno-restrict)
+    # And on look-ups by a name, which may be a temporary, that return a reference into another argument.
+    if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+      target_compile_options(${target} PRIVATE -Wno-dangling-reference)
+    endif()
   endif()
   if(NESTOR_PORTABLE)
     target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)

@@ -40,7 +40,7 @@ fi
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 apt update
 if [ -z "$halide" ]; then
-  # The name carries the version: libhalide14-0-dev on Debian 12, libhalide17-0-dev on Ubuntu 24.04.
+  # The name carries the version: libhalide14-0-dev on Debian 12, libhalide17-1-dev on Ubuntu 24.04.
   halide=$(apt-cache search --names-only '^libhalide[0-9]+(-[0-9]+)?-dev$' | awk '{print $1}' | sort -V | tail -n 1)
   [ -n "$halide" ] || { echo "install_dependencies.sh: no libhalide*-dev package: is the 'universe' component enabled?" >&2; exit 1; }
   missing+=("$halide")
