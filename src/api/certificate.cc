@@ -81,6 +81,7 @@ std::vector<Certificate::RuleUse> used_rules(const Schedule& schedule) {
 
 std::string describe_buffer(const Buffer& buffer) {
   std::vector<std::string> extents;
+  extents.reserve(buffer.extents.size());
   for (const IntExpr& extent : buffer.extents) extents.push_back(extent.str());
   return fmt::format("{} {}[{}] {}", to_string(buffer.memory), buffer.name, fmt::join(extents, ", "), to_string(buffer.type));
 }

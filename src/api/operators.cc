@@ -28,6 +28,7 @@ const OperatorEntry& find_operator(const std::vector<OperatorEntry>& operators, 
     if (entry.op == name) return entry;
   }
   std::vector<std::string> names;
+  names.reserve(operators.size());
   for (const OperatorEntry& entry : operators) names.push_back(entry.op);
   user_error("there is no operator '{}': built in are {}; any other operator can be given as a path to its .nest.json file", name,
              fmt::join(names, ", "));

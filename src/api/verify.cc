@@ -60,6 +60,7 @@ class StoredKernelRunner : public TrialRunner {
       strides.insert(strides.end(), dense.begin(), dense.end());
     }
     std::vector<double> scalar_list;
+    scalar_list.reserve(kernel_.recipe.scalars.size());
     for (const ScalarSpec& scalar : kernel_.recipe.scalars) scalar_list.push_back(scalars.at(scalar.name));
     const int threads =
         options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

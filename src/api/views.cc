@@ -79,6 +79,7 @@ std::optional<View> view_from(std::string_view name) {
 
 std::string view_names() {
   std::vector<std::string_view> names;
+  names.reserve(kViews.size());
   for (const ViewName& view : kViews) names.push_back(view.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }

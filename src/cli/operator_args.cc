@@ -120,6 +120,7 @@ MeasureOptions MeasureArgs::resolve() const {
 MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
   MeasureOptions resolved = resolve();
   std::vector<std::string> known;
+  known.reserve(nest.scalars.size());
   for (const ScalarParam& scalar : nest.scalars) known.push_back(scalar.name);
   for (const std::string& text : scalar_texts) {
     const std::size_t equals = text.find('=');

@@ -137,6 +137,7 @@ std::vector<DeviceIdentity> Database::devices() const {
   collect(impl_->user);
   if (impl_->system) collect(*impl_->system);
   std::vector<DeviceIdentity> devices;
+  devices.reserve(found.size());
   for (auto& [key, device] : found) devices.push_back(std::move(device));
   return devices;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kFreeShared = 48 * 1024;  // bytes of dynamic shared memory that need no opt-in
 constexpr int kPortableCluster = 8;     // blocks of a cluster that every device with clusters can run
-constexpr std::size_t kLogBytes = 16 * 1024;
+constexpr std::size_t kLogBytes = 16 << 10;
 
 /// Options of the driver's compiler with a place for its two logs.
 class JitSettings {
@@ -28,15 +28,16 @@ class JitSettings {
   unsigned count() const { return count_; }
   int* options() { return options_.data(); }
   void** values() { return values_.data(); }
-  std::string info() const { return info_.c_str(); }
+  std::string info() const { return text_of(info_); }
   /// Both logs, for a message.
   std::string all() const {
-    std::string text = error_.c_str();
-    if (!text.empty() && info_.front() != '\0') text += '\n';
-    return text + info_.c_str();
+    const std::string error = text_of(error_), info = text_of(info_);
+    return error + (error.empty() || info.empty() ? "" : "\n") + info;
   }
 
  private:
+  /// The driver ends what it writes with a zero.
+  static std::string text_of(const std::string& log) { return log.substr(0, log.find('\0')); }
   void add(int option, void* value) {
     options_[count_] = option;
     values_[count_++] = value;

@@ -10,7 +10,8 @@ void release(const CudaDevicePtr& device, Release&& call) noexcept {
   try {
     const ContextScope scope(*device);
     call(device->api());
-  } catch (const DeviceError&) {}
+  } catch (const DeviceError&) {  // the context is lost, and all that it had
+  }
 }
 
 }  // namespace

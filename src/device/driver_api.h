@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace nestor::cuda {
 
@@ -207,7 +208,7 @@ inline constexpr int kCaptureThreadLocal = 1;
 
 /// The entry points as loaded.
 struct Api {
-#define NESTOR_CUDA_MEMBER(member, entry, parameters) Result(*member) parameters = nullptr;
+#define NESTOR_CUDA_MEMBER(member, entry, parameters) std::add_pointer_t<Result parameters> member = nullptr;
   NESTOR_CUDA_ENTRY_POINTS(NESTOR_CUDA_MEMBER)
   NESTOR_CUDA_OPTIONAL_ENTRY_POINTS(NESTOR_CUDA_MEMBER)
 #undef NESTOR_CUDA_MEMBER

@@ -22,6 +22,7 @@ class RecipeLauncher::Compiler {
 
   std::vector<Step> compile(const std::vector<LaunchNode>& nodes) {
     std::vector<Step> steps;
+    steps.reserve(nodes.size());
     for (const LaunchNode& node : nodes) steps.push_back(node.kind == LaunchNode::Kind::loop ? loop(node) : kernel(node));
     if (names_.size() > kValues) user_error("launch recipe: more than {} sizes and loops", kValues);
     return steps;

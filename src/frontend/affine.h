@@ -22,7 +22,7 @@ struct ParameterTable {
 class AffineScope {
  public:
   /// `universe` is `[sizes] -> { S[dims] }`; `dims` maps Halide variables to positions in it.
-  AffineScope(isl::set universe, std::map<std::string, int> dims, const ParameterTable& parameters)
+  AffineScope(const isl::set& universe, std::map<std::string, int> dims, const ParameterTable& parameters)
       : universe_(universe), dims_(std::move(dims)), parameters_(parameters) {}
 
   /// { S[dims] -> [value] }; min, max, select and division by constants give pieces.

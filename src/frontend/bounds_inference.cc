@@ -23,7 +23,7 @@ constexpr int kMostRounds = 8;
 /// How hard a set is to loop over: constraints and existential variables of its parts.
 int complexity(const isl::set& set) {
   int total = 0;
-  set.coalesce().foreach_basic_set([&](isl::basic_set part) {
+  set.coalesce().foreach_basic_set([&](const isl::basic_set& part) {
     const isl::basic_set plain = isl::manage(isl_basic_set_remove_redundancies(part.copy()));
     isl_constraint_list* constraints = isl_basic_set_get_constraint_list(plain.get());
     total += static_cast<int>(isl_constraint_list_n_constraint(constraints));

@@ -58,6 +58,7 @@ class Extraction {
  private:
   isl::set sizes_universe() const {
     std::vector<std::string> names;
+    names.reserve(definition_.sizes.size());
     for (const HalideSize& size : definition_.sizes) names.push_back(size.param.name());
     return parse_set(names.empty() ? "{ [] }" : fmt::format("[{}] -> {{ [] }}", fmt::join(names, ", ")), "sizes");
   }

@@ -90,6 +90,7 @@ class ComponentBuilder {
 
   StatementDraft build() {
     std::vector<std::string> params;
+    params.reserve(definition_.sizes.size());
     for (const HalideSize& size : definition_.sizes) params.push_back(size.param.name());
     const std::string header = params.empty() ? "" : fmt::format("[{}] -> ", fmt::join(params, ", "));
     const isl::set universe = parse_set(fmt::format("{}{{ {}[{}] }}", header, name_, fmt::join(dims_, ", ")), stage_.place.str());

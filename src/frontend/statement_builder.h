@@ -14,7 +14,7 @@ namespace nestor {
 
 /// One component of one definition.
 struct StatementDraft {
-  StatementDraft(isl::set space, isl::map access)
+  StatementDraft(const isl::set& space, const isl::map& access)
       : universe(space), base(space), domain(space), write(access), pure_part(access) {}
 
   std::string name;

@@ -129,7 +129,7 @@ ScalarExpr ValueTranslator::visit_bits(const ir::Call& call) {
   const ScalarExpr value = visit(args[0]);
   const ScalarExpr by = amount ? integer(static_cast<std::int32_t>(*amount)) : visit(args[1]);
   if (left) return two_arguments(ScalarOp::shift_left, value, by);
-  const ScalarExpr logical = two_arguments(ScalarOp::shift_right_logical, value, by);
+  ScalarExpr logical = two_arguments(ScalarOp::shift_right_logical, value, by);
   if (args[0].type().is_uint()) return logical;
   const ScalarExpr flipped = two_arguments(ScalarOp::bit_xor, value, integer(-1));
   const ScalarExpr negative =
@@ -141,6 +141,7 @@ ScalarExpr ValueTranslator::visit_function(const ir::Call& call) {
   const Expr whole(&call);
   const std::string stem = function_stem(call.name);
   std::vector<ScalarExpr> args;
+  args.reserve(call.args.size());
   for (const Expr& arg : call.args) args.push_back(visit(arg));
   const auto round_result = [&](const ScalarExpr& value) {
     if (!call.type.is_float() || call.type.bits() == 32) return value;

@@ -113,6 +113,7 @@ std::vector<Dependence> compute_dependences(const Nest& nest) {
   std::vector<Dependence> all;
   with_isl_budget("the dependences of " + nest.op, [&] {
     std::vector<std::vector<Touch>> touches;
+    touches.reserve(nest.statements.size());
     for (const Statement& statement : nest.statements) {
       touches.push_back(touches_of(statement, statement.domain.intersect_params(nest.context)));
     }

@@ -40,7 +40,7 @@ std::string isl_text(const isl::map& map) { return take(isl_map_to_str(map.get()
 std::string isl_text(const isl::pw_aff& function) { return take(isl_pw_aff_to_str(function.get())); }
 
 std::string function_text(const isl::pw_aff& function) {
-  const std::string text = isl_text(function);
+  std::string text = isl_text(function);
   if (function.n_piece() != 1) return text;
   const std::size_t arrow = text.rfind("[(");
   const std::size_t end = text.rfind(")]");
@@ -106,8 +106,9 @@ isl::map relation_of(const isl::set& domain, const std::string& tensor, const st
 
 std::vector<isl::pw_aff> functions_of(const isl::map& relation) {
   const isl::pw_multi_aff functions = isl::manage(isl_pw_multi_aff_from_map(relation.copy()));
-  std::vector<isl::pw_aff> result;
   const unsigned count = relation.range_tuple_dim();
+  std::vector<isl::pw_aff> result;
+  result.reserve(count);
   for (unsigned k = 0; k < count; ++k) {
     result.push_back(isl::manage(isl_pw_multi_aff_get_pw_aff(functions.get(), static_cast<int>(k))));
   }

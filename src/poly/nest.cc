@@ -153,6 +153,7 @@ std::int64_t evaluate_at(const isl::pw_aff& function, const Sizes& sizes) {
 
 std::vector<std::int64_t> shape_at(const Tensor& tensor, const Sizes& sizes) {
   std::vector<std::int64_t> shape;
+  shape.reserve(tensor.shape.size());
   for (const isl::pw_aff& extent : tensor.shape) shape.push_back(evaluate_at(extent, sizes));
   return shape;
 }
@@ -161,6 +162,7 @@ std::string describe(const Nest& nest) {
   std::string text = fmt::format("{}{}{}: {}\n", nest.op, nest.variant.empty() ? "" : " ", nest.variant, isl_text(nest.context));
   for (const Tensor& tensor : nest.tensors) {
     std::vector<std::string> shape;
+    shape.reserve(tensor.shape.size());
     for (const isl::pw_aff& extent : tensor.shape) shape.push_back(function_text(extent));
     text += fmt::format("{} {} {}[{}]\n", to_string(tensor.role), to_string(tensor.type), tensor.name, fmt::join(shape, ", "));
   }

@@ -25,6 +25,7 @@ bool reads(const Statement& statement, const std::string& tensor) {
 const Tensor& tensor_named(const Nest& nest, const std::string& name, const std::string& where) {
   if (const Tensor* found = nest.find_tensor(name)) return *found;
   std::vector<std::string> names;
+  names.reserve(nest.tensors.size());
   for (const Tensor& tensor : nest.tensors) names.push_back(tensor.name);
   user_error("{}there is no tensor `{}`; the tensors are {}", where, name, fmt::join(names, ", "));
 }

@@ -48,6 +48,7 @@ class GpuMeasurer : public Measurer {
     const std::int64_t first = next_own_;
     for (const TrialJob& job : jobs) pipeline_.submit(next_own_--, job, true);
     std::vector<TrialOutcome> outcomes;
+    outcomes.reserve(jobs.size());
     for (std::size_t k = 0; k < jobs.size(); ++k) outcomes.push_back(pipeline_.wait_for(first - static_cast<std::int64_t>(k)));
     return outcomes;
   }

@@ -3,6 +3,7 @@
 
 #include "device/cuda.h"
 
+#include <chrono>
 #include <functional>
 #include <vector>
 

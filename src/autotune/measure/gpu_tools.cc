@@ -109,7 +109,7 @@ std::uint32_t repeated(std::uint32_t pattern, int width) {
 
 }  // namespace
 
-GpuTools::GpuTools(CudaDevicePtr device)
+GpuTools::GpuTools(const CudaDevicePtr& device)
     : module_(CudaModule::load(device, kPtx)),
       find_(module_->function("find_word")),
       digest_(module_->function("digest_words")),

@@ -10,7 +10,7 @@ namespace nestor {
 
 class GpuTools {
  public:
-  explicit GpuTools(CudaDevicePtr device);
+  explicit GpuTools(const CudaDevicePtr& device);
 
   /// Number of the first element of `width` bytes (1, 2 or 4) with the bits `pattern`; nothing when there is none. `at` is
   /// aligned to 4 bytes; waits for the stream.

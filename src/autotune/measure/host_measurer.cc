@@ -12,7 +12,7 @@ namespace {
 
 class HostMeasurer : public Measurer {
  public:
-  HostMeasurer(std::shared_ptr<HostProblem> problem, const std::atomic<bool>* stop)
+  HostMeasurer(const std::shared_ptr<HostProblem>& problem, const std::atomic<bool>* stop)
       : device_(host_device(problem->options.threads)),
         workers_(std::clamp(host_threads(), 1, 4)),
         pool_(

@@ -204,7 +204,7 @@ double worst_error(const std::vector<OracleSample>& samples, const HostTensors& 
       std::string index;
       std::int64_t rest = sample.linear;
       for (std::size_t d = tensor->shape.size(); d-- > 0; rest /= tensor->shape[d]) {
-        index = std::to_string(rest % tensor->shape[d]) + (index.empty() ? "" : ", ") + index;
+        index.insert(0, fmt::format("{}{}", rest % tensor->shape[d], index.empty() ? "" : ", "));
       }
       *where = fmt::format("{}[{}] is {:.7g}, should be {:.7g}", sample.tensor, index, got, expected);
     }

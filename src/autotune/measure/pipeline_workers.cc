@@ -89,7 +89,7 @@ void serve_device(int socket, const std::function<std::unique_ptr<TrialDevice>()
     if (!send_message(socket, {{"outcome", outcome_to_json(outcome)}, {"lost", lost}}) || lost) break;
   }
   // A lost context cannot be taken down in order.
-  device.release();
+  static_cast<void>(device.release());
 }
 
 }  // namespace nestor

@@ -11,7 +11,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::uint64_t kLargestSum = 4 * 0xffff;
+constexpr std::uint64_t kLargestSum = 4 * std::uint64_t{0xffff};
 
 /// Sum of the four 16 bit parts.
 std::uint64_t part_sum(std::uint64_t bits) {

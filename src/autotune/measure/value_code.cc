@@ -66,12 +66,11 @@ int ValueCode::compile(const ScalarExpr& expr, const std::map<std::string, doubl
 }
 
 const double* ValueCode::run(double* memory, LeafSource& source, int n) const {
+  const auto result_of = [memory](int position) { return memory + std::ptrdiff_t{kChunk} * std::max(position, 0); };
   for (std::size_t position = 0; position < code_.size(); ++position) {
     const Instruction& i = code_[position];
     double* out = memory + position * kChunk;
-    const double* a = memory + std::max(i.a, 0) * kChunk;
-    const double* b = memory + std::max(i.b, 0) * kChunk;
-    const double* c = memory + std::max(i.c, 0) * kChunk;
+    const double *a = result_of(i.a), *b = result_of(i.b), *c = result_of(i.c);
     const bool integer = i.type == ElementType::i32;
     switch (i.op) {
       case ScalarOp::constant:

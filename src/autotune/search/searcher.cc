@@ -92,7 +92,7 @@ class ExhaustiveSearcher : public BasicSearcher {
  private:
   std::optional<Point> propose_more() override {
     while (!done_) {
-      const Point point = point_;
+      Point point = point_;
       done_ = !advance(point_);
       if (is_new(point)) return point;
     }
@@ -113,7 +113,7 @@ class RandomSearcher : public BasicSearcher {
   std::optional<Point> propose_more() override {
     if (all_seen()) return std::nullopt;
     for (int draw = 0; draw < kDraws; ++draw) {
-      const Point point = random_point(random_);
+      Point point = random_point(random_);
       if (is_new(point)) return point;
     }
     return first_unseen();

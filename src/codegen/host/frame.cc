@@ -20,6 +20,7 @@ HostModule::HostModule(const TileProgram& the_program, const HostShape& the_shap
   llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain("nestor");
   const std::size_t count = program.buffers.size() + 2;
   std::vector<llvm::Metadata*> scopes;
+  scopes.reserve(count);
   for (std::size_t k = 0; k < count; ++k) scopes.push_back(metadata.createAnonymousAliasScope(domain));
   for (std::size_t k = 0; k < count; ++k) {
     scope.push_back(llvm::MDNode::get(context(), {scopes[k]}));
@@ -186,6 +187,7 @@ Value* first_lanes(llvm::IRBuilderBase& b, Value* count, unsigned width) {
   Value* bounded = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, b.getInt64(width));
   Value* narrow = b.CreateVectorSplat(width, b.CreateTrunc(bounded, b.getInt32Ty()));
   std::vector<llvm::Constant*> lanes;
+  lanes.reserve(width);
   for (unsigned lane = 0; lane < width; ++lane) lanes.push_back(b.getInt32(lane));
   return b.CreateICmpSLT(llvm::ConstantVector::get(lanes), narrow);
 }

@@ -6,8 +6,8 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kStackBuffer = 16 * 1024;     ///< larger buffers go to scratch memory
-constexpr std::int64_t kStackFunction = 128 * 1024;  ///< bytes of buffers on the stack of one function
+constexpr std::int64_t kStackBuffer = 16 << 10;     ///< larger buffers go to scratch memory
+constexpr std::int64_t kStackFunction = 128 << 10;  ///< bytes of buffers on the stack of one function
 constexpr std::int64_t kAlignment = 64;
 
 using Uses = std::map<const TileNode*, std::set<int>>;

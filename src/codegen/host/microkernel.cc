@@ -38,7 +38,7 @@ class Microkernel {
     f_.loop(f_.i64(0), unrolled, kDepthUnroll, [&](Value* k) { steps(k, kDepthUnroll); });
     f_.loop(unrolled, depth_, 1, [&](Value* k) { steps(k, 1); });
     Value* whole = b_.CreateAnd(b_.CreateICmpSGE(rows_, f_.i64(shape_.rows)),
-                                b_.CreateICmpSGE(columns_, f_.i64(shape_.vectors * static_cast<int>(shape_.width))));
+                                b_.CreateICmpSGE(columns_, f_.i64(first_column(shape_.vectors))));
     f_.branch(whole, [&] { write_whole(); }, [&] { write_part(); });
     b_.CreateRetVoid();
   }
@@ -46,7 +46,8 @@ class Microkernel {
  private:
   Value* at(Value* base, Value* index) { return b_.CreateInBoundsGEP(real_, base, index); }
   Value* at(Value* base, std::int64_t index) { return at(base, f_.i64(index)); }
-  llvm::AllocaInst* sum(int row, int v) { return sums_[static_cast<std::size_t>(row * shape_.vectors + v)]; }
+  std::int64_t first_column(int v) const { return std::int64_t{shape_.width} * v; }  ///< of a vector
+  llvm::AllocaInst* sum(int row, int v) { return sums_.at(static_cast<std::size_t>(row) * shape_.vectors + v); }
   Value* get(llvm::AllocaInst* memory) { return b_.CreateLoad(vector_, memory); }
 
   /// Rows beyond the last one repeat it: their sums are not stored.
@@ -60,13 +61,14 @@ class Microkernel {
   }
 
   void steps(Value* k, int count) {
-    const std::int64_t panel = static_cast<std::int64_t>(shape_.vectors) * shape_.width;
+    const std::int64_t panel = first_column(shape_.vectors);
     Value* a_block = shape_.packed_a ? at(a_, b_.CreateNSWMul(k, f_.i64(shape_.rows))) : nullptr;
     Value* b_block = at(bp_, b_.CreateNSWMul(k, shape_.packed_b ? f_.i64(panel) : b_stride_));
     for (int step = 0; step < count; ++step) {
       std::vector<Value*> columns;
+      columns.reserve(static_cast<std::size_t>(shape_.vectors));
       for (int v = 0; v < shape_.vectors; ++v) {
-        columns.push_back(b_.CreateAlignedLoad(vector_, at(b_block, v * static_cast<int>(shape_.width)), llvm::Align(4)));
+        columns.push_back(b_.CreateAlignedLoad(vector_, at(b_block, first_column(v)), llvm::Align(4)));
       }
       for (int i = 0; i < shape_.rows; ++i) {
         Value* from = shape_.packed_a ? at(a_block, static_cast<std::int64_t>(step) * shape_.rows + i)
@@ -82,9 +84,7 @@ class Microkernel {
     }
   }
 
-  Value* c_address(int row, int v) {
-    return at(at(c_, b_.CreateNSWMul(f_.i64(row), c_stride_)), v * static_cast<int>(shape_.width));
-  }
+  Value* c_address(int row, int v) { return at(at(c_, b_.CreateNSWMul(f_.i64(row), c_stride_)), first_column(v)); }
 
   Value* scaled(Value* value) { return shape_.scaled ? b_.CreateFMul(value, b_.CreateVectorSplat(shape_.width, scale_)) : value; }
 
@@ -107,8 +107,9 @@ class Microkernel {
 
   void write_part() {
     std::vector<Value*> masks;
+    masks.reserve(static_cast<std::size_t>(shape_.vectors));
     for (int v = 0; v < shape_.vectors; ++v) {
-      masks.push_back(first_lanes(b_, b_.CreateNSWSub(columns_, f_.i64(v * static_cast<int>(shape_.width))), shape_.width));
+      masks.push_back(first_lanes(b_, b_.CreateNSWSub(columns_, f_.i64(first_column(v))), shape_.width));
     }
     llvm::Constant* zero = llvm::Constant::getNullValue(vector_);
     for (int i = 0; i < shape_.rows; ++i) {

@@ -170,7 +170,7 @@ VectorChoice choose_vector(const OpContext& context, const std::vector<int>& can
   choice.width = shape.width;
   choice.count = vectors;
   if (requested >= 2) {
-    const auto power = std::bit_floor(static_cast<std::uint64_t>(std::min<std::int64_t>(requested, 8 * shape.width)));
+    const auto power = std::bit_floor(static_cast<std::uint64_t>(std::min(requested, std::int64_t{8} * shape.width)));
     choice.width = static_cast<unsigned>(std::min<std::uint64_t>(shape.width, power));
     choice.count = static_cast<unsigned>(power / choice.width);
   }

@@ -189,6 +189,7 @@ class ReduceLowering {
   /// All lanes of all vectors combined, halving each time.
   Value* horizontal(const std::vector<Accumulator>& parts) {
     std::vector<Value*> values;
+    values.reserve(parts.size());
     for (const Accumulator& part : parts) values.push_back(read(part));
     while (values.size() > 1) {
       for (std::size_t k = 0; k < values.size() / 2; ++k) values[k] = combine(values[k], values[k + values.size() / 2]);

@@ -39,6 +39,7 @@ bool is_boolean(IntOp op) {
 
 llvm::Constant* iota(llvm::IRBuilderBase& b, unsigned width, std::int64_t factor) {
   std::vector<llvm::Constant*> lanes;
+  lanes.reserve(width);
   for (unsigned lane = 0; lane < width; ++lane) lanes.push_back(b.getInt32(static_cast<std::uint32_t>(factor * lane)));
   return llvm::ConstantVector::get(lanes);
 }

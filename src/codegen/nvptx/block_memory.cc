@@ -72,6 +72,7 @@ std::vector<Value*> BlockEmitter::load_once(Value* pointer, llvm::Type* word) {
   auto* code = llvm::InlineAsm::get(type, "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l", false);
   Value* loaded = b_.CreateCall(type, code, {pointer});
   std::vector<Value*> words;
+  words.reserve(4);
   for (unsigned k = 0; k < 4; ++k) words.push_back(b_.CreateBitCast(b_.CreateExtractValue(loaded, {k}), word));
   return words;
 }
@@ -129,6 +130,7 @@ std::vector<Value*> BlockEmitter::load_piece(Value* address, ElementType type, i
   if (bytes == 4) return elements_of({b_.CreateAlignedLoad(word, address, align)}, type);
   Value* loaded = b_.CreateAlignedLoad(llvm::FixedVectorType::get(word, 4), address, align);
   std::vector<Value*> words;
+  words.reserve(4);
   for (std::uint64_t k = 0; k < 4; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
   return elements_of(words, type);
 }
@@ -226,6 +228,7 @@ Value* BlockEmitter::register_slot(const TileAccess& access, Slot slot, int elem
 
 std::vector<Value*> BlockEmitter::convert(const std::vector<Value*>& values, ElementType from, ElementType to) {
   std::vector<Value*> result;
+  result.reserve(values.size());
   for (Value* value : values) result.push_back(emit_cast(b_, math_, value, from, to));
   return result;
 }

@@ -203,6 +203,7 @@ void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Val
   const OpDim& k = op.op.dims[at(product.form.k)];
   const bool guarded = op.op.guard.defined() && op.op.guard.uses(k.var);
   std::vector<std::vector<Value*>> a;
+  a.reserve(static_cast<std::size_t>(product.row_slots));
   for (int row = 0; row < product.row_slots; ++row) a.push_back(read_a(op, row, k_start, k_offset));
   for (int q = 0; q < kStep; ++q) {
     Value* offset = b_.CreateNSWAdd(k_offset, b_.getInt64(u64(q)));
@@ -237,8 +238,8 @@ void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
   for (int row = 0; row < product.row_slots; ++row) {
     set_product_row(op, row);
     Value* row_index = b_.CreateNSWSub(environment_[row_dim.var], integer(row_dim.lower));
-    Value* row_ok =
-        exact_rows && (row + 1) * op.layout.groups <= *exact_rows ? nullptr : b_.CreateICmpSLT(row_index, extent(row_dim));
+    const bool inside = exact_rows && std::int64_t{row + 1} * op.layout.groups <= *exact_rows;
+    Value* row_ok = inside ? nullptr : b_.CreateICmpSLT(row_index, extent(row_dim));
     when(row_ok, [&] {
       for (int chunk = 0; chunk < product.chunks; ++chunk) {
         for (int e = 0; e < vector; e += width) {
@@ -247,6 +248,7 @@ void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
           const bool whole = exact_columns && std::int64_t{chunk + 1} * op.layout.lanes * vector <= *exact_columns;
           when(whole ? nullptr : b_.CreateICmpSLT(index, extent(column_dim)), [&] {
             std::vector<Value*> values;
+            values.reserve(static_cast<std::size_t>(width));
             for (int n = 0; n < width; ++n)
               values.push_back(b_.CreateLoad(b_.getFloatTy(), sums[at((row * product.chunks + chunk) * vector + e + n)]));
             const Slot slot{row, chunk * vector + e};

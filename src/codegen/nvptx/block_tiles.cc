@@ -274,6 +274,7 @@ std::vector<Value*> BlockEmitter::new_sums(const BlockOp& op, int count) {
 
 std::vector<Value*> BlockEmitter::read_sums(const BlockOp& op, const std::vector<Value*>& sums) {
   std::vector<Value*> values;
+  values.reserve(sums.size());
   for (Value* sum : sums) values.push_back(b_.CreateLoad(register_type(b_.getContext(), op.sum_type()), sum));
   return values;
 }

@@ -136,7 +136,9 @@ class Planner {
     for (std::size_t d = 0; d < op.dims.size(); ++d) {
       if (!spread[d]) continue;
       const auto extent = extent_bound(op.dims[d]);
-      if (!extent || (points *= std::max<std::int64_t>(*extent, 1)) >= 32) return false;
+      if (!extent) return false;
+      points *= std::max<std::int64_t>(*extent, 1);
+      if (points >= 32) return false;
     }
     return true;
   }
@@ -170,7 +172,7 @@ class Planner {
     add_kernel(std::move(distribution.grid), make_op(std::move(distribution.op)), out);
   }
 
-  void add_kernel(std::vector<GridLoop> grid, TileTree body, std::vector<LaunchNode>& out, const GridShape& shape = {}) {
+  void add_kernel(std::vector<GridLoop> grid, const TileTree& body, std::vector<LaunchNode>& out, const GridShape& shape = {}) {
     KernelPlan kernel;
     kernel.symbol = fmt::format("{}_{}", plan_.program.name, plan_.kernels.size());
     IntExpr blocks(1);

@@ -212,7 +212,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
     columns = columns && op_columns ? std::optional(std::max(*columns, *op_columns)) : std::nullopt;
     reduces = reduces || op.reduces_columns();
   }
-  if (product && columns && *columns < 4 * 8) vector = *columns >= 16 ? 2 : 1;
+  if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
                                  : best_layout(plan.threads, vector, rows, columns, reduces, product);
   if (plan.cluster == 1) plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);

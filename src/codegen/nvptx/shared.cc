@@ -10,7 +10,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr std::int64_t kStagingBudget = 24 * 1024;  ///< bytes for the operand tiles of one product, so that blocks share an SM
+constexpr std::int64_t kStagingBudget = 24 << 10;  ///< bytes for the operand tiles of one product, so that blocks share an SM
 /// Messages of one exchange that a block sends: more of them take longer on their way than its warps take to combine their results.
 constexpr int kMostMessages = 128;
 constexpr int kBankPad = 4;  ///< floats: the next row starts 16 bytes further round the banks

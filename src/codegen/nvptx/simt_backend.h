@@ -10,9 +10,9 @@
 namespace nestor {
 
 struct NvptxTarget {
-  int sm = 90;                             ///< 80, 90: compute capability times ten
-  int threads = 256;                       ///< threads a block, a multiple of 32
-  std::int64_t shared_limit = 227 * 1024;  ///< bytes of shared memory a block may take
+  int sm = 90;                            ///< 80, 90: compute capability times ten
+  int threads = 256;                      ///< threads a block, a multiple of 32
+  std::int64_t shared_limit = 227 << 10;  ///< bytes of shared memory a block may take
 };
 
 /// 32-bit registers that each of `threads` threads of a block may fill with tiles; the others compute.

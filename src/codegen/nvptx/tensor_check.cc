@@ -142,13 +142,13 @@ void check_memory(TensorProof& proof) {
     if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
       proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
     spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
-    if (proof.plan.cores == TensorCores::wgmma) barriers += 2 * ring.slots * kBarrierBytes;
+    if (proof.plan.cores == TensorCores::wgmma) barriers += std::int64_t{2} * ring.slots * kBarrierBytes;
   }
   std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
     const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
-    const std::int64_t bytes = proof.plan.rows() * kSwizzleBytes * ceil_div(columns, kBlockColumns);
+    const std::int64_t bytes = ceil_div(columns, kBlockColumns) * proof.plan.rows() * kSwizzleBytes;
     const auto number = static_cast<int>(&op - proof.plan.ops.data());
     const auto taken = std::find_if(proof.plan.rings.begin(), proof.plan.rings.end(),
                                     [&](const Ring& ring) { return ring.offset == op.stage_offset; });

@@ -275,7 +275,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
       if (!fragment.lane_sums) total = quad_sum(total, combiner, type);
       if (!starts_with_old && !fresh)
         total = emit_combine(b_, math_, combiner, type, fragment_value(buffer, {tile, 0, half, 0}), total);
-      totals[static_cast<std::size_t>(2 * tile + half)] = total;
+      totals[static_cast<std::size_t>(tile) * 2 + static_cast<std::size_t>(half)] = total;
     }
   }
   state_.tiles[buffer] = std::move(totals);

@@ -12,6 +12,7 @@ namespace {
 
 std::string list(const std::vector<IntExpr>& exprs) {
   std::vector<std::string> parts;
+  parts.reserve(exprs.size());
   for (const IntExpr& expr : exprs) parts.push_back(expr.str());
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -31,6 +32,7 @@ std::string dim_text(const OpDim& dim) {
 
 std::string op_text(const TileProgram& program, const TileOp& op) {
   std::vector<std::string> dims;
+  dims.reserve(op.dims.size());
   for (const OpDim& dim : op.dims) dims.push_back(dim_text(dim));
   const std::string value = op.value.str([&](int k) { return access_text(program, op.reads[static_cast<std::size_t>(k)]); },
                                          [&](int k) { return op.indices[static_cast<std::size_t>(k)].str(); });

@@ -132,6 +132,7 @@ std::vector<std::string> StatementPlan::loop_names() const {
 
 std::vector<std::string> StatementPlan::outer_names() const {
   std::vector<std::string> names;
+  names.reserve(outer.size());
   for (const PlannedLoop& loop : outer) names.push_back(loop.name);
   return names;
 }

@@ -83,6 +83,7 @@ std::vector<StagePlan> plan_stages(const ProgramPlan& plan, Storage& storage) {
 
 TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan& stage, const isl::set& known) {
   std::vector<std::string> scope;
+  scope.reserve(stage.placement.scope.size());
   for (const std::string& loop : stage.placement.scope) scope.push_back(program_variable(loop));
   const DimNames names = plan.names(scope);
   const Buffer& staged = storage.buffers[static_cast<std::size_t>(stage.placement.buffer)];

@@ -148,6 +148,7 @@ std::vector<TileClasses> classify_tiles(const Schedule& schedule, const Sizes& s
       }
     }
     std::vector<TileClasses> classes;
+    classes.reserve(all.size());
     for (Counted& counted : all) classes.push_back(std::move(counted.classes));
     return classes;
   });
@@ -158,6 +159,7 @@ std::string describe(const std::vector<TileClasses>& classes) {
   std::string text;
   for (const TileClasses& tiles : classes) {
     std::vector<std::string> loops;
+    loops.reserve(tiles.loops.size());
     for (const TileLoop& loop : tiles.loops) {
       loops.push_back(fmt::format("{} (of {}) in [{}, {}]", loop.name, loop.dim, loop.first, loop.last));
     }

@@ -43,7 +43,7 @@ bool is_shared_factor(const Statement& statement, const ScalarExpr& expr) {
 /// c * expr for c > 0. Without `pay`, only if that costs no further operation for a point of the last loop.
 std::optional<ScalarExpr> absorb(const Statement& statement, const ScalarExpr& expr, double c, bool pay = false) {
   if (expr.type() != ElementType::f32) return std::nullopt;
-  const auto absorb_all = [&](std::vector<std::size_t> places, bool paying) -> std::optional<ScalarExpr> {
+  const auto absorb_all = [&](const std::vector<std::size_t>& places, bool paying) -> std::optional<ScalarExpr> {
     std::vector<ScalarExpr> args = expr.args();
     for (const std::size_t k : places) {
       const auto inner = absorb(statement, args[k], c, paying);
@@ -52,7 +52,7 @@ std::optional<ScalarExpr> absorb(const Statement& statement, const ScalarExpr& e
     }
     return expr.with_args(args);
   };
-  const std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(c))) : std::nullopt;
+  std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(c))) : std::nullopt;
   switch (expr.op()) {
     case ScalarOp::constant:
       return ScalarExpr::constant(std::isinf(expr.number()) ? expr.number() : expr.number() * c);

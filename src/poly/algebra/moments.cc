@@ -191,7 +191,7 @@ class MomentsAnalysis {
     match.require(lead_.write, statement.reads[static_cast<std::size_t>(lead_read)]);
     const isl::set lead_domain = domain_in(nest_, lead_);
     const isl::set domain = domain_in(nest_, statement);
-    const isl::map to_lead = match.relation(lead_domain, domain).reverse();
+    isl::map to_lead = match.relation(lead_domain, domain).reverse();
     if (!domain.is_subset(to_lead.domain()) || !to_lead.is_single_valued()) return std::nullopt;
     const isl::map write = statement.write.relation.intersect_domain(domain);
     if (!write.range_product(to_lead).is_injective()) return std::nullopt;

@@ -310,6 +310,7 @@ Statement element_statement(const Nest& nest, const Statement& like, const std::
     domain = isl::manage(isl_set_set_dim_name(domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
   }
   std::vector<isl::pw_aff> identity;
+  identity.reserve(dims.size());
   for (std::size_t k = 0; k < dims.size(); ++k) identity.push_back(dim_function(domain, static_cast<int>(k)));
   return {name, dims, domain, {like.write.tensor, relation_of(domain, like.write.tensor, identity)}, {}, {}, {}, std::nullopt, 0};
 }

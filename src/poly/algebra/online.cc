@@ -104,6 +104,7 @@ class Outliner {
           isl::manage(isl_set_set_dim_name(term.domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
     }
     std::vector<isl::pw_aff> identity;
+    identity.reserve(dims.size());
     for (std::size_t k = 0; k < dims.size(); ++k) identity.push_back(dim_function(term.domain, static_cast<int>(k)));
     term.write.relation = relation_of(term.domain, name, identity);
     term.value = phi.rewrite([&](const ScalarExpr& node) {

@@ -24,6 +24,7 @@ void name_dims(Statement& statement) {
 /// { T[index, part] -> T[part, index] }: what is next to each other in the old tensor stays so within a part.
 isl::map part_first(const std::string& tensor, std::size_t old_rank) {
   std::vector<std::string> index;
+  index.reserve(old_rank);
   for (std::size_t k = 0; k < old_rank; ++k) index.push_back(fmt::format("e{}", k));
   const std::string dims = fmt::format("{}", fmt::join(index, ", "));
   return parse_map(fmt::format("{{ {0}[{1}{2}p] -> {0}[p{2}{1}] }}", tensor, dims, old_rank == 0 ? "" : ", "), "parts");
