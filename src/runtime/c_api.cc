@@ -5,6 +5,7 @@
 #include "support/error.h"
 
 #include <array>
+#include <cstring>
 #include <string>
 
 struct nestor_library {
@@ -63,16 +64,24 @@ class NamedArray {
   std::size_t count_ = 0;
 };
 
+/// A caller in C may have put there what is no value of the enumeration, and C++ must not read that as one.
+std::int32_t type_of(const nestor_tensor& tensor) {
+  std::int32_t type = 0;
+  static_assert(sizeof type == sizeof tensor.type);
+  std::memcpy(&type, &tensor.type, sizeof type);
+  return type;
+}
+
 TensorArg to_arg(const nestor_tensor& tensor, std::int32_t index) {
   if ((tensor.shape != nullptr || tensor.strides != nullptr) && tensor.rank < 0)
     user_error("tensor {} has the rank {}", index, tensor.rank);
-  if (tensor.type < NESTOR_ANY_TYPE || tensor.type > NESTOR_I32)
-    user_error("tensor {} has an unknown type, {}", index, static_cast<int>(tensor.type));
+  const std::int32_t type = type_of(tensor);
+  if (type < NESTOR_ANY_TYPE || type > NESTOR_I32) user_error("tensor {} has an unknown type, {}", index, type);
   const auto rank = static_cast<std::size_t>(tensor.rank);
   TensorArg arg{tensor.data};
   if (tensor.shape != nullptr) arg.shape = {tensor.shape, rank};
   if (tensor.strides != nullptr) arg.strides = {tensor.strides, rank};
-  if (tensor.type != NESTOR_ANY_TYPE) arg.type = static_cast<ElementType>(tensor.type);
+  if (type != NESTOR_ANY_TYPE) arg.type = static_cast<ElementType>(type);
   return arg;
 }
 
