@@ -164,8 +164,8 @@ void ScheduleEditor::compute_at() {
     std::size_t parted = 0;
     while (parted < own.size() && parted < target.size() && own[parted] == target[parted]) ++parted;
     if (parted == target.size()) break;
-    const Tree chain = own[parted];
-    const Tree consumer = target[parted];
+    const Tree& chain = own[parted];
+    const Tree& consumer = target[parted];
     if (chain->kind != TreeNode::Kind::loop) {
       user_error("{}{} has no loop left to run along with {}", where(), statement, consumer->name);
     }

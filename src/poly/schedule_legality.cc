@@ -29,10 +29,10 @@ std::optional<isl::map> broken_at(const isl::map& pairs, std::size_t depth, Loop
   const bool order_is_free = dependence == DependenceClass::accumulation;
   const bool tasks = loop == LoopKind::parallel || loop == LoopKind::gpu_block;
   if (order_is_free && !tasks) return std::nullopt;
-  const isl::map backwards = sink_before(pairs, depth);
+  isl::map backwards = sink_before(pairs, depth);
   if (!backwards.is_empty()) return backwards;
   if (!is_concurrent(loop)) return std::nullopt;
-  const isl::map at_once = sink_after(pairs, depth);
+  isl::map at_once = sink_after(pairs, depth);
   if (!at_once.is_empty()) return at_once;
   return std::nullopt;
 }

@@ -131,6 +131,7 @@ void ScheduleEditor::reorder() {
 
 void ScheduleEditor::reorder_loops(const std::vector<std::string>& order) {
   std::vector<Tree> wanted;
+  wanted.reserve(order.size());
   for (const std::string& name : order) wanted.push_back(find_loop(data_.tree, name));
   const std::vector<Tree> chain = perfect_chain(wanted);
   std::vector<Tree> result;

@@ -109,8 +109,9 @@ std::vector<Elf64_Rela> relocations_of(const ElfSection& section) {
   if (section.bytes.size() % sizeof(Elf64_Rela) != 0)
     user_error("the kernel's object is damaged: section {} has a broken record", section.name);
   std::vector<Elf64_Rela> records;
-  for (std::uint64_t k = 0; k < section.bytes.size() / sizeof(Elf64_Rela); ++k)
-    records.push_back(record<Elf64_Rela>(section.bytes, k));
+  const std::uint64_t count = section.bytes.size() / sizeof(Elf64_Rela);
+  records.reserve(count);
+  for (std::uint64_t k = 0; k < count; ++k) records.push_back(record<Elf64_Rela>(section.bytes, k));
   return records;
 }
 

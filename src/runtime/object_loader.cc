@@ -211,7 +211,7 @@ void LoadedObject::Impl::apply(const Elf64_Rela& relocation, const ElfSection& t
     user_error("the kernel's object is damaged: a relocation lies outside section {}", target.name);
   }
   const std::uint64_t at = target_offset + relocation.r_offset;
-  const auto place = static_cast<__int128>(reinterpret_cast<std::uint64_t>(base) + at);
+  const __int128 place = reinterpret_cast<std::uint64_t>(base) + at;
   const std::uint64_t symbol = ELF64_R_SYM(relocation.r_info);
   const auto value = static_cast<__int128>(address_of(symbol)) + relocation.r_addend;
   switch (type) {
@@ -225,7 +225,7 @@ void LoadedObject::Impl::apply(const Elf64_Rela& relocation, const ElfSection& t
     case R_X86_64_GOTPCREL:
     case R_X86_64_GOTPCRELX:
     case R_X86_64_REX_GOTPCRELX: {
-      const auto slot = static_cast<__int128>(reinterpret_cast<std::uint64_t>(base) + got_slot[symbol]);
+      const __int128 slot = reinterpret_cast<std::uint64_t>(base) + got_slot[symbol];
       return store<std::int32_t>(at, slot + relocation.r_addend - place);
     }
     default:
