@@ -31,13 +31,14 @@ llvm::Value* TensorEmitter::fragment_value(int buffer, const Place& place) {
 }
 
 llvm::Value* TensorEmitter::row_at(const Place& place) {
-  return b_.CreateNSWAdd(b_.CreateZExt(first_row_, b_.getInt64Ty()),
-                         b_.getInt64(static_cast<std::uint64_t>(place.tile * kGroupRows + 8 * place.half)));
+  return b_.CreateNSWAdd(
+      b_.CreateZExt(first_row_, b_.getInt64Ty()),
+      b_.getInt64(static_cast<std::uint64_t>(std::int64_t{place.tile} * kGroupRows + std::int64_t{8} * place.half)));
 }
 
 llvm::Value* TensorEmitter::column_at(const Place& place) {
   return b_.CreateNSWAdd(b_.CreateZExt(first_column_, b_.getInt64Ty()),
-                         b_.getInt64(static_cast<std::uint64_t>(8 * place.pair + place.element)));
+                         b_.getInt64(static_cast<std::uint64_t>(std::int64_t{8} * place.pair + place.element)));
 }
 
 /// The op's dims at a place of the tile.
