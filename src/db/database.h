@@ -72,9 +72,9 @@ struct Match {
 
 struct DatabaseOptions {
   bool read_only = false;
-  std::string system_path;      ///< read-only database consulted after this one; "" for none
-  int busy_timeout_ms = 10000;  ///< how long to wait for another process that is writing
-  std::int64_t max_bytes = 0;   ///< the file may not grow beyond; 0: no limit but the disk's
+  std::string system_path = {};  ///< read-only database consulted after this one; "" for none
+  int busy_timeout_ms = 10000;   ///< how long to wait for another process that is writing
+  std::int64_t max_bytes = 0;    ///< the file may not grow beyond; 0: no limit but the disk's
   /// Told of records that are skipped because they are damaged; null: a line on stderr.
   std::function<void(const std::string&)> warn = nullptr;
 };

@@ -105,6 +105,11 @@ TEST(NestError, ValuesMustFitTheirTypes) {
   EXPECT_THAT(complaint([](Nest& n) { n.statements[1].value = ScalarExpr::index(0); }), testing::HasSubstr("uses index 0"));
   EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::constant(0, ElementType::i32); }),
               testing::HasSubstr("writes a value of type i32 to C"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.scalars.push_back({"eps", ElementType::f32, 0.0});
+                n.scalars.back().minimum = 1;
+              }),
+              testing::HasSubstr("scalar eps: its default 0 is not within its range, 1 to inf"));
   EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::scalar("eps", ElementType::f32); }),
               testing::HasSubstr("has no scalar eps"));
   EXPECT_THAT(complaint([](Nest& n) {

@@ -118,13 +118,19 @@ TEST(StepError, marked_loops_are_split_before_marking) {
 TEST(StepError, tensor_cores_belong_to_a_grid_and_their_options_to_them) {
   EXPECT_THAT(matmul_error("tensor_cores(C_update.i, 2)"), HasSubstr("apply gpu_blocks(C_update.i) first"));
   const std::vector<std::string> grid{"gpu_blocks(C_update.i)"};
-  for (const std::string step : {"overlap", "turns", "hold"}) {
+  for (const std::string step : {"overlap", "turns", "hold", "stagger"}) {
     EXPECT_THAT(error_of(samples::matmul(), grid, step + "(C_update.i)"), HasSubstr("apply tensor_cores(C_update.i, 2) first"));
   }
   EXPECT_THAT(error_of(samples::matmul(), grid, "tensor_cores(C_update.i, 4)"), HasSubstr("argument 2 must be between 1 and 3"));
   EXPECT_THAT(error_of(samples::matmul(), grid, "tensor_cores(C_update.i, 2, 17)"),
               HasSubstr("argument 3 must be between 1 and 16"));
   EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i)"), "");
+  EXPECT_THAT(error_of(samples::matmul(), grid, "polynomial(C_update.i, 2)"),
+              HasSubstr("apply tensor_cores(C_update.i, 2) first"));
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "polynomial(C_update.i, 17)"),
+              HasSubstr("argument 2 must be between 0 and 16"));
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "claims(C_update.i)"),
+              HasSubstr("apply persistent(C_update.i, 1) first"));
 }
 
 TEST(StepError, stage_explains_what_it_cannot_copy) {

@@ -116,6 +116,8 @@ TEST_F(LaunchError, SizesOtherThanThoseTheKernelWasCompiledFor) {
 TEST_F(LaunchError, WrongScalars) {
   EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"beta", 1}}),
               HasSubstr("no scalar \"beta\"; its scalars are: alpha, offset"));
+  EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"alpha", -1e6}}),
+              HasSubstr("\"alpha\" is -1000000; it must be -1000 to inf"));
   EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}}, {{"offset", 1.5}}),
               HasSubstr("\"offset\" is 1.5, not a 32-bit integer"));
 }

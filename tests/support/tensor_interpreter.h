@@ -257,7 +257,7 @@ class TensorInterpreter : private TensorValues {
     Values values = entry.values;
     if (info.streamed) {
       values.at(info.var) += entry.event.count;
-      if (values.at(info.var) >= value(info.upper, values)) return;
+      if (values.at(info.var) >= value_at(info.upper, values)) return;
     }
     const int slot = static_cast<int>(position % info.slots);
     copies_.copy(g, r, slot, static_cast<std::size_t>(position));

@@ -202,7 +202,7 @@ class TensorPlanRunner {
         return;
       }
       around.at(ring.var) += step.event.count;
-      if (around.at(ring.var) >= value(ring.upper, around)) return;
+      if (around.at(ring.var) >= value_at(ring.upper, around)) return;
     }
     copies_.copy(agent.group, step.event.ring, slot, tile_of(ring.buffer, ring.origin, around));
     if (!copies_.fault().empty()) fault_ = copies_.fault();

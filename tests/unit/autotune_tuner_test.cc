@@ -44,9 +44,9 @@ class FakeMeasurer : public Measurer {
 
   std::multiset<std::string> measured;
   std::map<double, std::string> times;  ///< of correct candidates
-  std::set<std::string> completed;    ///< those that were not stopped; a suspiciously wide win is measured twice, and is one
-  std::vector<double> races;          ///< best_ms as the jobs had it
-  std::atomic<bool>* stop = nullptr;  ///< set when one more than `stop_after` candidates is to be measured
+  std::set<std::string> completed;      ///< those that were not stopped; a suspiciously wide win is measured twice, and is one
+  std::vector<double> races;            ///< best_ms as the jobs had it
+  std::atomic<bool>* stop = nullptr;    ///< set when one more than `stop_after` candidates is to be measured
   std::size_t stop_after = 0;
 
  private:

@@ -114,7 +114,7 @@ TEST(TensorMasks, known_values_follow_infinities_and_zeros) {
   using samples::read;
   const double infinity = std::numeric_limits<double>::infinity();
   const auto known = [&](const ScalarExpr& expr, std::optional<double> first) {
-    return nvptx::known_value(expr, [&](int k) { return k == 0 ? first : std::nullopt; });
+    return nvptx::known_value(expr, {}, [&](int k) { return k == 0 ? first : std::nullopt; });
   };
   const ScalarExpr difference = minus(read(0), read(1));
   EXPECT_EQ(known(difference, -infinity), -infinity);

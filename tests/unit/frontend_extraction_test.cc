@@ -110,6 +110,7 @@ TEST(FrontendExtraction, NestSurvivesJson) {
 TEST(FrontendExtraction, SizesBecomeIndicesAndScalarsArguments) {
   Param<int> cols("cols"), rows("rows");
   Param<float> eps("eps");
+  eps.set_range(0.25f, 8.0f);
   ImageParam x(Float(32), 2, "x");
   Var c("c"), i("i");
   RDom k(0, cols, "k");
@@ -132,6 +133,8 @@ TEST(FrontendExtraction, SizesBecomeIndicesAndScalarsArguments) {
   ASSERT_EQ(nest.scalars.size(), 1U);
   EXPECT_EQ(nest.scalars[0].name, "eps");
   EXPECT_EQ(nest.scalars[0].default_value, 0.5);
+  EXPECT_EQ(nest.scalars[0].minimum, 0.25);
+  EXPECT_EQ(nest.scalars[0].maximum, 8);
   ASSERT_EQ(nest.sizes.size(), 2U);
   EXPECT_TRUE(nest.sizes[1].specialized);
   EXPECT_EQ(nest.sizes[1].max, 64);

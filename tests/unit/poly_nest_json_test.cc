@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "poly/isl_tools.h"
@@ -35,6 +36,18 @@ TEST(NestJson, InfinityAndNanSurvive) {
     const ScalarExpr expr = ScalarExpr::constant(value);
     EXPECT_TRUE(scalar_expr_from_json(nlohmann::json::parse(scalar_expr_to_json(expr).dump())).equals(expr)) << value;
   }
+}
+
+TEST(NestJson, RangesOfScalarsSurviveAndDistinguish) {
+  Nest nest = samples::scores_softmax_values();
+  const Nest before = nest_from_json(nlohmann::json::parse(nest_to_json(nest).dump()));
+  EXPECT_TRUE(std::isinf(before.scalars.at(0).minimum) && std::isinf(before.scalars.at(0).maximum));
+  nest.scalars[0].minimum = 1e-30;
+  nest.scalars[0].maximum = 100;
+  const Nest after = nest_from_json(nlohmann::json::parse(nest_to_json(nest).dump()));
+  EXPECT_EQ(after.scalars.at(0).minimum, 1e-30);
+  EXPECT_EQ(after.scalars.at(0).maximum, 100);
+  EXPECT_NE(digest(after), digest(before));
 }
 
 TEST(NestJson, DigestsDiffer) {

@@ -61,6 +61,7 @@ inline LaunchRecipe scale_recipe() {
   made.arguments = {{"x", ElementType::f32, false, {rows, cols}}, {"y", ElementType::f32, true, {rows, cols}}};
   made.sizes = {"rows", "cols"};
   made.scalars = {{"alpha", ElementType::f32, 2.0}, {"offset", ElementType::i32, 0.0}};
+  made.scalars[0].minimum = -1000;
   made.valid = {{{{"rows", 1}}, -1, false, 0}, {{{"cols", 1}}, 0, false, 4}};  // rows >= 1, cols divisible by 4
   made.workspace_bytes = rows * cols * IntExpr(4);
   return made;

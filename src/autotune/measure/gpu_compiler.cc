@@ -75,6 +75,8 @@ std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTr
   if (const std::string refused = assemble(compiled); !refused.empty()) {
     return ended(TrialStatus::compile_error, refused);
   }
+  // Machine code for an older architecture does not run on the device, whose driver compiles the PTX instead.
+  if (problem_->options.target.sm > 0) compiled.binary.clear();
   nlohmann::json report = compiled.report.empty() ? nlohmann::json::object() : nlohmann::json::parse(compiled.report);
   report["compile_ms"] = generated_ms;
   report["assemble_ms"] = milliseconds_since(start) - generated_ms;

@@ -240,7 +240,8 @@ std::vector<std::map<std::string, std::int64_t>> choices_of_single_warps(const T
   for (const bool longest : {false, true}) {
     for (const int slots : {1, 2}) {
       for (const int groups : {1, 2}) {
-        for (const std::int64_t columns : axes.inner <= 64 ? std::vector<std::int64_t>{64, 128} : std::vector<std::int64_t>{64, 32}) {
+        for (const std::int64_t columns :
+             axes.inner <= 64 ? std::vector<std::int64_t>{64, 128} : std::vector<std::int64_t>{64, 32}) {
           const TensorChoice choice{
               .groups = groups, .row_tiles = 3 - groups, .columns = columns, .slots = slots, .hold = axes.inner <= 64};
           if (!tensor_infeasible(axes, choice, limits).empty()) continue;

@@ -32,7 +32,7 @@ class PtxEmitter {
   // numbers of items
   Value* atomic_increment(Value* counter);               ///< u32 in global memory; its value before
   void reset_counter(Value* counter, Value* condition);  ///< to 0
-  Value* load_word(Value* shared);  ///< 32 bits, in all lanes of a warp before any of them goes on
+  Value* load_word(Value* shared);                       ///< 32 bits, in all lanes of a warp before any of them goes on
 
   // tensor copies; coordinates innermost first, up to five
   void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier);

@@ -145,7 +145,7 @@ class TensorEmitter {
   Value* claimed_ = nullptr;    ///< i32: what the counter held when the item after this one was claimed
   Value* next_item_ = nullptr;  ///< i32: the item after this one
   Value* item_count_ = nullptr;
-  bool copying_ = false;                               ///< the copying warp's program is emitted
+  bool copying_ = false;  ///< the copying warp's program is emitted
   /// Of the op being computed: by read, row and column where it has them.
   std::map<std::tuple<int, int, int>, Value*> shared_elements_;
   std::map<std::tuple<int, int, int>, Values> words_;  ///< of the op being computed: by ring, 64-row tile and two column pairs

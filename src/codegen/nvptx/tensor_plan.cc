@@ -172,7 +172,8 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan.cores = target.sm < 90 ? TensorCores::mma : TensorCores::wgmma;
   if (plan.cores == TensorCores::mma && (kernel.shape.turns != 0 || kernel.shape.claims != 0))
     user_error(
-        "Kernel '{}': {} for products that run while their group goes on, as those of compute capability 9.0 do, not {}.{}: leave "
+        "Kernel '{}': {} for products that run while their group goes on, as those of compute capability 9.0 do, not {}.{}: "
+        "leave "
         "the step out.",
         program.name, kernel.shape.turns != 0 ? "turns are" : "claims are", target.sm / 10, target.sm % 10);
   plan.groups = kernel.shape.groups;
