@@ -457,6 +457,7 @@ class SimtEmulator {
       for (unsigned k = 0; k < 4; ++k) words = b.CreateInsertValue(words, b.CreateExtractElement(vector, k), {k});
       return words;
     }
+    if (text.starts_with("mov.b32 $0, $1;")) return call.getArgOperand(0);
     if (text.starts_with("div.full.f32")) return b.CreateFDiv(call.getArgOperand(0), call.getArgOperand(1));
     if (text.starts_with("st.global.cs.v4.b32")) {
       llvm::Value* vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), 4));

@@ -8,6 +8,7 @@
 #include "support/error.h"
 #include "support/event_walk.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -124,7 +125,10 @@ class TensorValues {
         op.op.value,
         [&](int k) {
           const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
-          if (plan_.fragments.count(access.buffer) != 0) return fragment(group, access.buffer, row, column, lane);
+          if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
+            const double value = fragment(group, access.buffer, row, column, lane);
+            return op.finite_rows && found->second.columns == 0 && std::isinf(value) ? 0 : value;
+          }
           if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
             return tile_element(group, ring->second, g * group_rows() + row, column);
           const bool inside = Mask(op.memory_mask, now.values).holds(g * group_rows() + row, column);

@@ -155,7 +155,7 @@ class Mutator {
         Mutant& mutant = add(change > 0 ? "one slot more" : "one slot less");
         mutant.plan.rings[r].slots += change;
       }
-      add("another origin").plan.rings[r].origin.front() = plan_.rings[r].origin.front() + IntExpr(1);
+      if (!plan_.rings[r].claims) add("another origin").plan.rings[r].origin.front() = plan_.rings[r].origin.front() + IntExpr(1);
       if (plan_.rings[r].upper.defined()) {
         for (const int change : {-1, 1}) {
           Mutant& mutant = add("another end of copies");

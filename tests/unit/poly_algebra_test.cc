@@ -67,11 +67,11 @@ TEST(FactorExtremum, APositiveScaleGoesToTheExponentAndItsCorrection) {
   ASSERT_THAT(targets_of(scaled, "factor_extremum"), ElementsAre("Mx_update"));
   const Nest factored = rule("factor_extremum").apply(scaled, {"Mx_update"}).nest;
   EXPECT_EQ(value_text(factored, "S"), "QK");
-  EXPECT_EQ(value_text(factored, "P"), "exp2(((S * (scale * 1.4427)) - (Mx * (scale * 1.4427))))");
+  EXPECT_EQ(value_text(factored, "P"), "exp2(((S * (scale * 1.4426950408889634)) - (Mx * (scale * 1.4426950408889634))))");
   EXPECT_TRUE(targets_of(factored, "factor_extremum").empty());
   const RuleResult online = rule("online").apply(factored, {"Mx_update"});
   EXPECT_EQ(online.composites.at(0).followers.at(0).correction.str({}, {}),
-            "(r * select((m_old == m_new), 1, exp2(((m_old - m_new) * (scale * 1.4427)))))");
+            "(r * select((m_old == m_new), 1, exp2(((m_old - m_new) * (scale * 1.4426950408889634)))))");
 }
 
 TEST(FactorExtremum, AFiniteStartIsDividedAndStaysFinite) {
