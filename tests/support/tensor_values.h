@@ -8,8 +8,8 @@
 #include "support/error.h"
 #include "support/event_walk.h"
 
-#include <cmath>
 #include <fmt/format.h>
+#include <cmath>
 
 #include <algorithm>
 #include <deque>

@@ -58,14 +58,16 @@ Sizes attention_sizes(std::int64_t head_dim, const Sizes& more = {}) {
 
 INSTANTIATE_TEST_SUITE_P(
     Operators, FirstGuess,
-    ::testing::Values(
-        Problem{"attention", "causal.f16", attention_sizes(32), {64, 128, 160}}, Problem{"attention", "bf16", attention_sizes(40), {64, 128, 144, 160}},
-        Problem{"attention", "f16", attention_sizes(72), {64, 128, 160}}, Problem{"attention", "f16", attention_sizes(160), {64, 80}},
-        Problem{"attention", "f16", attention_sizes(248), {64, 80}}, Problem{"attention_bias", "f16", attention_sizes(64), {64, 128, 160}},
-        Problem{"differential_attention", "bf16", attention_sizes(64, {{"value_dim", 64}}), {64, 96}},
-        Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
-        Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 96, 128}},
-        Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {64, 128, 160}}),
+    ::testing::Values(Problem{"attention", "causal.f16", attention_sizes(32), {64, 128, 160}},
+                      Problem{"attention", "bf16", attention_sizes(40), {64, 128, 144, 160}},
+                      Problem{"attention", "f16", attention_sizes(72), {64, 128, 160}},
+                      Problem{"attention", "f16", attention_sizes(160), {64, 80}},
+                      Problem{"attention", "f16", attention_sizes(248), {64, 80}},
+                      Problem{"attention_bias", "f16", attention_sizes(64), {64, 128, 160}},
+                      Problem{"differential_attention", "bf16", attention_sizes(64, {{"value_dim", 64}}), {64, 96}},
+                      Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
+                      Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 96, 128}},
+                      Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {64, 128, 160}}),
     [](const auto& info) {
       const Problem& p = info.param;
       std::string name = p.op + "_" + p.variant + (p.sizes.contains("head_dim") ? std::to_string(p.sizes.at("head_dim")) : "");

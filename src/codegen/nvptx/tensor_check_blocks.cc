@@ -37,6 +37,9 @@ class ConsumerWalk {
     }
     for (const int ring : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
     if (held_.turn) proof_.fail("a turn is not passed on at the end of an item");
+    for (int r = 0; r < static_cast<int>(proof_.plan.rings.size()); ++r) {
+      if (proof_.ring(r).claims && held_.operands.count(r) == 0) proof_.fail("{} is not read: no item follows", proof_.name(r));
+    }
   }
 
  private:
