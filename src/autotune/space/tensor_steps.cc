@@ -4,6 +4,7 @@
 #include "autotune/space/axes.h"
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/op_shape.h"
+#include "codegen/nvptx/tensor_registers.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +18,6 @@ namespace {
 constexpr std::int64_t kOperandBytes = 2;
 /// First compute capability whose products take operands from shared memory and run while their group goes on.
 constexpr int kGroupProducts = 90;
-constexpr std::int64_t kReservedBytes = 1024;   ///< of shared memory, for each block
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
 constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrower tiles leave tensor cores waiting
@@ -25,13 +25,12 @@ constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrowe
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
 /// the copying one keeps few of its own; before compute capability 9.0 there is none.
 std::int64_t fragment_registers(const TensorChoice& choice, int sm) {
-  constexpr int kRegisters = 65536, kMost = 240, kPlenty = 200;
+  constexpr int kPlenty = 200;
   const bool moves = sm >= kGroupProducts && choice.groups > 1;
-  const int threads = moves ? 128 * (choice.groups + 1) : 128 * choice.groups + (sm >= kGroupProducts ? 32 : 0);
-  const int each = kRegisters / choice.residents / threads / 8 * 8;
-  const int copying = choice.groups == 3 ? 32 : choice.persistent ? 40 : 24;
-  const int moved = (each * (choice.groups + 1) - copying) / choice.groups / 8 * 8;
-  const int registers = std::min(moves ? moved : each, kMost);
+  const int threads = nvptx::kGroupThreads * choice.groups + (sm >= kGroupProducts ? nvptx::kWarpThreads : 0);
+  const int copying = nvptx::copying_registers(choice.groups, choice.persistent);
+  const int registers = moves ? nvptx::computing_registers(choice.groups, choice.residents, copying)
+                              : std::min(nvptx::starting_registers(threads, choice.residents), nvptx::kMostRegisters);
   return registers - (registers > kPlenty ? 16 : 24);
 }
 
@@ -330,7 +329,7 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   const std::int64_t bytes = choice.rows() * (total(axes.row_operands, row_bytes) + result) +
                              choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) +
                              choice.slots * choice.rows() * axes.tile_operands * row_bytes(choice.columns) + kBarrierBytes;
-  const std::int64_t share = (limits.shared_bytes + kReservedBytes) / choice.residents - kReservedBytes;
+  const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};
 }

@@ -1,6 +1,7 @@
 // Control flow, roles and barriers of a tensor kernel.
 #include "codegen/nvptx/tensor_emitter.h"
 
+#include "codegen/nvptx/tensor_registers.h"
 #include "codegen/nvptx/tensor_roles.h"
 #include "support/error.h"
 
@@ -11,11 +12,9 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kBarrierSize = 8;  ///< bytes of one barrier in shared memory
-constexpr int kUnitRegisters = 65536;
-constexpr int kMostRegisters = 240;  ///< of a thread
-constexpr int kRegisterStep = 8;
-constexpr int kAddressRegisters = 48;  ///< of a computing thread, beside fragments
+constexpr int kBarrierSize = 8;            ///< bytes of one barrier in shared memory
+constexpr int kAddressRegisters = 48;      ///< of a computing thread, beside fragments
+constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a block that stays
 
 /// Registers of a thread for sums, operands made from fragments, and operands that are held.
 int fragment_registers(const TensorPlan& plan) {
@@ -30,14 +29,11 @@ int fragment_registers(const TensorPlan& plan) {
 
 /// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
 std::pair<int, int> registers_for(const TensorPlan& plan) {
-  const int each = kUnitRegisters / plan.residents() / plan.threads() / kRegisterStep * kRegisterStep;
-  const int all = each * (plan.groups + 1);
-  const auto left = [&](int copying) {
-    return std::min((all - copying) / plan.groups / kRegisterStep * kRegisterStep, kMostRegisters);
-  };
-  // Blocks that stay keep more while they copy, where items are and how many, as far as the others can spare them.
-  const int wanted = fragment_registers(plan) + kAddressRegisters <= left(56) ? 56 : 40;
-  const int copying = plan.groups == 3 ? 32 : plan.persistent() ? wanted : 24;
+  const auto left = [&](int copying) { return computing_registers(plan.groups, plan.residents(), copying); };
+  // Blocks that stay keep more while they copy, as far as the others can spare them.
+  const bool spared = fragment_registers(plan) + kAddressRegisters <= left(kCopyingWithoutSpills);
+  const bool more = plan.persistent() && plan.groups < 3 && spared;
+  const int copying = more ? kCopyingWithoutSpills : copying_registers(plan.groups, plan.persistent());
   return {copying, left(copying)};
 }
 

@@ -4,6 +4,7 @@
 #include "codegen/llvm/int_emit.h"
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/tensor_check.h"
+#include "codegen/nvptx/tensor_registers.h"
 #include "support/error.h"
 
 #include <fmt/ranges.h>
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
 constexpr std::int64_t kBarrierBytes = 512;
-constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, by the system for each block
 
 void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop) {
   if (tree->kind == TileNode::Kind::op) in_loop.push_back(inside);
