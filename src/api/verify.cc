@@ -113,7 +113,7 @@ int sm_of(const DeviceIdentity& device) {
 /// accepts.
 Finding check_compiles(const Schedule& schedule, const DeviceIdentity& device) {
   const std::string check = fmt::format("compiled now for {}", device.arch);
-  const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm_of(device)}).kernel;
+  const CompiledKernel kernel = compile_nvptx(build_tile_program(schedule), {.sm = sm_of(device), .keep_ir = false}).kernel;
   const PtxasReport report = run_ptxas(kernel.code, kernel.architecture);
   if (report.available && !report.accepted) return {check, false, "ptxas refuses it: " + report.log};
   return {check, true,

@@ -104,7 +104,7 @@ std::string show(const Schedule& schedule, View view, const ViewOptions& options
     case View::assembly:
       return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).assembly;
     case View::ptx:
-      return compile_nvptx(build_tile_program(schedule), {.sm = options.sm}).kernel.code;
+      return compile_nvptx(build_tile_program(schedule), {.sm = options.sm, .keep_ir = false}).kernel.code;
     case View::schedule:
       return show_steps(schedule);
   }

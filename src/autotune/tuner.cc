@@ -18,6 +18,9 @@ namespace nestor {
 namespace {
 
 constexpr std::size_t kMostNeighbours = 6;
+constexpr std::size_t kMostOtherOperators = 3;
+constexpr int kPatience = 16;  ///< trials without a correct one
+constexpr std::size_t kMostPostponed = 64;
 constexpr double kOtherVariant = 1;  ///< as far as a size twice as large
 
 using Clock = std::chrono::steady_clock;
@@ -144,32 +147,68 @@ class Tuning {
     }
   }
 
-  /// What was best for the nearest problems of this operator (other sizes, other variants) on this device is tried first, where the space
-  /// has it.
+  /// What was best on this device for the nearest problems is tried first: those of this operator (other sizes, other variants), where
+  /// the space has that point, then those of operators with sizes of the same names, as far as the spaces share their choices.
   void learn_neighbours() {
-    std::vector<std::pair<double, ProblemKey>> near;
+    struct Near {
+      double distance;
+      ProblemKey problem;
+    };
+    std::vector<Near> same_op, other_op;
     for (const Database::ProblemSummary& entry : database_.summary()) {
-      const ProblemKey& problem = entry.problem;
-      if (problem.op != result_.problem.op || entry.ok == 0 || entry.device.key() != result_.device.key()) continue;
-      if (problem.variant == result_.problem.variant && problem.sizes == result_.problem.sizes) continue;
-      const auto distance = size_distance(result_.problem.sizes, problem.sizes);
-      if (distance) near.emplace_back(*distance + (problem.variant == result_.problem.variant ? 0 : kOtherVariant), problem);
+      const ProblemKey &problem = entry.problem, &ours = result_.problem;
+      if (entry.ok == 0 || entry.device.key() != result_.device.key()) continue;
+      const bool same_variant = problem.variant == ours.variant;
+      if (problem.op == ours.op && same_variant && problem.sizes == ours.sizes) continue;
+      const auto distance = size_distance(ours.sizes, problem.sizes);
+      if (!distance) continue;
+      (problem.op == ours.op ? same_op : other_op).push_back({*distance + (same_variant ? 0 : kOtherVariant), problem});
     }
-    std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (near.size() > kMostNeighbours) near.resize(kMostNeighbours);
-    for (const auto& [distance, problem] : near) {
-      const std::optional<TrialRecord> best = database_.best(result_.device, problem);
-      const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
-      if (!json.is_object() || !json.contains("parameters")) continue;
-      const auto point = point_from(*space_, json.at("parameters").get<NamedValues>());
-      if (point && std::find(neighbours_.begin(), neighbours_.end(), *point) == neighbours_.end()) neighbours_.push_back(*point);
+    for (auto* near : {&same_op, &other_op}) {
+      std::stable_sort(near->begin(), near->end(), [](const Near& a, const Near& b) { return a.distance < b.distance; });
+      const std::size_t most = near == &same_op ? kMostNeighbours : kMostOtherOperators;
+      if (near->size() > most) near->resize(most);
+      for (const Near& entry : *near) learn_neighbour(entry.problem);
     }
   }
 
-  std::optional<Point> proposal() {
-    if (neighbours_.empty()) return searcher_->propose();
-    Point point = std::move(neighbours_.front());
-    neighbours_.pop_front();
+  void learn_neighbour(const ProblemKey& problem) {
+    const std::optional<TrialRecord> best = database_.best(result_.device, problem);
+    const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
+    if (!json.is_object() || !json.contains("parameters")) return;
+    const auto values = json.at("parameters").get<NamedValues>();
+    const auto point =
+        problem.op == result_.problem.op ? point_from(*space_, values) : point_like(*space_, first_guess(), values);
+    if (point && std::find(neighbours_.begin(), neighbours_.end(), *point) == neighbours_.end()) neighbours_.push_back(*point);
+  }
+
+  Point first_guess() {
+    if (!first_guess_) {
+      const std::vector<Point> guesses = space_->defaults();
+      first_guess_ = guesses.empty() ? space_->baseline() : guesses.front();
+    }
+    return *first_guess_;
+  }
+
+  struct Proposal {
+    Point point;
+    bool waited = false;  ///< was put off before
+  };
+
+  std::optional<Proposal> proposal() {
+    if (!patient() && !postponed_.empty()) return Proposal{take_first(postponed_), true};
+    if (!neighbours_.empty()) return Proposal{take_first(neighbours_)};
+    if (auto point = searcher_->propose()) return Proposal{std::move(*point)};
+    if (!postponed_.empty()) return Proposal{take_first(postponed_), true};
+    return std::nullopt;
+  }
+
+  /// Nothing was correct yet, and few candidates were tried.
+  bool patient() const { return best_ms_ == 0 && result_.trials < kPatience; }
+
+  static Point take_first(std::deque<Point>& points) {
+    Point point = std::move(points.front());
+    points.pop_front();
     return point;
   }
 
@@ -180,31 +219,38 @@ class Tuning {
   /// The next candidate that is neither known nor infeasible.
   std::optional<Pending> next() {
     while (!out_of_time()) {
-      const auto point = proposal();
-      if (!point) {
+      auto proposed = proposal();
+      if (!proposed) {
         result_.exhausted = true;
         return std::nullopt;
       }
-      Candidate candidate = space_->candidate(*point);
-      if (!candidate.infeasible.empty()) {
-        searcher_->report(*point, std::nullopt);
+      const Point& point = proposed->point;
+      Candidate candidate = space_->candidate(point);
+      // What cannot be fast waits until there is a time that it must beat.
+      const bool slow = candidate.least_ms > 0 && candidate.infeasible.empty();
+      if (slow && patient() && !proposed->waited && postponed_.size() < kMostPostponed) {
+        postponed_.push_back(point);
+        continue;
+      }
+      if (!candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
+        searcher_->report(point, std::nullopt);
         continue;
       }
       std::string key = key_of(candidate.steps);
       const auto equal = equal_points_.find(key);
       if (equal != equal_points_.end()) {
-        equal->second.push_back(*point);
+        equal->second.push_back(point);
         continue;
       }
       const auto known = known_.find(key);
       if (known != known_.end()) {
-        searcher_->report(*point, known->second);
+        searcher_->report(point, known->second);
         continue;
       }
       known_[key] = std::nullopt;
       equal_points_[key];
       TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
-      return Pending{*point, std::move(job), std::move(key)};
+      return Pending{point, std::move(job), std::move(key)};
     }
     return std::nullopt;
   }
@@ -295,8 +341,10 @@ class Tuning {
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
-  std::deque<Point> neighbours_;                        ///< to be tried before what the searcher proposes
-  std::map<std::int64_t, Pending> under_way_;           ///< by ticket
+  std::optional<Point> first_guess_;
+  std::deque<Point> postponed_;
+  std::deque<Point> neighbours_;               ///< to be tried before what the searcher proposes
+  std::map<std::int64_t, Pending> under_way_;  ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;
   std::int64_t next_ticket_ = 0;

@@ -1,4 +1,5 @@
-// nestor bench: the best stored schedule against the original order, serial and parallel, measured in turns in one run.
+// nestor bench: schedules measured in turns in one run: those of files, or the best stored one against the original order, serial
+// and parallel.
 #include "autotune/measure/base_schedules.h"
 #include "autotune/measure/measurer.h"
 #include "autotune/space/nest_space.h"
@@ -7,6 +8,7 @@
 #include "cli/exit_codes.h"
 #include "cli/operator_args.h"
 #include "cli/output.h"
+#include "cli/schedule_source.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
@@ -21,6 +23,7 @@ struct BenchArgs {
   OperatorArgs problem;
   DatabaseArgs database;
   MeasureArgs measure;
+  std::vector<std::string> steps;  ///< files with schedules
   int rounds = 3;
 };
 
@@ -29,10 +32,11 @@ struct Contender {
   std::string name;
   Schedule schedule;
   std::vector<double> samples;
-  TrialRecord record{};  ///< of the last round
+  TrialRecord record{};       ///< of the last round
+  bool must_succeed = false;  ///< others may fail, or take too long
 };
 
-/// In turns. Only the best one must succeed: the original order may take too long for a large problem.
+/// In turns.
 void measure_rounds(std::vector<Contender>& contenders, int rounds, const Nest& nest, const Sizes& sizes,
                     const MeasureOptions& options) {
   std::vector<Schedule> turns;
@@ -46,7 +50,7 @@ void measure_rounds(std::vector<Contender>& contenders, int rounds, const Nest& 
     contender.record = record;
     if (record.status == TrialStatus::ok) {
       contender.samples.insert(contender.samples.end(), record.samples_ms.begin(), record.samples_ms.end());
-    } else if (contender.name == "best") {
+    } else if (contender.must_succeed) {
       user_error("the best schedule was not measured: {}: {}", to_string(record.status), record.reason);
     }
   }
@@ -82,10 +86,35 @@ void print_contenders(const std::vector<Contender>& contenders) {
   print(format_table(rows));
 }
 
+/// The schedules of files, the first of which is what the others are compared with.
+int run_files(const BenchArgs& args, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  std::vector<Contender> contenders;
+  for (const std::string& file : args.steps)
+    contenders.push_back({file, schedule_from_text(nest, sizes, read_file(file), file), {}, {}});
+  measure_rounds(contenders, args.rounds, nest, sizes, options);
+  if (output_mode().json) {
+    nlohmann::json json{{"problem", problem_to_json(problem_key(nest, sizes))},
+                        {"device", device_to_json(device_identity(options.target, options.threads))},
+                        {"schedules", nlohmann::json::array()}};
+    for (const Contender& contender : contenders) {
+      json["schedules"].push_back(contender_to_json(contender));
+      json["schedules"].back().update({{"status", to_string(contender.record.status)}, {"reason", contender.record.reason}});
+    }
+    print_json(json);
+  } else {
+    print(fmt::format("{} ({}) at {} on {}", nest.op, nest.variant, format_sizes(sizes), options.target.str()));
+    print_contenders(contenders);
+  }
+  const bool measured =
+      std::any_of(contenders.begin(), contenders.end(), [](const Contender& contender) { return !contender.samples.empty(); });
+  return measured ? kOk : kNoKernel;
+}
+
 int run_bench(const BenchArgs& args) {
   const Nest nest = args.problem.load();
   const Sizes sizes = args.problem.sizes(nest);
   const MeasureOptions options = args.measure.resolve(nest);
+  if (!args.steps.empty()) return run_files(args, nest, sizes, options);
   const Database database = args.database.open(true);
   const std::optional<TrialRecord> best =
       database.best(device_identity(options.target, options.threads), problem_key(nest, sizes));
@@ -98,7 +127,7 @@ int run_bench(const BenchArgs& args) {
   // One thread of a GPU would take longer than anybody waits.
   if (!options.target.is_gpu()) contenders.push_back({"original", Schedule(nest_for_tuning(nest, sizes)), {}, {}});
   contenders.push_back({"parallel", parallel_original(nest, sizes, options), {}, {}});
-  contenders.push_back({"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}, {}});
+  contenders.push_back({"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}, {}, true});
   measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
     nlohmann::json json{{"problem", problem_to_json(problem_key(nest, sizes))},
@@ -120,10 +149,12 @@ int run_bench(const BenchArgs& args) {
 void add_bench(CLI::App& app, Action& run) {
   auto args = std::make_shared<BenchArgs>();
   CLI::App* command =
-      app.add_subcommand("bench", "Measure the best stored schedule against the original order, serial and parallel");
+      app.add_subcommand("bench", "Measure schedules in turns: the best stored one and the original order, or those of files");
   args->problem.add_to(*command);
   args->database.add_to(*command);
   args->measure.add_to(*command);
+  command->add_option("--steps", args->steps,
+                      "file with a schedule (JSON, or one step a line) to measure instead; may be given several times");
   command->add_option("--rounds", args->rounds, "times that all are measured, in turns")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -131,6 +162,7 @@ void add_bench(CLI::App& app, Action& run) {
   nestor bench layernorm --rows 4096 --width 1024
   nestor bench softmax --rows 8192 --width 4096 --dtype bf16 --target cuda
   nestor --json bench matmul --rounds 10 --target host
+  nestor bench attention --variant causal.f16 --target cuda --steps plain.json --steps overlapped.json
 )");
   command->callback([args, &run] { run = [args] { return run_bench(*args); }; });
 }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fstream>
+
 namespace nestor::test {
 namespace {
 
@@ -61,6 +63,26 @@ TEST_F(EndToEnd, TuneQueryBenchVerifyExportImport) {
   EXPECT_GE(json_of(imported).at("added").get<int>(), 6);
   EXPECT_EQ(run_nestor({"db", "check", "--db", other}).code, 0);
   EXPECT_EQ(json_of(run_nestor({"--json", "query", "layernorm", kRows, "--db", other})).at("match"), "exact");
+}
+
+TEST_F(EndToEnd, BenchMeasuresTheSchedulesOfFiles) {
+  const auto write = [&](const std::string& name, const std::string& steps) {
+    std::ofstream(folder_.file(name)) << steps;
+    return folder_.file(name);
+  };
+  const std::string original = write("original.steps", "# as defined\n"), parallel = write("parallel.steps", "parallel out.i\n");
+  const Outcome bench = run_nestor(
+      {"--json", "bench", "layernorm", kRows, "--rounds", "1", "--db", database(), "--steps", original, "--steps", parallel});
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  const nlohmann::json schedules = json_of(bench).at("schedules");
+  ASSERT_EQ(schedules.size(), 2u);
+  EXPECT_EQ(schedules[1].at("name"), parallel);
+  for (const nlohmann::json& schedule : schedules) EXPECT_GT(schedule.at("median_ms").get<double>(), 0) << schedule;
+
+  const std::string illegal = write("illegal.steps", "parallel out.z\n");
+  const Outcome refused = run_nestor({"bench", "layernorm", kRows, "--db", database(), "--steps", original, "--steps", illegal});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("illegal.steps"), HasSubstr("out.z")));
 }
 
 TEST_F(EndToEnd, TheSameCommandGoesOnFromWhatIsKnown) {

@@ -125,6 +125,7 @@ TEST(Search, NamesAndPointsConvertBothWays) {
   EXPECT_EQ(point_from(space, values), (Point{2, 1}));
   EXPECT_EQ(point_from(space, {{"p0", 15}}), std::nullopt);
   EXPECT_EQ(point_from(space, {{"other", 0}}), std::nullopt);
+  EXPECT_EQ(point_like(space, {2, 1}, {{"p0", 0}, {"p1", 35}, {"other", 10}}), (Point{0, 1}));
   EXPECT_EQ(point_count(space), 12);
   EXPECT_EQ(describe(space), "p0: 0 10 20; p1: 0 10 20 30; 12 candidates");
 }

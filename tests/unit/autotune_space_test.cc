@@ -3,6 +3,7 @@
 
 #include "autotune/space/nest_structure.h"
 #include "autotune/space/rule_steps.h"
+#include "autotune/space/work_floor.h"
 #include "codegen/nvptx/simt_backend.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
@@ -224,6 +225,36 @@ TEST(TensorSpace, SixteenBitProductsInARowGoToTensorCoresFirst) {
     // Others stay among the defaults.
     EXPECT_FALSE(has_step(candidates.back().steps, "tensor_cores"));
   }
+}
+
+TEST(TensorSpace, CandidatesThatLeaveTensorCoresAloneSayWhatTheirArithmeticTakes) {
+  const Nest nest = testing::attention_nest({.seen = testing::Seen::all});
+  BaseSchedules schedules(nest);
+  int with = 0, without = 0;
+  for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
+    if (!candidate.infeasible.empty()) continue;
+    const bool tensor = has_step(candidate.steps, "tensor_cores");
+    EXPECT_EQ(candidate.least_ms == 0, tensor);
+    ++(tensor ? with : without);
+  }
+  EXPECT_GT(with, 0);
+  EXPECT_GT(without, 0);
+}
+
+TEST(WorkFloor, IsBelowTheInstancesAndNotFarBelow) {
+  const auto floor_of = [](const std::string& mask) {
+    return least_instances(samples::masked_points(mask, 1000, 1000), {{"R", 1000}, {"C", 1000}, {"P", 3}});
+  };
+  const struct {
+    const char* mask;
+    double instances;
+  } cases[] = {{"i >= 0", 1e6}, {"j <= i", 500500}, {"j <= i or i < 500", 875250}, {"j <= i and j > i - 10", 9955}, {"i < 0", 0}};
+  for (const auto& [mask, instances] : cases) {
+    EXPECT_LE(floor_of(mask), instances) << mask;
+    EXPECT_GE(floor_of(mask), instances - 0.2e6) << mask;
+  }
+  // 132 multiprocessors of 128 lanes at 2.1 GHz: 35.5e12 a second.
+  EXPECT_NEAR(least_scalar_ms(35.5e9, 132), 1.0, 0.01);
 }
 
 TEST(TensorSpace, EveryDefaultOnTensorCoresIsLegalAndCompiles) {

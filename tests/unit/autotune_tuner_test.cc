@@ -168,6 +168,17 @@ TEST_F(Tuner, StartsWithWhatWasBestForOtherSizes) {
   EXPECT_EQ(second->measured.count(first->times.begin()->second), 1u) << *second->measured.begin();
 }
 
+TEST_F(Tuner, StartsWithWhatWasBestForAnotherOperatorWithSuchSizes) {
+  const auto first = std::make_shared<FakeMeasurer>();
+  tune(request(first, 40));
+  const auto second = std::make_shared<FakeMeasurer>();
+  TuneRequest other = request(second, 1);
+  other.nest.op = "another_matmul";
+  tune(other);
+  ASSERT_FALSE(first->times.empty());
+  EXPECT_EQ(second->measured.count(first->times.begin()->second), 1u) << *second->measured.begin();
+}
+
 TEST_F(Tuner, TheStopFlagKeepsWhatWasMeasured) {
   std::atomic<bool> stop{false};
   const auto measurer = std::make_shared<FakeMeasurer>();

@@ -64,6 +64,7 @@ std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTr
     NvptxTarget target;
     target.sm = problem_->gpu.sm;
     target.shared_limit = problem_->gpu.shared_limit;
+    target.keep_ir = false;
     const CompiledKernel kernel = compile_nvptx(program, target).kernel;
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   } catch (const UserError& error) {

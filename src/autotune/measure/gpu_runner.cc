@@ -1,7 +1,6 @@
 // One candidate on a GPU: against the oracle first, then against the clock.
 #include "autotune/measure/gpu_runner.h"
 
-#include "autotune/measure/statistics.h"
 #include "autotune/measure/worker_process.h"
 #include "support/error.h"
 
@@ -12,26 +11,11 @@
 namespace nestor {
 namespace {
 
-constexpr int kFirstRuns = 6;  ///< fewest that give a 95 % interval of the median
-constexpr int kMostRuns = 400;
-constexpr double kMost_ms = 150;      ///< of timed runs, roughly
-constexpr double kConfident = 0.005;  ///< half width of the interval, relative to the median
-constexpr double kLosing = 1.1;       ///< of the best time: slower candidates are not timed to the end
-constexpr double kHopeless = 5;       ///< of the best time, in the first run, which is cold in every way
-constexpr double kDrift = 0.99;       ///< the second half of the samples against the first: the clocks were still rising
+constexpr double kHopeless = 5;  ///< of the best time, in the first run, which is cold in every way
 
 nlohmann::json parsed_report(const std::string& text) {
   nlohmann::json report = text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text, nullptr, false);
   return report.is_object() ? report : nlohmann::json::object();
-}
-
-/// Samples whose clocks had settled.
-void drop_drift(std::vector<double>& samples) {
-  const std::size_t half = samples.size() / 2;
-  if (samples.size() < 20) return;
-  const double before = median({samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(half)});
-  const double after = median({samples.begin() + static_cast<std::ptrdiff_t>(half), samples.end()});
-  if (after < kDrift * before) samples.erase(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(half));
 }
 
 }  // namespace
@@ -178,12 +162,14 @@ TrialOutcome GpuRunner::check_and_time(const TrialJob& job, Loaded& loaded) {
     wrong = check(loaded, **memory, first_ms, outcome);
   if (wrong.empty()) {
     outcome.status = TrialStatus::ok;
-    time(job, loaded, first_ms, outcome);
+    const Settling settling = time(job, loaded, first_ms, outcome);
     // A race may spare the first run.
     double later = 0;
     if (outcome.status == TrialStatus::ok) wrong = memories_.front()->compare(later);
     if (!wrong.empty()) wrong = "wrong after repeated runs: " + wrong;
     outcome.max_error = std::max(outcome.max_error, later);
+    const bool faster = !fastest_.known() || settling.settled_ms < fastest_.settled_ms;
+    if (wrong.empty() && settling.known() && faster) fastest_ = settling;
   }
   if (!wrong.empty()) {
     outcome.status = TrialStatus::wrong;
@@ -192,39 +178,31 @@ TrialOutcome GpuRunner::check_and_time(const TrialJob& job, Loaded& loaded) {
   return outcome;
 }
 
-void GpuRunner::time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome) {
-  const bool race = job.best_ms > 0 && !job.must_finish;
-  std::vector<double>& samples = outcome.samples_ms;
-  const auto cut = [&] {
+Settling GpuRunner::time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome) {
+  if (job.best_ms > 0 && !job.must_finish && first_ms > kHopeless * job.best_ms + 0.1) {
     outcome.status = TrialStatus::slow;
-    outcome.median_ms = median(samples);
-    outcome.reason =
-        fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", samples.size(), outcome.median_ms, job.best_ms);
-  };
-  if (race && first_ms > kHopeless * job.best_ms + 0.1) {
-    samples.push_back(first_ms);
-    return cut();
+    outcome.samples_ms = {first_ms};
+    outcome.median_ms = first_ms;
+    outcome.reason = fmt::format("cut after its first run: {:.4g} ms, best is {:.4g} ms", first_ms, job.best_ms);
+    return {};
   }
   timer_.warm_up();
-  double spent_ms = 0;
-  int made = 0;
-  MedianInterval interval;
-  for (int runs = kFirstRuns;; runs = std::min(2 * runs, 64)) {
-    // Long kernels: what is left of the time decides, but the first runs are always made.
-    if (made > 0) runs = std::min(runs, std::max(1, static_cast<int>((kMost_ms - spent_ms) / std::max(interval.median, 1e-3))));
-    made += runs;
-    for (const double ms : timer_.time([&] { loaded.launch(stream_); }, runs, loaded.name)) {
-      samples.push_back(ms);
-      spent_ms += ms;
-    }
-    drop_drift(samples);
-    interval = median_interval(samples);
-    if (race && interval.samples >= kFirstRuns && interval.lower > kLosing * job.best_ms) return cut();
-    if (interval.relative_half_width() < kConfident && interval.samples > kFirstRuns) break;
-    if (made >= kMostRuns || spent_ms >= kMost_ms) break;
+  TimingRace race(job.best_ms, job.must_finish, fastest_);
+  while (const int runs = race.next_runs()) {
+    const auto start = WorkerClock::now();
+    const std::vector<double> samples = timer_.time([&] { loaded.launch(stream_); }, runs, loaded.name);
+    race.add(samples, std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count());
   }
-  outcome.median_ms = interval.median;
-  loaded.report["half_width"] = interval.relative_half_width();
+  outcome.samples_ms = race.samples();
+  outcome.median_ms = race.median_ms();
+  if (race.lost()) {
+    outcome.status = TrialStatus::slow;
+    outcome.reason = race.reason();
+    return {};
+  }
+  loaded.report["half_width"] = race.interval().relative_half_width();
+  if (race.settling().known()) loaded.report["fresh_ms"] = race.settling().fresh_ms;
+  return race.settling();
 }
 
 }  // namespace nestor

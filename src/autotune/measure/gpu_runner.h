@@ -3,6 +3,7 @@
 
 #include "autotune/measure/gpu_memory.h"
 #include "autotune/measure/gpu_timer.h"
+#include "autotune/measure/timing_race.h"
 #include "autotune/measure/trial_pipeline.h"
 #include "device/recipe_launcher.h"
 
@@ -15,8 +16,7 @@ class GpuRunner : public TrialDevice {
   /// Opens the device and uploads the inputs. Throws UserError and DeviceError.
   GpuRunner(std::shared_ptr<GpuProblem> problem, int ordinal);
 
-  /// Correct first, then timed. Repeats until half the width of the median's 95 % confidence interval is below half a percent,
-  /// or a limit of runs or time is met; stops early when the fastest run so far is well above the best known time.
+  /// Correct first, then timed, as TimingRace has it.
   TrialOutcome run(const TrialJob& job, const CompiledTrial& compiled) override;
   bool usable() override;
 
@@ -29,7 +29,8 @@ class GpuRunner : public TrialDevice {
   /// One run against the oracle; what is wrong with it, "" for nothing.
   std::string check(Loaded& loaded, GpuMemory& memory, double& ms, TrialOutcome& outcome);
   TrialOutcome check_and_time(const TrialJob& job, Loaded& loaded);
-  void time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome);
+  /// What the candidate showed of settling, if it was timed for so long.
+  Settling time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome);
 
   std::shared_ptr<GpuProblem> problem_;
   CudaDevicePtr device_;
@@ -37,6 +38,7 @@ class GpuRunner : public TrialDevice {
   CudaStream stream_;
   std::vector<std::unique_ptr<GpuMemory>> memories_;  ///< one a data set
   GpuTimer timer_;
+  Settling fastest_;  ///< of the candidates timed so far
   bool lost_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include "autotune/space/rule_steps.h"
 #include "autotune/space/rule_variants.h"
 #include "autotune/space/tensor_steps.h"
+#include "autotune/space/work_floor.h"
 #include "db/host_device.h"
 #include "support/error.h"
 
@@ -66,6 +67,7 @@ class NestSpace : public Space {
   std::vector<std::string> rules_;
   std::set<std::string> usual_rules_;
   std::vector<Parameter> parameters_;
+  double scalar_floor_ms_ = 0;   ///< of candidates that leave the tensor cores alone, where those could be used
   std::vector<int> split_axes_;  ///< along which reductions can be cut into parts, when all usual rules are applied
   mutable RuleVariants variants_;
 };
@@ -148,6 +150,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
     if (has_tensor_cores(*limits_.gpu) && tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal))) {
       for (Parameter& parameter : tensor_parameters(limits_.gpu->sm)) parameters_.push_back(std::move(parameter));
+      scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
     return;
@@ -189,11 +192,13 @@ Candidate NestSpace::candidate(const Point& point) const {
   const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion);
   const Cluster* main = &variants_.heaviest(chosen, fusion);
   const TensorChoice on_tensor_cores = tensor_choice(values);
+  candidate.least_ms = scalar_floor_ms_;
   for (const Cluster& cluster : parts) {
     const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
     if (axes) {
       candidate.infeasible = add_tensor_steps(chosen, cluster, *axes, on_tensor_cores, candidate.steps);
       if (!candidate.infeasible.empty()) return candidate;
+      candidate.least_ms = 0;
       continue;
     }
     GpuChoice on_gpu = gpu_choice(values);

@@ -20,23 +20,39 @@ std::map<std::string, std::int64_t> named_values(const Space& space, const Point
   return values;
 }
 
-std::optional<Point> point_from(const Space& space, const std::map<std::string, std::int64_t>& values) {
+namespace {
+
+/// Sets the coordinates that `values` names; how many it names, and how many of those have such a choice.
+std::pair<std::size_t, std::size_t> choose(const Space& space, const NamedValues& values, Point& point) {
   const auto& parameters = space.parameters();
-  Point point(parameters.size(), 0);
-  std::size_t used = 0;
+  std::size_t named = 0, set = 0;
   for (std::size_t k = 0; k < parameters.size(); ++k) {
     const auto value = values.find(parameters[k].name);
     if (value == values.end()) continue;
-    ++used;
+    ++named;
     const auto& choices = parameters[k].choices;
     const auto choice = std::find(choices.begin(), choices.end(), value->second);
-    if (choice == choices.end()) return std::nullopt;
+    if (choice == choices.end()) continue;
+    ++set;
     point[k] = static_cast<int>(choice - choices.begin());
   }
-  return used == values.size() ? std::optional(point) : std::nullopt;
+  return {named, set};
 }
 
-std::int64_t value_or(const std::map<std::string, std::int64_t>& values, const std::string& name, std::int64_t otherwise) {
+}  // namespace
+
+std::optional<Point> point_from(const Space& space, const NamedValues& values) {
+  Point point(space.parameters().size(), 0);
+  const auto [named, set] = choose(space, values, point);
+  return named == values.size() && set == named ? std::optional(point) : std::nullopt;
+}
+
+Point point_like(const Space& space, Point point, const NamedValues& values) {
+  choose(space, values, point);
+  return point;
+}
+
+std::int64_t value_or(const NamedValues& values, const std::string& name, std::int64_t otherwise) {
   const auto found = values.find(name);
   return found == values.end() ? otherwise : found->second;
 }

@@ -27,6 +27,7 @@ using Point = std::vector<int>;
 struct Candidate {
   std::vector<Step> steps;
   std::string infeasible;  ///< not empty: why this point gives no schedule worth compiling
+  double least_ms = 0;     ///< what its arithmetic takes at least; 0: not known
 };
 
 class Space {
@@ -47,6 +48,8 @@ double point_count(const Space& space);
 NamedValues named_values(const Space& space, const Point& point);
 /// Inverse; nothing when a name or a value is not in the space. Absent names take the first choice.
 std::optional<Point> point_from(const Space& space, const NamedValues& values);
+/// `point` with those of `values` that the space has as well: what was good for a space that is alike.
+Point point_like(const Space& space, Point point, const NamedValues& values);
 /// The value of that name, or `otherwise` where there is none.
 std::int64_t value_or(const NamedValues& values, const std::string& name, std::int64_t otherwise);
 /// "tile_i: 1 2 4 8; parallel: 1 2; 24 candidates".

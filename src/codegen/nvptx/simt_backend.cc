@@ -142,7 +142,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   if (llvm::verifyModule(module, &stream)) internal_error("invalid code for {}: {}\n{}", program.name, problem, text_of(module));
   optimise(module, *machine);
   CompiledNvptx result;
-  result.ir = text_of(module);
+  if (target.keep_ir) result.ir = text_of(module);
   result.kernel.architecture = architecture;
   result.kernel.code = ptx_of(module, *machine);
   debug_log(DebugSwitch::ptx, result.kernel.code);

@@ -13,6 +13,7 @@ struct NvptxTarget {
   int sm = 90;                            ///< 80, 90: compute capability times ten
   int threads = 256;                      ///< threads a block, a multiple of 32
   std::int64_t shared_limit = 227 << 10;  ///< bytes of shared memory a block may take
+  bool keep_ir = true;                    ///< fill CompiledNvptx::ir
 };
 
 /// 32-bit registers that each of `threads` threads of a block may fill with tiles; the others compute.
@@ -20,7 +21,7 @@ std::int64_t tile_registers(int threads);
 
 struct CompiledNvptx {
   CompiledKernel kernel;  ///< code: PTX; recipe.launches filled
-  std::string ir;
+  std::string ir;         ///< LLVM IR after optimisation, on request
 };
 
 /// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory.
