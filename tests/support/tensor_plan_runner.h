@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <tuple>
@@ -24,9 +25,13 @@ class TensorPlanRunner {
   using Integers = EventValues;
 
   /// `items`: values of sizes and grid variables, one an item of the block.
-  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {}
+  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {
+    unroll(plan.producer, producer_);
+    unroll(plan.consumer, consumer_);
+  }
 
   /// What goes wrong ("" : nothing) when roles advance in an order of `seed`: one as far as it can before another (below kOrders), or by chance.
+  /// May be called again with another one.
   std::string run(unsigned seed) {
     for (const nvptx::Ring& ring : plan_.rings) {
       if (ring.slots < 1) return "a ring without slots";
@@ -40,7 +45,7 @@ class TensorPlanRunner {
       std::vector<std::size_t> able;
       bool done = true;
       for (const std::size_t a : order) {
-        if (agents_[a].at == agents_[a].program.size()) continue;
+        if (agents_[a].at == program(agents_[a]).size()) continue;
         done = false;
         if (ready(agents_[a])) able.push_back(a);
       }
@@ -54,9 +59,13 @@ class TensorPlanRunner {
  private:
   using Kind = nvptx::Event::Kind;
   using Hash = std::size_t;
+  /// An event at its iteration, with all that its expressions come to there.
   struct Step {
     nvptx::Event event;
-    std::shared_ptr<const Integers> around;  ///< sizes, grid variables and the loop's
+    Hash tile = 0;        ///< that a load brings
+    Hash mask = 0;        ///< which elements the op of a product or a compute works on
+    bool past = false;    ///< a load for an iteration that there is not
+    bool astray = false;  ///< a load for another iteration than its own, outside of any
     bool ends_item = false;
   };
   struct Slot {
@@ -68,9 +77,8 @@ class TensorPlanRunner {
     std::vector<std::tuple<int, int, int>> tiles;  ///< ring, slot, load
   };
   struct Agent {
-    int group = -1;  ///< -1: the producer
-    std::vector<Step> program;
-    std::size_t at = 0;
+    int group = -1;                              ///< -1: the producer
+    std::size_t at = 0;                          ///< the next step of its program
     std::map<int, int> positions, fills;         ///< by ring
     std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
@@ -97,17 +105,39 @@ class TensorPlanRunner {
     turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
     if (plan_.turns()) turns_[0] = 1;
     for (int group = -1; group < plan_.groups; ++group) {
-      Agent agent;
-      agent.group = group;
-      for (const Integers& item : items_) {
-        walk_events(group < 0 ? plan_.producer : plan_.consumer, std::make_shared<const Integers>(item), true,
-                    [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
-                      agent.program.push_back({event, around, false});
-                    });
-        agent.program.push_back({{}, nullptr, true});
-      }
-      agents_.push_back(std::move(agent));
+      agents_.emplace_back();
+      agents_.back().group = group;
     }
+  }
+
+  const std::vector<Step>& program(const Agent& agent) const { return agent.group < 0 ? producer_ : consumer_; }
+
+  void unroll(const nvptx::EventNode& role, std::vector<Step>& program) const {
+    for (const Integers& item : items_) {
+      walk_events(role, std::make_shared<const Integers>(item), true,
+                  [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
+                    program.push_back(step_of(event, *around));
+                  });
+      program.emplace_back().ends_item = true;
+    }
+  }
+
+  Step step_of(const nvptx::Event& event, const Integers& around) const {
+    Step step;
+    step.event = event;
+    if (event.kind == Kind::product || event.kind == Kind::compute) step.mask = mask_of(op(event.op), around);
+    if (event.kind != Kind::load) return step;
+    const nvptx::Ring& ring = this->ring(event.ring);
+    Integers at = around;
+    if (all_copy() && ring.streamed) {
+      const auto iteration = at.find(ring.var);
+      step.astray = iteration == at.end();
+      if (step.astray) return step;
+      iteration->second += event.count;
+      step.past = iteration->second >= value_at(ring.upper, at);
+    }
+    if (!step.past) step.tile = tile_of(ring.buffer, ring.origin, at);
+    return step;
   }
 
   Slot& slot(const Agent& agent, int ring) { return slots_[{ring, position(agent, ring) % this->ring(ring).slots}]; }
@@ -119,7 +149,7 @@ class TensorPlanRunner {
   int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).slots % 2; }
 
   bool ready(const Agent& agent) {
-    const Step& step = agent.program[agent.at];
+    const Step& step = program(agent)[agent.at];
     if (step.ends_item) return true;
     if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
     if (all_copy()) return true;
@@ -130,7 +160,7 @@ class TensorPlanRunner {
   }
 
   void step(Agent& agent) {
-    const Step& step = agent.program[agent.at++];
+    const Step& step = program(agent)[agent.at++];
     if (step.ends_item) {
       if (!agent.flight.empty()) fault_ = "a product outlives its item";
       agent.tiles.clear();
@@ -193,18 +223,10 @@ class TensorPlanRunner {
 
   /// The group's part of the tile of some iterations later, if there is one.
   void copy(Agent& agent, const Step& step) {
-    const nvptx::Ring& ring = this->ring(step.event.ring);
-    Integers around = *step.around;
-    const int slot = agent.fills[step.event.ring]++ % ring.slots;
-    if (ring.streamed) {
-      if (around.count(ring.var) == 0) {
-        fault_ = "a tile is copied for no iteration";
-        return;
-      }
-      around.at(ring.var) += step.event.count;
-      if (around.at(ring.var) >= value_at(ring.upper, around)) return;
-    }
-    copies_.copy(agent.group, step.event.ring, slot, tile_of(ring.buffer, ring.origin, around));
+    const int slot = agent.fills[step.event.ring]++ % ring(step.event.ring).slots;
+    if (step.astray) fault_ = "a tile is copied for no iteration";
+    if (step.astray || step.past) return;
+    copies_.copy(agent.group, step.event.ring, slot, step.tile);
     if (!copies_.fault().empty()) fault_ = copies_.fault();
   }
 
@@ -220,7 +242,7 @@ class TensorPlanRunner {
     }
     ++slot.loads;
     ++slot.full;
-    slot.tile = tile_of(this->ring(ring).buffer, this->ring(ring).origin, *step.around);
+    slot.tile = step.tile;
     agent.positions[ring] = position(agent, ring) + 1;
   }
 
@@ -287,7 +309,7 @@ class TensorPlanRunner {
       a = operand(op.a_ring);
     }
     const Hash b = operand(op.b_ring);
-    set(agent.tiles, agent.stored, k, *step.around, {a, b});
+    set(agent.tiles, agent.stored, k, step.mask, {a, b});
     agent.flight.push_back(std::move(started));
   }
 
@@ -308,26 +330,30 @@ class TensorPlanRunner {
       if (op.reduction && agent.whole[op.write.buffer]) fault_ = "a whole sum is added to as if it were a part";
       if (op.reads.empty()) agent.whole[op.write.buffer] = false;
     }
-    set(agent.tiles, agent.stored, k, *step.around, reads);
+    set(agent.tiles, agent.stored, k, step.mask, reads);
   }
 
   /// The op's tile, or what it stores, as a hash of what it is made from.
-  void set(std::map<int, Hash>& tiles, std::vector<Hash>& stored, int k, const Integers& around,
-           const std::vector<Hash>& reads) const {
+  void set(std::map<int, Hash>& tiles, std::vector<Hash>& stored, int k, Hash mask, const std::vector<Hash>& reads) const {
     const TileOp& op = this->op(k).op;
     Hash hash = static_cast<Hash>(k) + 101;
     for (const Hash read : reads) hash = mix(hash, read);
     if (op.reduction && !op.initialize) hash = mix(hash, tiles[op.write.buffer]);
-    for (const IntExpr& condition : this->op(k).mask) hash = mix(hash, masked(condition, around));
+    hash = mix(hash, mask);
     tiles[op.write.buffer] = hash;
     if (this->op(k).kind == nvptx::TensorOp::Kind::store) stored.push_back(hash);
   }
 
-  static Hash masked(IntExpr condition, const Integers& around) {
+  static Hash mask_of(const nvptx::TensorOp& op, const Integers& around) {
+    Hash hash = 0;
+    for (const IntExpr& condition : op.mask) hash = mix(hash, masked(condition, around));
+    return hash;
+  }
+  static Hash masked(const IntExpr& condition, const Integers& around) {
     Hash hash = 5;
+    Integers point = around;
     for (const std::int64_t row : {0, 21, 63}) {
       for (const std::int64_t column : {0, 21, 63}) {
-        Integers point = around;
         point[nvptx::kRow] = row;
         point[nvptx::kColumn] = column;
         hash = mix(hash, static_cast<Hash>(value_at(condition, point) != 0));
@@ -337,14 +363,15 @@ class TensorPlanRunner {
   }
 
   /// What the tile program itself stores.
-  std::vector<Hash> expected() const {
+  const std::vector<Hash>& expected() {
+    if (expected_) return *expected_;
     std::vector<Hash> stored;
     for (const Integers& item : items_) {
       std::map<int, Hash> tiles;
       int next = 0;
       reference(plan_.kernel->body, item, next, tiles, stored);
     }
-    return stored;
+    return expected_.emplace(std::move(stored));
   }
 
   void reference(const TileTree& tree, const Integers& around, int& next, std::map<int, Hash>& tiles,
@@ -367,7 +394,8 @@ class TensorPlanRunner {
       }
       if (op.kind == nvptx::TensorOp::Kind::product)
         reads = {reads[static_cast<std::size_t>(op.form.a)], reads[static_cast<std::size_t>(op.form.b)]};
-      return set(tiles, stored, next++, around, reads);
+      const Hash mask = mask_of(op, around);
+      return set(tiles, stored, next++, mask, reads);
     }
     const int first = next;
     Integers inner = around;
@@ -387,7 +415,7 @@ class TensorPlanRunner {
   }
 
   std::string compare() {
-    const std::vector<Hash> right = expected();
+    const std::vector<Hash>& right = expected();
     for (const Agent& agent : agents_) {
       if (agent.group >= 0 && agent.stored != right) return "other values are stored";
     }
@@ -396,6 +424,8 @@ class TensorPlanRunner {
 
   const nvptx::TensorPlan& plan_;
   std::vector<Integers> items_;
+  std::vector<Step> producer_, consumer_;
+  std::optional<std::vector<Hash>> expected_;
   std::string fault_;
   std::map<std::pair<int, int>, Slot> slots_;
   std::vector<Agent> agents_;

@@ -38,7 +38,7 @@ isl::set parse(const std::vector<std::string>& parameters, const std::string& tu
 
 }  // namespace
 
-BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid) {
+BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid, BoundAnswers& known) : known_(known) {
   for (const SizeConstraint& constraint : valid) {
     Affine form;
     form.terms = constraint.terms;
@@ -138,7 +138,7 @@ std::string BoundSpace::value(const IntExpr& expr) {
   if (added) {
     asked_.push_back(found->second);
     state(fmt::format("{} = {}", found->second, text));
-    forget();
+    entry_ = nullptr;
   }
   return fmt::format("({} + {})", found->second, constant);
 }
@@ -158,14 +158,19 @@ std::string BoundSpace::trips(const IntExpr& lower, const IntExpr& upper, const 
   if (added) {
     asked_.push_back(found->second);
     counts_.push_back(either("(" + runs + ")", fmt::format("{} = {} - {}", found->second, to, from), found->second + " = 0"));
-    forget();
+    entry_ = nullptr;
   }
   return found->second;
 }
 
-void BoundSpace::forget() {
-  contexts_.clear();
-  answers_.clear();
+BoundAnswers::Entry& BoundSpace::entry() {
+  if (entry_ != nullptr) return *entry_;
+  std::string text = fmt::format("{}\n", fmt::join(asked_, " "));
+  for (const Definition& definition : definitions_)
+    text += (definition.detail == Detail::exact ? "= " : "~ ") + definition.text + "\n";
+  for (const std::string& count : counts_) text += "# " + count + "\n";
+  entry_ = &known_.of(text);
+  return *entry_;
 }
 
 isl::set BoundSpace::relations(Detail detail) const {
@@ -192,23 +197,24 @@ isl::set BoundSpace::relations(Detail detail) const {
 }
 
 const isl::set& BoundSpace::context(Detail detail) {
-  const auto found = contexts_.find(detail);
-  if (found != contexts_.end()) return found->second;
+  std::map<Detail, isl::set>& contexts = entry().contexts;
+  const auto found = contexts.find(detail);
+  if (found != contexts.end()) return found->second;
   isl::set known = relations(detail);
   for (const std::string& count : counts_)
     known = isl::manage(isl_set_coalesce(isl_set_intersect(known.release(), parse(asked_, "", count).release())));
-  return contexts_[detail] = known;
+  return contexts[detail] = known;
 }
 
 bool BoundSpace::impossible(const std::string& dims, const std::string& constraints) {
-  const auto [found, added] = answers_.try_emplace(dims + " : " + constraints, false);
-  if (!added) return found->second;
+  std::map<std::string, bool>& answers = entry().answers;
+  const std::string question = dims + " : " + constraints;
+  if (const auto found = answers.find(question); found != answers.end()) return found->second;
   const isl::set points = parse(asked_, "[" + dims + "]", constraints);
   const auto none_in = [&](const isl::set& known) {
     return isl::manage(isl_set_intersect_params(points.copy(), known.copy())).is_empty();
   };
-  found->second = none_in(context(Detail::quotients_free)) || none_in(context(Detail::exact));
-  return found->second;
+  return answers[question] = none_in(context(Detail::quotients_free)) || none_in(context(Detail::exact));
 }
 
 }  // namespace nestor::nvptx

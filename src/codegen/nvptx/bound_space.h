@@ -15,13 +15,28 @@
 
 namespace nestor::nvptx {
 
+/// Contexts and answers by the relations that they follow from. Proofs of plans that differ little, made one after the other, share most of
+/// them. For one thread, as isl objects are.
+class BoundAnswers {
+ public:
+  enum class Detail : std::uint8_t { quotients_free, exact };
+  struct Entry {
+    std::map<Detail, isl::set> contexts;
+    std::map<std::string, bool> answers;  ///< by the text of the question
+  };
+  Entry& of(const std::string& relations) { return entries_[relations]; }
+
+ private:
+  std::map<std::string, Entry> entries_;
+};
+
 /// Every value that is asked for becomes a parameter b0, b1, ...; the sizes behind the values are projected out, and what is left of
 /// their relations (an over-approximation where that has quotients) is the context of all questions. Most answers follow when quotients
 /// are any integers, which is far cheaper; what they are made from is looked at for the others alone.
 class BoundSpace {
  public:
-  /// `valid`: what holds of the sizes.
-  explicit BoundSpace(const std::vector<SizeConstraint>& valid);
+  /// `valid`: what holds of the sizes. `known`: where answers are kept and looked for; must outlive the space.
+  BoundSpace(const std::vector<SizeConstraint>& valid, BoundAnswers& known);
 
   /// Linear isl text of the value: "(b0 + 1)". Values that differ by a constant share a parameter.
   std::string value(const IntExpr& expr);
@@ -41,14 +56,14 @@ class BoundSpace {
   std::string condition(const IntExpr& expr);
   std::string operand(const IntExpr& expr) { return linear(form_of(expr)); }
   Affine form_of(const IntExpr& expr);
-  enum class Detail : std::uint8_t { quotients_free, exact };
+  using Detail = BoundAnswers::Detail;
   /// isl text over sizes, terms and values. `detail`: needed when questions are asked in this detail only.
   struct Definition {
     std::string text;
     Detail detail;
   };
   void state(const std::string& text, Detail detail = Detail::quotients_free) { definitions_.push_back({text, detail}); }
-  void forget();
+  BoundAnswers::Entry& entry();             ///< for all that is defined by now
   isl::set relations(Detail detail) const;  ///< of values
   const isl::set& context(Detail detail);
 
@@ -58,8 +73,8 @@ class BoundSpace {
   std::vector<std::string> names_, asked_;      ///< symbols behind values; parameters of values
   std::vector<Definition> definitions_;
   std::vector<std::string> counts_;  ///< isl text over values alone
-  std::map<Detail, isl::set> contexts_;
-  std::map<std::string, bool> answers_;
+  BoundAnswers& known_;
+  BoundAnswers::Entry* entry_ = nullptr;  ///< none: definitions have been added since
 };
 
 }  // namespace nestor::nvptx

@@ -271,8 +271,13 @@ void prove_operands(TensorProof& proof) {
 }
 
 TensorCertificate check_tensor_plan(const TensorPlan& plan) {
+  BoundAnswers known;
+  return check_tensor_plan(plan, known);
+}
+
+TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known) {
   const DebugTimer timer("proof of a tensor plan");
-  TensorProof proof(plan);
+  TensorProof proof(plan, known);
   with_isl_budget("proving the synchronisation of kernel '" + plan.program->name + "'", [&] {
     proof.consumer = role_of(plan.consumer, proof.bounds, proof.violations);
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);

@@ -32,6 +32,7 @@
 //  4. No deadlock: all threads come to the same barriers, since bounds and conditions are the same for all.
 #pragma once
 
+#include "codegen/nvptx/bound_space.h"
 #include "codegen/nvptx/tensor_plan.h"
 
 #include <string>
@@ -44,7 +45,8 @@ struct TensorCertificate {
   std::vector<std::string> violations;  ///< what could not be proved
 };
 
-/// Throws UserError when the proof exceeds the isl budget.
+/// Throws UserError when the proof exceeds the isl budget. `known`: answers of earlier proofs, to which this one's are added.
+TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known);
 TensorCertificate check_tensor_plan(const TensorPlan& plan);
 
 }  // namespace nestor::nvptx

@@ -14,7 +14,7 @@
 namespace nestor::nvptx {
 
 struct TensorProof {
-  explicit TensorProof(const TensorPlan& of) : plan(of), bounds(of.program->valid) {}
+  TensorProof(const TensorPlan& of, BoundAnswers& known) : plan(of), bounds(of.program->valid, known) {}
 
   const TensorPlan& plan;
   BoundSpace bounds;
