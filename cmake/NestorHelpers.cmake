@@ -44,9 +44,10 @@ function(nestor_library name folder)
   nestor_precompile(${name} ${name})
 endfunction()
 
-# nestor_test(NAME LABEL libraries...): one GoogleTest program of the sources in SOURCES.
+# nestor_test(NAME LABEL SOURCES ... LIBRARIES ... [PARTS n]): one GoogleTest program of the sources. With PARTS, ctest has n tests of
+# it, NAME_1 and so on, each of which runs every n-th case: processors share them.
 function(nestor_test name label)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "PARTS" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT arg_SOURCES)
     return()
   endif()
@@ -59,8 +60,17 @@ function(nestor_test name label)
     list(GET arg_LIBRARIES 0 layer)
     nestor_precompile(${name} ${layer} <gtest/gtest.h>)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900)  # processors may be shared
+  if(NOT arg_PARTS)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900)  # processors may be shared
+    return()
+  endif()
+  foreach(part RANGE 1 ${arg_PARTS})
+    math(EXPR index "${part} - 1")
+    add_test(NAME ${name}_${part} COMMAND ${name})
+    set_tests_properties(${name}_${part} PROPERTIES LABELS ${label} TIMEOUT 900
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # nestor_shared_library(NAME EXPORT_NAME libraries...): a shared library of whole static ones (none of which another one of
