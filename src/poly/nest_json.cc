@@ -1,13 +1,13 @@
 // Nests as JSON: a plain tree of names, with isl objects as text.
 #include "poly/nest_json.h"
 
-#include <cmath>
 #include <fstream>
 
 #include "poly/isl_tools.h"
 #include "poly/json_reader.h"
 #include "poly/scalar_json.h"
 #include "support/error.h"
+#include "support/scalar_range.h"
 
 namespace nestor {
 namespace {
@@ -110,8 +110,7 @@ json nest_to_json(const Nest& nest) {
   for (const ScalarParam& scalar : nest.scalars) {
     scalars.push_back(
         {{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", number_to_json(scalar.default_value)}});
-    if (!std::isinf(scalar.minimum)) scalars.back()["min"] = scalar.minimum;
-    if (!std::isinf(scalar.maximum)) scalars.back()["max"] = scalar.maximum;
+    range_to_json(scalar, scalars.back());
   }
   json tensors = json::array();
   for (const Tensor& tensor : nest.tensors) {

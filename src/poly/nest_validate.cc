@@ -9,6 +9,7 @@
 #include "poly/isl_tools.h"
 #include "poly/nest.h"
 #include "support/error.h"
+#include "support/scalar_range.h"
 
 namespace nestor {
 namespace {
@@ -47,9 +48,9 @@ class Validator {
     for (const SizeParam& size : nest_.sizes) claim(size.name, "size");
     for (const ScalarParam& scalar : nest_.scalars) {
       claim(scalar.name, "scalar");
-      if (!(scalar.minimum <= scalar.default_value && scalar.default_value <= scalar.maximum))
-        user_error("scalar {}: its default {} is not within its range, {} to {}", scalar.name, scalar.default_value,
-                   scalar.minimum, scalar.maximum);
+      if (!in_range(scalar.default_value, scalar))
+        user_error("scalar {}: its default {} is not within its range, {}", scalar.name, scalar.default_value,
+                   range_text(scalar));
     }
     for (const Tensor& tensor : nest_.tensors) claim(tensor.name, "tensor");
     for (const Statement& statement : nest_.statements) {

@@ -2,6 +2,7 @@
 #include "runtime/launch_plan.h"
 
 #include "support/error.h"
+#include "support/scalar_range.h"
 
 #include <algorithm>
 #include <cmath>
@@ -122,9 +123,8 @@ void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch
     const bool fits = !integer || (std::trunc(scalar.value) == scalar.value &&
                                    std::abs(scalar.value) <= std::numeric_limits<std::int32_t>::max());
     if (!fits) user_error("{}: scalar \"{}\" is {}, not a 32-bit integer", title_, scalar.name, scalar.value);
-    if (!(found->minimum <= scalar.value && scalar.value <= found->maximum))
-      user_error("{}: scalar \"{}\" is {}; it must be {} to {}", title_, scalar.name, scalar.value, found->minimum,
-                 found->maximum);
+    if (!in_range(scalar.value, *found))
+      user_error("{}: scalar \"{}\" is {}; it must be {}", title_, scalar.name, scalar.value, range_text(*found));
     out.scalars[static_cast<std::size_t>(found - scalars_.begin())] = scalar.value;
   }
 }

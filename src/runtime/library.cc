@@ -3,10 +3,10 @@
 
 #include "db/host_device.h"
 #include "support/error.h"
+#include "support/scalar_range.h"
 
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <filesystem>
 
 namespace nestor {
@@ -37,8 +37,7 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe, const std:
   json scalars = json::array(), valid = json::array();
   for (const ScalarSpec& scalar : recipe.scalars) {
     scalars.push_back({{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", scalar.default_value}});
-    if (!std::isinf(scalar.minimum)) scalars.back()["min"] = scalar.minimum;
-    if (!std::isinf(scalar.maximum)) scalars.back()["max"] = scalar.maximum;
+    range_to_json(scalar, scalars.back());
   }
   for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());
   return json{{"match", to_string(match.kind)},

@@ -2,8 +2,8 @@
 #include "support/launch_recipe.h"
 
 #include "support/error.h"
+#include "support/scalar_range.h"
 
-#include <cmath>
 #include <utility>
 
 namespace nestor {
@@ -213,8 +213,7 @@ json recipe_to_json(const LaunchRecipe& recipe) {
   }
   for (const ScalarSpec& s : recipe.scalars) {
     scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", s.default_value}});
-    if (!std::isinf(s.minimum)) scalars.back()["min"] = s.minimum;
-    if (!std::isinf(s.maximum)) scalars.back()["max"] = s.maximum;
+    range_to_json(s, scalars.back());
   }
   for (const SizeConstraint& c : recipe.valid) valid.push_back(constraint_to_json(c));
   for (const LaunchNode& node : recipe.launches) launches.push_back(launch_to_json(node));

@@ -3,6 +3,7 @@
 
 #include "poly/context.h"
 #include "support/error.h"
+#include "support/scalar_range.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -49,8 +50,7 @@ void check_scalars(const Nest& nest, const std::map<std::string, double>& scalar
     const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(),
                                     [&, &name = name](const ScalarParam& p) { return p.name == name; });
     if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
-    if (!(known->minimum <= value && value <= known->maximum))
-      user_error("scalar {} of {} is {}; it must be {} to {}", name, nest.op, value, known->minimum, known->maximum);
+    if (!in_range(value, *known)) user_error("scalar {} of {} is {}; it must be {}", name, nest.op, value, range_text(*known));
   }
 }
 
