@@ -29,8 +29,10 @@ struct Schedule::Impl {
     return std::make_shared<const Impl>(std::move(impl));
   }
 
-  std::shared_ptr<const Impl> apply(std::string name, std::vector<nlohmann::json> args) const {
-    return with(current().apply(Step{std::move(name), std::move(args)}));
+  static Schedule& step(Schedule& schedule, std::string name, std::vector<nlohmann::json> args) {
+    const Impl& before = *schedule.impl_;
+    schedule.impl_ = before.with(before.current().apply(Step{std::move(name), std::move(args)}));
+    return schedule;
   }
 
   std::string json() const { return trial_steps_json(nest, specialized_sizes(nest, sizes), current().steps()).dump(2); }
@@ -69,160 +71,101 @@ Schedule Schedule::from_json(const Nest& nest, const std::string& text, const Si
 Schedule& Schedule::apply_rule(const std::string& rule, const std::vector<std::string>& target) {
   std::vector<nlohmann::json> args{rule};
   args.insert(args.end(), target.begin(), target.end());
-  impl_ = impl_->apply("apply_rule", args);
-  return *this;
+  return Impl::step(*this, "apply_rule", args);
 }
 
 Schedule& Schedule::split(const std::string& loop, std::int64_t factor, const std::string& outer, const std::string& inner) {
-  impl_ = impl_->apply("split", {loop, factor, outer, inner});
-  return *this;
+  return Impl::step(*this, "split", {loop, factor, outer, inner});
 }
 
 Schedule& Schedule::tile(const std::string& x, const std::string& y, const std::string& xo, const std::string& yo,
                          const std::string& xi, const std::string& yi, std::int64_t fx, std::int64_t fy) {
-  impl_ = impl_->apply("tile", {x, y, xo, yo, xi, yi, fx, fy});
-  return *this;
+  return Impl::step(*this, "tile", {x, y, xo, yo, xi, yi, fx, fy});
 }
 
 Schedule& Schedule::reorder(const std::vector<std::string>& outermost_first) {
-  impl_ = impl_->apply("reorder", as_args(outermost_first));
-  return *this;
+  return Impl::step(*this, "reorder", as_args(outermost_first));
 }
 
 Schedule& Schedule::fuse_with(const std::string& loop, const std::string& consumer_loop) {
-  impl_ = impl_->apply("fuse_with", {loop, consumer_loop});
-  return *this;
+  return Impl::step(*this, "fuse_with", {loop, consumer_loop});
 }
 
 Schedule& Schedule::compute_at(const std::string& statement, const std::string& loop) {
-  impl_ = impl_->apply("compute_at", {statement, loop});
-  return *this;
+  return Impl::step(*this, "compute_at", {statement, loop});
 }
 
 Schedule& Schedule::fission(const std::string& loop, const std::string& statement) {
-  impl_ = impl_->apply("fission", {loop, statement});
-  return *this;
+  return Impl::step(*this, "fission", {loop, statement});
 }
 
 Schedule& Schedule::skew(const std::string& x, const std::string& y, std::int64_t factor) {
-  impl_ = impl_->apply("skew", {x, y, factor});
-  return *this;
+  return Impl::step(*this, "skew", {x, y, factor});
 }
 
 Schedule& Schedule::shift(const std::string& statement, const std::string& loop, std::int64_t distance) {
-  impl_ = impl_->apply("shift", {statement, loop, distance});
-  return *this;
+  return Impl::step(*this, "shift", {statement, loop, distance});
 }
 
-Schedule& Schedule::reverse(const std::string& loop) {
-  impl_ = impl_->apply("reverse", {loop});
-  return *this;
-}
+Schedule& Schedule::reverse(const std::string& loop) { return Impl::step(*this, "reverse", {loop}); }
 
-Schedule& Schedule::parallel(const std::string& loop) {
-  impl_ = impl_->apply("parallel", {loop});
-  return *this;
-}
+Schedule& Schedule::parallel(const std::string& loop) { return Impl::step(*this, "parallel", {loop}); }
 
 Schedule& Schedule::vectorize(const std::string& loop, std::int64_t width) {
-  impl_ = impl_->apply("vectorize", with_optional(loop, width));
-  return *this;
+  return Impl::step(*this, "vectorize", with_optional(loop, width));
 }
 
 Schedule& Schedule::unroll(const std::string& loop, std::int64_t factor) {
-  impl_ = impl_->apply("unroll", with_optional(loop, factor));
-  return *this;
+  return Impl::step(*this, "unroll", with_optional(loop, factor));
 }
 
-Schedule& Schedule::serial(const std::string& loop) {
-  impl_ = impl_->apply("serial", {loop});
-  return *this;
-}
+Schedule& Schedule::serial(const std::string& loop) { return Impl::step(*this, "serial", {loop}); }
 
-Schedule& Schedule::gpu_blocks(const std::vector<std::string>& loops) {
-  impl_ = impl_->apply("gpu_blocks", as_args(loops));
-  return *this;
-}
+Schedule& Schedule::gpu_blocks(const std::vector<std::string>& loops) { return Impl::step(*this, "gpu_blocks", as_args(loops)); }
 
 Schedule& Schedule::gpu_threads(const std::string& loop, std::int64_t count) {
-  impl_ = impl_->apply("gpu_threads", {loop, count});
-  return *this;
+  return Impl::step(*this, "gpu_threads", {loop, count});
 }
 
-Schedule& Schedule::cluster(const std::string& loop, std::int64_t blocks) {
-  impl_ = impl_->apply("cluster", {loop, blocks});
-  return *this;
-}
+Schedule& Schedule::cluster(const std::string& loop, std::int64_t blocks) { return Impl::step(*this, "cluster", {loop, blocks}); }
 
 Schedule& Schedule::persistent(const std::string& loop, std::int64_t blocks) {
-  impl_ = impl_->apply("persistent", {loop, blocks});
-  return *this;
+  return Impl::step(*this, "persistent", {loop, blocks});
 }
 
-Schedule& Schedule::gpu_warps(const std::string& loop) {
-  impl_ = impl_->apply("gpu_warps", {loop});
-  return *this;
-}
+Schedule& Schedule::gpu_warps(const std::string& loop) { return Impl::step(*this, "gpu_warps", {loop}); }
 
 Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots) {
-  impl_ = impl_->apply("tensor_cores", {loop, groups, slots});
-  return *this;
+  return Impl::step(*this, "tensor_cores", {loop, groups, slots});
 }
 
-Schedule& Schedule::overlap(const std::string& loop) {
-  impl_ = impl_->apply("overlap", {loop});
-  return *this;
-}
+Schedule& Schedule::overlap(const std::string& loop) { return Impl::step(*this, "overlap", {loop}); }
 
-Schedule& Schedule::turns(const std::string& loop) {
-  impl_ = impl_->apply("turns", {loop});
-  return *this;
-}
+Schedule& Schedule::turns(const std::string& loop) { return Impl::step(*this, "turns", {loop}); }
 
 Schedule& Schedule::residents(const std::string& loop, std::int64_t blocks) {
-  impl_ = impl_->apply("residents", {loop, blocks});
-  return *this;
+  return Impl::step(*this, "residents", {loop, blocks});
 }
 
-Schedule& Schedule::claims(const std::string& loop) {
-  impl_ = impl_->apply("claims", {loop});
-  return *this;
-}
+Schedule& Schedule::claims(const std::string& loop) { return Impl::step(*this, "claims", {loop}); }
 
-Schedule& Schedule::stagger(const std::string& loop) {
-  impl_ = impl_->apply("stagger", {loop});
-  return *this;
-}
+Schedule& Schedule::stagger(const std::string& loop) { return Impl::step(*this, "stagger", {loop}); }
 
 Schedule& Schedule::polynomial(const std::string& loop, std::int64_t sixteenths) {
-  impl_ = impl_->apply("polynomial", {loop, sixteenths});
-  return *this;
+  return Impl::step(*this, "polynomial", {loop, sixteenths});
 }
 
-Schedule& Schedule::hold(const std::string& loop) {
-  impl_ = impl_->apply("hold", {loop});
-  return *this;
-}
+Schedule& Schedule::hold(const std::string& loop) { return Impl::step(*this, "hold", {loop}); }
 
-Schedule& Schedule::gpu_lanes(const std::string& loop) {
-  impl_ = impl_->apply("gpu_lanes", {loop});
-  return *this;
-}
+Schedule& Schedule::gpu_lanes(const std::string& loop) { return Impl::step(*this, "gpu_lanes", {loop}); }
 
 Schedule& Schedule::stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots) {
-  impl_ = impl_->apply("stage", {tensor, loop, memory, slots});
-  return *this;
+  return Impl::step(*this, "stage", {tensor, loop, memory, slots});
 }
 
-Schedule& Schedule::specialize(const std::string& loop) {
-  impl_ = impl_->apply("specialize", {loop});
-  return *this;
-}
+Schedule& Schedule::specialize(const std::string& loop) { return Impl::step(*this, "specialize", {loop}); }
 
-Schedule& Schedule::streaming(const std::string& tensor) {
-  impl_ = impl_->apply("streaming", {tensor});
-  return *this;
-}
+Schedule& Schedule::streaming(const std::string& tensor) { return Impl::step(*this, "streaming", {tensor}); }
 
 Schedule& Schedule::step(const std::string& text) {
   impl_ = impl_->with(impl_->current().apply(parse_step(text)));

@@ -319,9 +319,10 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
       choice.row_tiles * (choice.columns / 2 * axes.first_products + choice.columns / 4 * axes.register_operands +
                           total(axes.sums, [](std::int64_t width) { return width / 2; }) +
                           (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
-  if (registers > fragment_registers(choice, limits.sm))
+  const std::int64_t left = fragment_registers(choice, limits.sm);
+  if (registers > left)
     return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
-                       choice.residents, fragment_registers(choice, limits.sm));
+                       choice.residents, left);
   const auto row_bytes = [](std::int64_t width) { return nvptx::round_up(width, kSwizzledElements) * kOperandBytes; };
   // A resident block needs a place of its own for the result.
   const std::int64_t result =
