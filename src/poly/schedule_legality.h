@@ -56,6 +56,9 @@ class OrderChecker {
   const ScheduleData& data() const { return data_; }
 
  private:
+  std::optional<Violation> broken_part(const isl::map& relation, const std::string& source, const std::string& sink,
+                                       DependenceClass kind, const Window& window);
+
   const ScheduleData& data_;
   TreeIndex index_;
   std::map<std::string, LoopSpace> spaces_;

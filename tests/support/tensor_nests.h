@@ -15,7 +15,11 @@
 
 namespace nestor::testing {
 
-enum class Seen { all, causal, window };  ///< keys that a query sees
+/// Keys that a query sees. prefix: all of the first P and those up to its own; sinks: of those up to its own the first P and the last W.
+enum class Seen { all, causal, window, prefix, sinks };
+
+inline bool has_window(Seen seen) { return seen == Seen::window || seen == Seen::sinks; }
+inline bool has_prefix(Seen seen) { return seen == Seen::prefix || seen == Seen::sinks; }
 
 struct AttentionForm {
   Seen seen = Seen::all;
@@ -27,10 +31,20 @@ struct AttentionForm {
 
 /// The condition of key `j` for query `i`: the last query sees the last key.
 inline std::string seen_keys(Seen seen, const std::string& j) {
-  std::string condition = "0 <= " + j + " < K";
-  if (seen != Seen::all) condition += " and " + j + " <= i + K - Q";
-  if (seen == Seen::window) condition += " and " + j + " > i + K - Q - W";
-  return condition;
+  const std::string inside = "0 <= " + j + " < K", own = "i + K - Q";
+  switch (seen) {
+    case Seen::all:
+      return inside;
+    case Seen::causal:
+      return inside + " and " + j + " <= " + own;
+    case Seen::window:
+      return inside + " and " + own + " - W < " + j + " <= " + own;
+    case Seen::prefix:
+      return inside + " and (" + j + " < P or " + j + " <= " + own + ")";
+    case Seen::sinks:
+      return inside + " and " + j + " <= " + own + " and (" + j + " < P or " + j + " > " + own + " - W)";
+  }
+  return inside;
 }
 
 /// out[h, i, d] = softmax over j of (scale * sum over e of q[h, i, e] k[h, j, e]) times v[h, j, d].
@@ -44,7 +58,8 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
   };
   const ScalarExpr ratio = read(0) / read(1);
   std::vector<std::pair<std::string, std::int64_t>> sizes{{"H", 2}, {"Q", 200}, {"K", 200}};
-  if (form.seen == Seen::window) sizes.emplace_back("W", 48);
+  if (has_window(form.seen)) sizes.emplace_back("W", 48);
+  if (has_prefix(form.seen)) sizes.emplace_back("P", 24);
   NestBuilder nest("attention", sizes);
   if (form.seen != Seen::all) nest.context("K >= Q");
   std::vector<std::string> score_reads{"dot[h, i, j]"};

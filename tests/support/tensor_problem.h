@@ -15,11 +15,13 @@ struct TensorShape {
   std::int64_t queries, keys, window = 0;
   int depth = kTensorDepth;
   bool biased = false;
+  std::int64_t prefix = 0;
 };
 
 inline Sizes sizes_of(const TensorShape& shape) {
   Sizes sizes{{"H", kTensorHeads}, {"Q", shape.queries}, {"K", shape.keys}};
   if (shape.window > 0) sizes["W"] = shape.window;
+  sizes["P"] = shape.prefix;
   return sizes;
 }
 
@@ -48,7 +50,8 @@ inline TensorMemory random_memory(const TensorShape& shape, ElementType type) {
 
 inline bool sees(const TensorShape& shape, Seen seen, std::int64_t i, std::int64_t j) {
   const std::int64_t own = i + shape.keys - shape.queries;
-  return seen == Seen::all || (j <= own && (seen == Seen::causal || j > own - shape.window));
+  if (seen == Seen::all || (seen == Seen::prefix && j < shape.prefix)) return true;
+  return j <= own && (!has_window(seen) || j > own - shape.window || (seen == Seen::sinks && j < shape.prefix));
 }
 
 /// The definition, row by row; `softmax` false: scores are the weights.

@@ -59,6 +59,7 @@ Sizes attention_sizes(std::int64_t head_dim, const Sizes& more = {}) {
 INSTANTIATE_TEST_SUITE_P(
     Operators, FirstGuess,
     ::testing::Values(Problem{"attention", "causal.f16", attention_sizes(32), {64, 128, 160}},
+                      Problem{"attention", "prefix.bf16", attention_sizes(64, {{"prefix", 256}}), {64, 128, 160}},
                       Problem{"attention", "bf16", attention_sizes(40), {64, 128, 144, 160}},
                       Problem{"attention", "f16", attention_sizes(72), {64, 128, 160}},
                       Problem{"attention", "f16", attention_sizes(160), {64, 80}},

@@ -195,8 +195,8 @@ class OrderChecker {
       if (places.size() != 1 || !block(places[0]).always()) proof_.fail("{} is not computed once an item", name);
       return;
     }
-    std::string left = fmt::format("{} <= v < {}", bounds().value(home.lower), bounds().value(home.upper));
-    const std::string whole = left;
+    const std::string whole = iterations_of(home, "v", bounds(), proof_.violations);
+    std::string left = whole;
     for (const Place& place : places) {
       if (step(place).var != home.var) return proof_.fail("{} is computed where {} has no value", name, home.var);
       const bool moves = step(place).value.uses(home.var);

@@ -68,6 +68,11 @@ class CopyPlanner {
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
       for (const int r : {plan_.ops[k].a_ring, plan_.ops[k].b_ring}) {
         if (r < 0 || !ring(r).streamed) continue;
+        if (places[k].condition.defined())
+          user_error(
+              "Kernel '{}': loop {} leaves out iterations in its middle, those where {} fails; copies by all threads, as compute "
+              "capability 8.0 has them, go through loops from end to end. Use tensor cores of 9.0, or none.",
+              plan_.program->name, places[k].var, places[k].condition.str());
         ring(r).var = places[k].var;
         ring(r).upper = places[k].upper;
         if (stream_of(places[k].var) == nullptr)

@@ -51,19 +51,27 @@ class TensorEmitter {
     int tile = 0, pair = 0, half = 0, element = 0;
   };
 
-  /// A condition of a mask as a number at the thread's first element, and its slopes.
+  /// A linear distance as a number at the thread's first element, and its slopes.
   struct LinearMask {
     Value* base = nullptr;  ///< i32; null: not linear
     std::int64_t row_slope = 0, column_slope = 0;
-    bool equality = false;
-    const IntExpr* condition = nullptr;
-    bool is_bound() const { return base != nullptr && !equality; }
+  };
+
+  /// A clause of a mask: one of its alternatives holds.
+  struct ClauseTest {
+    const IntExpr* clause = nullptr;
+    std::vector<LinearMask> alternatives;  ///< none: not linear
+    bool equality = false;                 ///< of the only alternative
+    std::int64_t slope = 0;                ///< the only column slope of alternatives beside 0
+    bool mixed = false;                    ///< there are several
+    bool is_bound() const { return !alternatives.empty() && !equality && !mixed; }
   };
 
   /// The tests of one op's points. Bounds with one column slope are taken together for each row: one comparison an element.
   struct Tests {
-    std::vector<LinearMask> masks;
-    std::map<std::pair<std::int64_t, int>, Value*> bounds;  ///< by column slope and row of the thread
+    std::vector<ClauseTest> clauses;
+    std::map<std::pair<std::int64_t, int>, Value*> bounds;                  ///< by column slope and row of the thread
+    std::map<std::tuple<const IntExpr*, std::int64_t, int>, Value*> parts;  ///< of mixed clauses: by clause, slope and row
   };
 
   // control flow
@@ -127,7 +135,12 @@ class TensorEmitter {
   int number_in(const Fragment& fragment, const Place& place) const;
   Tests masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
   Value* inside(const TensorOp& op, Tests& tests, const Place& place);  ///< null: always
-  Value* row_bound(Tests& tests, std::int64_t slope, const Place& place);
+  ClauseTest clause_test(const IntExpr& clause);
+  LinearMask linear_mask(const IntExpr& distance);
+  Value* distance_at(const LinearMask& mask, int row);
+  Value* largest_at(const ClauseTest& test, std::int64_t slope, int row);
+  Value* row_bound(Tests& tests, std::int64_t slope, int row);
+  Value* mixed_test(Tests& tests, const ClauseTest& test, int row, int column);
   Value* finite_or_zero(Value* value);
   Value* quad_sum(Value* value, ReductionOp op, ElementType type);
   Value* pack(Value* low, Value* high, ElementType from);

@@ -1,8 +1,7 @@
 // What each role of a tensor plan does, in order: the ops, and every wait and arrival that their operands ask for.
 #include "codegen/nvptx/tensor_plan.h"
 
-#include "codegen/llvm/int_emit.h"
-#include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/tensor_ranges.h"
 #include "codegen/nvptx/tile_rewrite.h"
 #include "support/error.h"
 
@@ -81,12 +80,6 @@ bool has_exponentials(const TensorOp& op) {
   op.op.value.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::exp || node.op() == ScalarOp::exp2; });
   return found && op.kind == TensorOp::Kind::map && op.column >= 0;
 }
-
-/// Iterations of a loop without tests: from, up to.
-struct FullRange {
-  IntExpr from, to;
-  bool masks_before = false;
-};
 
 class EventPlanner {
  public:
@@ -198,7 +191,11 @@ class EventPlanner {
     std::vector<int> ops;
     count_ops(loop, ops);
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
-    if (late) return overlapped(*loop, ops, out);
+    const std::vector<Stretch> stretches = stretches_of(plan_, *loop);
+    if (late) {
+      for (const Stretch& stretch : stretches) overlapped(loop->var, stretch, ops, out);
+      return;
+    }
     const auto body = [&] {
       std::vector<EventNode> events;
       Flight flight(plan_, events);
@@ -213,17 +210,17 @@ class EventPlanner {
       flight.settle_all();
       return events;
     };
-    ranges(*loop, loop->lower, ops, body, out);
+    for (const Stretch& stretch : stretches) ranges(loop->var, stretch, stretch.lower, ops, body, out);
   }
 
   /// The first iteration without its late products; then iterations that issue their own products and the late ones of the iteration
   /// before at once; then the last late ones.
-  void overlapped(const TileNode& loop, const std::vector<int>& ops, std::vector<EventNode>& out) {
+  void overlapped(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
     std::vector<int> early, late;
     for (const int k : ops) (plan_.ops[static_cast<std::size_t>(k)].late ? late : early).push_back(k);
     EventNode whole;
     whole.kind = EventNode::Kind::condition;
-    whole.condition = IntExpr::make(IntOp::gt, {loop.upper, loop.lower});
+    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
     std::vector<EventNode> first;
     {
       Flight flight(plan_, first);
@@ -231,7 +228,7 @@ class EventPlanner {
       flight.settle_all();
       for (const int k : late) first.push_back(event_node(Kind::narrow, k));
     }
-    whole.children.push_back(at_value(loop.var, loop.lower, true, std::move(first)));
+    whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
     const std::vector<int> order = late_readers_last(early, late);
     const auto body = [&] {
       std::vector<EventNode> events;
@@ -241,7 +238,7 @@ class EventPlanner {
       for (; at < order.size() && leads(order[at]); ++at) issue(order[at], flight, events);
       std::vector<EventNode> before;  // of the iteration before
       for (const int k : late) issue(k, flight, before);
-      events.push_back(at_value(loop.var, IntExpr::variable(loop.var) - IntExpr(1), true, std::move(before)));
+      events.push_back(at_value(var, IntExpr::variable(var) - IntExpr(1), true, std::move(before)));
       if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
@@ -249,14 +246,14 @@ class EventPlanner {
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };
-    ranges(loop, loop.lower + IntExpr(1), ops, body, whole.children);
+    ranges(var, stretch, stretch.lower + IntExpr(1), ops, body, whole.children);
     std::vector<EventNode> last;
     {
       Flight flight(plan_, last);
       for (const int k : late) issue(k, flight, last);
       flight.settle_all();
     }
-    whole.children.push_back(at_value(loop.var, loop.upper - IntExpr(1), true, std::move(last)));
+    whole.children.push_back(at_value(var, stretch.upper - IntExpr(1), true, std::move(last)));
     out.push_back(std::move(whole));
   }
 
@@ -314,69 +311,10 @@ class EventPlanner {
 
   // ---- iterations with and without tests
   template <class Body>
-  void ranges(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops, const Body& body,
+  void ranges(const std::string& var, const Stretch& stretch, const IntExpr& from, const std::vector<int>& ops, const Body& body,
               std::vector<EventNode>& out) {
-    const auto full = full_range(loop, from, ops);
-    if (!full) {
-      out.push_back(loop_node(loop.var, from, loop.upper, true, body()));
-      return;
-    }
-    if (full->masks_before) out.push_back(loop_node(loop.var, from, full->from, true, body()));
-    out.push_back(loop_node(loop.var, full->from, full->to, false, body()));
-    if (full->to.str() != loop.upper.str()) out.push_back(loop_node(loop.var, full->to, loop.upper, true, body()));
-  }
-
-  /// The iterations at which every mask of `ops` holds for the whole tile: an interval, since masks are linear in the loop's variable.
-  std::optional<FullRange> full_range(const TileNode& loop, const IntExpr& from, const std::vector<int>& ops) const {
-    FullRange range{from, loop.upper, false};
-    IntExpr always;
-    std::set<std::string> seen;
-    for (const int k : ops) {
-      const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
-      for (const IntExpr& condition : op.mask) {
-        if (!seen.insert(condition.str()).second) continue;
-        const auto least = least_distance(op, condition);
-        if (!least) return std::nullopt;
-        const auto slope = least->coefficient(loop.var);
-        if (!slope) return std::nullopt;
-        const IntExpr rest = least->substitute(loop.var, IntExpr(0));
-        if (*slope == 0) {
-          const IntExpr holds = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
-          if (const auto constant = rest.as_constant()) {
-            if (*constant >= 0) continue;
-            return std::nullopt;
-          }
-          always = always.defined() ? always && holds : holds;
-        } else if (*slope < 0) {  // var <= rest / -slope
-          range.to = min(range.to, floor_div(rest, -*slope) + IntExpr(1));
-        } else {  // var >= -rest / slope, rounded up
-          range.from = max(range.from, floor_div(IntExpr(0) - rest + IntExpr(*slope - 1), *slope));
-          range.masks_before = true;
-        }
-      }
-    }
-    if (range.masks_before) range.from = min(range.from, loop.upper);
-    if (always.defined()) range.to = IntExpr::make(IntOp::select, {always, range.to, range.from});
-    range.to = range.to.str() == loop.upper.str() ? range.to : max(range.to, range.from);
-    return range;
-  }
-
-  /// The smallest distance of a comparison over the tile: >= 0 where it holds everywhere.
-  std::optional<IntExpr> least_distance(const TensorOp& op, const IntExpr& condition) const {
-    if (condition.op() != IntOp::ge && condition.op() != IntOp::gt) return std::nullopt;
-    IntExpr distance = comparison_distance(condition);
-    const int columns = op.kind == TensorOp::Kind::product ? op.k : column_extent(op);
-    for (const auto& [name, extent] : {std::pair(kRow, plan_.rows()), std::pair(kColumn, columns)}) {
-      const auto slope = distance.coefficient(name);
-      if (!slope) return std::nullopt;
-      distance = distance.substitute(name, IntExpr(*slope < 0 ? extent - 1 : 0));
-    }
-    return distance;
-  }
-
-  int column_extent(const TensorOp& op) const {
-    if (op.column < 0) return 1;
-    return static_cast<int>(extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(1));
+    for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops))
+      out.push_back(loop_node(var, part.from, part.to, part.masked, body()));
   }
 
   // ---- operands that stay for the item

@@ -1,6 +1,7 @@
 // Where the ops of a tensor plan have points, and which value stands elsewhere: chosen so that sums and products need no test.
 #include "codegen/llvm/int_emit.h"
 #include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/mask_clauses.h"
 #include "codegen/nvptx/tensor_plan.h"
 #include "codegen/nvptx/tile_rewrite.h"
 #include "poly/algebra/polynomial.h"
@@ -46,13 +47,9 @@ Box box_of(const TensorPlan& plan, const TensorOp& op) {
   return box;
 }
 
-/// Does `a` tell that `b` holds, at every point of the box? Both compare linear forms: b's distance from its border must not be the smaller.
-bool implies(const IntExpr& a, const IntExpr& b, const Box& box) {
-  if (a.str() == b.str()) return true;
-  for (const IntExpr* condition : {&a, &b}) {
-    if (condition->op() != IntOp::ge) return false;
-  }
-  Affine gap = affine_of(comparison_distance(b)) - affine_of(comparison_distance(a));
+/// Is distance `b` never below `a` in the box, where both are linear?
+bool reaches(const Affine& a, const Affine& b, const Box& box) {
+  Affine gap = b - a;
   for (const auto& [name, extent] : {std::pair(kRow, box.rows), std::pair(kColumn, box.columns)}) {
     const auto term = gap.terms.find(name);
     if (term == gap.terms.end()) continue;
@@ -60,6 +57,33 @@ bool implies(const IntExpr& a, const IntExpr& b, const Box& box) {
     gap.terms.erase(term);
   }
   return gap.is_constant() && gap.constant >= 0;
+}
+
+/// Does the clause `a` tell that `b` holds, at every point of the box? Whichever of its alternatives holds must.
+bool implies(const IntExpr& a, const IntExpr& b, const Box& box) {
+  if (a.str() == b.str()) return true;
+  const std::vector<IntExpr> given = alternatives_of(a), wanted = alternatives_of(b);
+  return !given.empty() && std::all_of(given.begin(), given.end(), [&](const IntExpr& has) {
+    return std::any_of(wanted.begin(), wanted.end(),
+                       [&](const IntExpr& one) { return reaches(affine_of(has), affine_of(one), box); });
+  });
+}
+
+/// The clause without alternatives that tell that another one holds; undefined where one always does.
+IntExpr simplified(const IntExpr& clause, const Box& box) {
+  std::vector<IntExpr> alternatives = alternatives_of(clause);
+  if (alternatives.size() < 2) return clause;
+  const std::size_t before = alternatives.size();
+  for (const IntExpr& alternative : alternatives) {
+    if (reaches({}, affine_of(alternative), box)) return {};
+  }
+  for (std::size_t k = alternatives.size(); k-- > 0;) {
+    const bool follows = std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& other) {
+      return &other != &alternatives[k] && reaches(affine_of(alternatives[k]), affine_of(other), box);
+    });
+    if (follows) alternatives.erase(alternatives.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+  return alternatives.size() == before ? clause : make_clause(alternatives);
 }
 
 /// Without those that follow from others.
@@ -73,6 +97,7 @@ std::vector<IntExpr> independent(std::vector<IntExpr> conditions, const Box& box
   return conditions;
 }
 
+/// Where the op has points, as clauses.
 std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) {
   std::vector<IntExpr> conditions = conjuncts(op.op.guard);
   std::vector<std::pair<int, const char*>> dims{{op.row, kRow}};
@@ -88,7 +113,13 @@ std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) 
     for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
     for (IntExpr& bound : bounds_of(dim, name, d == op.row ? box.rows : box.columns)) conditions.push_back(std::move(bound));
   }
-  return independent(std::move(conditions), box);
+  std::vector<IntExpr> clauses;
+  for (const IntExpr& condition : conditions) {
+    for (const IntExpr& clause : clauses_of(condition)) {
+      if (IntExpr simple = simplified(clause, box); simple.defined()) clauses.push_back(std::move(simple));
+    }
+  }
+  return independent(std::move(clauses), box);
 }
 
 void collect_loops(const TileTree& tree, std::set<std::string>& vars) {

@@ -3,6 +3,7 @@
 
 #include "codegen/llvm/int_emit.h"
 #include "codegen/nvptx/affine.h"
+#include "codegen/nvptx/mask_clauses.h"
 #include "codegen/nvptx/tensor_check.h"
 #include "codegen/nvptx/tensor_registers.h"
 #include "support/error.h"
@@ -52,8 +53,12 @@ void require_whole_terms(const TensorPlan& plan) {
           affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
       for (const IntExpr& condition : op.mask) {
         if (!condition.uses(kColumn)) continue;
-        const Affine beyond = affine_of(comparison_distance(condition)) - last;
-        if (condition.op() != IntOp::eq && beyond.is_constant() && beyond.constant >= 0) continue;
+        const std::vector<IntExpr> alternatives = alternatives_of(condition);
+        const bool keeps_all = std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& distance) {
+          const Affine beyond = affine_of(distance) - last;
+          return beyond.is_constant() && beyond.constant >= 0;
+        });
+        if (keeps_all) continue;
         user_error("Kernel '{}' cannot use tensor cores: {} adds up a part of its tile of {}, and not up to the end of {}: {}.",
                    plan.program->name, op.op.name, plan.buffer(ring.buffer).name, plan.buffer(ring.buffer).name, condition.str());
       }

@@ -64,8 +64,8 @@ struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
   TileOp op;
   int row = -1, column = -1;  ///< dims; -1: none
-  /// Where the op has points: conditions over kRow, kColumn and the variables around. `mask`: those that tell elements of a fragment
-  /// apart; the others (rows that the item as a whole has not) matter to memory alone.
+  /// Where the op has points: clauses (mask_clauses.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
+  /// of a fragment apart; the others (rows that the item as a whole has not) matter to memory alone.
   std::vector<IntExpr> mask, memory_mask;
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands

@@ -1,7 +1,10 @@
 // Event trees as straight blocks, and numbers of their steps.
 #include "codegen/nvptx/tensor_roles.h"
 
+#include "codegen/nvptx/mask_clauses.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -95,7 +98,9 @@ class RoleReader {
 void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::vector<OpPlace>& places) {
   if (tree->kind == TileNode::Kind::op) places.push_back(around);
   OpPlace inner = around;
-  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper};
+  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper, {}};
+  if (tree->kind == TileNode::Kind::condition)
+    inner.condition = inner.condition.defined() ? inner.condition && tree->condition : tree->condition;
   for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
 }
 
@@ -142,6 +147,27 @@ std::vector<OpPlace> places_of_ops(const TileTree& body) {
   int loops = 0;
   find_places(body, {}, loops, places);
   return places;
+}
+
+std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
+                          std::vector<std::string>& problems) {
+  std::string text = fmt::format("{} <= {} < {}", bounds.value(place.lower), counter, bounds.value(place.upper));
+  if (!place.condition.defined()) return text;
+  for (const IntExpr& clause : clauses_of(place.condition)) {
+    std::vector<std::string> alternatives;
+    for (const IntExpr& distance : alternatives_of(clause)) {
+      const auto slope = distance.coefficient(place.var);
+      if (!slope) {
+        alternatives.clear();
+        break;
+      }
+      alternatives.push_back(
+          fmt::format("{}*{} + {} >= 0", *slope, counter, bounds.value(distance.substitute(place.var, IntExpr(0)))));
+    }
+    if (alternatives.empty()) problems.push_back(fmt::format("{} is not linear in {}", clause.str(), place.var));
+    if (!alternatives.empty()) text += fmt::format(" and ({})", fmt::join(alternatives, " or "));
+  }
+  return text;
 }
 
 const char* name_of(Event::Kind kind) {

@@ -60,8 +60,13 @@ struct OpPlace {
   int loop = -1;  ///< which loop is around it; -1: none
   std::string var;
   IntExpr lower, upper;
+  IntExpr condition;  ///< over `var`: iterations at which it runs; undefined: all
 };
 std::vector<OpPlace> places_of_ops(const TileTree& body);
+
+/// isl text: the op in a loop runs at the iteration `counter` (a dim). What has no such text is added to `problems`.
+std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
+                          std::vector<std::string>& problems);
 
 /// "wait_full"
 const char* name_of(Event::Kind kind);

@@ -1,6 +1,7 @@
 // Which dims are rows and columns of fragments, and which arguments come through shared memory.
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/tensor_plan.h"
+#include "codegen/nvptx/tensor_ranges.h"
 #include "codegen/nvptx/tile_rewrite.h"
 
 #include "support/error.h"
@@ -65,8 +66,9 @@ class TileFinder {
     if (tree->kind == TileNode::Kind::condition)
       user_error("Kernel '{}' cannot use tensor cores: a condition stands inside its blocks.", plan_.program->name);
     if (tree->kind == TileNode::Kind::op) add(tree->op);
-    if (tree->kind == TileNode::Kind::loop) loops_.insert(tree->var);
-    for (const TileTree& child : tree->children) collect(child);
+    const bool loop = tree->kind == TileNode::Kind::loop;
+    if (loop) loops_.insert(tree->var);
+    for (const TileTree& child : loop ? *body_of(*tree).children : tree->children) collect(child);
   }
 
   void add(const TileOp& op) {

@@ -161,10 +161,22 @@ class ProgramBuilder {
     }
     at.known = isl::manage(isl_set_reset_tuple_id(lifted)).coalesce();
     ++at.depth;
+    IntExpr used;  // at which iterations something runs
+    if (sets.size() == 1 && !has_tasks(loop)) {
+      names.inputs.push_back(out.var);
+      used = remaining_condition(sets[0], at.known, names);
+      if (used.defined()) at.known = at.known.intersect(sets[0]).coalesce();
+    }
     std::vector<TileTree> body = staged_copies(loop->name, at);
     body.push_back(scan(loop->children[0], at));
-    out.children = {sequence(std::move(body))};
+    out.children = {guarded(used, sequence(std::move(body)))};
     return guarded(condition, shared(std::move(out)));
+  }
+
+  /// Is the loop, or one in it, one over tasks? These must follow each other without a condition between them.
+  static bool has_tasks(const Tree& node) {
+    return (node->kind == TreeNode::Kind::loop && is_task_loop(node->loop_kind)) ||
+           std::any_of(node->children.begin(), node->children.end(), has_tasks);
   }
 
   /// What of `domain` does not follow from `known`; undefined when all of it does.

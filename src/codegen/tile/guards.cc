@@ -109,11 +109,22 @@ class GuardPlanner {
     return true;
   }
 
-  /// The accumulators at extra points exist as real ones, or are nobody's.
+  /// The accumulators at extra points exist as real ones, are nobody's, or are a task's own: adding a neutral term to one that other
+  /// iterations have started, or will start, leaves it as it is.
   bool write_is_owned(const StatementPlan& statement, const OpBox& box) const {
     const Access& write = statement.statement->write;
     const isl::map extra = touched_by(statement, write, box.hull.subtract(box.points));
-    return extra.is_subset(touched_by(statement, write, box.points)) || writes_nobodys_elements(plan_, storage_, statement, box);
+    return extra.is_subset(touched_by(statement, write, box.points)) ||
+           writes_nobodys_elements(plan_, storage_, statement, box) || is_private(statement, extra);
+  }
+
+  /// Elements of a buffer that one task has for itself, inside of it.
+  bool is_private(const StatementPlan& statement, const isl::map& elements) const {
+    const Placement& placement = storage_.tensors.at(statement.statement->write.tensor);
+    if (storage_.buffers[static_cast<std::size_t>(placement.buffer)].memory != Memory::scratch) return false;
+    const bool shared = std::any_of(statement.outer.begin() + static_cast<std::ptrdiff_t>(placement.depth), statement.outer.end(),
+                                    [](const PlannedLoop& loop) { return is_task_loop(loop.kind); });
+    return !shared && elements.is_subset(room(statement, placement));
   }
 
   const ProgramPlan& plan_;
