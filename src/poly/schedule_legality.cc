@@ -2,6 +2,8 @@
 // comes first or both run at once; or, where no shared loop tells them apart, the sink's body comes first.
 #include "poly/schedule_legality.h"
 
+#include "poly/conjunction.h"
+
 #include <isl/map.h>
 
 namespace nestor {
@@ -57,12 +59,7 @@ const LoopSpace& OrderChecker::space(const std::string& statement) {
 
 std::optional<Violation> OrderChecker::check_relation(const isl::map& relation, const std::string& source,
                                                       const std::string& sink, DependenceClass kind, const Window& window) {
-  // Masks with "or" give relations of many parts. One conjunction around them is quicker to check, and mostly as good: what it does
-  // not break, no part does.
-  if (isl_map_n_basic_map(relation.get()) > 1) {
-    const isl::map around = isl::manage(isl_map_from_basic_map(isl_map_unshifted_simple_hull(relation.copy())));
-    if (!broken_part(around, source, sink, kind, window)) return std::nullopt;
-  }
+  if (is_union(relation) && !broken_part(conjunction_around(relation), source, sink, kind, window)) return std::nullopt;
   return broken_part(relation, source, sink, kind, window);
 }
 
@@ -90,6 +87,7 @@ std::optional<Violation> OrderChecker::broken_part(const isl::map& relation, con
 
 bool OrderChecker::same_iteration(const isl::map& relation, const std::string& source, const std::string& sink,
                                   std::size_t depth) {
+  if (is_union(relation) && same_iteration(conjunction_around(relation), source, sink, depth)) return true;
   isl::map pairs = in_loop_space(relation, space(source), space(sink));
   for (std::size_t k = 0; k < depth; ++k) {
     if (!sink_before(pairs, k).is_empty() || !sink_after(pairs, k).is_empty()) return false;

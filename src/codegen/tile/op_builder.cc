@@ -1,6 +1,7 @@
 // Boxes, guards, indices and classification of ops.
 #include "codegen/tile/op_builder.h"
 
+#include "poly/conjunction.h"
 #include "poly/isl_tools.h"
 #include "support/error.h"
 
@@ -17,12 +18,31 @@ namespace {
 /// { [outer, inner] } from { [outer] -> [inner] }
 isl::set flattened(const isl::map& points) { return isl::manage(isl_set_flatten(isl_map_wrap(points.copy()))); }
 
+/// The affine function of a piecewise one with one piece.
+isl::aff only_piece(const isl::pw_aff& function) {
+  isl::aff value;
+  isl_pw_aff_foreach_piece(
+      function.get(),
+      [](isl_set* set, isl_aff* piece, void* user) {
+        isl_set_free(set);
+        *static_cast<isl::aff*>(user) = isl::manage(piece);
+        return isl_stat_ok;
+      },
+      &value);
+  return value;
+}
+
 /// Pulls a function of the statement's dims back to its loops, simplified where the statement has instances.
 isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& function) {
   const isl::set instances = statement.loops.range();
   isl_pw_aff* named =
       isl_pw_aff_set_tuple_id(function.copy(), isl_dim_in, isl_multi_aff_get_tuple_id(statement.instance.get(), isl_dim_out));
   isl_pw_aff* back = isl_pw_aff_pullback_multi_aff(named, statement.instance.copy());
+  // One piece has the value wherever there are instances, whatever their parts.
+  if (is_union(instances) && isl_pw_aff_n_piece(back) == 1) {
+    const isl::pw_aff everywhere(only_piece(isl::manage(back)));
+    return isl::manage(isl_pw_aff_gist(everywhere.copy(), conjunction_around(instances).release()));
+  }
   return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(isl_pw_aff_intersect_domain(back, instances.copy()), instances.copy())));
 }
 

@@ -1,6 +1,7 @@
 // Scopes from dependences, extents from box hulls.
 #include "codegen/tile/storage.h"
 
+#include "poly/conjunction.h"
 #include "poly/isl_tools.h"
 #include "support/error.h"
 
@@ -43,10 +44,16 @@ isl::map outer_prefix(const StatementPlan& plan, std::size_t depth) {
 
 /// Source and sink of every instance pair lie in one iteration of the first `depth` loops.
 bool stays_inside(const ProgramPlan& plan, const Dependence& dependence, std::size_t depth) {
+  const auto stays = [&](const isl::map& relation, const isl::map& source, const isl::map& sink) {
+    const isl::map pairs = relation.apply_domain(source).apply_range(sink);
+    return pairs.is_subset(isl::manage(isl_map_identity(isl_map_get_space(pairs.get()))));
+  };
   const isl::map source = outer_prefix(plan.plan(dependence.source), depth);
   const isl::map sink = outer_prefix(plan.plan(dependence.sink), depth);
-  const isl::map pairs = dependence.relation.apply_domain(source).apply_range(sink);
-  return pairs.is_subset(isl::manage(isl_map_identity(isl_map_get_space(pairs.get()))));
+  const bool parts = is_union(dependence.relation) || is_union(source) || is_union(sink);
+  return (parts &&
+          stays(conjunction_around(dependence.relation), conjunction_around(source), conjunction_around(sink))) ||
+         stays(dependence.relation, source, sink);
 }
 
 std::size_t scope_depth(const ProgramPlan& plan, const std::vector<Use>& uses, const std::string& tensor) {
