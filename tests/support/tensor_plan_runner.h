@@ -1,5 +1,6 @@
 // Runs the events of a tensor plan with numbers in place of tiles: barriers, slots and turns as the hardware has them, in an order of one's
-// choice, and every value remembered by what it was made from. An independent judge of plans, at given sizes.
+// choice, and every value remembered by what it was made from; of all blocks of a cluster together. An independent judge of plans, at
+// given sizes.
 #pragma once
 
 #include "codegen/nvptx/tensor_plan.h"
@@ -23,13 +24,13 @@ class TensorPlanRunner {
   static constexpr unsigned kOrders = 6;
   using Integers = EventValues;
 
-  /// `items`: values of sizes and grid variables, one an item of the block.
+  /// `items`: values of sizes and grid variables, one an item of the block or cluster.
   TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {}
 
   /// What goes wrong ("" : nothing) when roles advance in an order of `seed`: one as far as it can before another (below kOrders), or by chance.
   std::string run(unsigned seed) {
     for (const nvptx::Ring& ring : plan_.rings) {
-      if (ring.slots < 1) return "a ring without slots";
+      if (ring.slots < 1 || ring.readers < 1) return "a ring without slots or readers";
     }
     start();
     std::mt19937 random(seed);
@@ -55,19 +56,24 @@ class TensorPlanRunner {
   using Kind = nvptx::Event::Kind;
   using Hash = std::size_t;
   struct Step {
-    nvptx::Event event;
-    std::shared_ptr<const Integers> around;  ///< sizes, grid variables and the loop's
-    bool ends_item = false;
+    enum class Kind : std::uint8_t { event, ends_item, prepares, starts, leaves } kind = Kind::event;
+    nvptx::Event event{};
+    std::shared_ptr<const Integers> around = nullptr;  ///< sizes, grid variables and the loop's
   };
+  /// Of one block. Phases of its barriers: `full` ends when the block's own copier has said what to wait for and all of it has come.
   struct Slot {
     int loads = 0, full = 0, empty = 0, arrivals = 0;  ///< phases completed, arrivals of the current one
-    Hash tile = 0;
+    int tiles = 0;                                     ///< that the block's own copier has said to wait for
+    bool awaited = false;
+    int missing = 0;           ///< shares that are waited for and have not come; negative: came before
+    std::map<int, Hash> tile;  ///< shares, by copying block
   };
   struct Product {
     int op;
     std::vector<std::tuple<int, int, int>> tiles;  ///< ring, slot, load
   };
   struct Agent {
+    int block = 0;
     int group = -1;  ///< -1: the producer
     std::vector<Step> program;
     std::size_t at = 0;
@@ -85,6 +91,15 @@ class TensorPlanRunner {
     for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value_at(index, around)));
     return hash;
   }
+  /// Of the block's next tile in a ring.
+  Hash next_tile(int block, const nvptx::Ring& ring, const Integers& around) const {
+    std::vector<IntExpr> origin = ring.origin;
+    if (ring.own_index >= 0) {
+      IntExpr& own = origin.at(static_cast<std::size_t>(ring.own_index));
+      own = own + IntExpr(block * plan_.rows());
+    }
+    return tile_of(ring.buffer, origin, around);
+  }
   const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
   bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
@@ -94,23 +109,62 @@ class TensorPlanRunner {
     slots_.clear();
     agents_.clear();
     copies_ = BlockCopies(plan_.groups);
-    turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
-    if (plan_.turns()) turns_[0] = 1;
-    for (int group = -1; group < plan_.groups; ++group) {
-      Agent agent;
-      agent.group = group;
-      for (const Integers& item : items_) {
-        walk_events(group < 0 ? plan_.producer : plan_.consumer, std::make_shared<const Integers>(item), true,
-                    [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
-                      agent.program.push_back({event, around, false});
-                    });
-        agent.program.push_back({{}, nullptr, true});
-      }
-      agents_.push_back(std::move(agent));
+    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.groups), 0);
+    prepared_.assign(static_cast<std::size_t>(plan_.cluster()), false);
+    for (int block = 0; block < plan_.cluster(); ++block) {
+      if (plan_.turns()) turns_[static_cast<std::size_t>(block * plan_.groups)] = 1;
+      for (int group = -1; group < plan_.groups; ++group) add_agent(block, group);
     }
   }
 
-  Slot& slot(const Agent& agent, int ring) { return slots_[{ring, position(agent, ring) % this->ring(ring).slots}]; }
+  void add_agent(int block, int group) {
+    Agent agent;
+    agent.block = block;
+    agent.group = group;
+    if (group < 0) agent.program.push_back({Step::Kind::prepares});
+    agent.program.push_back({Step::Kind::starts});
+    for (const Integers& item : items_) {
+      walk_events(group < 0 ? plan_.producer : plan_.consumer, std::make_shared<const Integers>(item), true,
+                  [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
+                    agent.program.push_back({Step::Kind::event, event, around});
+                  });
+      agent.program.push_back({Step::Kind::ends_item});
+    }
+    agent.program.push_back({Step::Kind::leaves});
+    agents_.push_back(std::move(agent));
+  }
+
+  // ---- the cluster
+
+  /// The block's barriers are ready, and if blocks meet those of all.
+  bool may_start(int block) const {
+    const auto all = std::all_of(prepared_.begin(), prepared_.end(), [](bool prepared) { return prepared; });
+    return plan_.cluster_start ? all : prepared_[static_cast<std::size_t>(block)];
+  }
+  /// A copier that waits for it has been told of the last tiles that blocks share.
+  bool may_leave(const Agent& agent) const {
+    if (agent.group >= 0 || !plan_.drains) return true;
+    return std::all_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
+      const auto& [block, ring, number] = entry.first;
+      return block != agent.block || this->ring(ring).blocks == 1 || entry.second.empty >= entry.second.tiles;
+    });
+  }
+  /// Blocks whose memory an event reaches; one that has none is a fault.
+  std::vector<int> reached(const Agent& agent, const nvptx::Event& event) {
+    std::vector<int> blocks{agent.block};
+    if (event.blocks > 1) blocks.resize(static_cast<std::size_t>(std::min(event.blocks, plan_.cluster())));
+    if (event.blocks > 1) std::iota(blocks.begin(), blocks.end(), 0);
+    for (const int block : blocks) {
+      if (!prepared_[static_cast<std::size_t>(block)]) fault_ = "a block is reached before its barriers are ready";
+      const bool lives = std::any_of(agents_.begin(), agents_.end(),
+                                     [&](const Agent& a) { return a.block == block && a.at < a.program.size(); });
+      if (!lives) fault_ = "a block is reached after its end";
+    }
+    return blocks;
+  }
+
+  Slot& slot(const Agent& agent, int ring) { return slots_[{agent.block, ring, position(agent, ring) % this->ring(ring).slots}]; }
+  int turn(const Agent& agent, int ahead) const { return agent.block * plan_.groups + (agent.group + ahead) % plan_.groups; }
   static int position(const Agent& agent, int ring) {
     const auto found = agent.positions.find(ring);
     return found == agent.positions.end() ? 0 : found->second;
@@ -120,26 +174,29 @@ class TensorPlanRunner {
 
   bool ready(const Agent& agent) {
     const Step& step = agent.program[agent.at];
-    if (step.ends_item) return true;
+    if (step.kind == Step::Kind::starts) return may_start(agent.block);
+    if (step.kind == Step::Kind::leaves) return may_leave(agent);
+    if (step.kind != Step::Kind::event) return true;
     if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
     if (all_copy()) return true;
     if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
-    if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(agent.group)] > 0;
+    if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(turn(agent, 0))] > 0;
     return true;
   }
 
   void step(Agent& agent) {
     const Step& step = agent.program[agent.at++];
-    if (step.ends_item) {
+    if (step.kind == Step::Kind::prepares) prepared_[static_cast<std::size_t>(agent.block)] = true;
+    if (step.kind == Step::Kind::ends_item) {
       if (!agent.flight.empty()) fault_ = "a product outlives its item";
       agent.tiles.clear();
       agent.operands.clear();
       agent.held.clear();
       agent.whole.clear();
       if (all_copy()) agent.positions.clear(), agent.fills.clear();
-      return;
     }
+    if (step.kind != Step::Kind::event) return;
     const int ring = step.event.ring;
     const bool of_product = step.event.kind == Kind::product || step.event.kind == Kind::narrow;
     if (of_product && op(step.event.op).kind != nvptx::TensorOp::Kind::product) {
@@ -162,7 +219,7 @@ class TensorPlanRunner {
       case Kind::load:
         return all_copy() ? copy(agent, step) : load(agent, ring, step);
       case Kind::release:
-        return release(agent, ring);
+        return release(agent, step.event);
       case Kind::take_registers:
         agent.held[ring] = tile(agent, ring);
         return;
@@ -181,10 +238,10 @@ class TensorPlanRunner {
         agent.whole[ring] = true;
         return;
       case Kind::wait_turn:
-        --turns_[static_cast<std::size_t>(agent.group)];
+        --turns_[static_cast<std::size_t>(turn(agent, 0))];
         return;
       case Kind::pass_turn:
-        if (++turns_[static_cast<std::size_t>((agent.group + 1) % plan_.groups)] > 1) fault_ = "a turn is passed on twice";
+        if (++turns_[static_cast<std::size_t>(turn(agent, 1))] > 1) fault_ = "a turn is passed on twice";
         return;
     }
   }
@@ -204,34 +261,51 @@ class TensorPlanRunner {
       around.at(ring.var) += step.event.count;
       if (around.at(ring.var) >= value_at(ring.upper, around)) return;
     }
-    copies_.copy(agent.group, step.event.ring, slot, tile_of(ring.buffer, ring.origin, around));
+    copies_.copy(agent.group, step.event.ring, slot, next_tile(agent.block, ring, around));
     if (!copies_.fault().empty()) fault_ = copies_.fault();
   }
 
   void load(Agent& agent, int ring, const Step& step) {
     const int number = position(agent, ring) % this->ring(ring).slots;
-    Slot& slot = slots_[{ring, number}];
-    for (const Agent& group : agents_) {
-      for (const Product& product : group.flight) {
-        for (const auto& [of, place, load] : product.tiles) {
-          if (of == ring && place == number) fault_ = "a tile is overwritten under a product";
+    Slot& own = this->slot(agent, ring);
+    if (own.awaited) fault_ = "two tiles are waited for at once";
+    own.awaited = true;
+    ++own.tiles;
+    own.missing += this->ring(ring).blocks;
+    const Hash tile = next_tile(agent.block, this->ring(ring), *step.around);
+    for (const int block : reached(agent, step.event)) {
+      for (const Agent& group : agents_) {
+        for (const Product& product : group.flight) {
+          for (const auto& [of, place, load] : product.tiles) {
+            if (group.block == block && of == ring && place == number) fault_ = "a tile is overwritten under a product";
+          }
         }
       }
+      Slot& slot = slots_[{block, ring, number}];
+      ++slot.loads;
+      slot.tile[this->ring(ring).blocks > 1 ? agent.block : 0] = tile;
+      --slot.missing;
+      fill(slot);
     }
-    ++slot.loads;
-    ++slot.full;
-    slot.tile = tile_of(this->ring(ring).buffer, this->ring(ring).origin, *step.around);
     agent.positions[ring] = position(agent, ring) + 1;
   }
 
-  void release(Agent& agent, int ring) {
-    Slot& slot = this->slot(agent, ring);
+  static void fill(Slot& slot) {
+    if (!slot.awaited || slot.missing != 0) return;
+    slot.awaited = false;
+    ++slot.full;
+  }
+
+  void release(Agent& agent, const nvptx::Event& event) {
+    const int ring = event.ring;
     for (const Product& product : agent.flight) {
       for (const auto& [of, place, load] : product.tiles) {
         if (of == ring && place == position(agent, ring) % this->ring(ring).slots) fault_ = "a tile is released under a product";
       }
     }
-    if (++slot.arrivals == plan_.groups) {
+    for (const int block : reached(agent, event)) {
+      Slot& slot = slots_[{block, ring, position(agent, ring) % this->ring(ring).slots}];
+      if (++slot.arrivals < this->ring(ring).readers) continue;
       slot.arrivals = 0;
       ++slot.empty;
     }
@@ -248,7 +322,13 @@ class TensorPlanRunner {
     const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).slots});
     if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
       fault_ = "a tile is read before it has arrived";
-    return slot.tile;
+    const int shares = this->ring(ring).blocks;
+    const auto first = slot.tile.empty() ? 0 : slot.tile.begin()->second;
+    for (int share = 0; share < shares; ++share) {
+      const auto found = slot.tile.find(share);
+      if (found == slot.tile.end() || found->second != first) fault_ = "a tile is read in part";
+    }
+    return first;
   }
 
   bool busy(const Agent& agent, int buffer) const {
@@ -336,18 +416,18 @@ class TensorPlanRunner {
     return hash;
   }
 
-  /// What the tile program itself stores.
-  std::vector<Hash> expected() const {
+  /// What the tile program itself stores, in the rows of a block.
+  std::vector<Hash> expected(int block) const {
     std::vector<Hash> stored;
     for (const Integers& item : items_) {
       std::map<int, Hash> tiles;
       int next = 0;
-      reference(plan_.kernel->body, item, next, tiles, stored);
+      reference(block, plan_.kernel->body, item, next, tiles, stored);
     }
     return stored;
   }
 
-  void reference(const TileTree& tree, const Integers& around, int& next, std::map<int, Hash>& tiles,
+  void reference(int block, const TileTree& tree, const Integers& around, int& next, std::map<int, Hash>& tiles,
                  std::vector<Hash>& stored) const {
     if (tree->kind == TileNode::Kind::op) {
       const nvptx::TensorOp& op = this->op(next);
@@ -360,7 +440,10 @@ class TensorPlanRunner {
         std::vector<IntExpr> origin;
         const bool tiled = op.kind == nvptx::TensorOp::Kind::product || op.read_rings.count(static_cast<int>(reads.size())) != 0;
         for (IntExpr index : tiled ? read.index : std::vector<IntExpr>{}) {
-          for (const OpDim& dim : op.op.dims) index = index.substitute(dim.var, IntExpr(0));
+          for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+            const bool row = static_cast<int>(d) == op.row;
+            index = index.substitute(op.op.dims[d].var, IntExpr(row ? block * plan_.rows() : 0));
+          }
           origin.push_back(index);
         }
         reads.push_back(tile_of(read.buffer, origin, around));
@@ -376,7 +459,7 @@ class TensorPlanRunner {
     for (std::int64_t k = from; k < to; ++k) {
       next = first;
       if (loop) inner[tree->var] = k;
-      for (const TileTree& child : tree->children) reference(child, inner, next, tiles, stored);
+      for (const TileTree& child : tree->children) reference(block, child, inner, next, tiles, stored);
     }
     if (from >= to) skip(tree, next);
   }
@@ -387,9 +470,11 @@ class TensorPlanRunner {
   }
 
   std::string compare() {
-    const std::vector<Hash> right = expected();
     for (const Agent& agent : agents_) {
-      if (agent.group >= 0 && agent.stored != right) return "other values are stored";
+      if (agent.group >= 0 && agent.stored != expected(agent.block)) return "other values are stored";
+    }
+    for (const auto& [place, slot] : slots_) {
+      if (!all_copy() && (slot.awaited || slot.missing != 0)) return "a share of a tile is left over";
     }
     return "";
   }
@@ -397,7 +482,8 @@ class TensorPlanRunner {
   const nvptx::TensorPlan& plan_;
   std::vector<Integers> items_;
   std::string fault_;
-  std::map<std::pair<int, int>, Slot> slots_;
+  std::map<std::tuple<int, int, int>, Slot> slots_;  ///< by block, ring and number
+  std::vector<bool> prepared_;                       ///< blocks whose barriers are ready
   std::vector<Agent> agents_;
   std::vector<int> turns_;
   BlockCopies copies_{1};

@@ -366,7 +366,7 @@ class EventPlanner {
     if (condition.op() != IntOp::ge && condition.op() != IntOp::gt) return std::nullopt;
     IntExpr distance = comparison_distance(condition);
     const int columns = op.kind == TensorOp::Kind::product ? op.k : column_extent(op);
-    for (const auto& [name, extent] : {std::pair(kRow, plan_.rows()), std::pair(kColumn, columns)}) {
+    for (const auto& [name, extent] : {std::pair(kRow, plan_.item_rows()), std::pair(kColumn, columns)}) {
       const auto slope = distance.coefficient(name);
       if (!slope) return std::nullopt;
       distance = distance.substitute(name, IntExpr(*slope < 0 ? extent - 1 : 0));
