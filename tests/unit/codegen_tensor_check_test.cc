@@ -128,6 +128,9 @@ TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
   EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
+  const int blocks = attention.plan.cluster();
+  const std::string shared = fmt::format("of {} blocks, each of which copies its share", blocks);
+  EXPECT_EQ(certificate.proved.front().find(shared) != std::string::npos, blocks > 1);
   EXPECT_EQ(fault_of(attention.plan), "");
 }
 
