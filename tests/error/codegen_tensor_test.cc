@@ -71,6 +71,30 @@ TEST(TensorError, turns_on_other_devices) {
                     HasSubstr("not 8.0: leave the step out")));
 }
 
+TEST(TensorError, clusters_on_other_devices) {
+  NvptxTarget target;
+  target.sm = 80;
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"cluster(out.io, 2)"}});
+  EXPECT_EQ(refusal(program), "");
+  EXPECT_THAT(refusal(program, target), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
+  EXPECT_THROW(prove_tensor_kernels(program, target), UserError);
+}
+
+TEST(TensorError, items_that_each_block_of_a_cluster_would_claim) {
+  const TileProgram program =
+      tensor_program(attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "claims(out.io)", "cluster(out.io, 2)"}});
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("with claims a block claims items for itself"), HasSubstr("clusters of 2 blocks"),
+                                      HasSubstr("leave out claims or cluster")));
+}
+
+TEST(TensorError, tiles_that_blocks_cannot_share_out) {
+  const TileProgram program =
+      tensor_program(attention_nest({.depth = 16}), {.rows = 256, .columns = 48, .groups = 1, .more = {"cluster(out.io, 4)"}});
+  EXPECT_THAT(refusal(program),
+              AllOf(HasSubstr("4 blocks of a cluster cannot share out a tile of 'k' with 48 rows of 16 elements"),
+                    HasSubstr("choose a multiple of 32 rows, or a smaller cluster")));
+}
+
 TEST(TensorError, kernels_without_products) {
   const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.groups = 2}));
   EXPECT_THAT(message, AllOf(HasSubstr("asks for tensor cores"), HasSubstr("none of its ops is a product of two 16-bit tiles")));

@@ -38,6 +38,13 @@ void random_choices_give_the_definition(int sm) {
     }
     const bool persistent = !steps.more.empty() && steps.more.back().starts_with("persistent");
     if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("claims(out.io)");
+    const bool claims = !steps.more.empty() && steps.more.back().starts_with("claims");
+    if (sm >= 90 && !claims && choose.flip()) {
+      const int blocks = choose.flip() ? 2 : 4;
+      steps.rows *= blocks;
+      steps.columns = static_cast<int>(nvptx::round_up(steps.columns, 8 * blocks));
+      steps.more.push_back(fmt::format("cluster(out.io, {})", blocks));
+    }
     TensorShape shape{choose.between(1, 150), 0, choose.between(1, 100), form.depth};
     shape.keys = form.seen == Seen::all ? choose.between(1, 150) : shape.queries + choose.between(0, 70);
     const TensorRun options{.round_operands = false, .blocks = choose.between(1, 4), .seed = static_cast<unsigned>(k)};

@@ -1,4 +1,4 @@
-// Runs a tensor plan without a GPU: the roles of a block take their events in random order, as far as barriers allow, and every value is
+// Runs a tensor plan without a GPU: the roles of a block, or of all blocks of a cluster, take their events in random order, as far as barriers allow, and every value is
 // computed in double where the plan says, operands rounded to 16 bits when asked. What a GPU would get wrong silently is an exception
 // here: a slot overwritten while a product reads it, a sum read before its product has ended, a barrier that nobody completes.
 #pragma once
@@ -15,7 +15,7 @@ namespace nestor::testing {
 
 struct TensorRun {
   bool round_operands = true;  ///< fragments become 16-bit operands, as on the GPU
-  int blocks = 3;              ///< of a persistent grid
+  int blocks = 3;              ///< of a persistent grid, or clusters
   unsigned seed = 1;           ///< of the order in which roles go on
 };
 
@@ -42,6 +42,7 @@ class TensorInterpreter : private TensorValues {
 
  private:
   using Kind = nvptx::Event::Kind;
+  static constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
   struct TraceEntry : Moment {
     nvptx::Event event{};
@@ -49,6 +50,7 @@ class TensorInterpreter : private TensorValues {
   };
   struct Tile {
     std::int64_t position = -1;
+    int shares = 0;                ///< that have been copied
     std::vector<double> elements;  ///< [rows][64 * column_blocks]
   };
   struct RingState {
@@ -58,6 +60,7 @@ class TensorInterpreter : private TensorValues {
   };
   /// A group of warps, or the producer, with nothing but a trace.
   struct Role : Group {
+    int block = 0;
     std::vector<TraceEntry> trace;
     std::size_t at = 0;
     std::map<int, std::vector<double>> held;  ///< by ring: the group's [rows][64 * column_blocks]
@@ -93,13 +96,19 @@ class TensorInterpreter : private TensorValues {
   }
 
   void run_block(const std::vector<Values>& items) {
-    rings_.clear();
-    for (const nvptx::Ring& ring : plan_.rings) rings_.push_back({std::vector<Tile>(static_cast<std::size_t>(ring.slots))});
+    rings_.assign(static_cast<std::size_t>(plan_.cluster()), {});
+    for (auto& rings : rings_) {
+      for (const nvptx::Ring& ring : plan_.rings) rings.push_back({std::vector<Tile>(static_cast<std::size_t>(ring.slots))});
+    }
     copies_ = BlockCopies(plan_.groups);
-    producer_ = role_of(plan_.producer, items);
-    groups_.assign(static_cast<std::size_t>(plan_.groups), role_of(plan_.consumer, items));
-    groups_.front().has_turn = true;
-    const std::size_t count = groups_.size() + 1;
+    producers_.assign(rings_.size(), role_of(plan_.producer, items));
+    groups_.assign(rings_.size() * static_cast<std::size_t>(plan_.groups), role_of(plan_.consumer, items));
+    for (std::size_t b = 0; b < producers_.size(); ++b) producers_[b].block = static_cast<int>(b);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g].block = static_cast<int>(g) / plan_.groups;
+      groups_[g].has_turn = static_cast<int>(g) % plan_.groups == 0;
+    }
+    const std::size_t count = groups_.size() + producers_.size();
     std::vector<std::size_t> order(count);
     for (std::size_t k = 0; k < count; ++k) order[k] = k;
     for (bool moved = true; moved;) {
@@ -108,7 +117,7 @@ class TensorInterpreter : private TensorValues {
       for (const std::size_t k : order) {
         // A role that goes on goes some way, so that it comes ahead of the others by different distances.
         for (int steps = std::uniform_int_distribution<int>(1, 40)(random_); steps > 0; --steps) {
-          const bool went = k < groups_.size() ? step(static_cast<int>(k)) : step_producer();
+          const bool went = k < groups_.size() ? step(static_cast<int>(k)) : step_producer(producers_[k - groups_.size()]);
           if (!went) break;
           moved = true;
         }
@@ -123,34 +132,39 @@ class TensorInterpreter : private TensorValues {
       if (role.at < role.trace.size())
         fail(fmt::format("group {} waits for ever at event {} of {}", g, role.at, role.trace.size()));
       if (!role.flight.empty()) fail("a product is never waited for");
-      for (std::size_t r = 0; r < rings_.size(); ++r) {
+      for (std::size_t r = 0; r < plan_.rings.size(); ++r) {
         if (all_copy()) continue;
         const auto found = role.released.find(static_cast<int>(r));
-        if ((found == role.released.end() ? 0 : found->second) != rings_[r].loaded)
+        if ((found == role.released.end() ? 0 : found->second) != state_of(role.block, static_cast<int>(r)).loaded)
           fail("a tile is loaded that nobody reads, or left unread");
       }
     }
-    if (producer_.at < producer_.trace.size()) fail("the producer waits for ever");
+    for (const Role& producer : producers_) {
+      if (producer.at < producer.trace.size()) fail("a producer waits for ever");
+    }
   }
 
-  bool step_producer() {
-    if (producer_.at == producer_.trace.size()) return false;
-    const TraceEntry& entry = producer_.trace[producer_.at];
+  bool step_producer(Role& producer) {
+    if (producer.at == producer.trace.size()) return false;
+    const TraceEntry& entry = producer.trace[producer.at];
     if (!entry.starts_item) {
       const int r = entry.event.ring;
-      RingState& state = rings_.at(static_cast<std::size_t>(r));
+      RingState& state = state_of(producer.block, r);
       if (entry.event.kind == Kind::wait_empty) {
         const std::int64_t needed = state.loaded - ring(r).slots + 1;
-        if (std::any_of(groups_.begin(), groups_.end(), [&](Role& role) { return role.released[r] < needed; })) return false;
+        const auto reads = [&](Role& role) {
+          return (ring(r).blocks > 1 || role.block == producer.block) && role.released[r] < needed;
+        };
+        if (std::any_of(groups_.begin(), groups_.end(), reads)) return false;
         state.slot_is_free = true;
       } else if (entry.event.kind == Kind::load) {
         if (!std::exchange(state.slot_is_free, false)) fail("a tile is loaded into a slot that may still be read");
-        load(r, entry.values);
+        load(producer.block, r, entry.values);
       } else {
         fail("the producer does what only consumers do");
       }
     }
-    ++producer_.at;
+    ++producer.at;
     return true;
   }
 
@@ -191,9 +205,7 @@ class TensorInterpreter : private TensorValues {
         return true;
       case Kind::wait_full:
         if (all_copy()) return role.arrived[event.ring] = true;
-        if (rings_.at(static_cast<std::size_t>(event.ring)).loaded <= role.released[event.ring]) return false;
-        role.arrived[event.ring] = true;
-        return true;
+        return role.arrived[event.ring] = is_full(role, event.ring);
       case Kind::release:
         for (const Flight& flying : role.flight) {
           if (op(flying.op).a_ring == event.ring && flying.a_position == role.released[event.ring])
@@ -225,7 +237,7 @@ class TensorInterpreter : private TensorValues {
       case Kind::wait_turn:
         return std::exchange(role.has_turn, false);
       case Kind::pass_turn: {
-        Role& next = groups_[static_cast<std::size_t>((g + 1) % plan_.groups)];
+        Role& next = groups_[static_cast<std::size_t>(role.block * plan_.groups + (g + 1) % plan_.groups)];
         if (next.has_turn) fail("a turn is passed twice");
         next.has_turn = true;
         return true;
@@ -262,9 +274,10 @@ class TensorInterpreter : private TensorValues {
     const int slot = static_cast<int>(position % info.slots);
     copies_.copy(g, r, slot, static_cast<std::size_t>(position));
     fail_with(copies_.fault());
-    Tile& tile = rings_[static_cast<std::size_t>(r)].slots[static_cast<std::size_t>(slot)];
+    Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(slot)];
     tile.position = position;
-    fill(info, tile, values);
+    tile.elements.assign(elements_of(info), 0);
+    fill(role.block, info, tile, values);
   }
 
   void fail_with(const std::string& fault) const {
@@ -278,32 +291,51 @@ class TensorInterpreter : private TensorValues {
     fail_with(copies_.fault());
   }
 
-  /// As a tensor copy: what lies outside of the argument is 0.
-  void load(int r, const Values& values) {
-    const nvptx::Ring& info = ring(r);
-    RingState& state = rings_[static_cast<std::size_t>(r)];
-    Tile& tile = state.slots[static_cast<std::size_t>(state.loaded % info.slots)];
-    tile.position = state.loaded++;
-    fill(info, tile, values);
+  RingState& state_of(int block, int r) { return rings_.at(static_cast<std::size_t>(block)).at(static_cast<std::size_t>(r)); }
+  const RingState& state_of(int block, int r) const {
+    return rings_.at(static_cast<std::size_t>(block)).at(static_cast<std::size_t>(r));
+  }
+  static std::size_t elements_of(const nvptx::Ring& info) { return static_cast<std::size_t>(info.rows * row_elements(info)); }
+
+  bool is_full(Role& role, int r) {
+    const Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(role.released[r] % ring(r).slots)];
+    return tile.position == role.released[r] && tile.shares == ring(r).blocks;
   }
 
-  void fill(const nvptx::Ring& info, Tile& tile, const Values& values) {
-    tile.elements.clear();
+  /// As a tensor copy: what lies outside of the argument is 0. A share of a tile goes to all blocks that share it.
+  void load(int block, int r, const Values& values) {
+    const nvptx::Ring& info = ring(r);
+    const std::int64_t position = state_of(block, r).loaded++;
+    for (int to = 0; to < plan_.cluster(); ++to) {
+      if (info.blocks == 1 && to != block) continue;
+      Tile& tile = state_of(to, r).slots[static_cast<std::size_t>(position % info.slots)];
+      if (tile.position != position) tile = {position, 0, std::vector<double>(elements_of(info), kMissing)};
+      ++tile.shares;
+      fill(block, info, tile, values);
+    }
+  }
+
+  /// The share of a tile that `block` copies; all of it where none is shared.
+  void fill(int block, const nvptx::Ring& info, Tile& tile, const Values& values) {
+    const bool columns = info.shares_columns();
+    const int share = info.blocks > 1 ? block : 0, width = info.copied_blocks() * nvptx::kBlockColumns;
+    const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
     std::vector<std::int64_t> origin;
     for (const IntExpr& index : info.origin) origin.push_back(value_at(index, values));
-    for (int row = 0; row < info.rows; ++row) {
-      for (int column = 0; column < row_elements(info); ++column) {
+    if (info.own_index >= 0) origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.rows();
+    for (int row = first_row; row < first_row + info.copied_rows(); ++row) {
+      for (int column = first_column; column < first_column + width; ++column) {
         std::vector<std::int64_t> index = origin;
         index[static_cast<std::size_t>(info.row_index)] += row;
         index.back() += column;
         const double* element = find(info.buffer, index);
-        tile.elements.push_back(element == nullptr ? 0 : *element);
+        tile.elements[static_cast<std::size_t>(row * row_elements(info) + column)] = element == nullptr ? 0 : *element;
       }
     }
   }
 
-  const std::vector<double>& tile_at(int r, std::int64_t position) const {
-    const Tile& tile = rings_[static_cast<std::size_t>(r)].slots[static_cast<std::size_t>(position % ring(r).slots)];
+  const std::vector<double>& tile_at(int block, int r, std::int64_t position) const {
+    const Tile& tile = state_of(block, r).slots[static_cast<std::size_t>(position % ring(r).slots)];
     if (tile.position != position) fail("a slot is overwritten while a product reads it");
     return tile.elements;
   }
@@ -313,16 +345,17 @@ class TensorInterpreter : private TensorValues {
     const auto arrived = role.arrived.find(r);
     if (arrived == role.arrived.end() || !arrived->second) fail("a tile is read before it has arrived");
     const auto released = role.released.find(r);
-    return tile_at(r, released == role.released.end() ? 0 : released->second)
-        .at(static_cast<std::size_t>(row * row_elements(ring(r)) + column));
+    return tile_at(role.block, r, released == role.released.end() ? 0 : released->second)
+        .at(static_cast<std::size_t>((row - role.block * plan_.rows()) * row_elements(ring(r)) + column));
   }
 
   void take_registers(int g, Role& role, int r) {
     if (!role.arrived[r]) fail("a tile is read before it has arrived");
     read_copies(g, r, role.released[r]);
-    const auto& all = tile_at(r, role.released[r]);
+    const auto& all = tile_at(role.block, r, role.released[r]);
     const auto share = static_cast<std::ptrdiff_t>(group_rows()) * row_elements(ring(r));
-    role.held[r].assign(all.begin() + g * share, all.begin() + (g + 1) * share);
+    const int own = g % plan_.groups;
+    role.held[r].assign(all.begin() + own * share, all.begin() + (own + 1) * share);
   }
 
   // ---- products
@@ -342,8 +375,9 @@ class TensorInterpreter : private TensorValues {
     if (op.a_ring < 0) return role.operands.at(flight.op)[static_cast<std::size_t>(row * op.k + k)];
     const int width = row_elements(ring(op.a_ring));
     if (ring(op.a_ring).in_registers) return role.held.at(op.a_ring)[static_cast<std::size_t>(row * width + k)];
-    const int own = g * group_rows() + row;
-    return tile_at(op.a_ring, flight.a_position)[static_cast<std::size_t>(op.a_by_row ? k * width + own : own * width + k)];
+    const int own = g % plan_.groups * group_rows() + row;
+    return tile_at(role.block, op.a_ring,
+                   flight.a_position)[static_cast<std::size_t>(op.a_by_row ? k * width + own : own * width + k)];
   }
 
   /// The oldest product ends. It is computed now, from what its operands hold now: the latest that the hardware may read them.
@@ -354,7 +388,7 @@ class TensorInterpreter : private TensorValues {
     std::vector<double>& sums = role.tiles[op.op.write.buffer];
     if (op.op.initialize) sums.assign(static_cast<std::size_t>(group_rows() * op.n), 0);
     if (sums.size() != static_cast<std::size_t>(group_rows() * op.n)) fail(op.op.name + " adds to a tile that has no value");
-    const std::vector<double>& b = tile_at(op.b_ring, flight.b_position);
+    const std::vector<double>& b = tile_at(role.block, op.b_ring, flight.b_position);
     const int width = row_elements(ring(op.b_ring));
     for (int row = 0; row < group_rows(); ++row) {
       for (int k = 0; k < op.k; ++k) {
@@ -368,9 +402,9 @@ class TensorInterpreter : private TensorValues {
 
   TensorRun options_;
   std::mt19937 random_;
-  std::vector<RingState> rings_;
-  Role producer_;
-  std::vector<Role> groups_;
+  std::vector<std::vector<RingState>> rings_;  ///< by block
+  std::vector<Role> producers_;                ///< by block
+  std::vector<Role> groups_;                   ///< of all blocks, in the order of their rows
   BlockCopies copies_{1};
 };
 

@@ -1,17 +1,18 @@
 // Runs the events of a tensor plan with numbers in place of tiles: barriers, slots and turns as the hardware has them, in an order of one's
-// choice, and every value remembered by what it was made from. An independent judge of plans, at given sizes.
+// choice, and every value remembered by what it was made from; of all blocks of a cluster together. An independent judge of plans, at
+// given sizes.
 #pragma once
 
 #include "codegen/nvptx/tensor_plan.h"
 #include "support/event_walk.h"
 #include "support/tensor_block_copies.h"
+#include "support/tensor_plan_hashes.h"
 
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <tuple>
@@ -19,22 +20,24 @@
 
 namespace nestor::testing {
 
-class TensorPlanRunner {
+class TensorPlanRunner : private TensorPlanHashes {
  public:
   static constexpr unsigned kOrders = 6;
-  using Integers = EventValues;
+  using TensorPlanHashes::Integers;
 
-  /// `items`: values of sizes and grid variables, one an item of the block.
-  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {
-    unroll(plan.producer, producer_);
-    unroll(plan.consumer, consumer_);
+  /// `items`: values of sizes and grid variables, one an item of the block or cluster.
+  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : TensorPlanHashes(plan, std::move(items)) {
+    for (int block = 0; block < plan_.cluster(); ++block) {
+      producers_.push_back(program_of(block, plan_.producer, true));
+      consumers_.push_back(program_of(block, plan_.consumer, false));
+    }
   }
 
   /// What goes wrong ("" : nothing) when roles advance in an order of `seed`: one as far as it can before another (below kOrders), or by chance.
   /// May be called again with another one.
   std::string run(unsigned seed) {
     for (const nvptx::Ring& ring : plan_.rings) {
-      if (ring.slots < 1) return "a ring without slots";
+      if (ring.slots < 1 || ring.readers < 1) return "a ring without slots or readers";
     }
     start();
     std::mt19937 random(seed);
@@ -58,27 +61,31 @@ class TensorPlanRunner {
 
  private:
   using Kind = nvptx::Event::Kind;
-  using Hash = std::size_t;
-  /// An event at its iteration, with all that its expressions come to there.
+  /// What a role does next; an event at its iteration, with all that its expressions come to there.
   struct Step {
-    nvptx::Event event;
+    enum class Kind : std::uint8_t { event, ends_item, prepares, starts, leaves } kind = Kind::event;
+    nvptx::Event event{};
     Hash tile = 0;        ///< that a load brings
     Hash mask = 0;        ///< which elements the op of a product or a compute works on
     bool past = false;    ///< a load for an iteration that there is not
     bool astray = false;  ///< a load for another iteration than its own, outside of any
-    bool ends_item = false;
   };
+  /// Of one block. Phases of its barriers: `full` ends when the block's own copier has said what to wait for and all of it has come.
   struct Slot {
     int loads = 0, full = 0, empty = 0, arrivals = 0;  ///< phases completed, arrivals of the current one
-    Hash tile = 0;
+    int tiles = 0;                                     ///< that the block's own copier has said to wait for
+    bool awaited = false;
+    int missing = 0;           ///< shares that are waited for and have not come; negative: came before
+    std::map<int, Hash> tile;  ///< shares, by copying block
   };
   struct Product {
     int op;
     std::vector<std::tuple<int, int, int>> tiles;  ///< ring, slot, load
   };
   struct Agent {
-    int group = -1;                              ///< -1: the producer
-    std::size_t at = 0;                          ///< the next step of its program
+    int block = 0;
+    int group = -1;  ///< -1: the producer
+    std::size_t at = 0;  ///< the next step of its program
     std::map<int, int> positions, fills;         ///< by ring
     std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
@@ -87,14 +94,6 @@ class TensorPlanRunner {
     std::vector<Hash> stored;
   };
 
-  static Hash mix(Hash a, Hash b) { return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0x2545f4914f6cdd1dULL; }
-  static Hash tile_of(int buffer, const std::vector<IntExpr>& origin, const Integers& around) {
-    Hash hash = static_cast<Hash>(buffer) + 17;
-    for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value_at(index, around)));
-    return hash;
-  }
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
-  const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
   bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
 
   void start() {
@@ -102,27 +101,38 @@ class TensorPlanRunner {
     slots_.clear();
     agents_.clear();
     copies_ = BlockCopies(plan_.groups);
-    turns_.assign(static_cast<std::size_t>(plan_.groups), 0);
-    if (plan_.turns()) turns_[0] = 1;
-    for (int group = -1; group < plan_.groups; ++group) {
-      agents_.emplace_back();
-      agents_.back().group = group;
+    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.groups), 0);
+    prepared_.assign(static_cast<std::size_t>(plan_.cluster()), false);
+    for (int block = 0; block < plan_.cluster(); ++block) {
+      if (plan_.turns()) turns_[static_cast<std::size_t>(block * plan_.groups)] = 1;
+      for (int group = -1; group < plan_.groups; ++group) {
+        agents_.emplace_back();
+        agents_.back().block = block;
+        agents_.back().group = group;
+      }
     }
   }
 
-  const std::vector<Step>& program(const Agent& agent) const { return agent.group < 0 ? producer_ : consumer_; }
+  const std::vector<Step>& program(const Agent& agent) const {
+    return (agent.group < 0 ? producers_ : consumers_)[static_cast<std::size_t>(agent.block)];
+  }
 
-  void unroll(const nvptx::EventNode& role, std::vector<Step>& program) const {
+  std::vector<Step> program_of(int block, const nvptx::EventNode& role, bool producer) const {
+    std::vector<Step> program;
+    if (producer) program.push_back({Step::Kind::prepares});
+    program.push_back({Step::Kind::starts});
     for (const Integers& item : items_) {
       walk_events(role, std::make_shared<const Integers>(item), true,
                   [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
-                    program.push_back(step_of(event, *around));
+                    program.push_back(step_of(block, event, *around));
                   });
-      program.emplace_back().ends_item = true;
+      program.push_back({Step::Kind::ends_item});
     }
+    program.push_back({Step::Kind::leaves});
+    return program;
   }
 
-  Step step_of(const nvptx::Event& event, const Integers& around) const {
+  Step step_of(int block, const nvptx::Event& event, const Integers& around) const {
     Step step;
     step.event = event;
     if (event.kind == Kind::product || event.kind == Kind::compute) step.mask = mask_of(op(event.op), around);
@@ -136,11 +146,41 @@ class TensorPlanRunner {
       iteration->second += event.count;
       step.past = iteration->second >= value_at(ring.upper, at);
     }
-    if (!step.past) step.tile = tile_of(ring.buffer, ring.origin, at);
+    if (!step.past) step.tile = next_tile(block, ring, at);
     return step;
   }
 
-  Slot& slot(const Agent& agent, int ring) { return slots_[{ring, position(agent, ring) % this->ring(ring).slots}]; }
+  // ---- the cluster
+
+  /// The block's barriers are ready, and if blocks meet those of all.
+  bool may_start(int block) const {
+    const auto all = std::all_of(prepared_.begin(), prepared_.end(), [](bool prepared) { return prepared; });
+    return plan_.cluster_start ? all : prepared_[static_cast<std::size_t>(block)];
+  }
+  /// A copier that waits for it has been told of the last tiles that blocks share.
+  bool may_leave(const Agent& agent) const {
+    if (agent.group >= 0 || !plan_.drains) return true;
+    return std::all_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
+      const auto& [block, ring, number] = entry.first;
+      return block != agent.block || this->ring(ring).blocks == 1 || entry.second.empty >= entry.second.tiles;
+    });
+  }
+  /// Blocks whose memory an event reaches; one that has none is a fault.
+  std::vector<int> reached(const Agent& agent, const nvptx::Event& event) {
+    std::vector<int> blocks{agent.block};
+    if (event.blocks > 1) blocks.resize(static_cast<std::size_t>(std::min(event.blocks, plan_.cluster())));
+    if (event.blocks > 1) std::iota(blocks.begin(), blocks.end(), 0);
+    for (const int block : blocks) {
+      if (!prepared_[static_cast<std::size_t>(block)]) fault_ = "a block is reached before its barriers are ready";
+      const bool lives = std::any_of(agents_.begin(), agents_.end(),
+                                     [&](const Agent& a) { return a.block == block && a.at < program(a).size(); });
+      if (!lives) fault_ = "a block is reached after its end";
+    }
+    return blocks;
+  }
+
+  Slot& slot(const Agent& agent, int ring) { return slots_[{agent.block, ring, position(agent, ring) % this->ring(ring).slots}]; }
+  int turn(const Agent& agent, int ahead) const { return agent.block * plan_.groups + (agent.group + ahead) % plan_.groups; }
   static int position(const Agent& agent, int ring) {
     const auto found = agent.positions.find(ring);
     return found == agent.positions.end() ? 0 : found->second;
@@ -150,26 +190,29 @@ class TensorPlanRunner {
 
   bool ready(const Agent& agent) {
     const Step& step = program(agent)[agent.at];
-    if (step.ends_item) return true;
+    if (step.kind == Step::Kind::starts) return may_start(agent.block);
+    if (step.kind == Step::Kind::leaves) return may_leave(agent);
+    if (step.kind != Step::Kind::event) return true;
     if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
     if (all_copy()) return true;
     if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
-    if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(agent.group)] > 0;
+    if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(turn(agent, 0))] > 0;
     return true;
   }
 
   void step(Agent& agent) {
     const Step& step = program(agent)[agent.at++];
-    if (step.ends_item) {
+    if (step.kind == Step::Kind::prepares) prepared_[static_cast<std::size_t>(agent.block)] = true;
+    if (step.kind == Step::Kind::ends_item) {
       if (!agent.flight.empty()) fault_ = "a product outlives its item";
       agent.tiles.clear();
       agent.operands.clear();
       agent.held.clear();
       agent.whole.clear();
       if (all_copy()) agent.positions.clear(), agent.fills.clear();
-      return;
     }
+    if (step.kind != Step::Kind::event) return;
     const int ring = step.event.ring;
     const bool of_product = step.event.kind == Kind::product || step.event.kind == Kind::narrow;
     if (of_product && op(step.event.op).kind != nvptx::TensorOp::Kind::product) {
@@ -192,7 +235,7 @@ class TensorPlanRunner {
       case Kind::load:
         return all_copy() ? copy(agent, step) : load(agent, ring, step);
       case Kind::release:
-        return release(agent, ring);
+        return release(agent, step.event);
       case Kind::take_registers:
         agent.held[ring] = tile(agent, ring);
         return;
@@ -211,10 +254,10 @@ class TensorPlanRunner {
         agent.whole[ring] = true;
         return;
       case Kind::wait_turn:
-        --turns_[static_cast<std::size_t>(agent.group)];
+        --turns_[static_cast<std::size_t>(turn(agent, 0))];
         return;
       case Kind::pass_turn:
-        if (++turns_[static_cast<std::size_t>((agent.group + 1) % plan_.groups)] > 1) fault_ = "a turn is passed on twice";
+        if (++turns_[static_cast<std::size_t>(turn(agent, 1))] > 1) fault_ = "a turn is passed on twice";
         return;
     }
   }
@@ -232,28 +275,44 @@ class TensorPlanRunner {
 
   void load(Agent& agent, int ring, const Step& step) {
     const int number = position(agent, ring) % this->ring(ring).slots;
-    Slot& slot = slots_[{ring, number}];
-    for (const Agent& group : agents_) {
-      for (const Product& product : group.flight) {
-        for (const auto& [of, place, load] : product.tiles) {
-          if (of == ring && place == number) fault_ = "a tile is overwritten under a product";
+    Slot& own = this->slot(agent, ring);
+    if (own.awaited) fault_ = "two tiles are waited for at once";
+    own.awaited = true;
+    ++own.tiles;
+    own.missing += this->ring(ring).blocks;
+    for (const int block : reached(agent, step.event)) {
+      for (const Agent& group : agents_) {
+        for (const Product& product : group.flight) {
+          for (const auto& [of, place, load] : product.tiles) {
+            if (group.block == block && of == ring && place == number) fault_ = "a tile is overwritten under a product";
+          }
         }
       }
+      Slot& slot = slots_[{block, ring, number}];
+      ++slot.loads;
+      slot.tile[this->ring(ring).blocks > 1 ? agent.block : 0] = step.tile;
+      --slot.missing;
+      fill(slot);
     }
-    ++slot.loads;
-    ++slot.full;
-    slot.tile = step.tile;
     agent.positions[ring] = position(agent, ring) + 1;
   }
 
-  void release(Agent& agent, int ring) {
-    Slot& slot = this->slot(agent, ring);
+  static void fill(Slot& slot) {
+    if (!slot.awaited || slot.missing != 0) return;
+    slot.awaited = false;
+    ++slot.full;
+  }
+
+  void release(Agent& agent, const nvptx::Event& event) {
+    const int ring = event.ring;
     for (const Product& product : agent.flight) {
       for (const auto& [of, place, load] : product.tiles) {
         if (of == ring && place == position(agent, ring) % this->ring(ring).slots) fault_ = "a tile is released under a product";
       }
     }
-    if (++slot.arrivals == plan_.groups) {
+    for (const int block : reached(agent, event)) {
+      Slot& slot = slots_[{block, ring, position(agent, ring) % this->ring(ring).slots}];
+      if (++slot.arrivals < this->ring(ring).readers) continue;
       slot.arrivals = 0;
       ++slot.empty;
     }
@@ -270,7 +329,13 @@ class TensorPlanRunner {
     const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).slots});
     if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
       fault_ = "a tile is read before it has arrived";
-    return slot.tile;
+    const int shares = this->ring(ring).blocks;
+    const auto first = slot.tile.empty() ? 0 : slot.tile.begin()->second;
+    for (int share = 0; share < shares; ++share) {
+      const auto found = slot.tile.find(share);
+      if (found == slot.tile.end() || found->second != first) fault_ = "a tile is read in part";
+    }
+    return first;
   }
 
   bool busy(const Agent& agent, int buffer) const {
@@ -333,101 +398,20 @@ class TensorPlanRunner {
     set(agent.tiles, agent.stored, k, step.mask, reads);
   }
 
-  /// The op's tile, or what it stores, as a hash of what it is made from.
-  void set(std::map<int, Hash>& tiles, std::vector<Hash>& stored, int k, Hash mask, const std::vector<Hash>& reads) const {
-    const TileOp& op = this->op(k).op;
-    Hash hash = static_cast<Hash>(k) + 101;
-    for (const Hash read : reads) hash = mix(hash, read);
-    if (op.reduction && !op.initialize) hash = mix(hash, tiles[op.write.buffer]);
-    hash = mix(hash, mask);
-    tiles[op.write.buffer] = hash;
-    if (this->op(k).kind == nvptx::TensorOp::Kind::store) stored.push_back(hash);
-  }
-
-  static Hash mask_of(const nvptx::TensorOp& op, const Integers& around) {
-    Hash hash = 0;
-    for (const IntExpr& condition : op.mask) hash = mix(hash, masked(condition, around));
-    return hash;
-  }
-  static Hash masked(const IntExpr& condition, const Integers& around) {
-    Hash hash = 5;
-    Integers point = around;
-    for (const std::int64_t row : {0, 21, 63}) {
-      for (const std::int64_t column : {0, 21, 63}) {
-        point[nvptx::kRow] = row;
-        point[nvptx::kColumn] = column;
-        hash = mix(hash, static_cast<Hash>(value_at(condition, point) != 0));
-      }
-    }
-    return hash;
-  }
-
-  /// What the tile program itself stores.
-  const std::vector<Hash>& expected() {
-    if (expected_) return *expected_;
-    std::vector<Hash> stored;
-    for (const Integers& item : items_) {
-      std::map<int, Hash> tiles;
-      int next = 0;
-      reference(plan_.kernel->body, item, next, tiles, stored);
-    }
-    return expected_.emplace(std::move(stored));
-  }
-
-  void reference(const TileTree& tree, const Integers& around, int& next, std::map<int, Hash>& tiles,
-                 std::vector<Hash>& stored) const {
-    if (tree->kind == TileNode::Kind::op) {
-      const nvptx::TensorOp& op = this->op(next);
-      std::vector<Hash> reads;
-      for (const TileAccess& read : op.op.reads) {
-        if (plan_.fragments.count(read.buffer) != 0) {
-          reads.push_back(tiles[read.buffer]);
-          continue;
-        }
-        std::vector<IntExpr> origin;
-        const bool tiled = op.kind == nvptx::TensorOp::Kind::product || op.read_rings.count(static_cast<int>(reads.size())) != 0;
-        for (IntExpr index : tiled ? read.index : std::vector<IntExpr>{}) {
-          for (const OpDim& dim : op.op.dims) index = index.substitute(dim.var, IntExpr(0));
-          origin.push_back(index);
-        }
-        reads.push_back(tile_of(read.buffer, origin, around));
-      }
-      if (op.kind == nvptx::TensorOp::Kind::product)
-        reads = {reads[static_cast<std::size_t>(op.form.a)], reads[static_cast<std::size_t>(op.form.b)]};
-      const Hash mask = mask_of(op, around);
-      return set(tiles, stored, next++, mask, reads);
-    }
-    const int first = next;
-    Integers inner = around;
-    const bool loop = tree->kind == TileNode::Kind::loop;
-    const std::int64_t from = loop ? value_at(tree->lower, around) : 0, to = loop ? value_at(tree->upper, around) : 1;
-    for (std::int64_t k = from; k < to; ++k) {
-      next = first;
-      if (loop) inner[tree->var] = k;
-      for (const TileTree& child : tree->children) reference(child, inner, next, tiles, stored);
-    }
-    if (from >= to) skip(tree, next);
-  }
-
-  static void skip(const TileTree& tree, int& next) {
-    if (tree->kind == TileNode::Kind::op) ++next;
-    for (const TileTree& child : tree->children) skip(child, next);
-  }
-
   std::string compare() {
-    const std::vector<Hash>& right = expected();
     for (const Agent& agent : agents_) {
-      if (agent.group >= 0 && agent.stored != right) return "other values are stored";
+      if (agent.group >= 0 && agent.stored != expected(agent.block)) return "other values are stored";
+    }
+    for (const auto& [place, slot] : slots_) {
+      if (!all_copy() && (slot.awaited || slot.missing != 0)) return "a share of a tile is left over";
     }
     return "";
   }
 
-  const nvptx::TensorPlan& plan_;
-  std::vector<Integers> items_;
-  std::vector<Step> producer_, consumer_;
-  std::optional<std::vector<Hash>> expected_;
+  std::vector<std::vector<Step>> producers_, consumers_;  ///< programs by block
   std::string fault_;
-  std::map<std::pair<int, int>, Slot> slots_;
+  std::map<std::tuple<int, int, int>, Slot> slots_;  ///< by block, ring and number
+  std::vector<bool> prepared_;                       ///< blocks whose barriers are ready
   std::vector<Agent> agents_;
   std::vector<int> turns_;
   BlockCopies copies_{1};

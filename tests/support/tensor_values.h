@@ -242,14 +242,24 @@ class TensorValues {
     Mask(const std::vector<IntExpr>& conditions, const Values& values) {
       for (const IntExpr& condition : conditions) {
         const IntExpr distance = comparison_distance(condition);
-        if (!distance.defined()) internal_error("tensor plan: a mask is no comparison: {}", condition.str());
+        const auto by_row = distance.defined() ? distance.coefficient(nvptx::kRow) : std::nullopt;
+        const auto by_column = distance.defined() ? distance.coefficient(nvptx::kColumn) : std::nullopt;
+        if (!by_row || !by_column) {
+          others_.push_back(condition);
+          continue;
+        }
         Values origin = values;
         origin[nvptx::kRow] = origin[nvptx::kColumn] = 0;
-        parts_.push_back({value_at(distance, origin), distance.coefficient(nvptx::kRow).value(),
-                          distance.coefficient(nvptx::kColumn).value(), condition.op() == IntOp::eq});
+        parts_.push_back({value_at(distance, origin), *by_row, *by_column, condition.op() == IntOp::eq});
       }
+      if (!others_.empty()) values_ = values;
     }
     bool holds(std::int64_t row, std::int64_t column) const {
+      for (const IntExpr& condition : others_) {
+        values_[nvptx::kRow] = row;
+        values_[nvptx::kColumn] = column;
+        if (value_at(condition, values_) == 0) return false;
+      }
       return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
         const std::int64_t distance = part.base + part.row_slope * row + part.column_slope * column;
         return part.equality ? distance == 0 : distance >= 0;
@@ -262,6 +272,8 @@ class TensorValues {
       bool equality;
     };
     std::vector<Part> parts_;
+    std::vector<IntExpr> others_;  ///< that are not linear comparisons
+    mutable Values values_;        ///< for those, and the point that is asked for
   };
 };
 

@@ -272,6 +272,22 @@ TEST(TensorSpace, EveryDefaultOnTensorCoresIsLegalAndCompiles) {
   EXPECT_GE(compiled, 4);
 }
 
+TEST(TensorSpace, PairsOfBlocksShareTilesOfWideRows) {
+  const Nest nest = testing::attention_nest({.depth = 256});
+  BaseSchedules schedules(nest);
+  int pairs = 0;
+  for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
+    if (!has_step(candidate.steps, "tensor_cores") || !has_step(candidate.steps, "cluster")) continue;
+    EXPECT_EQ(candidate.infeasible, "");
+    EXPECT_FALSE(has_step(candidate.steps, "claims"));
+    const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), NvptxTarget{});
+    EXPECT_EQ(kernel.kernel.recipe.launches.front().cluster[0], 2);
+    EXPECT_NE(kernel.kernel.code.find("multicast::cluster"), std::string::npos);
+    ++pairs;
+  }
+  EXPECT_GE(pairs, 2);
+}
+
 TEST(TensorSpace, EveryDefaultForComputeCapability8IsLegalAndCompiles) {
   const Nest nest = testing::attention_nest({.seen = testing::Seen::causal, .depth = 128});
   BaseSchedules schedules(nest);

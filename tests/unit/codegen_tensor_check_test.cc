@@ -76,6 +76,16 @@ std::vector<Case> cases() {
   biased.stagger = biased.claims = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
+  GridShape cluster = shape(1, 2);
+  cluster.cluster = 2;
+  list.push_back({"cluster_full", false, cluster});
+  cluster = biased;
+  cluster.stagger = 1;
+  cluster.cluster = 2;
+  list.push_back({"cluster_all_causal", true, cluster});
+  cluster = shape(1, 1);
+  cluster.cluster = 4;
+  list.push_back({"cluster_of_four", false, cluster});
   return list;
 }
 
@@ -103,9 +113,10 @@ std::string fault_of(const TensorPlan& plan) {
     }
     runs = std::move(single);
   }
+  const unsigned orders = TensorPlanRunner::kOrders + 3 * static_cast<unsigned>(plan.cluster());
   for (const Items& items : runs) {
     TensorPlanRunner runner(plan, items);
-    for (unsigned seed = 0; seed < TensorPlanRunner::kOrders + 3; ++seed) {
+    for (unsigned seed = 0; seed < orders; ++seed) {
       const std::string fault = runner.run(seed);
       if (!fault.empty()) return fault;
     }
@@ -118,6 +129,9 @@ TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
   EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
+  const int blocks = attention.plan.cluster();
+  const std::string shared = fmt::format("of {} blocks, each of which copies its share", blocks);
+  EXPECT_EQ(certificate.proved.front().find(shared) != std::string::npos, blocks > 1);
   EXPECT_EQ(fault_of(attention.plan), "");
 }
 
@@ -168,6 +182,11 @@ class Mutator {
       add("registers or not").plan.rings[r].in_registers = !plan_.rings[r].in_registers;
       Mutant& moved = add("another offset");
       moved.plan.rings[r].offset += 1024;
+      if (plan_.cluster() > 1) change_sharing(r);
+    }
+    if (plan_.cluster() > 1) {
+      add("no meeting at the start").plan.cluster_start = false;
+      add("no wait at the end").plan.drains = false;
     }
     for (const auto& [buffer, fragment] : plan_.fragments) {
       if (fragment.columns == 0) add("parts or not").plan.fragments[buffer].lane_sums = !fragment.lane_sums;
@@ -212,6 +231,17 @@ class Mutator {
     }
   }
 
+  void change_sharing(std::size_t r) {
+    const nvptx::Ring& ring = plan_.rings[r];
+    for (const int change : {-1, 1}) add("another number of readers").plan.rings[r].readers += change;
+    Mutant& shared = add("shared or not");
+    shared.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    Mutant& both = add("shared or not, and as many readers");
+    both.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    both.plan.rings[r].readers = plan_.groups * both.plan.rings[r].blocks;
+    add("rows of its own or not").plan.rings[r].own_index = ring.own_index < 0 ? ring.row_index : -1;
+  }
+
   void change_event(const Event& event, const std::vector<std::size_t>& path, std::size_t k) {
     if (event.kind == Kind::wait_products) {
       mutant("wait for one product less", path)[k].event.count += 1;
@@ -224,6 +254,10 @@ class Mutator {
     if (event.kind == Kind::load && plan_.cores == nvptx::TensorCores::mma) {
       mutant("copy for a later iteration", path)[k].event.count += 1;
       if (event.count > 0) mutant("copy for an earlier iteration", path)[k].event.count -= 1;
+    }
+    if ((event.kind == Kind::load || event.kind == Kind::release) && plan_.cluster() > 1) {
+      mutant(std::string(nvptx::name_of(event.kind)) + " reaches other blocks", path)[k].event.blocks =
+          event.blocks == 1 ? plan_.cluster() : 1;
     }
     if (event.ring >= 0) {
       for (int ring = 0; ring < static_cast<int>(plan_.rings.size()); ++ring) {

@@ -64,18 +64,29 @@ std::vector<Case> mma_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Tensor, MmaCode, ::testing::ValuesIn(mma_cases()), [](const auto& info) { return info.param.name; });
 
+std::vector<std::string> with_cluster(std::vector<std::string> steps) {
+  steps.emplace_back("cluster(out.io, 2)");
+  return steps;
+}
+
 std::vector<Case> cases() {
   constexpr ElementType bf16 = ElementType::bf16;
   const std::vector<std::string> overlap{"overlap(out.io)", "turns(out.io)"};
   std::vector<std::string> all = overlap;
   all.insert(all.end(), {"hold(out.io)", "persistent(out.io, 1)"});
-  return {{"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
-          {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
-          {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
-          {"window_64_plain", {Seen::window}, {.columns = 96}},
-          {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
-          {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
-          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
+  return {
+      {"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
+      {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
+      {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
+      {"window_64_plain", {Seen::window}, {.columns = 96}},
+      {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
+      {"full_128_cluster", {.depth = 128}, {.rows = 256, .columns = 128, .more = with_cluster(overlap)}},
+      {"full_256_cluster",
+       {.depth = 256},
+       {.rows = 256, .columns = 80, .more = with_cluster({"overlap(out.io)", "stagger(out.io)"})}},
+      {"causal_64_bf16_persistent_cluster", {Seen::causal, bf16, bf16}, {.rows = 256, .columns = 128, .more = with_cluster(all)}},
+      {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
+      {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
@@ -95,6 +106,25 @@ TEST(TensorRecipe, tells_boxes_of_tensor_maps_and_threads) {
   const std::map<std::string, std::vector<std::int64_t>> expected{
       {"q", {1, 128, 64}}, {"k", {1, 80, 64}}, {"v", {1, 80, 64}}, {"out", {1, 64, 64}}};
   EXPECT_EQ(boxes, expected);
+}
+
+TEST(TensorRecipe, blocks_of_a_cluster_take_an_item_together_and_copy_shares_of_tiles) {
+  const TileProgram program = tensor_program(attention_nest(), {.rows = 256, .columns = 80, .more = {"cluster(out.io, 2)"}});
+  const LaunchRecipe recipe = compile_nvptx(program, {}).kernel.recipe;
+  ASSERT_EQ(recipe.launches.size(), 1u);
+  const LaunchNode& node = recipe.launches[0];
+  EXPECT_EQ(node.block[0], 3 * 128);
+  EXPECT_EQ(node.cluster[0], 2);
+  const auto blocks = [&](std::int64_t queries) {
+    return node.grid[0].evaluate([&](const std::string& name) { return name == "H" ? 3 : queries; });
+  };
+  EXPECT_EQ(blocks(256), 3 * 2);
+  EXPECT_EQ(blocks(257), 3 * 2 * 2);  // the last cluster's second block has no row left, and copies for the first
+  for (const KernelParam& param : node.params) {
+    if (param.kind != KernelParam::Kind::tensor_map) continue;
+    const bool shared = param.name == "k" || param.name == "v";
+    EXPECT_EQ(param.box, (std::vector<int>{1, shared ? 40 : param.name == "q" ? 128 : 64, 64})) << param.name;
+  }
 }
 
 }  // namespace

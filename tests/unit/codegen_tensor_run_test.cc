@@ -34,16 +34,22 @@ NvptxTarget older() {
 
 class Attention : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Attention, without_rounding_the_plan_is_the_definition) {
-  const Seen seen = GetParam().form.seen;
-  const TileProgram program = tensor_program(attention_nest(GetParam().form), GetParam().steps);
+void expect_definition(const Case& test) {
+  const TileProgram program = tensor_program(attention_nest(test.form), test.steps);
   unsigned seed = 0;
-  for (const TensorShape& shape : shapes_for(seen)) {
+  for (const TensorShape& shape : shapes_for(test.form.seen)) {
     const TensorRun options{.round_operands = false, .blocks = 2, .seed = ++seed};
-    EXPECT_LT(tensor_error(program, shape, GetParam().form.type, seen, true, options), 1e-9)
+    EXPECT_LT(tensor_error(program, shape, test.form.type, test.form.seen, true, options), 1e-9)
         << shape.queries << " x " << shape.keys;
   }
 }
+
+TEST_P(Attention, without_rounding_the_plan_is_the_definition) { expect_definition(GetParam()); }
+
+/// Which compute capability 8.0 has not.
+class AttentionInClusters : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionInClusters, without_rounding_the_plan_is_the_definition) { expect_definition(GetParam()); }
 
 TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_definition) {
   const Seen seen = GetParam().form.seen;
@@ -94,6 +100,45 @@ TEST(TensorRuns, of_compute_capability_8_refuse_loops_that_leave_out_tiles_in_th
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("leaves out iterations in its middle"));
   }
+}
+
+std::vector<Case> cluster_cases() {
+  std::vector<Case> result;
+  for (const auto& [name, seen] :
+       {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window)}) {
+    const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
+    const std::string prefix = std::string(name) + "_";
+    result.push_back({prefix + "pairs", form, {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}}});
+    const std::vector<std::string> all{"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)",
+                                       "cluster(out.io, 2)"};
+    result.push_back({prefix + "everything", form, {.rows = 256, .columns = 64, .more = all}});
+    const std::vector<std::string> four{"overlap(out.io)", "cluster(out.io, 4)"};
+    result.push_back({prefix + "four", form, {.rows = 160, .columns = 64, .groups = 1, .more = four}});
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensor, AttentionInClusters, ::testing::ValuesIn(cluster_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(TensorRuns, blocks_of_a_cluster_share_out_wide_tiles_by_columns) {
+  const AttentionForm form{.result = ElementType::f32, .depth = 128};
+  const TileProgram program = tensor_program(
+      attention_nest(form), {.rows = 256, .columns = 32, .more = {"overlap(out.io)", "hold(out.io)", "cluster(out.io, 2)"}});
+  const PlannedTensor planned(program);
+  EXPECT_TRUE(planned.ring("k").shares_columns());
+  EXPECT_EQ(planned.ring("k").copied_rows(), planned.ring("k").rows);
+  for (const TensorShape& shape :
+       {TensorShape{.queries = 130, .keys = 70, .depth = 128}, {.queries = 10, .keys = 33, .depth = 128}})
+    EXPECT_LT(tensor_error(program, shape, form.type, Seen::all, true, {.round_operands = false}), 1e-9);
+}
+
+TEST(TensorRuns, elements_beside_products_are_of_a_blocks_own_rows) {
+  const AttentionForm form{.result = ElementType::f32, .depth = kTensorDepth, .biased = true};
+  const TileProgram program =
+      tensor_program(attention_nest(form), {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}});
+  const TensorShape shape{.queries = 150, .keys = 80, .biased = true};
+  EXPECT_LT(tensor_error(program, shape, form.type, Seen::all, true, {.round_operands = false}), 1e-9);
 }
 
 TEST(TensorRuns, rounded_operands_and_results_stay_within_their_precision) {

@@ -20,6 +20,7 @@ constexpr std::int64_t kOperandBytes = 2;
 constexpr int kGroupProducts = 90;
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
+constexpr std::int64_t kWideRows = 128;         ///< elements of 16 bits from which blocks in pairs are a likely choice
 constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
@@ -155,7 +156,8 @@ std::vector<Parameter> tensor_parameters(int sm) {
           {"stagger", {0, 1}},
           {"polynomial", {0, 1, 2, 4}},
           {"residents", {1, 2, 3, 4}},
-          {"claims", {0, 1}}};
+          {"claims", {0, 1}},
+          {"multicast", {1, 2}}};
 }
 
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
@@ -172,7 +174,8 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap;
   choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
   choice.persistent = value_or(values, "persistent", 0) > 0;
-  choice.claims = choice.persistent && value_or(values, "claims", 0) != 0;
+  choice.cluster = static_cast<int>(value_or(values, "multicast", 1));
+  choice.claims = choice.persistent && choice.cluster == 1 && value_or(values, "claims", 0) != 0;
   choice.residents = static_cast<int>(value_or(values, "residents", 1));
   return choice;
 }
@@ -180,7 +183,7 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
 ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice) {
   ClusterPlan plan = probe_plan(cluster);
   plan.form = cluster.forms.front();
-  plan.tile[axes.row] = choice.rows();
+  plan.tile[axes.row] = choice.rows() * choice.cluster;
   plan.parallel = static_cast<int>(plan.order.size());
   if (choice.longest_first) {
     std::erase(plan.order, axes.row);
@@ -217,6 +220,7 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   if (choice.polynomial > 0) steps.push_back(make_step("polynomial", {loop, choice.polynomial}));
   if (choice.persistent || choice.residents > 1)
     steps.push_back(make_step(choice.persistent ? "persistent" : "residents", {loop, choice.residents}));
+  if (choice.cluster > 1) steps.push_back(make_step("cluster", {loop, choice.cluster}));
   if (choice.claims) steps.push_back(make_step("claims", {loop}));
   return steps;
 }
@@ -267,17 +271,11 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
-    const std::map<std::string, std::int64_t> values{{"groups", choice.groups},
-                                                     {"columns", choice.columns},
-                                                     {"slots", choice.slots},
-                                                     {"overlap", choice.overlap},
-                                                     {"turns", choice.turns},
-                                                     {"hold", choice.hold},
-                                                     {"stagger", choice.stagger},
-                                                     {"persistent", choice.persistent},
-                                                     {"claims", choice.claims},
-                                                     {"descending", choice.descending},
-                                                     {"longest_first", choice.longest_first}};
+    const std::map<std::string, std::int64_t> values{
+        {"groups", choice.groups},     {"columns", choice.columns},       {"slots", choice.slots},
+        {"overlap", choice.overlap},   {"turns", choice.turns},           {"hold", choice.hold},
+        {"stagger", choice.stagger},   {"persistent", choice.persistent}, {"claims", choice.claims},
+        {"multicast", choice.cluster}, {"descending", choice.descending}, {"longest_first", choice.longest_first}};
     if (seen.insert(values).second) choices.push_back(values);
   };
   // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
@@ -305,10 +303,24 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
       }
     }
   }
+  // Wide rows: what one block reads of keys and values for its rows comes near what the L2 cache can give, and a pair needs half of it.
+  for (const bool persistent : {false, true}) {
+    for (const bool turns : {true, false}) {
+      if (axes.inner < kWideRows) break;
+      add({.groups = 2,
+           .columns = axes.inner <= 128 ? 160 : 80,
+           .overlap = true,
+           .turns = turns,
+           .stagger = true,
+           .persistent = persistent,
+           .cluster = 2});
+    }
+  }
   return choices;
 }
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
+  if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {
     return std::accumulate(widths.begin(), widths.end(), std::int64_t{0},
                            [&](std::int64_t sum, std::int64_t width) { return sum + each(width); });

@@ -43,6 +43,8 @@ struct TensorChoice {
   bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
   bool persistent = false, claims = false;
   int residents = 1;  ///< blocks of a multiprocessor
+  int cluster = 1;    ///< blocks that take an item together, and copy streamed tiles for each other
+  /// Of one block.
   std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
 };
 

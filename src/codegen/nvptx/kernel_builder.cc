@@ -119,7 +119,7 @@ class KernelBuilder {
       maps.push_back(std::move(map));
     };
     for (const Ring& ring : plan.rings) {
-      if (!ring.claims) add(ring.buffer, ring.row_index, ring.rows);
+      if (!ring.claims) add(ring.buffer, ring.row_index, ring.copied_rows());
     }
     for (const TensorOp& op : plan.ops) {
       if (op.through_shared) add(op.op.write.buffer, op.row_index, kGroupRows);

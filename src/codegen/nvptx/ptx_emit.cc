@@ -81,6 +81,17 @@ void PtxEmitter::mbarrier_wait(Value* barrier, Value* parity) {
       "r,r", {barrier, parity});
 }
 
+void PtxEmitter::mbarrier_arrive_at(Value* barrier, Value* rank, Value* predicate) {
+  assembly(nothing(),
+           "{\n\t.reg .pred p;\n\t.reg .b32 there;\n\tsetp.ne.b32 p, $2, 0;\n\t@p mapa.shared::cluster.u32 there, $0, $1;\n\t@p "
+           "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}",
+           "r,r,r", {barrier, rank, b_.CreateZExt(predicate, b_.getInt32Ty())});
+}
+
+void PtxEmitter::cluster_barrier() {
+  assembly(nothing(), "barrier.cluster.arrive.relaxed;\n\tbarrier.cluster.wait.acquire;", "", {});
+}
+
 void PtxEmitter::named_barrier_sync(Value* id, int threads) {
   assembly(nothing(), fmt::format("bar.sync $0, {};", threads), "r", {id});
 }
@@ -115,15 +126,18 @@ PtxEmitter::Value* PtxEmitter::load_word(Value* shared) {
   return assembly(b_.getInt32Ty(), "ld.shared.u32 $0, [$1];\n\tbar.warp.sync -1;", "=r,r", {shared});
 }
 
-void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier) {
+void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks) {
   Values arguments{shared, map};
   arguments.insert(arguments.end(), coordinates.begin(), coordinates.end());
   arguments.push_back(barrier);
+  if (blocks > 1) arguments.push_back(b_.getInt16(static_cast<std::uint16_t>((1U << blocks) - 1)));
   const std::size_t rank = coordinates.size();
-  assembly(nothing(),
-           fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {}], [${}];",
-                       rank, operand_list(2, rank), 2 + rank),
-           "r,l," + repeated("r", rank + 1), arguments);
+  assembly(
+      nothing(),
+      fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{} [$0], [$1, {}], [${}]{};",
+                  rank, blocks > 1 ? ".multicast::cluster" : "", operand_list(2, rank), 2 + rank,
+                  blocks > 1 ? fmt::format(", ${}", 3 + rank) : ""),
+      "r,l," + repeated("r", rank + 1) + (blocks > 1 ? ",h" : ""), arguments);
 }
 
 void PtxEmitter::store_tile(Value* map, const Values& coordinates, Value* shared) {

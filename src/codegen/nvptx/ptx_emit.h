@@ -23,7 +23,11 @@ class PtxEmitter {
   void fence_mbarrier_init();
   void mbarrier_expect(Value* barrier, Value* bytes);  ///< arrives, and lets the phase wait for so many bytes
   void mbarrier_arrive(Value* barrier, Value* predicate);
+  /// Arrives at the barrier that stands where `barrier` does in block `rank` of the cluster. For those who have read, not written:
+  /// in the scope of the block, since to release to the cluster costs a fence of the whole device, and products have ended by then.
+  void mbarrier_arrive_at(Value* barrier, Value* rank, Value* predicate);
   void mbarrier_wait(Value* barrier, Value* parity);  ///< until the phase of that parity is over
+  void cluster_barrier();  ///< until all threads of the cluster are here. Of earlier writes it shows barriers behind their fence
   void named_barrier_sync(Value* id, int threads);
   void named_barrier_arrive(Value* id, int threads);
   void fence_async_proxy();  ///< what this thread wrote to shared memory becomes visible to copies and products
@@ -35,7 +39,8 @@ class PtxEmitter {
   Value* load_word(Value* shared);                       ///< 32 bits, in all lanes of a warp before any of them goes on
 
   // tensor copies; coordinates innermost first, up to five
-  void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier);
+  /// `blocks` > 1: to the first `blocks` blocks of the cluster, where each has the same place and barrier.
+  void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks = 1);
   void store_tile(Value* map, const Values& coordinates, Value* shared);
   void commit_stores();
   void wait_stores_read(int pending);  ///< shared memory of all but the last `pending` groups may be written again

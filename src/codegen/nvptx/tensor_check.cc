@@ -119,7 +119,8 @@ class Handover {
 /// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
 bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
   const Ring& ring = proof.ring(ring_number);
-  if (proof.plan.persistent() || ring.streamed || ring.slots != 1 || ring.rows != proof.plan.rows() || bytes > ring.slot_bytes())
+  if (proof.plan.persistent() || ring.streamed || ring.blocks != 1 || ring.slots != 1 || ring.rows != proof.plan.rows() ||
+      bytes > ring.slot_bytes())
     return false;
   for (const TensorOp& op : proof.plan.ops) {
     if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;
@@ -167,6 +168,15 @@ void check_memory(TensorProof& proof) {
     proof.fail("{} lies beyond the block's shared memory", spans.back().name);
 }
 
+/// The index along which each block of a cluster reads its own rows; -1: all read the same.
+int own_index(const TensorPlan& plan, const TensorOp& op, const TileAccess& access) {
+  if (plan.cluster() == 1 || op.row < 0) return -1;
+  const std::string& row = op.op.dims[static_cast<std::size_t>(op.row)].var;
+  const auto found =
+      std::find_if(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(row); });
+  return found == access.index.end() ? -1 : static_cast<int>(found - access.index.begin());
+}
+
 /// The ring holds the tile of an access over the op's dims `over`, and nobody writes the argument.
 void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access,
                    const std::vector<int>& over) {
@@ -183,6 +193,8 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
     same = affine_of(origin) == affine_of(ring.origin[p]);
   }
   if (!same) proof.fail("{} does not hold the tile that {} reads", proof.name(ring_number), op.op.name);
+  if (ring.own_index != own_index(proof.plan, op, access))
+    proof.fail("blocks of a cluster find each other's rows of {} for {}", proof.name(ring_number), op.op.name);
 }
 
 /// The ring holds all elements that the op reads of the access, each at its own row and column.
@@ -215,19 +227,22 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
 std::vector<std::string> sentences(const TensorProof& proof) {
   std::vector<std::string> result;
   const bool all_copy = proof.plan.cores == TensorCores::mma;
-  const std::string groups = proof.plan.groups == 1 ? "its group" : fmt::format("all {} groups", proof.plan.groups);
+  const auto readers = [&](const Ring& ring) {
+    std::string who = ring.readers == 1 ? "its group" : fmt::format("all {} groups", ring.readers);
+    return ring.blocks == 1 ? who : fmt::format("{} of {} blocks, each of which copies its share to all,", who, ring.blocks);
+  };
   for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
     const Ring& ring = proof.ring(r);
     if (ring.claims) {
       result.push_back(fmt::format("{}: the next item's number in {} slots, read by {} before it is overwritten", proof.name(r),
-                                   ring.slots, groups));
+                                   ring.slots, readers(ring)));
       continue;
     }
     result.push_back(
         fmt::format("{}: tiles of {} x {} in {} slot{}; each is read only after it has arrived, and overwritten only after {} {} "
                     "released it",
-                    proof.name(r), ring.rows, ring.columns, ring.slots, ring.slots == 1 ? "" : "s", groups,
-                    proof.plan.groups == 1 ? "has" : "have"));
+                    proof.name(r), ring.rows, ring.columns, ring.slots, ring.slots == 1 ? "" : "s", readers(ring),
+                    ring.readers == 1 ? "has" : "have"));
   }
   result.emplace_back(
       all_copy
@@ -283,7 +298,7 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
-    for (const auto part : {prove_shape, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order}) {
+    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order}) {
       if (proof.violations.empty()) part(proof);
     }
   });

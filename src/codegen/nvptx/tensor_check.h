@@ -22,6 +22,18 @@
 //     passed; all groups run the same program, so g has released it too.
 //  5. Each op runs once at each iteration that the tile program gives it, and any two accesses to one tile, one of them a write, keep the
 //     tile program's order (isl, pair by pair). A late product's operand counts as such a tile, written by `narrow`.
+//  6. In a cluster, blocks take the same items, and run the same programs with the same bounds, which follow from sizes and the item alone.
+//     Each has its own slots and barriers. A shared tile is copied in shares, one a block, to the slot of the same number in all blocks, and
+//     a release tells the copying warps of all of them; both reach all blocks or (rings of a block's own rows) none of the others. So a slot
+//     is full when all blocks have copied their shares, since its barrier waits for the bytes of all, and is free for any copying warp
+//     when the groups of all blocks have released it: 1. and 3. hold as they stand, with "all groups" read as those of all blocks. A share
+//     may arrive before the block's own warp has said how many bytes to wait for, but not before the phase of the tile before has ended:
+//     its sender has waited for releases by the groups of that block, which had waited for that phase. In 4., let the producer be the one,
+//     of all blocks, that stands first in the common order of loads: what comes before has been copied in all shares, so whoever waits for
+//     a tile waits for this load or a later one, and the argument goes on within the block of g. Blocks meet at the start, before which
+//     nobody sends (barriers are ready). At its end a copying warp waits until all slots of shared tiles are free. By then nobody sends to its
+//     block any more: its groups have waited for all tiles, and all blocks have released them. So its shared memory has lived long enough,
+//     and no deadlock is added: producers that wait there have loaded everything.
 //
 // With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
 //  3. A tile's number gives its slot, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for

@@ -92,13 +92,18 @@ void TensorEmitter::name_threads() {
   group_ = number;
   leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
   Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
-  first_row_ = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row);
+  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row));
   first_column_ = b_.CreateShl(b_.CreateAnd(lane_, constant(3)), 1);
   auto* memory = new llvm::GlobalVariable(*function_.getParent(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
                                           llvm::GlobalValue::ExternalLinkage, nullptr, function_.getName() + "_tiles", nullptr,
                                           llvm::GlobalValue::NotThreadLocal, 3);
   memory->setAlignment(llvm::Align(1024));
   shared_ = b_.CreateTrunc(b_.CreatePtrToInt(memory, b_.getInt64Ty()), b_.getInt32Ty());
+}
+
+llvm::Value* TensorEmitter::own_rows(Value* row) {
+  if (plan_->cluster() == 1) return row;
+  return b_.CreateAdd(row, b_.CreateMul(arguments_.cluster_rank, constant(plan_->rows())));
 }
 
 llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* slot) {
@@ -124,12 +129,13 @@ void WgmmaEmitter::init_barriers() {
     for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
       for (int slot = 0; slot < ring(r).slots; ++slot) {
         ptx_.mbarrier_init(full_barrier(r, constant(slot)), 1);
-        ptx_.mbarrier_init(empty_barrier(r, constant(slot)), plan_->groups * kGroupThreads / kWarpThreads);
+        ptx_.mbarrier_init(empty_barrier(r, constant(slot)), ring(r).readers * kGroupThreads / kWarpThreads);
       }
     }
     ptx_.fence_mbarrier_init();
   });
-  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  if (plan_->cluster_start) return ptx_.cluster_barrier();
+  ptx_.block_barrier();
 }
 
 void WgmmaEmitter::producer() {
@@ -138,8 +144,21 @@ void WgmmaEmitter::producer() {
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
   Value* first = b_.CreateICmpEQ(thread_, constant(plan_->groups * kGroupThreads));
   copying_ = true;
-  when(first, [&] { items([&] { run_children(plan_->producer, true); }); });
+  when(first, [&] {
+    items([&] { run_children(plan_->producer, true); });
+    if (plan_->drains) drain();
+  });
   copying_ = false;
+}
+
+/// Other blocks of the cluster release tiles here: this one's shared memory must live until they have.
+void WgmmaEmitter::drain() {
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
+    for (int slot = 0; ring(r).blocks > 1 && slot < ring(r).slots; ++slot) {
+      synchronise({.kind = Event::Kind::wait_empty, .ring = r});
+      advance(r);
+    }
+  }
 }
 
 void WgmmaEmitter::consumers() {
@@ -343,10 +362,10 @@ void WgmmaEmitter::synchronise(const Event& event) {
       return ptx_.mbarrier_wait(empty_barrier(ring, state_.positions.at(ring).first),
                                 b_.CreateXor(state_.positions.at(ring).second, constant(1)));
     case Event::Kind::load:
-      return load(ring);
+      return load(event);
     case Event::Kind::release:
-      if (event.count > 0) return amid_[event.op].push_back(ring);
-      return release(ring, leads_warp_);
+      if (event.count > 0) return amid_[event.op].push_back(event);
+      return release(event);
     case Event::Kind::wait_products:
       return wait_products(event.count);
     case Event::Kind::wait_turn:
@@ -383,7 +402,8 @@ void WgmmaEmitter::tell_claim(int ring) {
 
 void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
 
-void WgmmaEmitter::load(int ring) {
+void WgmmaEmitter::load(const Event& event) {
+  const int ring = event.ring;
   const Ring& info = this->ring(ring);
   if (info.claims) return tell_claim(ring);
   Value* slot = state_.positions.at(ring).first;
@@ -391,20 +411,36 @@ void WgmmaEmitter::load(int ring) {
   ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.slot_bytes())));
   Values origin;
   for (const IntExpr& index : info.origin) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
-  std::reverse(origin.begin(), origin.end());
+  const auto move = [&](int index, int distance) {
+    Value*& start = origin[static_cast<std::size_t>(index)];
+    start = b_.CreateAdd(start, b_.CreateMul(arguments_.cluster_rank, constant(distance)));
+  };
+  if (info.own_index >= 0) move(info.own_index, plan_->rows());
   Value* address = slot_address(ring, slot);
+  if (event.blocks > 1) {
+    const bool columns = info.shares_columns();
+    const int share = columns ? info.copied_blocks() * info.rows : info.copied_rows();
+    columns ? move(static_cast<int>(origin.size()) - 1, info.copied_blocks() * kBlockColumns)
+            : move(info.row_index, info.copied_rows());
+    address = b_.CreateAdd(address, b_.CreateMul(arguments_.cluster_rank, constant(share * kSwizzleBytes)));
+  }
+  std::reverse(origin.begin(), origin.end());
   Value* first = origin.front();
-  for (int block = 0; block < info.column_blocks(); ++block) {
+  for (int block = 0; block < info.copied_blocks(); ++block) {
     origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));
     ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)),
-                   origin, barrier);
+                   origin, barrier, event.blocks);
   }
   advance(ring);
 }
 
-void WgmmaEmitter::release(int ring, Value* leads) {
-  ptx_.mbarrier_arrive(empty_barrier(ring, state_.positions.at(ring).first), leads);
-  advance(ring);
+/// `known`: a condition that holds. One lane of each warp tells its own block; of a cluster, lane r tells block r.
+void WgmmaEmitter::release(const Event& event, Value* known) {
+  Value* barrier = empty_barrier(event.ring, state_.positions.at(event.ring).first);
+  Value* tells = event.blocks == 1 ? leads_warp_ : b_.CreateICmpULT(lane_, constant(event.blocks));
+  if (known != nullptr) tells = b_.CreateAnd(tells, known);
+  event.blocks == 1 ? ptx_.mbarrier_arrive(barrier, tells) : ptx_.mbarrier_arrive_at(barrier, lane_, tells);
+  advance(event.ring);
 }
 
 /// The comparison is true, but ptxas cannot know: so the arrival, and every wait behind it, stays behind the instructions that made the
@@ -413,7 +449,7 @@ void WgmmaEmitter::release_amid(int k, Value* value) {
   const auto found = amid_.find(k);
   if (found == amid_.end()) return;
   Value* known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
-  for (const int ring : found->second) release(ring, b_.CreateAnd(leads_warp_, known));
+  for (const Event& event : found->second) release(event, known);
   amid_.erase(found);
 }
 

@@ -86,7 +86,8 @@ class TensorEmitter {
 
   // set-up
   void name_threads();
-  virtual void roles() = 0;  ///< what the block's threads do
+  Value* own_rows(Value* row);  ///< the row of the item that is the block's `row`
+  virtual void roles() = 0;     ///< what the block's threads do
 
   // values
   Value* integer(const IntExpr& expr);
@@ -178,13 +179,14 @@ class WgmmaEmitter : public TensorEmitter {
   void roles() override;
   void init_barriers();
   void producer();
+  void drain();
   void consumers();
   Value* full_barrier(int ring, Value* slot);
   Value* empty_barrier(int ring, Value* slot);
   void synchronise(const Event& event) override;
-  void load(int ring);
+  void load(const Event& event);
   void tell_claim(int ring);
-  void release(int ring, Value* leads);
+  void release(const Event& event, Value* known = nullptr);
   void release_amid(int k, Value* value) override;
   void wait_products(int count);
   void product(int k) override;
@@ -193,8 +195,8 @@ class WgmmaEmitter : public TensorEmitter {
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
 
-  std::deque<int> flight_;                ///< products under way
-  std::map<int, std::vector<int>> amid_;  ///< rings to give back in the middle of an op, by op
+  std::deque<int> flight_;                  ///< products under way
+  std::map<int, std::vector<Event>> amid_;  ///< what is given back in the middle of an op, by op
 };
 
 /// TensorCores::mma: asynchronous copies by all threads, products of registers.

@@ -41,7 +41,7 @@ struct Box {
 Box box_of(const TensorPlan& plan, const TensorOp& op) {
   const bool product = op.kind == TensorOp::Kind::product;
   const int column = product ? op.form.k : op.column;
-  Box box{plan.rows(), 1};
+  Box box{plan.item_rows(), 1};
   if (column >= 0)
     box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
   return box;

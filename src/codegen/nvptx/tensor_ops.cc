@@ -376,7 +376,7 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
         Values coordinates = origin;
         Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
         Value* first = b_.CreateAdd(group_row, constant(tile * kGroupRows));
-        row = b_.CreateAdd(row, first);
+        row = b_.CreateAdd(row, own_rows(first));
         coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
         std::reverse(coordinates.begin(), coordinates.end());
         Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));

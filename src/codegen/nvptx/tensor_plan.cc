@@ -108,14 +108,14 @@ void plan_stores(TensorPlan& plan) {
     const Affine origin = affine_of(index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
     const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
     if (op.row_index < 0 || origin != Affine{} || columns != Affine{} || op.op.guard.defined()) continue;
-    if (!column.lower.is_constant(0) || !row.lower.is_constant(0) || extent_bound(row) != plan.rows()) continue;
+    if (!column.lower.is_constant(0) || !row.lower.is_constant(0) || extent_bound(row) != plan.item_rows()) continue;
     // The only rows left out are those beyond the argument's end.
     const IntExpr start = index[static_cast<std::size_t>(op.row_index)].substitute(row.var, IntExpr(0));
     const Affine rest = affine_of(buffer.extents[static_cast<std::size_t>(op.row_index)] - start);
     std::vector<IntExpr> uppers;
     split_terms(row.upper, IntOp::min, uppers);
     op.through_shared = std::all_of(uppers.begin(), uppers.end(), [&](const IntExpr& upper) {
-      return upper.is_constant(plan.rows()) || affine_of(upper) == rest;
+      return upper.is_constant(plan.item_rows()) || affine_of(upper) == rest;
     });
   }
 }
@@ -143,9 +143,9 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
   for (Ring& ring : plan.rings) {
     if (ring.claims) continue;
-    if (plan.cores == TensorCores::wgmma && ring.rows > kMostCopiedRows)
+    if (plan.cores == TensorCores::wgmma && ring.copied_rows() > kMostCopiedRows)
       user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
-                 plan.program->name, plan.buffer(ring.buffer).name, ring.rows, kMostCopiedRows);
+                 plan.program->name, plan.buffer(ring.buffer).name, ring.copied_rows(), kMostCopiedRows);
     ring.offset = at;
     at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
   }
@@ -170,6 +170,22 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
         plan.program->name, plan.shared_bytes, target.shared_limit);
 }
 
+namespace {
+
+void check_cluster(const TensorPlan& plan, const NvptxTarget& target) {
+  if (plan.cluster() == 1) return;
+  if (plan.cores == TensorCores::mma)
+    user_error("Kernel '{}': clusters of blocks need compute capability 9.0 or newer, not {}.{}: leave the step out.",
+               plan.program->name, target.sm / 10, target.sm % 10);
+  if (plan.claims())
+    user_error(
+        "Kernel '{}': with claims a block claims items for itself, and here clusters of {} blocks take items together: leave out "
+        "claims or cluster.",
+        plan.program->name, plan.cluster());
+}
+
+}  // namespace
+
 TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
   TensorPlan plan;
   plan.program = &program;
@@ -181,12 +197,14 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
         "leave "
         "the step out.",
         program.name, kernel.shape.turns != 0 ? "turns are" : "claims are", target.sm / 10, target.sm % 10);
+  check_cluster(plan, target);
   plan.groups = kernel.shape.groups;
   find_tiles(plan, kernel.body);
   plan_masks(plan);
   require_whole_terms(plan);
   plan_sums(plan, kernel.body);
   plan_events(plan, kernel.body);
+  plan_sharing(plan);
   if (plan.cores == TensorCores::mma) plan_copies(plan);
   plan_stores(plan);
   place_rings(plan, target);

@@ -54,8 +54,16 @@ struct Ring {
   IntExpr upper;              ///< where it ends
   bool in_registers = false;  ///< read once into registers, as the first operand of a product
   bool claims = false;        ///< no tile of an argument: the number of the block's next item, which the copying warp has claimed
-  std::int64_t offset = 0;    ///< bytes in shared memory
+  int own_index =
+      -1;  ///< in a cluster: index along which each block has tiles of its own, a block's rows apart; -1: all have the same
+  int blocks = 1;           ///< of a cluster, that have the same tiles: each copies its share of a tile to all of them
+  int readers = 1;          ///< groups, of all these blocks, that must have released a slot before it is filled again
+  std::int64_t offset = 0;  ///< bytes in shared memory
   int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
+  /// A block's share of a tile: blocks of columns where they can be shared out evenly, rows of all of them otherwise.
+  bool shares_columns() const { return column_blocks() % blocks == 0; }
+  int copied_rows() const { return shares_columns() ? rows : rows / blocks; }
+  int copied_blocks() const { return shares_columns() ? column_blocks() / blocks : column_blocks(); }
   std::int64_t slot_bytes() const { return claims ? kClaimBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
 };
 
@@ -108,6 +116,7 @@ struct Event {
   int op = -1;
   int ring = -1;
   int count = 0;
+  int blocks = 1;  ///< load, release: of a cluster, whose slots are filled, or whose copying warps are told; 1: the block's own
 };
 
 struct EventNode {
@@ -132,10 +141,15 @@ struct TensorPlan {
   EventNode consumer, producer;  ///< one item; with mma all threads are consumers
   std::int64_t shared_bytes = 0;
   std::int64_t barriers_offset = 0;
-  std::string product_type;  ///< "f16" or "bf16"
+  bool cluster_start = false;  ///< no block of the cluster goes on before the barriers of all are ready
+  bool drains = false;         ///< a block's copying warp ends after the last tiles that the cluster shares have been released
+  std::string product_type;    ///< "f16" or "bf16"
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
-  int rows() const { return groups * row_tiles * kGroupRows; }
+  int rows() const { return groups * row_tiles * kGroupRows; }  ///< of one block
+  /// Blocks that take an item together. Each has its own rows of it: those of block r start at r * rows().
+  int cluster() const { return kernel->shape.cluster; }
+  int item_rows() const { return cluster() * rows(); }
   /// Groups 0 to groups - 1 compute. With wgmma one warp behind them copies, in a group of its own where registers move from it to them.
   int threads() const {
     const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kGroupThreads : kWarpThreads;
@@ -158,6 +172,7 @@ void find_tiles(TensorPlan& plan, const TileTree& tree);   ///< ops, their rows 
 void plan_masks(TensorPlan& plan);                         ///< where ops have points, and what stands elsewhere
 void plan_sums(TensorPlan& plan, const TileTree& tree);    ///< sums that stay in lanes
 void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
+void plan_sharing(TensorPlan& plan);                       ///< what blocks of a cluster copy for each other
 void plan_copies(TensorPlan& plan);                        ///< mma: one program of both
 void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);

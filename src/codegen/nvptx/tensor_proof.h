@@ -41,6 +41,7 @@ struct TensorProof {
 
 void prove_shape(
     TensorProof& proof);  ///< events name rings and ops that exist, bounds are the same in all groups, slots do not overlap
+void prove_sharing(TensorProof& proof);   ///< 6.
 void prove_operands(TensorProof& proof);  ///< rings hold the tiles that their ops read
 void prove_blocks(TensorProof& proof);    ///< 1. and the structural part of 3. and 4.
 void prove_tiles(TensorProof& proof);     ///< 2.

@@ -111,14 +111,15 @@ class TileFinder {
     for (const TileAccess& read : op.reads) visit(read);
   }
 
-  /// Groups take equal shares of the rows, in units of what one product takes.
+  /// Groups of all blocks take equal shares of the rows, in units of what one product takes.
   void count_row_tiles() {
     std::int64_t rows = 0;
     for (const TensorOp& op : plan_.ops) {
       if (op.kind != TensorOp::Kind::product) continue;
       rows = std::max(rows, extent_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
     }
-    plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, std::int64_t{plan_.groups} * kGroupRows), 1));
+    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.groups * kGroupRows;
+    plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, at_once), 1));
   }
 
   void find_rows() {
@@ -163,10 +164,10 @@ class TileFinder {
   void check_rows(const TensorOp& op) const {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
     const auto extent = extent_bound(dim);
-    if (!extent || *extent > plan_.rows())
-      refuse(op.op,
-             fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
-                         extent ? std::to_string(*extent) : "unknown", plan_.groups, plan_.rows() / plan_.groups, plan_.rows()));
+    if (!extent || *extent > plan_.item_rows())
+      refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
+                                extent ? std::to_string(*extent) : "unknown", plan_.cluster() * plan_.groups,
+                                plan_.rows() / plan_.groups, plan_.item_rows()));
   }
 
   std::int64_t column_bound(const TensorOp& op, int dim) const {
@@ -255,6 +256,7 @@ class TileFinder {
     ring.row_index = by_free ? k_index : free_index;
     ring.rows = by_free ? op.k : extent;
     ring.columns = by_free ? extent : op.k;
+    if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
     if (const int known = same_tile(ring); known >= 0) return known;
     plan_.rings.push_back(std::move(ring));
     return static_cast<int>(plan_.rings.size()) - 1;
@@ -292,6 +294,7 @@ class TileFinder {
       if (index.uses(row.var)) {
         if (ring.row_index >= 0 || p == dense || index.coefficient(row.var) != 1) return std::nullopt;
         ring.row_index = p;
+        if (plan_.cluster() > 1) ring.own_index = p;
       }
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
@@ -314,7 +317,7 @@ class TileFinder {
   int same_tile(const Ring& ring) const {
     const auto same = [&](const Ring& other) {
       return other.buffer == ring.buffer && other.row_index == ring.row_index && other.rows == ring.rows &&
-             other.columns == ring.columns &&
+             other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };

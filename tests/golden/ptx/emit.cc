@@ -32,6 +32,11 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
          const AttentionForm form{.seen = Seen::causal, .depth = 128};
          return tensor_program(attention_nest(form), {.columns = 128, .more = {"overlap(out.io)", "turns(out.io)"}});
        }},
+      {"tensor_cluster",
+       [] {
+         return tensor_program(attention_nest({.depth = 128}),
+                               {.rows = 256, .columns = 128, .more = {"overlap(out.io)", "turns(out.io)", "cluster(out.io, 2)"}});
+       }},
       {"tensor_held", [] { return tensor_program(attention_nest(), {.more = {"hold(out.io)", "persistent(out.io, 1)"}}); }},
       {"tensor_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"mma_attention",
