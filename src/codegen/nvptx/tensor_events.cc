@@ -190,12 +190,11 @@ class EventPlanner {
   void stream(const TileTree& loop, std::vector<EventNode>& out) {
     std::vector<int> ops;
     count_ops(loop, ops);
-    const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
     const std::vector<Stretch> stretches = stretches_of(plan_, *loop);
-    if (late) {
-      for (const Stretch& stretch : stretches) overlapped(loop->var, stretch, ops, out);
-      return;
-    }
+    // A stretch would have to end its own products before the next one: they run as without overlap.
+    for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
+    const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
+    if (late) return overlapped(loop->var, stretches.front(), ops, out);
     const auto body = [&] {
       std::vector<EventNode> events;
       Flight flight(plan_, events);

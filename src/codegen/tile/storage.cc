@@ -51,8 +51,7 @@ bool stays_inside(const ProgramPlan& plan, const Dependence& dependence, std::si
   const isl::map source = outer_prefix(plan.plan(dependence.source), depth);
   const isl::map sink = outer_prefix(plan.plan(dependence.sink), depth);
   const bool parts = is_union(dependence.relation) || is_union(source) || is_union(sink);
-  return (parts &&
-          stays(conjunction_around(dependence.relation), conjunction_around(source), conjunction_around(sink))) ||
+  return (parts && stays(conjunction_around(dependence.relation), conjunction_around(source), conjunction_around(sink))) ||
          stays(dependence.relation, source, sink);
 }
 
