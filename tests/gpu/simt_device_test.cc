@@ -1,8 +1,9 @@
-// The cases of simt_cases.h and tensor_mma_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched as the runtime does, against
+// The cases of simt_cases.h, tensor_mma_cases.h and tensor_cluster_cases.h on a real GPU: PTX and recipe from the SIMT back end, launched as the runtime does, against
 // interpret().
 #include "device/recipe_launcher.h"
 #include "gpu/gpu_fixture.h"
 #include "support/simt_cases.h"
+#include "support/tensor_cluster_cases.h"
 #include "support/tensor_mma_cases.h"
 
 #include <gtest/gtest.h>
@@ -82,6 +83,16 @@ TEST_P(TensorMmaDevice, kernels_of_compute_capability_8_compute_what_the_program
 INSTANTIATE_TEST_SUITE_P(cases, TensorMmaDevice, ::testing::ValuesIn(tensor_mma_cases()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(large, TensorMmaDevice, ::testing::ValuesIn(large_tensor_mma_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+class TensorClusterDevice : public test::GpuTest, public ::testing::WithParamInterface<SimtCase> {};
+
+TEST_P(TensorClusterDevice, blocks_that_share_tiles_compute_what_the_program_says) {
+  if (device->identity().sm < 90) GTEST_SKIP() << device->identity().name << " has no clusters";
+  EXPECT_EQ(difference_on(device, GetParam(), 90), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, TensorClusterDevice, ::testing::ValuesIn(tensor_cluster_cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Code of tensor kernels: what ptxas makes of it, and what its recipe tells a launcher.
-#include "support/tensor_nests.h"
+#include "support/tensor_cluster_cases.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,7 @@ std::ostream& operator<<(std::ostream& out, const Case& test) { return out << te
 class TensorCode : public ::testing::TestWithParam<Case> {};
 
 // The warp that starts copies has few registers: in resident blocks it may spill some, once an item; the others never.
-TEST_P(TensorCode, assembles_without_spills_and_with_products_that_overlap) {
-  const TileProgram program = tensor_program(attention_nest(GetParam().form), GetParam().steps);
+void expect_assembles(const TileProgram& program) {
   const CompiledNvptx compiled = compile_nvptx(program, {});
   EXPECT_EQ(compiled.kernel.architecture, "sm_90a");
   EXPECT_THAT(compiled.kernel.code, Not(HasSubstr(".local")));
@@ -31,6 +30,18 @@ TEST_P(TensorCode, assembles_without_spills_and_with_products_that_overlap) {
   EXPECT_LE(report.spill_bytes, PlannedTensor(program).plan.persistent() ? 128 : 0) << report.log;
   EXPECT_THAT(report.log, Not(HasSubstr("wgmma"))) << "products run one after the other";
 }
+
+TEST_P(TensorCode, assembles_without_spills_and_with_products_that_overlap) {
+  expect_assembles(tensor_program(attention_nest(GetParam().form), GetParam().steps));
+}
+
+/// Of blocks that share tiles.
+class ClusterCode : public ::testing::TestWithParam<SimtCase> {};
+
+TEST_P(ClusterCode, assembles_without_spills_and_with_products_that_overlap) { expect_assembles(GetParam().program); }
+
+INSTANTIATE_TEST_SUITE_P(Tensor, ClusterCode, ::testing::ValuesIn(tensor_cluster_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 /// Of compute capability 8.0.
 class MmaCode : public ::testing::TestWithParam<Case> {};
@@ -64,29 +75,18 @@ std::vector<Case> mma_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Tensor, MmaCode, ::testing::ValuesIn(mma_cases()), [](const auto& info) { return info.param.name; });
 
-std::vector<std::string> with_cluster(std::vector<std::string> steps) {
-  steps.emplace_back("cluster(out.io, 2)");
-  return steps;
-}
-
 std::vector<Case> cases() {
   constexpr ElementType bf16 = ElementType::bf16;
   const std::vector<std::string> overlap{"overlap(out.io)", "turns(out.io)"};
   std::vector<std::string> all = overlap;
   all.insert(all.end(), {"hold(out.io)", "persistent(out.io, 1)"});
-  return {
-      {"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
-      {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
-      {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
-      {"window_64_plain", {Seen::window}, {.columns = 96}},
-      {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
-      {"full_128_cluster", {.depth = 128}, {.rows = 256, .columns = 128, .more = with_cluster(overlap)}},
-      {"full_256_cluster",
-       {.depth = 256},
-       {.rows = 256, .columns = 80, .more = with_cluster({"overlap(out.io)", "stagger(out.io)"})}},
-      {"causal_64_bf16_persistent_cluster", {Seen::causal, bf16, bf16}, {.rows = 256, .columns = 128, .more = with_cluster(all)}},
-      {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
-      {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
+  return {{"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
+          {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
+          {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
+          {"window_64_plain", {Seen::window}, {.columns = 96}},
+          {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
+          {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
+          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
