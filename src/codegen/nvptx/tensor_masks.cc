@@ -69,10 +69,10 @@ bool implies(const IntExpr& a, const IntExpr& b, const Box& box) {
   });
 }
 
-/// The clause without alternatives that tell that another one holds; undefined where one always does.
+/// The clause without alternatives that tell that another one holds; undefined where one always does in the box. Such a clause must not
+/// stay: it would seem to say something of columns beyond the box, which a product's last step reads.
 IntExpr simplified(const IntExpr& clause, const Box& box) {
   std::vector<IntExpr> alternatives = alternatives_of(clause);
-  if (alternatives.size() < 2) return clause;
   const std::size_t before = alternatives.size();
   for (const IntExpr& alternative : alternatives) {
     if (reaches({}, affine_of(alternative), box)) return {};
