@@ -84,8 +84,8 @@ class TensorPlanRunner : private TensorPlanHashes {
   };
   struct Agent {
     int block = 0;
-    int group = -1;  ///< -1: the producer
-    std::size_t at = 0;  ///< the next step of its program
+    int group = -1;                              ///< -1: the producer
+    std::size_t at = 0;                          ///< the next step of its program
     std::map<int, int> positions, fills;         ///< by ring
     std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
