@@ -123,7 +123,7 @@ llvm::Value* TensorEmitter::finite_or_zero(Value* value) {
 llvm::Value* TensorEmitter::ring_element(int ring, const Place& place) {
   Values& words = words_[{ring, place.tile, place.pair / 2}];
   if (words.empty()) words = row_matrices(ring, place.tile, place.pair / 2);
-  Value* word = words[static_cast<std::size_t>(2 * (place.pair % 2) + place.half)];
+  Value* word = words[2 * static_cast<std::size_t>(place.pair % 2) + static_cast<std::size_t>(place.half)];
   if (place.element == 1) word = b_.CreateLShr(word, 16);
   return b_.CreateBitCast(b_.CreateTrunc(word, b_.getInt16Ty()),
                           register_type(b_.getContext(), plan_->buffer(this->ring(ring).buffer).type));

@@ -155,7 +155,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   plan.barriers_offset = at;
   const std::int64_t barriers = plan.cores == TensorCores::wgmma ? kBarrierBytes : 0;
-  if (plan.claims()) plan.rings.back().offset = at + barriers - plan.rings.back().slots * kClaimBytes;
+  if (plan.claims()) plan.rings.back().offset = at + barriers - std::int64_t{plan.rings.back().slots} * kClaimBytes;
   plan.shared_bytes = at + barriers + kSharedAlignment;
   const std::int64_t unit_limit = target.shared_limit + kReservedBytes;
   if (plan.residents() * (plan.shared_bytes + kReservedBytes) > unit_limit && plan.shared_bytes <= target.shared_limit)
