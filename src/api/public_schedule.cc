@@ -169,8 +169,8 @@ Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t groups, s
   return *this;
 }
 
-Schedule& Schedule::overlap(const std::string& loop) {
-  impl_ = impl_->apply("overlap", {loop});
+Schedule& Schedule::overlap(const std::string& loop, std::int64_t chains) {
+  impl_ = chains == 0 ? impl_->apply("overlap", {loop}) : impl_->apply("overlap", {loop, chains});
   return *this;
 }
 

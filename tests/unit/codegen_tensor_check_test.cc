@@ -2,6 +2,7 @@
 #include "codegen/nvptx/tensor_check.h"
 #include "codegen/nvptx/tensor_roles.h"
 #include "support/simt_programs.h"
+#include "support/tensor_nests.h"
 #include "support/tensor_plan_runner.h"
 
 #include <fmt/format.h>
@@ -18,20 +19,6 @@ using nvptx::TensorPlan;
 using ::testing::HasSubstr;
 using Kind = Event::Kind;
 
-/// A plan of attention and what it points to.
-struct Attention {
-  nvptx::LaunchPlan launches;
-  TensorPlan plan;
-
-  Attention(bool causal, GridShape shape, int sm, bool biased = false)
-      : launches(nvptx::plan_launches(streaming_attention_program(ElementType::f16, 64, causal, biased), 256)) {
-    launches.kernels.at(0).shape = shape;
-    NvptxTarget target;
-    target.sm = sm;
-    plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
-  }
-};
-
 GridShape shape(int groups, int slots) {
   GridShape result;
   result.groups = groups;
@@ -45,8 +32,32 @@ struct Case {
   GridShape shape;
   int sm = 90;
   bool biased = false;
+  int maps = 1;
 };
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+
+/// Two maps share their values.
+TileProgram two_maps(bool causal) {
+  const AttentionForm form{.seen = causal ? Seen::causal : Seen::all, .maps = 2};
+  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .groups = 1});
+}
+
+/// A plan of attention and what it points to.
+struct Attention {
+  nvptx::LaunchPlan launches;
+  TensorPlan plan;
+
+  explicit Attention(const Case& tested)
+      : launches(nvptx::plan_launches(tested.maps == 2
+                                          ? two_maps(tested.causal)
+                                          : streaming_attention_program(ElementType::f16, 64, tested.causal, tested.biased),
+                                      256)) {
+    launches.kernels.at(0).shape = tested.shape;
+    NvptxTarget target;
+    target.sm = tested.sm;
+    plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
+  }
+};
 
 std::vector<Case> cases() {
   GridShape overlap = shape(1, 2);
@@ -76,6 +87,14 @@ std::vector<Case> cases() {
   biased.stagger = biased.claims = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
+  list.push_back({"two_maps_turns", false, turns, 90, false, 2});
+  for (const int chains : {1, 2}) {
+    GridShape by_chain = shape(1, 2), all_by_chain = all;
+    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    const std::string name = fmt::format("two_maps_{}_chains", chains);
+    list.push_back({name, true, by_chain, 90, false, 2});
+    list.push_back({name + "_all", false, all_by_chain, 90, false, 2});
+  }
   return list;
 }
 
@@ -87,7 +106,8 @@ INSTANTIATE_TEST_SUITE_P(Attention, TensorCheck, ::testing::ValuesIn(cases()), [
 std::string fault_of(const TensorPlan& plan) {
   using Items = std::vector<TensorPlanRunner::Integers>;
   const auto item = [](std::int64_t s, std::int64_t qt) {
-    return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1}, {"qt", qt}};
+    return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1},     {"qt", qt},
+                                      {"H", 2},     {"Q", s}, {"K", s},  {"out_h", 1}, {"out_io", qt}};
   };
   std::vector<Items> runs = {{item(0, -1), item(0, -1), item(90, 0)},
                              {item(40, 0)},
@@ -113,7 +133,7 @@ std::string fault_of(const TensorPlan& plan) {
 }
 
 TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
+  const Attention attention(GetParam());
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
   EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
@@ -284,6 +304,12 @@ const std::map<std::string, std::string>& harmless() {
       {"value after pass_turn", "a turn is passed on earlier"},
       {"product after pass_turn", "a turn is passed on earlier"},
       {"wait_turn after wait_full", "a turn is waited for later"},
+      {"drop wait_products", "another wait follows before anything touches what the products write"},
+      {"wait for one product less", "another wait follows before anything touches what the products write"},
+      {"wait_products after narrow", "the products that end write other tiles"},
+      {"release after narrow", "a tile is released later"},
+      {"value after value", "products that end together, in another order"},
+      {"finish_sums after finish_sums", "sums in different tiles"},
       {"wait_turn after product", "a turn is waited for later"},
   };
   return kReasons;
@@ -313,6 +339,9 @@ const std::map<std::string, std::string>& stricter() {
       {"repeat narrow", "an op runs once an iteration"},
       {"repeat product", "an op runs once an iteration"},
       {"another value", "an op runs at its own iteration, even where no mask tells them apart"},
+      {"repeat value", "an op runs once an iteration"},
+      {"value after value", "tiles are copied in the order in which they are waited for"},
+      {"wait_full after wait_full", "tiles are copied in the order in which they are waited for"},
   };
   return kReasons;
 }
@@ -379,7 +408,7 @@ const std::map<std::string, std::string>& stricter_where_all_copy() {
 }
 
 TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
+  const Attention attention(GetParam());
   const bool all_copy = attention.plan.cores == nvptx::TensorCores::mma;
   const auto known = [&](const auto& reasons, const auto& more, const std::string& what) {
     return reasons.count(what) != 0 || (all_copy && more.count(what) != 0);

@@ -96,8 +96,10 @@ class TensorEmitter {
   // events
   void event(const Event& event, bool masked);
   virtual void synchronise(const Event& event) = 0;  ///< copies, waits, and what tells others of them
-  /// Gives back what waits for the middle of op `k`, after `value` >= 0 has been computed there.
-  virtual void release_amid(int /*k*/, Value* /*value*/) {}
+  /// Gives back what waits for this place in op `k`, where `made` of `count` values have been computed, `value` >= 0 the last of them.
+  virtual void release_amid(int /*k*/, int /*made*/, int /*count*/, Value* /*value*/) {}
+  /// After how many of kAmidParts of op `k` something is given back; 0: nothing is.
+  virtual int amid_parts(int /*k*/) const { return 0; }
   virtual void product(int k) = 0;
   void take_registers(int ring);
   void claim();  ///< asks for the number of the block's next item
@@ -172,7 +174,8 @@ class WgmmaEmitter : public TensorEmitter {
   void load(int ring);
   void tell_claim(int ring);
   void release(int ring, Value* leads);
-  void release_amid(int k, Value* value) override;
+  void release_amid(int k, int made, int count, Value* value) override;
+  int amid_parts(int k) const override;
   void wait_products(int count);
   void product(int k) override;
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
@@ -180,8 +183,9 @@ class WgmmaEmitter : public TensorEmitter {
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
 
-  std::deque<int> flight_;                ///< products under way
-  std::map<int, std::vector<int>> amid_;  ///< rings to give back in the middle of an op, by op
+  std::deque<int> flight_;  ///< products under way
+  /// By op: rings to give back within it, and after how many of kAmidParts.
+  std::map<int, std::vector<std::pair<int, int>>> amid_;
 };
 
 /// TensorCores::mma: asynchronous copies by all threads, products of registers.
