@@ -115,6 +115,9 @@ std::string fault_of(const TensorPlan& plan) {
                              {item(150, 2), item(150, 0)},
                              {item(330, 0), item(330, 5), item(330, 1)},
                              {item(512, 7), item(512, 3)}};
+  // Nests have no sizes of 0.
+  const std::vector<std::string>& sizes = plan.program->sizes;
+  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end()) runs.front() = {item(1, 0), item(1, 0), item(90, 0)};
   // A block that is not resident has one item. Where one role copies it goes on well with more of them all the same.
   if (plan.cores == nvptx::TensorCores::mma && !plan.persistent()) {
     std::vector<Items> single;
@@ -310,6 +313,9 @@ const std::map<std::string, std::string>& harmless() {
       {"release after narrow", "a tile is released later"},
       {"value after value", "products that end together, in another order"},
       {"finish_sums after finish_sums", "sums in different tiles"},
+      {"pass_turn after value", "a turn is passed on later"},
+      {"wait_turn after value", "a turn is waited for later"},
+      {"no condition", "all valid sizes have an iteration"},
       {"wait_turn after product", "a turn is waited for later"},
   };
   return kReasons;
@@ -340,6 +346,12 @@ const std::map<std::string, std::string>& stricter() {
       {"repeat product", "an op runs once an iteration"},
       {"another value", "an op runs at its own iteration, even where no mask tells them apart"},
       {"repeat value", "an op runs once an iteration"},
+      {"drop wait_products", "nothing is in flight at the end of a block"},
+      {"wait for one product less", "nothing is in flight at the end of a block"},
+      {"compute after wait_products", "a release in the middle of an op stands before it"},
+      {"pass_turn after value", "no tile is released within a turn"},
+      {"value after wait_turn", "no tile is released within a turn"},
+      {"no condition", "all valid sizes have an iteration"},
       {"value after value", "tiles are copied in the order in which they are waited for"},
       {"wait_full after wait_full", "tiles are copied in the order in which they are waited for"},
   };
