@@ -21,9 +21,9 @@ constexpr std::int64_t kOperandBytes = 2;
 constexpr int kGroupProducts = 90;
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
-/// Registers that values of rows and conditions of several chains take, with one of them under way and with two: ptxas 12.9 needs them for
-/// products of 64 and 128 columns to run without spills, and not one after the other.
-constexpr std::int64_t kBesideOneChain = 40, kBesideTwoChains = 32;
+/// Registers that values of rows and conditions of several chains take: ptxas 12.9 needs them beside fragments for products of 64 and 128
+/// columns to run without spills, and not one after the other.
+constexpr std::int64_t kBesideChains = 40;
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
 constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
@@ -343,7 +343,7 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (by_chain && !several_chains(axes)) return "products can overlap chain by chain only where there are several chains of them";
   const int products = by_chain ? std::min(axes.first_products, choice.overlap - 1) : axes.first_products;
   const int operands = by_chain ? 1 : axes.register_operands;
-  const int beside = !by_chain ? 0 : choice.overlap == 2 ? kBesideOneChain : kBesideTwoChains;
+  const std::int64_t beside = by_chain ? kBesideChains : 0;
   const std::int64_t registers =
       beside + choice.row_tiles * (choice.columns / 2 * products + choice.columns / 4 * operands +
                                    total(axes.sums, [](std::int64_t width) { return width / 2; }) +
