@@ -60,9 +60,11 @@ class NESTOR_API Schedule {
   Schedule& persistent(const std::string& loop, std::int64_t blocks);  ///< for each multiprocessor; iterations are taken in turn
   /// Products on tensor cores with operands rounded to 16 bits: `groups` of four warps compute, one copies tiles into `slots` slots.
   Schedule& tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots = 2);
-  Schedule& overlap(const std::string& loop);  ///< products that only the next iteration needs run beside its first ones
-  Schedule& turns(const std::string& loop);    ///< groups issue their products in turn
-  Schedule& hold(const std::string& loop);     ///< first operands that stay for the iteration are held in registers
+  /// Products that only the next iteration needs run beside its first ones. `chains` 1 or 2: independent chains of products one by one,
+  /// the first products of so many under way at once; 0: all together.
+  Schedule& overlap(const std::string& loop, std::int64_t chains = 0);
+  Schedule& turns(const std::string& loop);  ///< groups issue their products in turn
+  Schedule& hold(const std::string& loop);   ///< first operands that stay for the iteration are held in registers
   Schedule& residents(const std::string& loop, std::int64_t blocks);       ///< so many blocks shall fit a multiprocessor at once
   Schedule& claims(const std::string& loop);                               ///< resident blocks claim iterations from a counter
   Schedule& stagger(const std::string& loop);                              ///< slots are given back amid exponentials

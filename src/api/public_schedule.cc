@@ -139,7 +139,9 @@ Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t groups, s
   return Impl::step(*this, "tensor_cores", {loop, groups, slots});
 }
 
-Schedule& Schedule::overlap(const std::string& loop) { return Impl::step(*this, "overlap", {loop}); }
+Schedule& Schedule::overlap(const std::string& loop, std::int64_t chains) {
+  return Impl::step(*this, "overlap", with_optional(loop, chains));
+}
 
 Schedule& Schedule::turns(const std::string& loop) { return Impl::step(*this, "turns", {loop}); }
 

@@ -37,7 +37,7 @@ std::string_view to_string(LoopKind kind);
 ///   cluster(loop, blocks)                            so many blocks take one iteration together
 ///   persistent(loop, blocks)                         so many blocks a multiprocessor, each taking iterations in turn
 ///   tensor_cores(loop, groups[, slots])              products on tensor cores: groups of four warps, slots for each operand's tiles
-///   overlap(loop), turns(loop), hold(loop), stagger(loop), polynomial(loop, sixteenths)   how those groups work: see GridShape
+///   overlap(loop[, chains]), turns(loop), hold(loop), stagger(loop), polynomial(loop, sixteenths)   how those groups work: see GridShape
 ///   residents(loop, blocks), claims(loop)            blocks of a multiprocessor, and how resident ones take iterations
 ///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
 ///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
@@ -68,7 +68,7 @@ struct GridShape {
   int persistent = 0;  ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one block an iteration
   int groups = 0;      ///< of four warps, which compute products on tensor cores with operands rounded to 16 bits; 0: none
   int slots = 2;       ///< tiles of an operand in shared memory at once, with groups
-  int overlap = 0;     ///< 1: products that only the next iteration needs run beside its first ones
+  int overlap = 0;     ///< 1: products that only the next iteration needs run beside its first ones; more: 1 + chains under way
   int turns = 0;       ///< 1: groups issue their products in turn, so that one computes while another multiplies
   int hold = 0;        ///< 1: a first operand that stays for the whole iteration is held in registers
   int residents = 0;   ///< blocks that a multiprocessor shall hold at once, which bounds their registers; 0: left to the back end

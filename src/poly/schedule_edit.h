@@ -70,7 +70,7 @@ class ScheduleEditor {
   void cluster();
   void persistent();
   void tensor_cores();
-  void overlap() { tensor_option(&GridShape::overlap); }
+  void overlap();
   void turns() { tensor_option(&GridShape::turns); }
   void hold() { tensor_option(&GridShape::hold); }
   void residents();

@@ -16,6 +16,8 @@ constexpr std::int64_t kMostSlots = 16;
 constexpr std::int64_t kMostClusterBlocks = 16;
 constexpr std::int64_t kMostResidentBlocks = 32;
 constexpr std::int64_t kSixteenths = 16;
+constexpr std::int64_t kMostChains =
+    2;  ///< of products under way in a group: one more would need registers for another tile of sums
 constexpr std::int64_t kMostGroups = 3;  ///< 512 threads with the one that copies: what registers allow
 
 bool reads(const Statement& statement, const std::string& tensor) {
@@ -116,6 +118,14 @@ void ScheduleEditor::polynomial() {
   args_.expect(2, 2);
   tensor_grid_argument();
   shape_grid(0, kSixteenths, &GridShape::polynomial);
+}
+
+void ScheduleEditor::overlap() {
+  args_.expect(1, 2);
+  const Tree loop = tensor_grid_argument();
+  TreeNode shaped = *loop;
+  shaped.grid.overlap = 1 + (args_.count() > 1 ? static_cast<int>(args_.integer(1, 1, kMostChains)) : 0);
+  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
 }
 
 void ScheduleEditor::claims() {

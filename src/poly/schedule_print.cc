@@ -210,7 +210,8 @@ std::string GridShape::str() const {
   if (cluster > 1) parts.push_back(fmt::format("clusters of {} blocks", cluster));
   if (persistent > 0) parts.push_back(fmt::format("{} resident blocks", persistent));
   if (groups > 0) parts.push_back(fmt::format("{} groups on tensor cores, {} slots", groups, slots));
-  if (overlap != 0) parts.emplace_back("products overlap");
+  if (overlap == 1) parts.emplace_back("products overlap");
+  if (overlap > 1) parts.push_back(fmt::format("products overlap, chain by chain, {} under way", overlap - 1));
   if (turns != 0) parts.emplace_back("groups in turn");
   if (hold != 0) parts.emplace_back("first operands in registers");
   if (residents > 0) parts.push_back(fmt::format("{} blocks a multiprocessor", residents));

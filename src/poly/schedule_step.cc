@@ -79,7 +79,10 @@ const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
       {"tensor_cores", "loop, groups[, slots]",
        "products on tensor cores, operands rounded to 16 bits: groups of four warps, slots for the tiles of each operand",
        &E::tensor_cores},
-      {"overlap", "loop", "products that only the next iteration needs run beside its first ones", &E::overlap},
+      {"overlap", "loop[, chains]",
+       "products that only the next iteration needs run beside its first ones; independent chains of products one by one, the "
+       "first products of so many under way",
+       &E::overlap},
       {"turns", "loop", "groups issue their products in turn", &E::turns},
       {"hold", "loop", "a first operand that stays for the whole iteration is held in registers", &E::hold},
       {"residents", "loop, blocks", "so many blocks of this grid shall fit a multiprocessor at once", &E::residents},

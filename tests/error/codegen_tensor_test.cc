@@ -61,6 +61,27 @@ std::string refusal_with_stream(const std::function<void(TileNode&)>& edit) {
 
 TEST(TensorError, nothing_is_wrong_with_what_the_tests_start_from) { EXPECT_EQ(refusal(attention()), ""); }
 
+TEST(TensorError, chain_by_chain_with_one_chain) {
+  EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"overlap(out.io, 2)"}})),
+              AllOf(HasSubstr("cannot overlap products chain by chain"), HasSubstr("there is one chain"),
+                    HasSubstr("Leave the number of chains out of overlap")));
+}
+
+TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
+  const auto without = [](const std::string& name) {
+    TileProgram program =
+        tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
+    program.root = edited(program.root, [&](TileNode& node) {
+      if (node.kind == TileNode::Kind::op && node.op.name == name) node.kind = TileNode::Kind::sequence;
+    });
+    return refusal(program);
+  };
+  EXPECT_EQ(without("nothing"), "");
+  EXPECT_THAT(without("weighted2"), AllOf(HasSubstr("the ops around dot2 depend on no others of their loop"),
+                                          HasSubstr("end in no product that only the next iteration needs")));
+  EXPECT_THAT(without("dot2"), HasSubstr("do not begin with a product of two operands in memory"));
+}
+
 TEST(TensorError, turns_on_other_devices) {
   NvptxTarget target;
   target.sm = 80;
@@ -69,6 +90,9 @@ TEST(TensorError, turns_on_other_devices) {
   EXPECT_THAT(refusal(program, target),
               AllOf(HasSubstr("turns are for products that run while their group goes on, as those of compute capability 9.0 do"),
                     HasSubstr("not 8.0: leave the step out")));
+  const TileProgram chains =
+      tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
+  EXPECT_THAT(refusal(chains, target), HasSubstr("chains that overlap one by one are for products that run while"));
 }
 
 TEST(TensorError, clusters_on_other_devices) {

@@ -125,6 +125,9 @@ TEST(StepError, tensor_cores_belong_to_a_grid_and_their_options_to_them) {
   EXPECT_THAT(error_of(samples::matmul(), grid, "tensor_cores(C_update.i, 2, 17)"),
               HasSubstr("argument 3 must be between 1 and 16"));
   EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i)"), "");
+  EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i, 2)"), "");
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i, 3)"),
+              HasSubstr("argument 2 must be between 1 and 2"));
   EXPECT_THAT(error_of(samples::matmul(), grid, "polynomial(C_update.i, 2)"),
               HasSubstr("apply tensor_cores(C_update.i, 2) first"));
   EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "polynomial(C_update.i, 17)"),

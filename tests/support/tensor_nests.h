@@ -27,7 +27,10 @@ struct AttentionForm {
   ElementType result = ElementType::f16;
   int depth = 64;
   bool biased = false;  ///< bias[h, i, j] is added to scores
+  int maps = 1;         ///< 2: less kSecondMap times the attention of q2 and k2
 };
+
+inline constexpr double kSecondMap = 0.5;
 
 /// The condition of key `j` for query `i`: the last query sees the last key.
 inline std::string seen_keys(Seen seen, const std::string& j) {
@@ -47,7 +50,8 @@ inline std::string seen_keys(Seen seen, const std::string& j) {
   return inside;
 }
 
-/// out[h, i, d] = softmax over j of (scale * sum over e of q[h, i, e] k[h, j, e]) times v[h, j, d].
+/// out[h, i, d] = softmax over j of (scale * sum over e of q[h, i, e] k[h, j, e]) times v[h, j, d]; with a second map, less half of the same
+/// for q2 and k2.
 inline Nest attention_nest(const AttentionForm& form = {}) {
   using namespace samples;
   const std::string row = "0 <= h < H and 0 <= i < Q", deep = std::to_string(form.depth);
@@ -56,45 +60,56 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
   const auto wide = [&](int k) {
     return form.type == ElementType::f32 ? read(k) : ScalarExpr::cast(ElementType::f32, read(k, form.type));
   };
-  const ScalarExpr ratio = read(0) / read(1);
   std::vector<std::pair<std::string, std::int64_t>> sizes{{"H", 2}, {"Q", 200}, {"K", 200}};
   if (has_window(form.seen)) sizes.emplace_back("W", 48);
   if (has_prefix(form.seen)) sizes.emplace_back("P", 24);
   NestBuilder nest("attention", sizes);
   if (form.seen != Seen::all) nest.context("K >= Q");
-  std::vector<std::string> score_reads{"dot[h, i, j]"};
-  ScalarExpr score = read(0) * ScalarExpr::scalar("scale", ElementType::f32);
-  if (form.biased) {
-    nest.tensor("bias", TensorRole::input, {"H", "Q", "K"}, form.type);
-    score_reads.emplace_back("bias[h, i, j]");
-    score = score + wide(1);
+  if (form.biased) nest.tensor("bias", TensorRole::input, {"H", "Q", "K"}, form.type);
+  nest.scalar("scale", 0.5);
+  std::vector<std::string> out_reads;
+  for (int map = 0; map < form.maps; ++map) {
+    // "q[h, i, e]" is "q2[h, i, e]" for the second map.
+    const auto own = [&](std::string text) {
+      return map == 0 ? text : text.insert(std::min(text.find_first_of("[_"), text.size()), std::to_string(map + 1));
+    };
+    std::vector<std::string> score_reads{own("dot[h, i, j]")};
+    ScalarExpr score = read(0) * ScalarExpr::scalar("scale", ElementType::f32);
+    if (form.biased) {
+      score_reads.emplace_back("bias[h, i, j]");
+      score = score + wide(1);
+    }
+    nest.tensor(own("q"), TensorRole::input, {"H", "Q", deep}, form.type)
+        .tensor(own("k"), TensorRole::input, {"H", "K", deep}, form.type);
+    if (map == 0) nest.tensor("v", TensorRole::input, {"H", "K", deep}, form.type);
+    nest.tensor(own("dot"), TensorRole::temporary, {"H", "Q", "K"})
+        .tensor(own("score"), TensorRole::temporary, {"H", "Q", "K"})
+        .tensor(own("largest"), TensorRole::temporary, {"H", "Q"})
+        .tensor(own("power"), TensorRole::temporary, {"H", "Q", "K"})
+        .tensor(own("total"), TensorRole::temporary, {"H", "Q"})
+        .tensor(own("weighted"), TensorRole::temporary, {"H", "Q", deep});
+    nest.statement(own("dot_init[h, i, j] : ") + seen("j"), own("dot[h, i, j]"), {}, number(0))
+        .statement(own("dot[h, i, j, e] : ") + seen("j") + dense("e"), own("dot[h, i, j]"),
+                   {own("q[h, i, e]"), own("k[h, j, e]")}, wide(0) * wide(1), ReductionOp::add)
+        .statement(own("score[h, i, j] : ") + seen("j"), own("score[h, i, j]"), score_reads, score)
+        .statement(own("largest_init[h, i] : ") + row, own("largest[h, i]"), {}, number(-infinity()))
+        .statement(own("largest[h, i, r] : ") + seen("r"), own("largest[h, i]"), {own("score[h, i, r]")}, read(0),
+                   ReductionOp::max)
+        .statement(own("power[h, i, j] : ") + seen("j"), own("power[h, i, j]"), {own("score[h, i, j]"), own("largest[h, i]")},
+                   apply(ScalarOp::exp, read(0) - read(1)))
+        .statement(own("weighted_init[h, i, d] : ") + row + dense("d"), own("weighted[h, i, d]"), {}, number(0))
+        .statement(own("weighted[h, i, d, t] : ") + seen("t") + dense("d"), own("weighted[h, i, d]"),
+                   {own("power[h, i, t]"), "v[h, t, d]"}, read(0) * wide(1), ReductionOp::add)
+        .statement(own("total_init[h, i] : ") + row, own("total[h, i]"), {}, number(0))
+        .statement(own("total[h, i, s] : ") + seen("s"), own("total[h, i]"), {own("power[h, i, s]")}, read(0), ReductionOp::add);
+    out_reads.push_back(own("weighted[h, i, d]"));
+    out_reads.push_back(own("total[h, i]"));
   }
-  return nest.scalar("scale", 0.5)
-      .tensor("q", TensorRole::input, {"H", "Q", deep}, form.type)
-      .tensor("k", TensorRole::input, {"H", "K", deep}, form.type)
-      .tensor("v", TensorRole::input, {"H", "K", deep}, form.type)
-      .tensor("dot", TensorRole::temporary, {"H", "Q", "K"})
-      .tensor("score", TensorRole::temporary, {"H", "Q", "K"})
-      .tensor("largest", TensorRole::temporary, {"H", "Q"})
-      .tensor("power", TensorRole::temporary, {"H", "Q", "K"})
-      .tensor("total", TensorRole::temporary, {"H", "Q"})
-      .tensor("weighted", TensorRole::temporary, {"H", "Q", deep})
-      .tensor("out", TensorRole::output, {"H", "Q", deep}, form.result)
-      .statement("dot_init[h, i, j] : " + seen("j"), "dot[h, i, j]", {}, number(0))
-      .statement("dot[h, i, j, e] : " + seen("j") + dense("e"), "dot[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
-                 ReductionOp::add)
-      .statement("score[h, i, j] : " + seen("j"), "score[h, i, j]", score_reads, score)
-      .statement("largest_init[h, i] : " + row, "largest[h, i]", {}, number(-infinity()))
-      .statement("largest[h, i, r] : " + seen("r"), "largest[h, i]", {"score[h, i, r]"}, read(0), ReductionOp::max)
-      .statement("power[h, i, j] : " + seen("j"), "power[h, i, j]", {"score[h, i, j]", "largest[h, i]"},
-                 apply(ScalarOp::exp, read(0) - read(1)))
-      .statement("weighted_init[h, i, d] : " + row + dense("d"), "weighted[h, i, d]", {}, number(0))
-      .statement("weighted[h, i, d, t] : " + seen("t") + dense("d"), "weighted[h, i, d]", {"power[h, i, t]", "v[h, t, d]"},
-                 read(0) * wide(1), ReductionOp::add)
-      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
-      .statement("total[h, i, s] : " + seen("s"), "total[h, i]", {"power[h, i, s]"}, read(0), ReductionOp::add)
-      .statement("out[h, i, d] : " + row + dense("d"), "out[h, i, d]", {"weighted[h, i, d]", "total[h, i]"},
-                 form.result == ElementType::f32 ? ratio : ScalarExpr::cast(form.result, ratio))
+  ScalarExpr result = read(0) / read(1);
+  if (form.maps == 2) result = result - number(kSecondMap) * (read(2) / read(3));
+  return nest.tensor("out", TensorRole::output, {"H", "Q", deep}, form.result)
+      .statement("out[h, i, d] : " + row + dense("d"), "out[h, i, d]", out_reads,
+                 form.result == ElementType::f32 ? result : ScalarExpr::cast(form.result, result))
       .build();
 }
 
@@ -165,6 +180,11 @@ struct TensorSteps {
   int rows = 128, columns = 64, groups = 2, slots = 2;
   std::vector<std::string> more{};
 };
+
+/// Rules for attention of two maps.
+inline std::vector<std::string> two_map_rules() {
+  return {"apply_rule exp2_scale", "apply_rule online largest", "apply_rule online largest2"};
+}
 
 inline Schedule tensor_schedule(const Nest& nest, const TensorSteps& choice = {}) {
   Schedule schedule{nest};

@@ -16,6 +16,7 @@ struct TensorShape {
   int depth = kTensorDepth;
   bool biased = false;
   std::int64_t prefix = 0;
+  int maps = 1;
 };
 
 inline Sizes sizes_of(const TensorShape& shape) {
@@ -31,7 +32,8 @@ inline TensorMemory random_memory(const TensorShape& shape, ElementType type) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> uniform(-1, 1);
   TensorMemory memory;
-  for (const auto& [name, rows] : {std::pair("q", shape.queries), std::pair("k", shape.keys), std::pair("v", shape.keys)}) {
+  for (const auto& [name, rows] : {std::pair("q", shape.queries), std::pair("k", shape.keys), std::pair("v", shape.keys),
+                                   std::pair("q2", shape.queries), std::pair("k2", shape.keys)}) {
     for (std::int64_t k = 0; k < kTensorHeads * rows * shape.depth; ++k) {
       char bytes[8] = {};
       write_element(bytes, type, uniform(random));
@@ -54,8 +56,9 @@ inline bool sees(const TensorShape& shape, Seen seen, std::int64_t i, std::int64
   return j <= own && (!has_window(seen) || j > own - shape.window || (seen == Seen::sinks && j < shape.prefix));
 }
 
-/// The definition, row by row; `softmax` false: scores are the weights.
-inline std::vector<double> definition(const TensorMemory& memory, const TensorShape& shape, Seen seen, bool softmax) {
+/// The definition for `q` and `k`, row by row; `softmax` false: scores are the weights.
+inline std::vector<double> definition_of_map(const TensorMemory& memory, const TensorShape& shape, Seen seen, bool softmax,
+                                             const char* q, const char* k) {
   std::vector<double> out;
   const auto at = [&](const char* name, std::int64_t rows, std::int64_t h, std::int64_t row, int d) {
     return memory.at(name)[static_cast<std::size_t>((h * rows + row) * shape.depth + d)];
@@ -67,7 +70,7 @@ inline std::vector<double> definition(const TensorMemory& memory, const TensorSh
       for (std::int64_t j = 0; j < shape.keys; ++j) {
         if (!sees(shape, seen, i, j)) continue;
         double score = 0;
-        for (int e = 0; e < shape.depth; ++e) score += at("q", shape.queries, h, i, e) * at("k", shape.keys, h, j, e);
+        for (int e = 0; e < shape.depth; ++e) score += at(q, shape.queries, h, i, e) * at(k, shape.keys, h, j, e);
         score *= kTensorScale;
         if (shape.biased) score += memory.at("bias")[static_cast<std::size_t>((h * shape.queries + i) * shape.keys + j)];
         const double weight = softmax ? std::exp(score) : score;
@@ -77,6 +80,15 @@ inline std::vector<double> definition(const TensorMemory& memory, const TensorSh
       for (const double sum : sums) out.push_back(softmax ? sum / total : sum);
     }
   }
+  return out;
+}
+
+/// The definition of all maps.
+inline std::vector<double> definition(const TensorMemory& memory, const TensorShape& shape, Seen seen, bool softmax) {
+  std::vector<double> out = definition_of_map(memory, shape, seen, softmax, "q", "k");
+  if (shape.maps == 1) return out;
+  const std::vector<double> second = definition_of_map(memory, shape, seen, softmax, "q2", "k2");
+  for (std::size_t n = 0; n < out.size(); ++n) out[n] -= kSecondMap * second[n];
   return out;
 }
 

@@ -142,43 +142,47 @@ RunOptions tolerant(const Product& s) {
   return options;
 }
 
-TEST(HostContract, EverySizeOfTile) {
-  for (const std::int64_t m : {2, 5, 6, 13}) {
-    for (const std::int64_t n : {2, 8, 16, 17, 40}) {
-      for (const std::int64_t depth : {1, 3, 4, 21}) {
-        const Sizes sizes{{"M", m}, {"N", n}, {"K", depth}};
-        SCOPED_TRACE(fmt::format("{} x {} x {}", m, n, depth));
-        for (const bool fixed : {false, true}) {
-          Product s;
-          s.fixed = fixed;
-          expect_as_interpreted(product(s, sizes), sizes, detect_host(), tolerant(s));
-        }
+class HostContractOfRows : public ::testing::TestWithParam<std::int64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Rows, HostContractOfRows, ::testing::Values(2, 5, 6, 13), ::testing::PrintToStringParamName());
+
+TEST_P(HostContractOfRows, EverySizeOfTile) {
+  for (const std::int64_t n : {2, 8, 16, 17, 40}) {
+    for (const std::int64_t depth : {1, 3, 4, 21}) {
+      const Sizes sizes{{"M", GetParam()}, {"N", n}, {"K", depth}};
+      SCOPED_TRACE(fmt::format("{} x {} x {}", GetParam(), n, depth));
+      for (const bool fixed : {false, true}) {
+        Product s;
+        s.fixed = fixed;
+        expect_as_interpreted(product(s, sizes), sizes, detect_host(), tolerant(s));
       }
     }
   }
 }
 
-TEST(HostContract, EveryOrientationTypeAndStart) {
+/// The parameter's bits: a, b and c transposed, sums started or gone on with.
+class HostContractOrientation : public ::testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Bits, HostContractOrientation, ::testing::Range(0, 16), ::testing::PrintToStringParamName());
+
+TEST_P(HostContractOrientation, EveryTypeAndStart) {
   const Sizes sizes{{"M", 23}, {"N", 37}, {"K", 29}};
-  for (int bits = 0; bits < 16; ++bits) {
-    Product s;
-    s.transposed_a = (bits & 1) != 0;
-    s.transposed_b = (bits & 2) != 0;
-    s.transposed_c = (bits & 4) != 0;
-    s.initialize = (bits & 8) != 0;
-    s.scale = s.transposed_c ? -0.5 : 1;
-    SCOPED_TRACE(bits);
-    for (const bool fixed : {false, true}) {
-      s.fixed = fixed;
-      expect_right(product(s, sizes), sizes, tolerant(s));
-    }
-    for (const ElementType type : {ElementType::f16, ElementType::bf16}) {
-      s.a = s.b = type;
-      expect_right(product(s, sizes), sizes, tolerant(s));
-      s.c = type;
-      expect_as_interpreted(product(s, sizes), sizes, detect_host(), tolerant(s));
-      s.a = s.b = s.c = ElementType::f32;
-    }
+  Product s;
+  s.transposed_a = (GetParam() & 1) != 0;
+  s.transposed_b = (GetParam() & 2) != 0;
+  s.transposed_c = (GetParam() & 4) != 0;
+  s.initialize = (GetParam() & 8) != 0;
+  s.scale = s.transposed_c ? -0.5 : 1;
+  for (const bool fixed : {false, true}) {
+    s.fixed = fixed;
+    expect_right(product(s, sizes), sizes, tolerant(s));
+  }
+  for (const ElementType type : {ElementType::f16, ElementType::bf16}) {
+    s.a = s.b = type;
+    expect_right(product(s, sizes), sizes, tolerant(s));
+    s.c = type;
+    expect_as_interpreted(product(s, sizes), sizes, detect_host(), tolerant(s));
+    s.a = s.b = s.c = ElementType::f32;
   }
 }
 

@@ -2,6 +2,7 @@
 #include "codegen/nvptx/tensor_check.h"
 #include "codegen/nvptx/tensor_roles.h"
 #include "support/simt_programs.h"
+#include "support/tensor_nests.h"
 #include "support/tensor_plan_runner.h"
 
 #include <fmt/format.h>
@@ -18,20 +19,6 @@ using nvptx::TensorPlan;
 using ::testing::HasSubstr;
 using Kind = Event::Kind;
 
-/// A plan of attention and what it points to.
-struct Attention {
-  nvptx::LaunchPlan launches;
-  TensorPlan plan;
-
-  Attention(bool causal, GridShape shape, int sm, bool biased = false)
-      : launches(nvptx::plan_launches(streaming_attention_program(ElementType::f16, 64, causal, biased), 256)) {
-    launches.kernels.at(0).shape = shape;
-    NvptxTarget target;
-    target.sm = sm;
-    plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
-  }
-};
-
 GridShape shape(int groups, int slots) {
   GridShape result;
   result.groups = groups;
@@ -45,8 +32,32 @@ struct Case {
   GridShape shape;
   int sm = 90;
   bool biased = false;
+  int maps = 1;
 };
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+
+/// Two maps share their values.
+TileProgram two_maps(bool causal) {
+  const AttentionForm form{.seen = causal ? Seen::causal : Seen::all, .maps = 2};
+  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .groups = 1});
+}
+
+/// A plan of attention and what it points to.
+struct Attention {
+  nvptx::LaunchPlan launches;
+  TensorPlan plan;
+
+  explicit Attention(const Case& tested)
+      : launches(nvptx::plan_launches(tested.maps == 2
+                                          ? two_maps(tested.causal)
+                                          : streaming_attention_program(ElementType::f16, 64, tested.causal, tested.biased),
+                                      256)) {
+    launches.kernels.at(0).shape = tested.shape;
+    NvptxTarget target;
+    target.sm = tested.sm;
+    plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
+  }
+};
 
 std::vector<Case> cases() {
   GridShape overlap = shape(1, 2);
@@ -86,6 +97,14 @@ std::vector<Case> cases() {
   cluster = shape(1, 1);
   cluster.cluster = 4;
   list.push_back({"cluster_of_four", false, cluster});
+  list.push_back({"two_maps_turns", false, turns, 90, false, 2});
+  for (const int chains : {1, 2}) {
+    GridShape by_chain = shape(1, 2), all_by_chain = all;
+    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    const std::string name = fmt::format("two_maps_{}_chains", chains);
+    list.push_back({name, true, by_chain, 90, false, 2});
+    list.push_back({name + "_all", false, all_by_chain, 90, false, 2});
+  }
   return list;
 }
 
@@ -97,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Attention, TensorCheck, ::testing::ValuesIn(cases()), [
 std::string fault_of(const TensorPlan& plan) {
   using Items = std::vector<TensorPlanRunner::Integers>;
   const auto item = [](std::int64_t s, std::int64_t qt) {
-    return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1}, {"qt", qt}};
+    return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1},     {"qt", qt},
+                                      {"H", 2},     {"Q", s}, {"K", s},  {"out_h", 1}, {"out_io", qt}};
   };
   std::vector<Items> runs = {{item(0, -1), item(0, -1), item(90, 0)},
                              {item(40, 0)},
@@ -105,6 +125,9 @@ std::string fault_of(const TensorPlan& plan) {
                              {item(150, 2), item(150, 0)},
                              {item(330, 0), item(330, 5), item(330, 1)},
                              {item(512, 7), item(512, 3)}};
+  // Nests have no sizes of 0.
+  const std::vector<std::string>& sizes = plan.program->sizes;
+  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end()) runs.front() = {item(1, 0), item(1, 0), item(90, 0)};
   // A block that is not resident has one item. Where one role copies it goes on well with more of them all the same.
   if (plan.cores == nvptx::TensorCores::mma && !plan.persistent()) {
     std::vector<Items> single;
@@ -125,7 +148,7 @@ std::string fault_of(const TensorPlan& plan) {
 }
 
 TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
+  const Attention attention(GetParam());
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
   EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
@@ -318,7 +341,17 @@ const std::map<std::string, std::string>& harmless() {
       {"pass_turn after wait_products", "a turn is passed on later"},
       {"value after pass_turn", "a turn is passed on earlier"},
       {"product after pass_turn", "a turn is passed on earlier"},
+      {"product after compute", "an op on other tiles than the product's"},
       {"wait_turn after wait_full", "a turn is waited for later"},
+      {"drop wait_products", "another wait follows before anything touches what the products write"},
+      {"wait for one product less", "another wait follows before anything touches what the products write"},
+      {"wait_products after narrow", "the products that end write other tiles"},
+      {"release after narrow", "a tile is released later"},
+      {"value after value", "products that end together, in another order"},
+      {"finish_sums after finish_sums", "sums in different tiles"},
+      {"pass_turn after value", "a turn is passed on later"},
+      {"wait_turn after value", "a turn is waited for later"},
+      {"no condition", "all valid sizes have an iteration"},
       {"wait_turn after product", "a turn is waited for later"},
   };
   return kReasons;
@@ -348,6 +381,16 @@ const std::map<std::string, std::string>& stricter() {
       {"repeat narrow", "an op runs once an iteration"},
       {"repeat product", "an op runs once an iteration"},
       {"another value", "an op runs at its own iteration, even where no mask tells them apart"},
+      {"repeat value", "an op runs once an iteration"},
+      {"drop wait_products", "nothing is in flight at the end of a block"},
+      {"wait for one product less", "nothing is in flight at the end of a block"},
+      {"compute after wait_products", "a release in the middle of an op stands before it"},
+      {"compute after narrow", "a release in the middle of an op stands before it"},
+      {"pass_turn after value", "no tile is released within a turn"},
+      {"value after wait_turn", "no tile is released within a turn"},
+      {"no condition", "all valid sizes have an iteration"},
+      {"value after value", "tiles are copied in the order in which they are waited for"},
+      {"wait_full after wait_full", "tiles are copied in the order in which they are waited for"},
   };
   return kReasons;
 }
@@ -414,7 +457,7 @@ const std::map<std::string, std::string>& stricter_where_all_copy() {
 }
 
 TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
-  const Attention attention(GetParam().causal, GetParam().shape, GetParam().sm, GetParam().biased);
+  const Attention attention(GetParam());
   const bool all_copy = attention.plan.cores == nvptx::TensorCores::mma;
   const auto known = [&](const auto& reasons, const auto& more, const std::string& what) {
     return reasons.count(what) != 0 || (all_copy && more.count(what) != 0);
@@ -438,7 +481,7 @@ TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
 TEST(TensorProofs, what_earlier_proofs_have_answered_changes_no_verdict) {
   nvptx::BoundAnswers answers;
   for (const Case& tested : cases()) {
-    const Attention attention(tested.causal, tested.shape, tested.sm, tested.biased);
+    const Attention attention(tested);
     EXPECT_THAT(check_tensor_plan(attention.plan, answers).violations, ::testing::IsEmpty()) << tested.name;
     const std::vector<Mutant> mutants = Mutator(attention.plan).all();
     for (std::size_t k = 0; k < mutants.size(); k += 150) {

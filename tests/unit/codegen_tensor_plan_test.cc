@@ -12,6 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Kind = nvptx::Event::Kind;
 
 TileProgram attention(Seen seen, const std::vector<std::string>& more = {}, const AttentionForm& form = {}) {
@@ -196,6 +197,45 @@ TEST(TensorEvents, what_late_products_write_is_touched_under_their_cover) {
       "compute:score compute:save largest compute:largest compute:correct total compute:power compute:total wait0 release:v "
       "compute:correct weighted narrow:weighted";
   EXPECT_THAT(text, HasSubstr(order));
+}
+
+/// Attention less half of another with the same values.
+std::string events_of_two_maps(const std::vector<std::string>& more = {}) {
+  return events_of(tensor_program(attention_nest({.maps = 2}), {.rules = two_map_rules(), .more = more}));
+}
+
+TEST(TensorEvents, products_that_read_the_same_tile_share_it_from_the_first_to_the_last) {
+  const PlannedTensor planned(tensor_program(attention_nest({.maps = 2}), {.rules = two_map_rules()}));
+  EXPECT_EQ(planned.op("weighted").b_ring, planned.op("weighted2").b_ring);
+  const std::string text = events_of_two_maps();
+  EXPECT_THAT(text, HasSubstr("full:v product:weighted compute:total full:k2 product:dot2 wait0 release:k2 compute:score2"));
+  EXPECT_THAT(text, HasSubstr("narrow:weighted2 product:weighted2 compute:total2 wait0 release:v]"));
+  EXPECT_THAT(text, Not(HasSubstr("full:v product:weighted2")));
+}
+
+TEST(TensorEvents, late_products_of_two_chains_share_a_tile) {
+  EXPECT_THAT(events_of_two_maps({"overlap(out.io)"}),
+              HasSubstr("[full:k product:dot [full:v product:weighted product:weighted2] wait2 release:k compute:score"));
+}
+
+TEST(TensorEvents, chain_by_chain_each_computes_under_the_late_products_of_the_one_before) {
+  const std::string text = events_of_two_maps({"overlap(out.io, 1)", "turns(out.io)"});
+  EXPECT_THAT(text, HasSubstr("turn? [full:k product:dot] [product:weighted2] turn! [wait1 release:k compute:score "));
+  EXPECT_THAT(text, HasSubstr("wait0 release:v narrow:weighted] turn? [full:k2 product:dot2] [full:v product:weighted] turn! "
+                              "[wait1 release:k2 compute:score2 "));
+  EXPECT_THAT(text, HasSubstr("compute:total2 wait0 narrow:weighted2]"));
+}
+
+TEST(TensorEvents, with_two_chains_under_way_none_waits_for_products_of_its_own) {
+  const std::string text = events_of_two_maps({"overlap(out.io, 2)"});
+  EXPECT_THAT(text, HasSubstr("[full:v product:weighted] [full:k product:dot] [compute:score2 "));
+  EXPECT_THAT(text, HasSubstr("wait0 release:k narrow:weighted2] [product:weighted2] [full:k2 product:dot2] [compute:score "));
+  EXPECT_THAT(text, HasSubstr("wait0 release:v release:k2 narrow:weighted]"));
+  // With stagger the first operand's slot is given back amid the exponentials of the chain that it was for.
+  const std::string staggered = events_of_two_maps({"overlap(out.io, 2)", "stagger(out.io)"});
+  EXPECT_THAT(staggered, HasSubstr("compute:power2 release:k2 compute:total2 wait0 "));
+  EXPECT_THAT(staggered, HasSubstr("compute:power release:k compute:total wait0 "));
+  EXPECT_THAT(staggered, HasSubstr("wait0 release:v narrow:weighted]"));
 }
 
 TEST(TensorEvents, turns_stand_around_the_products_that_are_issued_together) {

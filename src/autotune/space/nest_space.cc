@@ -148,8 +148,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (has_tensor_cores(*limits_.gpu) && tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal))) {
-      for (Parameter& parameter : tensor_parameters(limits_.gpu->sm)) parameters_.push_back(std::move(parameter));
+    if (const auto axes =
+            has_tensor_cores(*limits_.gpu) ? tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal)) : std::nullopt) {
+      for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm)) parameters_.push_back(std::move(parameter));
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});

@@ -7,6 +7,7 @@
 #include "codegen/nvptx/tensor_registers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -21,7 +22,11 @@ constexpr int kGroupProducts = 90;
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
 constexpr std::int64_t kWideRows = 128;         ///< elements of 16 bits from which blocks in pairs are a likely choice
-constexpr std::int64_t kFewestColumns = 64;     ///< of a likely choice: narrower tiles leave tensor cores waiting
+/// Registers that values of rows and conditions of several chains take: ptxas 12.9 needs them beside fragments for products of 64 and 128
+/// columns to run without spills, and not one after the other.
+constexpr std::int64_t kBesideChains = 40;
+constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
+constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
 /// the copying one keeps few of its own; before compute capability 9.0 there is none.
@@ -86,7 +91,7 @@ std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, co
 
 /// Notes what the tiles of a product hold.
 void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
-               const Statement& statement, std::set<std::string>& resident, TensorAxes& result) {
+               const Statement& statement, std::set<std::string>& seen, TensorAxes& result) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
   if (!pair) {
     for (const Access& read : statement.reads) {
@@ -98,15 +103,21 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
     }
     return;
   }
+  const auto is_input = [&](int ordinal) {
+    return nest.tensor(statement.reads[static_cast<std::size_t>(ordinal)].tensor).role == TensorRole::input;
+  };
+  const bool of_inputs = is_input(pair->first) && is_input(pair->second);
   for (const int ordinal : {pair->first, pair->second}) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
     const std::vector<int> axes = axes_of(unit, read);
     const std::int64_t width = width_of(structure, cluster, result, axes);
-    if (nest.tensor(read.tensor).role != TensorRole::input) {
+    if (!is_input(ordinal)) {
       result.register_operands += has(axes, result.stream) ? 1 : 0;
     } else if (has(axes, result.stream)) {
-      result.streamed_operands.push_back(width);
-    } else if (resident.insert(read.tensor).second) {
+      // Products of one kind share the tile that they read at the same indices.
+      if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)
+        result.streamed_operands.push_back(width);
+    } else if (seen.insert(read.tensor).second) {
       result.row_operands.push_back(width);
     }
   }
@@ -126,11 +137,11 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
     for (const std::string& name : unit.statements) {
       auto axes = axes_of_product(nest, unit, nest.statement(name), cluster);
       if (!axes) continue;
-      std::set<std::string> resident;
+      std::set<std::string> seen;
       for (const int other : cluster.units) {
         const Unit& all = structure.units[other];
         for (const std::string& statement : all.statements)
-          add_tiles(nest, structure, cluster, all, nest.statement(statement), resident, *axes);
+          add_tiles(nest, structure, cluster, all, nest.statement(statement), seen, *axes);
       }
       return axes;
     }
@@ -138,17 +149,21 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   return std::nullopt;
 }
 
-std::vector<Parameter> tensor_parameters(int sm) {
+bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }
+
+std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
+  const std::vector<std::int64_t> overlap =
+      several_chains(axes) && sm >= kGroupProducts ? std::vector<std::int64_t>{0, 1, 2, 3} : std::vector<std::int64_t>{0, 1};
   if (sm < kGroupProducts) {
     return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},    {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
-            {"slots", {1, 2, 3}},     {"overlap", {0, 1}},      {"hold", {0, 1}},
+            {"slots", {1, 2, 3}},     {"overlap", overlap},     {"hold", {0, 1}},
             {"descending", {0, 1}},   {"longest_first", {0, 1}}};
   }
   return {{"groups", {0, 1, 2, 3}},
           {"row_tiles", {1, 2}},
           {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
           {"slots", {2, 3, 4}},
-          {"overlap", {0, 1}},
+          {"overlap", overlap},
           {"turns", {0, 1}},
           {"hold", {0, 1}},
           {"descending", {0, 1}},
@@ -166,12 +181,12 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.row_tiles = static_cast<int>(value_or(values, "row_tiles", 1));
   choice.columns = value_or(values, "columns", 128);
   choice.slots = static_cast<int>(value_or(values, "slots", 2));
-  choice.overlap = value_or(values, "overlap", 0) != 0;
+  choice.overlap = static_cast<int>(value_or(values, "overlap", 0));
   choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
   choice.hold = value_or(values, "hold", 0) != 0;
   choice.descending = value_or(values, "descending", 0) != 0;
   choice.longest_first = value_or(values, "longest_first", 0) != 0;
-  choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap;
+  choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap > 0;
   choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
   choice.persistent = value_or(values, "persistent", 0) > 0;
   choice.cluster = static_cast<int>(value_or(values, "multicast", 1));
@@ -213,7 +228,8 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   }
   const std::string& loop = grid.front();
   steps.push_back(make_step("tensor_cores", {loop, choice.groups, choice.slots}));
-  if (choice.overlap) steps.push_back(make_step("overlap", {loop}));
+  if (choice.overlap == 1) steps.push_back(make_step("overlap", {loop}));
+  if (choice.overlap > 1) steps.push_back(make_step("overlap", {loop, choice.overlap - 1}));
   if (choice.turns) steps.push_back(make_step("turns", {loop}));
   if (choice.hold) steps.push_back(make_step("hold", {loop}));
   if (choice.stagger) steps.push_back(make_step("stagger", {loop}));
@@ -278,27 +294,34 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
         {"multicast", choice.cluster}, {"descending", choice.descending}, {"longest_first", choice.longest_first}};
     if (seen.insert(values).second) choices.push_back(values);
   };
-  // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
-  for (const bool turns : {true, false}) {
-    for (const bool persistent : {false, true}) {
-      for (const bool cut : {false, true}) {
-        for (const int groups : most_groups) {
-          TensorChoice choice{.groups = groups,
-                              .columns = axes.inner <= 128 ? 128 : 80,
-                              .overlap = true,
-                              .turns = turns,
-                              .stagger = true,
-                              .descending = cut,
-                              .longest_first = cut,
-                              .persistent = persistent,
-                              .claims = persistent};
-          // A third group leaves no registers for operands that stay.
-          choice.hold = groups < 3 && persistent;
-          add(choice);
-          choice.columns = cut ? 64 : axes.inner <= 128 ? 160 : 64;
-          choice.slots = cut && axes.inner <= 64 ? 4 : 2;
-          choice.hold = choice.hold && cut;
-          add(choice);
+  // Independent chains first, which cover each other's products without groups that take turns.
+  const std::vector<int> overlaps = several_chains(axes) ? std::vector<int>{3, 2, 1} : std::vector<int>{1};
+  for (const int overlap : overlaps) {
+    for (const bool turns : {true, false}) {
+      if (turns && overlap == 3) continue;
+      for (const bool persistent : {false, true}) {
+        // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
+        for (const bool cut : {false, true}) {
+          for (const int groups : overlap > 1 ? std::vector<int>{2} : most_groups) {
+            TensorChoice choice{.groups = groups,
+                                .columns = overlap > 1         ? kMostChainColumns
+                                           : axes.inner <= 128 ? 128
+                                                               : 80,
+                                .overlap = overlap,
+                                .turns = turns,
+                                .stagger = true,
+                                .descending = cut,
+                                .longest_first = cut,
+                                .persistent = persistent,
+                                .claims = persistent};
+            // A third group leaves no registers for operands that stay.
+            choice.hold = groups < 3 && persistent && overlap == 1;
+            add(choice);
+            choice.columns = cut || overlap > 1 ? 64 : axes.inner <= 128 ? 160 : 64;
+            choice.slots = cut && axes.inner <= 64 ? 4 : 2;
+            choice.hold = overlap > 1 || (choice.hold && cut);
+            add(choice);
+          }
         }
       }
     }
@@ -309,7 +332,7 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
       if (axes.inner < kWideRows) break;
       add({.groups = 2,
            .columns = axes.inner <= 128 ? 160 : 80,
-           .overlap = true,
+           .overlap = 1,
            .turns = turns,
            .stagger = true,
            .persistent = persistent,
@@ -327,10 +350,16 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   };
   // A group has half a value of 64 rows and one column for each thread: what products leave, the 16-bit form of what is multiplied
   // again, sums, and operands that are held.
+  // Chain by chain, only those under way have the former, and one has the latter.
+  const bool by_chain = choice.overlap > 1;
+  if (by_chain && !several_chains(axes)) return "products can overlap chain by chain only where there are several chains of them";
+  const int products = by_chain ? std::min(axes.first_products, choice.overlap - 1) : axes.first_products;
+  const int operands = by_chain ? 1 : axes.register_operands;
+  const std::int64_t beside = by_chain ? kBesideChains : 0;
   const std::int64_t registers =
-      choice.row_tiles * (choice.columns / 2 * axes.first_products + choice.columns / 4 * axes.register_operands +
-                          total(axes.sums, [](std::int64_t width) { return width / 2; }) +
-                          (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
+      beside + choice.row_tiles * (choice.columns / 2 * products + choice.columns / 4 * operands +
+                                   total(axes.sums, [](std::int64_t width) { return width / 2; }) +
+                                   (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
   const std::int64_t left = fragment_registers(choice, limits.sm);
   if (registers > left)
     return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,

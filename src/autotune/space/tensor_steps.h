@@ -37,7 +37,8 @@ struct TensorChoice {
   int row_tiles = 1;
   std::int64_t columns = 128;
   int slots = 2;
-  bool overlap = false, turns = false, hold = false, stagger = false;
+  int overlap = 0;  ///< 1: products of two iterations together; more: 1 + the chains of products under way at once
+  bool turns = false, hold = false, stagger = false;
   int polynomial = 0;          ///< sixteenths of exponentials
   bool descending = false;     ///< tiles of columns in falling order: what a triangular mask cuts comes first
   bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
@@ -48,8 +49,11 @@ struct TensorChoice {
   std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
 };
 
+/// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.
+bool several_chains(const TensorAxes& axes);
+
 /// `sm`: compute capability times ten.
-std::vector<Parameter> tensor_parameters(int sm);
+std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm);
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values);
 
 /// Tiles of the common loops, and of the one over columns.

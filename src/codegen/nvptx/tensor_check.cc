@@ -220,7 +220,7 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   const auto fragment = proof.plan.fragments.find(op.op.write.buffer);
   const std::int64_t columns = std::max<std::int64_t>(fragment == proof.plan.fragments.end() ? 0 : fragment->second.columns,
                                                       extent_bound(column).value_or(ring.columns + 1));
-  if (ring.row_index == dense || ring.rows < proof.plan.rows() || ring.column_blocks() * kBlockColumns < columns)
+  if (ring.row_index == dense || ring.rows < proof.plan.rows() || std::int64_t{ring.column_blocks()} * kBlockColumns < columns)
     proof.fail("{} is smaller than what {} reads", proof.name(ring_number), op.op.name);
 }
 

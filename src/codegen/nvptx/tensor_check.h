@@ -5,8 +5,9 @@
 // The argument. Both roles are read as straight blocks, each run once or by a loop (tensor_roles.h).
 //  1. Within a block, symbolic execution: a tile is held from wait_full to release and read in between only; a product's tiles are not
 //     released, and its sums and its operand not touched, before a wait_products has ended it; sums in lanes are added up once. Nothing is
-//     in flight at a block's ends, and a block in a loop or a condition leaves tiles held, turns and sums as it found them: by induction
-//     over iterations the same holds for any number of them, and over items, since an item leaves no tile held.
+//     in flight at a block's ends. An iteration of a loop, and the blocks that run together on one condition, leave tiles held, turns and
+//     sums as they found them: by induction over iterations the same holds for any number of them, and over items, since an item leaves
+//     no tile held.
 //  2. Tiles have numbers: how many were loaded (waited for, released) before. These are linear in trip counts and loop counters, and isl
 //     proves for all of them that an item loads as many tiles as it waits for and in the same order over all rings, and that a product
 //     finds the tile loaded for its own value of the loop's variable. With 1. releases are as many, so both roles start the next item at the

@@ -23,8 +23,11 @@ class ConsumerWalk {
   explicit ConsumerWalk(TensorProof& proof) : proof_(proof) {}
 
   void run() {
-    for (const RoleBlock& block : proof_.consumer) {
+    Held outside;  // what the blocks that run on one condition have found
+    for (std::size_t b = 0; b < proof_.consumer.size(); ++b) {
+      const RoleBlock& block = proof_.consumer[b];
       const Held before = held_;
+      if (b == 0 || !same_conditions(proof_.consumer[b - 1], block)) outside = held_;
       for (std::size_t k = 0; k < block.steps.size(); ++k) {
         step(block.steps[k].event);
         const Event* next = k + 1 < block.steps.size() ? &block.steps[k + 1].event : nullptr;
@@ -32,7 +35,8 @@ class ConsumerWalk {
           proof_.fail("{} is released in the middle of an op that does not come next", proof_.name(block.steps[k].event.ring));
       }
       if (!flight_.empty()) fail_flight("is in flight at the end of a block");
-      if (!block.always() && !(held_ == before))
+      const bool leaves = b + 1 == proof_.consumer.size() || !same_conditions(block, proof_.consumer[b + 1]);
+      if ((block.loop() && !(held_ == before)) || (!block.conditions.empty() && leaves && !(held_ == outside)))
         proof_.fail("an iteration, or what runs on a condition, does not leave tiles, sums and turns as it found them");
     }
     for (const int ring : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
@@ -43,6 +47,12 @@ class ConsumerWalk {
   }
 
  private:
+  /// Both run, or neither does.
+  static bool same_conditions(const RoleBlock& a, const RoleBlock& b) {
+    return std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), b.conditions.end(),
+                      [](const IntExpr& left, const IntExpr& right) { return left.str() == right.str(); });
+  }
+
   void step(const Event& event) {
     switch (event.kind) {
       case Kind::wait_full:
@@ -82,9 +92,12 @@ class ConsumerWalk {
   /// A release in the middle of an op is said when that op runs: it comes next, but for others of the kind.
   bool amid_is_met(const Event& event, const Event* next) const {
     if (event.kind != Kind::release || event.count == 0) return true;
+    if (event.count < 0 || event.count > kAmidParts) return false;
     if (next == nullptr || next->op != event.op) return false;
     if (next->kind == Kind::release) return next->count != 0;
-    return next->kind == Kind::compute && proof_.op(event.op).kind == TensorOp::Kind::map && proof_.op(event.op).column >= 0;
+    const TensorOp& op = proof_.op(event.op);
+    const bool adds = op.kind == TensorOp::Kind::reduce && op.op.reduction == ReductionOp::add;
+    return next->kind == Kind::compute && (op.kind == TensorOp::Kind::map || adds) && op.column >= 0;
   }
 
   void fail_flight(const std::string& what) { proof_.fail("product {} {}", proof_.op(flight_.front()).op.name, what); }

@@ -1,6 +1,7 @@
 // Control flow, roles and barriers of a tensor kernel.
 #include "codegen/nvptx/tensor_emitter.h"
 
+#include "codegen/nvptx/tensor_chains.h"
 #include "codegen/nvptx/tensor_registers.h"
 #include "codegen/nvptx/tensor_roles.h"
 #include "support/error.h"
@@ -16,13 +17,24 @@ constexpr int kBarrierSize = 8;            ///< bytes of one barrier in shared m
 constexpr int kAddressRegisters = 48;      ///< of a computing thread, beside fragments
 constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a block that stays
 
-/// Registers of a thread for sums, operands made from fragments, and operands that are held.
+/// Registers of a thread for sums, operands made from fragments, and operands that are held. Chain by chain, leading products have sums
+/// of those chains that are under way alone, and one has an operand.
 int fragment_registers(const TensorPlan& plan) {
-  int count = 0;
+  const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
+  const int overlap = late ? plan.kernel->shape.overlap : 0;  // two stretches run without
+  int count = 0, sums = 0, operands = 0;
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product) continue;
-    count += op.n / 2 + (op.a_ring < 0 ? op.k / 4 : 0);
+    if (overlap < 2) {
+      count += op.n / 2 + (op.a_ring < 0 ? op.k / 4 : 0);
+    } else if (leads(op)) {
+      sums = std::max(sums, (overlap - 1) * op.n / 2);
+    } else {
+      count += op.n / 2;
+      operands = std::max(operands, op.k / 4);
+    }
   }
+  count += sums + operands;
   for (const Ring& ring : plan.rings) count += ring.in_registers ? ring.columns / 4 : 0;
   return count * plan.row_tiles;
 }
@@ -445,12 +457,22 @@ void WgmmaEmitter::release(const Event& event, Value* known) {
 
 /// The comparison is true, but ptxas cannot know: so the arrival, and every wait behind it, stays behind the instructions that made the
 /// value.
-void WgmmaEmitter::release_amid(int k, Value* value) {
+void WgmmaEmitter::release_amid(int k, int made, int count, Value* value) {
   const auto found = amid_.find(k);
   if (found == amid_.end()) return;
-  Value* known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
-  for (const Event& event : found->second) release(event, known);
-  amid_.erase(found);
+  Value* known = nullptr;
+  std::erase_if(found->second, [&](const Event& event) {
+    if (made < std::max(count * event.count / kAmidParts, 1)) return false;
+    if (known == nullptr) known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
+    release(event, known);
+    return true;
+  });
+  if (found->second.empty()) amid_.erase(found);
+}
+
+int WgmmaEmitter::amid_parts(int k) const {
+  const auto found = amid_.find(k);
+  return found == amid_.end() ? 0 : found->second.back().count;
 }
 
 void WgmmaEmitter::turn(bool wait) {

@@ -105,8 +105,10 @@ class TensorEmitter {
   // events
   void event(const Event& event, bool masked);
   virtual void synchronise(const Event& event) = 0;  ///< copies, waits, and what tells others of them
-  /// Gives back what waits for the middle of op `k`, after `value` >= 0 has been computed there.
-  virtual void release_amid(int /*k*/, Value* /*value*/) {}
+  /// Gives back what waits for this place in op `k`, where `made` of `count` values have been computed, `value` >= 0 the last of them.
+  virtual void release_amid(int /*k*/, int /*made*/, int /*count*/, Value* /*value*/) {}
+  /// After how many of kAmidParts of op `k` something is given back; 0: nothing is.
+  virtual int amid_parts(int /*k*/) const { return 0; }
   virtual void product(int k) = 0;
   void take_registers(int ring);
   void claim();  ///< asks for the number of the block's next item
@@ -187,7 +189,8 @@ class WgmmaEmitter : public TensorEmitter {
   void load(const Event& event);
   void tell_claim(int ring);
   void release(const Event& event, Value* known = nullptr);
-  void release_amid(int k, Value* value) override;
+  void release_amid(int k, int made, int count, Value* value) override;
+  int amid_parts(int k) const override;
   void wait_products(int count);
   void product(int k) override;
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
@@ -196,7 +199,7 @@ class WgmmaEmitter : public TensorEmitter {
   void store_tile(const TensorOp& op, int number) override;
 
   std::deque<int> flight_;                  ///< products under way
-  std::map<int, std::vector<Event>> amid_;  ///< what is given back in the middle of an op, by op
+  std::map<int, std::vector<Event>> amid_;  ///< what is given back in the middle of an op, after `count` of kAmidParts, by op
 };
 
 /// TensorCores::mma: asynchronous copies by all threads, products of registers.

@@ -1,6 +1,7 @@
 // What each role of a tensor plan does, in order: the ops, and every wait and arrival that their operands ask for.
 #include "codegen/nvptx/tensor_plan.h"
 
+#include "codegen/nvptx/tensor_chains.h"
 #include "codegen/nvptx/tensor_ranges.h"
 #include "codegen/nvptx/tile_rewrite.h"
 #include "support/error.h"
@@ -11,6 +12,9 @@ namespace nestor::nvptx {
 namespace {
 
 using Kind = Event::Kind;
+
+/// How much of a chain's exponentials stays in front of the wait for products of other chains.
+constexpr int kChainParts = 6;
 
 EventNode event_node(Kind kind, int op, int ring = -1, int count = 0) {
   EventNode node;
@@ -41,10 +45,46 @@ EventNode at_value(const std::string& var, const IntExpr& value, bool masked, st
   return node;
 }
 
+/// Streamed tiles that are held, and how many products of their iteration have still to end: a tile is waited for before the first of
+/// them is issued and released when the last one has ended.
+class HeldTiles {
+ public:
+  explicit HeldTiles(const TensorPlan& plan) : plan_(plan) {}
+
+  /// The rings whose tile the product holds.
+  std::set<int> of(int op) const {
+    const TensorOp& product = plan_.ops[static_cast<std::size_t>(op)];
+    std::set<int> rings;
+    for (const int ring : {product.a_ring, product.b_ring}) {
+      if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) rings.insert(ring);
+    }
+    return rings;
+  }
+  /// Is the tile yet to be waited for?
+  bool take(int ring) {
+    if (left_[ring] > 0) return false;
+    left_[ring] = static_cast<int>(readers(ring).size());
+    return true;
+  }
+  /// Was this the last of the tile's products?
+  bool leave(int ring) { return --left_[ring] == 0; }
+  std::vector<int> readers(int ring) const {
+    std::vector<int> ops;
+    for (int k = 0; k < static_cast<int>(plan_.ops.size()); ++k) {
+      if (plan_.ops[static_cast<std::size_t>(k)].kind == TensorOp::Kind::product && of(k).count(ring) != 0) ops.push_back(k);
+    }
+    return ops;
+  }
+
+ private:
+  const TensorPlan& plan_;
+  std::map<int, int> left_;
+};
+
 /// Products under way, oldest first, and what has to happen when they end.
 class Flight {
  public:
-  Flight(const TensorPlan& plan, std::vector<EventNode>& out) : plan_(plan), out_(out) {}
+  Flight(const TensorPlan& plan, HeldTiles& held, std::vector<EventNode>& out) : plan_(plan), held_(held), out_(out) {}
 
   void start(int op) { ops_.push_back(op); }
   /// Ends every product up to the youngest one that writes `buffer`.
@@ -61,29 +101,35 @@ class Flight {
     if (count == 0) return;
     out_.push_back(event_node(Kind::wait_products, -1, -1, static_cast<int>(ops_.size() - count)));
     for (std::size_t k = 0; k < count; ++k) {
-      const TensorOp& op = ops()[ops_[k]];
-      for (const int ring : {op.a_ring, op.b_ring}) {
-        if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed)
-          out_.push_back(event_node(Kind::release, ops_[k], ring));
+      for (const int ring : held_.of(ops_[k])) {
+        if (held_.leave(ring)) out_.push_back(event_node(Kind::release, ops_[k], ring));
       }
     }
     ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
   const TensorPlan& plan_;
+  HeldTiles& held_;
   std::vector<EventNode>& out_;
   std::vector<int> ops_;
 };
 
+/// The op computes a tile of exponentials, none of which is below 0.
 bool has_exponentials(const TensorOp& op) {
-  bool found = false;
-  op.op.value.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::exp || node.op() == ScalarOp::exp2; });
-  return found && op.kind == TensorOp::Kind::map && op.column >= 0;
+  const ScalarOp outermost = op.op.value.op();
+  return (outermost == ScalarOp::exp || outermost == ScalarOp::exp2) && op.kind == TensorOp::Kind::map && op.column >= 0;
+}
+
+/// The op adds up a row of the exponentials that `made` leaves.
+bool adds_up(const TensorOp& op, const TensorOp& made) {
+  const ScalarExpr& value = op.op.value;
+  return op.kind == TensorOp::Kind::reduce && op.op.reduction == ReductionOp::add && value.op() == ScalarOp::read &&
+         op.op.reads[static_cast<std::size_t>(value.ordinal())].buffer == made.op.write.buffer;
 }
 
 class EventPlanner {
  public:
-  EventPlanner(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree) {}
+  EventPlanner(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree), held_(plan) {}
 
   void run() {
     mark_streamed(tree_, {});
@@ -135,7 +181,7 @@ class EventPlanner {
   void consumer(const TileTree& tree, std::vector<EventNode>& out) {
     switch (tree->kind) {
       case TileNode::Kind::op: {
-        Flight flight(plan_, out);
+        Flight flight(plan_, held_, out);
         run_op(next_++, flight, out);
         flight.settle_all();
         return;
@@ -179,9 +225,8 @@ class EventPlanner {
   }
 
   void issue(int k, Flight& flight, std::vector<EventNode>& out) {
-    const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
-    for (const int ring : {op.a_ring, op.b_ring}) {
-      if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) out.push_back(event_node(Kind::wait_full, k, ring));
+    for (const int ring : held_.of(k)) {
+      if (held_.take(ring)) out.push_back(event_node(Kind::wait_full, k, ring));
     }
     out.push_back(event_node(Kind::product, k));
     flight.start(k);
@@ -194,10 +239,11 @@ class EventPlanner {
     // A stretch would have to end its own products before the next one: they run as without overlap.
     for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
+    if (late && plan_.kernel->shape.overlap > 1) return chained(loop->var, stretches.front(), ops, out);
     if (late) return overlapped(loop->var, stretches.front(), ops, out);
-    const auto body = [&] {
+    const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
-      Flight flight(plan_, events);
+      Flight flight(plan_, held_, events);
       bool waited = false;
       for (std::size_t j = 0; j < ops.size(); ++j) {
         const bool product = plan_.ops[static_cast<std::size_t>(ops[j])].kind == TensorOp::Kind::product;
@@ -222,19 +268,19 @@ class EventPlanner {
     whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
     std::vector<EventNode> first;
     {
-      Flight flight(plan_, first);
+      Flight flight(plan_, held_, first);
       for (const int k : early) run_op(k, flight, first);
       flight.settle_all();
       for (const int k : late) first.push_back(event_node(Kind::narrow, k));
     }
     whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
     const std::vector<int> order = late_readers_last(early, late);
-    const auto body = [&] {
+    const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
-      Flight flight(plan_, events);
+      Flight flight(plan_, held_, events);
       std::size_t at = 0;
       if (plan_.turns()) events.push_back(event_node(Kind::wait_turn, -1));
-      for (; at < order.size() && leads(order[at]); ++at) issue(order[at], flight, events);
+      for (; at < order.size() && leads(plan_.ops[static_cast<std::size_t>(order[at])]); ++at) issue(order[at], flight, events);
       std::vector<EventNode> before;  // of the iteration before
       for (const int k : late) issue(k, flight, before);
       events.push_back(at_value(var, IntExpr::variable(var) - IntExpr(1), true, std::move(before)));
@@ -248,7 +294,7 @@ class EventPlanner {
     ranges(var, stretch, stretch.lower + IntExpr(1), ops, body, whole.children);
     std::vector<EventNode> last;
     {
-      Flight flight(plan_, last);
+      Flight flight(plan_, held_, last);
       for (const int k : late) issue(k, flight, last);
       flight.settle_all();
     }
@@ -256,29 +302,135 @@ class EventPlanner {
     out.push_back(std::move(whole));
   }
 
+  // ---- chain by chain
+  /// What one chain computes of an iteration, beside products of others.
+  struct Phase {
+    int chain = 0;
+    IntExpr at;  ///< iteration
+    bool masked = true;
+    // Products issued at first: chain (-1: none) and iteration.
+    int late = -1, next = -1;
+    IntExpr late_at, next_at;
+  };
+
+  void issue_at(const std::vector<int>& ops, const std::string& var, const IntExpr& at, Flight& flight,
+                std::vector<EventNode>& out) {
+    std::vector<EventNode> events;
+    for (const int k : ops) issue(k, flight, events);
+    out.push_back(at_value(var, at, true, std::move(events)));
+  }
+
+  void phase(const std::vector<Chain>& chains, const std::string& var, const Phase& phase, std::vector<EventNode>& out) {
+    const Chain& own = chains[static_cast<std::size_t>(phase.chain)];
+    std::vector<EventNode> work = std::exchange(owed_, {});
+    Flight flight(plan_, held_, work);
+    const bool ahead = phase.next != phase.chain;
+    if (plan_.turns()) out.push_back(event_node(Kind::wait_turn, -1));
+    // What is needed first is issued first.
+    if (!ahead) issue_at(own.leads, var, phase.next_at, flight, out);
+    if (phase.late >= 0) issue_at(chains[static_cast<std::size_t>(phase.late)].late, var, phase.late_at, flight, out);
+    if (ahead && phase.next >= 0) issue_at(chains[static_cast<std::size_t>(phase.next)].leads, var, phase.next_at, flight, out);
+    if (plan_.turns()) out.push_back(event_node(Kind::pass_turn, -1));
+    for (const int k : own.rest) run_op(k, flight, work);
+    const bool staggers = plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma;
+    if (staggers) stagger(work, kChainParts);
+    const auto end = static_cast<std::ptrdiff_t>(work.size());
+    flight.settle_all();
+    if (staggers && ahead && phase.next >= 0) owe_releases(chains[static_cast<std::size_t>(phase.next)], end, work);
+    for (const int k : own.late) work.push_back(event_node(Kind::narrow, k));
+    out.push_back(at_value(var, phase.at, phase.masked, std::move(work)));
+  }
+
+  /// Releases of tiles that only `next` reads, which computes next, wait for the middle of its exponentials.
+  void owe_releases(const Chain& next, std::ptrdiff_t from, std::vector<EventNode>& work) {
+    const auto own = [&](const EventNode& node) {
+      if (node.event.kind != Kind::release) return false;
+      const std::vector<int> readers = held_.readers(node.event.ring);
+      return std::all_of(readers.begin(), readers.end(),
+                         [&](int k) { return std::find(next.leads.begin(), next.leads.end(), k) != next.leads.end(); });
+    };
+    const auto owed = std::stable_partition(work.begin() + from, work.end(), [&](const EventNode& node) { return !own(node); });
+    owed_.assign(owed, work.end());
+    work.erase(owed, work.end());
+  }
+
+  /// Chains that do not depend on each other take turns within an iteration: while one computes, the late products of the one before run,
+  /// and with two chains under way the first ones of the next, so that no chain waits for products of its own. Nothing is in flight from one
+  /// phase to the next.
+  void chained(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
+    const std::vector<Chain> chains = chains_of(plan_, ops);
+    const bool ahead = plan_.kernel->shape.overlap > 2;
+    const int last = static_cast<int>(chains.size()) - 1;
+    const IntExpr now = IntExpr::variable(var), before = now - IntExpr(1), end = stretch.upper - IntExpr(1);
+    // The phase of `chain` at iteration `at`; `later`: the iteration behind it, undefined if there is none.
+    const auto phase_of = [&](int chain, const IntExpr& at, const IntExpr& earlier, const IntExpr& later, bool masked) {
+      Phase result;
+      result.chain = chain;
+      result.at = at;
+      result.masked = masked;
+      result.late = chain > 0 ? chain - 1 : earlier.defined() ? last : -1;
+      result.late_at = chain > 0 ? at : earlier;
+      result.next = !ahead ? chain : chain < last ? chain + 1 : later.defined() ? 0 : -1;
+      result.next_at = !ahead || chain < last ? at : later;
+      return result;
+    };
+    EventNode whole;
+    whole.kind = EventNode::Kind::condition;
+    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+    std::vector<EventNode>& parts = whole.children;
+    if (ahead) {
+      std::vector<EventNode> first;
+      Flight flight(plan_, held_, first);
+      for (const int k : chains.front().leads) issue(k, flight, first);
+      flight.settle_all();
+      parts.push_back(at_value(var, stretch.lower, true, std::move(first)));
+    }
+    // An iteration of the loop begins behind the first chain's phase where that has been peeled off, else with it.
+    for (int c = 0; c <= (ahead ? 0 : last); ++c) phase(chains, var, phase_of(c, stretch.lower, {}, {}, true), parts);
+    const auto body = [&](bool masked) {
+      std::vector<EventNode> events;
+      for (int c = 1; ahead && c <= last; ++c) phase(chains, var, phase_of(c, before, {}, now, masked), events);
+      for (int c = 0; c <= (ahead ? 0 : last); ++c) phase(chains, var, phase_of(c, now, before, {}, masked), events);
+      return events;
+    };
+    const std::vector<EventNode> owed = owed_;
+    ranges(var, stretch, stretch.lower + IntExpr(1), ops, body, parts, ahead ? 1 : 0);
+    owed_ = owed;
+    for (int c = 1; ahead && c <= last; ++c) phase(chains, var, phase_of(c, end, {}, {}, true), parts);
+    std::vector<EventNode> events;
+    Flight flight(plan_, held_, events);
+    for (const int k : chains.back().late) issue(k, flight, events);
+    flight.settle_all();
+    parts.push_back(at_value(var, end, true, std::move(events)));
+    out.push_back(std::move(whole));
+  }
+
   /// Slots that are given back in front of a tile's exponentials are given back in their middle. That is soon enough for the copies,
   /// and keeps ptxas from moving the wait for late products, which comes behind, in front of the exponentials that should cover them.
-  void stagger(std::vector<EventNode>& events) const {
+  /// `parts`: after so many kAmidParts of them, and then within their sum if there is one, since ptxas orders them as it likes, but not
+  /// what is added up.
+  void stagger(std::vector<EventNode>& events, int parts = 0) const {
     const auto is = [](const EventNode& node, Kind kind) {
       return node.kind == EventNode::Kind::event && node.event.kind == kind;
     };
-    const auto exponentials = std::find_if(events.begin(), events.end(), [&](const EventNode& node) {
+    auto exponentials = std::find_if(events.begin(), events.end(), [&](const EventNode& node) {
       return is(node, Kind::compute) && has_exponentials(plan_.ops[static_cast<std::size_t>(node.event.op)]);
     });
+    if (parts > 0 && exponentials != events.end()) {
+      const TensorOp& made = plan_.ops[static_cast<std::size_t>(exponentials->event.op)];
+      const auto sum = std::find_if(exponentials, events.end(), [&](const EventNode& node) {
+        return is(node, Kind::compute) && adds_up(plan_.ops[static_cast<std::size_t>(node.event.op)], made);
+      });
+      if (sum != events.end()) exponentials = sum;
+    }
     if (exponentials == events.end()) return;
     const int op = exponentials->event.op;
     const auto moved =
         std::stable_partition(events.begin(), exponentials, [&](const EventNode& node) { return !is(node, Kind::release); });
     for (auto node = moved; node != exponentials; ++node) {
       node->event.op = op;
-      node->event.count = 1;
+      node->event.count = std::max(parts, 1);
     }
-  }
-
-  /// A product with both operands in shared memory, which can be issued before anything else of its iteration.
-  bool leads(int k) const {
-    const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
-    return op.kind == TensorOp::Kind::product && op.a_ring >= 0;
   }
 
   /// Ops that touch what late products write come last, as far as the others allow: the products end under their cover.
@@ -309,11 +461,12 @@ class EventPlanner {
   }
 
   // ---- iterations with and without tests
+  /// `back`: the body computes parts of iterations as far back as so many.
   template <class Body>
   void ranges(const std::string& var, const Stretch& stretch, const IntExpr& from, const std::vector<int>& ops, const Body& body,
-              std::vector<EventNode>& out) {
-    for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops))
-      out.push_back(loop_node(var, part.from, part.to, part.masked, body()));
+              std::vector<EventNode>& out, int back = 0) {
+    for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops, back))
+      out.push_back(loop_node(var, part.from, part.to, part.masked, body(part.masked)));
   }
 
   // ---- operands that stay for the item
@@ -373,6 +526,8 @@ class EventPlanner {
 
   TensorPlan& plan_;
   const TileTree& tree_;
+  HeldTiles held_;
+  std::vector<EventNode> owed_;  ///< releases that the next phase says
   int next_ = 0;
   std::set<int> finished_;
 };

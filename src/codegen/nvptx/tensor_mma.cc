@@ -234,6 +234,7 @@ void MmaEmitter::product(int k) {
   if (sums.size() != count) internal_error("tensor kernel: {} adds to a tile that has no value", op.op.name);
   for (int step = 0; step < op.k / kProductStep; ++step) {
     std::vector<Values> first;
+    first.reserve(static_cast<std::size_t>(plan_->row_tiles));
     for (int tile = 0; tile < plan_->row_tiles; ++tile) first.push_back(first_operand(op, k, tile, step));
     for (int column = 0; column < op.n; column += 2 * kPiece) {
       const Values words = second_operand(op, column, step);
@@ -254,7 +255,8 @@ void MmaEmitter::product(int k) {
 
 /// Each warp writes its rows to shared memory and reads them back by pieces, for stores of whole lines.
 void MmaEmitter::store_tile(const TensorOp& op, int) {
-  if (pairs_of(op) * kPiece != *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)])) return store_elements(op);
+  if (std::int64_t{pairs_of(op)} * kPiece != *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]))
+    return store_elements(op);
   set_point(op, {});
   environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.getInt64(0);
   environment_[op.op.dims[static_cast<std::size_t>(op.column)].var] = b_.getInt64(0);

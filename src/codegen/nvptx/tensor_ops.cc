@@ -123,7 +123,7 @@ llvm::Value* TensorEmitter::finite_or_zero(Value* value) {
 llvm::Value* TensorEmitter::ring_element(int ring, const Place& place) {
   Values& words = words_[{ring, place.tile, place.pair / 2}];
   if (words.empty()) words = row_matrices(ring, place.tile, place.pair / 2);
-  Value* word = words[static_cast<std::size_t>(2 * (place.pair % 2) + place.half)];
+  Value* word = words[2 * static_cast<std::size_t>(place.pair % 2) + static_cast<std::size_t>(place.half)];
   if (place.element == 1) word = b_.CreateLShr(word, 16);
   return b_.CreateBitCast(b_.CreateTrunc(word, b_.getInt16Ty()),
                           register_type(b_.getContext(), plan_->buffer(this->ring(ring).buffer).type));
@@ -213,7 +213,7 @@ void TensorEmitter::map(int k, bool masked) {
     math_.use_polynomial(fragment.columns > 0 && number % kSixteenths < plan_->kernel->shape.polynomial);
     result = element(op, op.op.value, place);
     math_.use_polynomial(false);
-    if (++made == std::max<int>(static_cast<int>(count) / 8, 1)) release_amid(k, result);
+    release_amid(k, ++made, static_cast<int>(count), result);
     if (Value* test = inside(op, tests, place)) {
       Value* other =
           op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
@@ -262,6 +262,9 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
   const bool fresh = op.op.initialize;
   const bool starts_with_old = !fresh && (fragment.lane_sums || combiner == ReductionOp::max || combiner == ReductionOp::min);
   Values totals(static_cast<std::size_t>(plan_->row_tiles) * 2, nullptr);
+  const auto number = static_cast<int>(&op - plan_->ops.data());
+  const int last_amid = std::max(pairs_of(op) * amid_parts(number) / kAmidParts, 1) - 1;
+  Value* amid = nullptr;  // what all rows have added up by then
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int half = 0; half < 2; ++half) {
       Value* total = starts_with_old ? fragment_value(buffer, {tile, 0, half, 0}) : nullptr;
@@ -272,6 +275,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
           if (Value* test = inside(op, tests, place)) value = emit_choice(b_, test, value, neutral);
           total = total == nullptr ? value : emit_combine(b_, math_, combiner, type, total, value);
         }
+        if (amid_parts(number) > 0 && pair == last_amid) amid = amid == nullptr ? total : b_.CreateFAdd(amid, total);
       }
       if (!fragment.lane_sums) total = quad_sum(total, combiner, type);
       if (!starts_with_old && !fresh)
@@ -279,6 +283,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
       totals[static_cast<std::size_t>(tile) * 2 + static_cast<std::size_t>(half)] = total;
     }
   }
+  if (amid != nullptr) release_amid(number, kAmidParts, kAmidParts, amid);
   state_.tiles[buffer] = std::move(totals);
 }
 

@@ -155,7 +155,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   plan.barriers_offset = at;
   const std::int64_t barriers = plan.cores == TensorCores::wgmma ? kBarrierBytes : 0;
-  if (plan.claims()) plan.rings.back().offset = at + barriers - plan.rings.back().slots * kClaimBytes;
+  if (plan.claims()) plan.rings.back().offset = at + barriers - std::int64_t{plan.rings.back().slots} * kClaimBytes;
   plan.shared_bytes = at + barriers + kSharedAlignment;
   const std::int64_t unit_limit = target.shared_limit + kReservedBytes;
   if (plan.residents() * (plan.shared_bytes + kReservedBytes) > unit_limit && plan.shared_bytes <= target.shared_limit)
@@ -191,12 +191,16 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan.program = &program;
   plan.kernel = &kernel;
   plan.cores = target.sm < 90 ? TensorCores::mma : TensorCores::wgmma;
-  if (plan.cores == TensorCores::mma && (kernel.shape.turns != 0 || kernel.shape.claims != 0))
+  if (plan.cores == TensorCores::mma && (kernel.shape.turns != 0 || kernel.shape.claims != 0 || kernel.shape.overlap > 1))
     user_error(
         "Kernel '{}': {} for products that run while their group goes on, as those of compute capability 9.0 do, not {}.{}: "
         "leave "
         "the step out.",
-        program.name, kernel.shape.turns != 0 ? "turns are" : "claims are", target.sm / 10, target.sm % 10);
+        program.name,
+        kernel.shape.turns != 0    ? "turns are"
+        : kernel.shape.claims != 0 ? "claims are"
+                                   : "chains that overlap one by one are",
+        target.sm / 10, target.sm % 10);
   check_cluster(plan, target);
   plan.groups = kernel.shape.groups;
   find_tiles(plan, kernel.body);

@@ -24,6 +24,7 @@ inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled ro
 inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
 inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
+inline constexpr int kAmidParts = 8;         ///< parts of an op between which slots can be given back
 /// Instructions that products and copies are made of.
 enum class TensorCores : std::uint8_t {
   wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
@@ -97,10 +98,10 @@ struct TensorOp {
 /// What a role does, in order.
 struct Event {
   enum class Kind : std::uint8_t {
-    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
-    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
-    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
-    release,         ///< this group has read the ring's oldest tile. `count` = 1: said in the middle of the op, which comes next
+    wait_full,   ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
+    wait_empty,  ///< until the slot for the ring's next tile has been read by all groups
+    load,        ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
+    release,  ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of the op, which comes next
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op

@@ -91,6 +91,16 @@ class CommonRange {
     beyond = min(max(beyond, hole), to);
   }
 
+  /// To be called behind close(): keeps the iterations, from `first` on, at which all clauses have held for `back` iterations too.
+  void shift(const IntExpr& first, int back) {
+    from = from_moved ? min(from + IntExpr(back), upper_) : first;
+    if (hole.defined()) {
+      hole = max(hole, from);
+      beyond = min(beyond + IntExpr(back), upper_);
+    }
+    if (to.str() != upper_.str()) to = max(to, hole.defined() ? beyond : from);
+  }
+
   IntExpr from, to, hole, beyond;  ///< `hole` undefined: none
   bool from_moved = false, none = false;
 
@@ -148,8 +158,8 @@ std::vector<Stretch> stretches_of(const TensorPlan& plan, const TileNode& loop) 
 }
 
 std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string& var, const Stretch& stretch,
-                                       const IntExpr& from, const std::vector<int>& ops) {
-  CommonRange full(from, stretch.upper);
+                                       const IntExpr& from, const std::vector<int>& ops, int back) {
+  CommonRange full(from - IntExpr(back), stretch.upper);
   std::set<std::string> seen;
   for (const int k : ops) {
     const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
@@ -163,6 +173,7 @@ std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string
   }
   if (full.none) return {{from, stretch.upper, true}};
   full.close();
+  if (back > 0) full.shift(from, back);
   std::vector<TestedRange> parts;
   if (full.from_moved) parts.push_back({from, full.from, true});
   if (full.hole.defined()) {

@@ -35,8 +35,9 @@ struct TestedRange {
 /// The iterations of a stretch of the loop over `var` from `from` on, each once and in order, cut where the masks of `ops` (numbers)
 /// change between holding for the whole tile and not. Exact for masks whose clauses each have alternatives of one direction along the
 /// loop; for clauses with two directions a tile counts as whole where one direction's alternatives fill it, in stretches of one side
-/// that direction's.
+/// that direction's. `back`: what runs at an iteration computes parts of those as far back as so many, from `from` - `back` on, and needs
+/// tests where one of them does.
 std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string& var, const Stretch& stretch,
-                                       const IntExpr& from, const std::vector<int>& ops);
+                                       const IntExpr& from, const std::vector<int>& ops, int back = 0);
 
 }  // namespace nestor::nvptx

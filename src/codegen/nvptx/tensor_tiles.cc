@@ -2,6 +2,7 @@
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/tensor_plan.h"
 #include "codegen/nvptx/tensor_ranges.h"
+#include "codegen/nvptx/tensor_roles.h"
 #include "codegen/nvptx/tile_rewrite.h"
 
 #include "support/error.h"
@@ -41,6 +42,7 @@ class TileFinder {
 
   void run() {
     collect(tree_);
+    places_ = places_of_ops(tree_);
     if (std::none_of(plan_.ops.begin(), plan_.ops.end(), [](const TensorOp& op) { return op.kind == TensorOp::Kind::product; }))
       user_error("Kernel '{}' asks for tensor cores, but none of its ops is a product of two 16-bit tiles.", plan_.program->name);
     count_row_tiles();
@@ -69,6 +71,18 @@ class TileFinder {
     const bool loop = tree->kind == TileNode::Kind::loop;
     if (loop) loops_.insert(tree->var);
     for (const TileTree& child : loop ? *body_of(*tree).children : tree->children) collect(child);
+  }
+
+  /// Products that read a streamed tile of the same loop may share it, if all of them do so within one iteration: where products overlap,
+  /// late ones read the tile of the iteration before.
+  bool may_share(std::size_t op, std::size_t reader) const {
+    return places_[op].loop == places_[reader].loop &&
+           (plan_.kernel->shape.overlap == 0 || in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
+  }
+
+  const TileAccess& first_operand(std::size_t op) const {
+    const TensorOp& product = plan_.ops[op];
+    return product.op.reads[static_cast<std::size_t>(product.form.a)];
   }
 
   void add(const TileOp& op) {
@@ -257,7 +271,7 @@ class TileFinder {
     ring.rows = by_free ? op.k : extent;
     ring.columns = by_free ? extent : op.k;
     if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
-    if (const int known = same_tile(ring); known >= 0) return known;
+    if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
     plan_.rings.push_back(std::move(ring));
     return static_cast<int>(plan_.rings.size()) - 1;
   }
@@ -313,16 +327,25 @@ class TileFinder {
     });
   }
 
-  /// The ring that holds the same tile for the whole item already; -1: none does.
-  int same_tile(const Ring& ring) const {
+  /// The ring that holds the same tile already, for the whole item or for another product of the same iteration; -1: none does.
+  int same_tile(std::size_t op, const Ring& ring) const {
     const auto same = [&](const Ring& other) {
       return other.buffer == ring.buffer && other.row_index == ring.row_index && other.rows == ring.rows &&
              other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };
-    const auto found = std::find_if(plan_.rings.begin(), plan_.rings.end(), same);
-    return moves(ring) || found == plan_.rings.end() ? -1 : static_cast<int>(found - plan_.rings.begin());
+    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
+      if (!same(plan_.rings[static_cast<std::size_t>(r)])) continue;
+      bool shared = true;
+      for (std::size_t reader = 0; moves(ring) && reader < plan_.ops.size(); ++reader) {
+        const TensorOp& other = plan_.ops[reader];
+        if (other.kind == TensorOp::Kind::product && (other.a_ring == r || other.b_ring == r))
+          shared = shared && may_share(op, reader);
+      }
+      if (shared) return r;
+    }
+    return -1;
   }
 
   TensorPlan& plan_;
@@ -330,6 +353,7 @@ class TileFinder {
   Axes axes_;
   std::set<int> rows_;
   std::set<std::string> loops_;  ///< of the item's body
+  std::vector<OpPlace> places_;  ///< of ops
 };
 
 }  // namespace
