@@ -63,6 +63,15 @@ Schedule parallel_original(const Nest& nest, const Sizes& sizes, const MeasureOp
   return schedules.replay(space->candidate(space->baseline()).steps);
 }
 
+nlohmann::json head_to_json(const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  return {{"problem", problem_to_json(problem_key(nest, sizes))},
+          {"device", device_to_json(device_identity(options.target, options.threads))}};
+}
+
+std::string head_text(const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
+  return fmt::format("{} ({}) at {} on {}", nest.op, nest.variant, format_sizes(sizes), options.target.str());
+}
+
 nlohmann::json contender_to_json(const Contender& contender) {
   return {{"name", contender.name}, {"median_ms", median(contender.samples)}, {"samples_ms", contender.samples}};
 }
@@ -93,16 +102,15 @@ int run_files(const BenchArgs& args, const Nest& nest, const Sizes& sizes, const
     contenders.push_back({file, schedule_from_text(nest, sizes, read_file(file), file), {}, {}});
   measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
-    nlohmann::json json{{"problem", problem_to_json(problem_key(nest, sizes))},
-                        {"device", device_to_json(device_identity(options.target, options.threads))},
-                        {"schedules", nlohmann::json::array()}};
+    nlohmann::json json = head_to_json(nest, sizes, options);
+    json["schedules"] = nlohmann::json::array();
     for (const Contender& contender : contenders) {
       json["schedules"].push_back(contender_to_json(contender));
       json["schedules"].back().update({{"status", to_string(contender.record.status)}, {"reason", contender.record.reason}});
     }
     print_json(json);
   } else {
-    print(fmt::format("{} ({}) at {} on {}", nest.op, nest.variant, format_sizes(sizes), options.target.str()));
+    print(head_text(nest, sizes, options));
     print_contenders(contenders);
   }
   const bool measured =
@@ -130,15 +138,13 @@ int run_bench(const BenchArgs& args) {
   contenders.push_back({"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}, {}, true});
   measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
-    nlohmann::json json{{"problem", problem_to_json(problem_key(nest, sizes))},
-                        {"device", device_to_json(device_identity(options.target, options.threads))},
-                        {"trial", best->id},
-                        {"speedup", median(contenders.front().samples) / median(contenders.back().samples)}};
+    nlohmann::json json = head_to_json(nest, sizes, options);
+    json["trial"] = best->id;
+    json["speedup"] = median(contenders.front().samples) / median(contenders.back().samples);
     for (const Contender& contender : contenders) json[contender.name] = contender_to_json(contender);
     print_json(json);
   } else {
-    print(
-        fmt::format("{} ({}) at {} on {}, trial {}", nest.op, nest.variant, format_sizes(sizes), options.target.str(), best->id));
+    print(fmt::format("{}, trial {}", head_text(nest, sizes, options), best->id));
     print_contenders(contenders);
   }
   return kOk;

@@ -5,6 +5,7 @@
 #include <isl/map.h>
 #include <isl/set.h>
 #include <isl/space.h>
+#include <isl/val.h>
 
 #include <cstdlib>
 
@@ -113,6 +114,30 @@ std::vector<isl::pw_aff> functions_of(const isl::map& relation) {
     result.push_back(isl::manage(isl_pw_multi_aff_get_pw_aff(functions.get(), static_cast<int>(k))));
   }
   return result;
+}
+
+isl::map at_sizes(const isl::map& map, const Sizes& sizes) {
+  isl_map* fixed = map.copy();
+  for (const auto& [name, value] : sizes) {
+    const int position = isl_map_find_dim_by_name(fixed, isl_dim_param, name.c_str());
+    if (position >= 0) fixed = isl_map_fix_si(fixed, isl_dim_param, static_cast<unsigned>(position), static_cast<int>(value));
+  }
+  return isl::manage(isl_map_project_out(fixed, isl_dim_param, 0, static_cast<unsigned>(isl_map_dim(fixed, isl_dim_param))));
+}
+
+isl::set at_sizes(const isl::set& set, const Sizes& sizes) {
+  isl_set* fixed = set.copy();
+  for (const auto& [name, value] : sizes) {
+    const int position = isl_set_find_dim_by_name(fixed, isl_dim_param, name.c_str());
+    if (position >= 0) fixed = isl_set_fix_si(fixed, isl_dim_param, static_cast<unsigned>(position), static_cast<int>(value));
+  }
+  return isl::manage(isl_set_project_out(fixed, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(fixed, isl_dim_param))));
+}
+
+std::pair<std::int64_t, std::int64_t> dim_range(const isl::set& set, int dim) {
+  const isl::val low = isl::manage(isl_set_dim_min_val(set.copy(), dim)),
+                 high = isl::manage(isl_set_dim_max_val(set.copy(), dim));
+  return {isl_val_get_num_si(low.get()), isl_val_get_num_si(high.get())};
 }
 
 std::vector<std::string> param_names(const isl::space& space) {

@@ -3,7 +3,9 @@
 
 #include <isl/cpp.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "poly/nest.h"
@@ -39,6 +41,13 @@ isl::map relation_of(const isl::set& domain, const std::string& tensor, const st
 
 /// The functions of a single-valued relation, one per range dimension.
 std::vector<isl::pw_aff> functions_of(const isl::map& relation);
+
+/// Every parameter replaced by its value in `sizes`; those without one are projected out.
+isl::set at_sizes(const isl::set& set, const Sizes& sizes);
+isl::map at_sizes(const isl::map& map, const Sizes& sizes);
+
+/// The least and the greatest value of a dim of a set that is bounded and not empty, and has no parameters.
+std::pair<std::int64_t, std::int64_t> dim_range(const isl::set& set, int dim);
 
 /// Names of the parameters of an isl object's space.
 std::vector<std::string> param_names(const isl::space& space);

@@ -1,5 +1,6 @@
 // Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
 #include "autotune/measure/reference.h"
+#include "poly/isl_tools.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
@@ -13,27 +14,6 @@
 
 namespace nestor {
 namespace {
-
-/// `map` with every parameter replaced by its value.
-isl::map fix_params(const isl::map& map, const Sizes& sizes) {
-  isl_map* result = map.copy();
-  for (const auto& [name, value] : sizes) {
-    const int position = isl_map_find_dim_by_name(result, isl_dim_param, name.c_str());
-    if (position >= 0) result = isl_map_fix_si(result, isl_dim_param, position, static_cast<int>(value));
-  }
-  result = isl_map_project_out(result, isl_dim_param, 0, static_cast<unsigned>(isl_map_dim(result, isl_dim_param)));
-  return isl::manage(result);
-}
-
-isl::set fix_params(const isl::set& set, const Sizes& sizes) {
-  isl_set* result = set.copy();
-  for (const auto& [name, value] : sizes) {
-    const int position = isl_set_find_dim_by_name(result, isl_dim_param, name.c_str());
-    if (position >= 0) result = isl_set_fix_si(result, isl_dim_param, position, static_cast<int>(value));
-  }
-  result = isl_set_project_out(result, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(result, isl_dim_param)));
-  return isl::manage(result);
-}
 
 std::string slot_name(const char* prefix, int k) { return prefix + std::to_string(k); }
 
@@ -217,23 +197,23 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   if (code.dims > 15) user_error("oracle: statement {} has {} dims; at most 15 are supported", statement.name, code.dims);
   code.value = ValueCode(statement.value, scalars_);
   code.reduction = statement.reduction;
-  const isl::set domain = fix_params(statement.domain, sizes);
+  const isl::set domain = at_sizes(statement.domain, sizes);
   const auto access_of = [&](const Access& access) {
     const int tensor = store_index_.at(access.tensor);
-    return compile_access(fix_params(access.relation, sizes), domain, tensor, stores_[tensor].shape, stores_[tensor].strides);
+    return compile_access(at_sizes(access.relation, sizes), domain, tensor, stores_[tensor].shape, stores_[tensor].strides);
   };
   code.write = access_of(statement.write);
-  const isl::map write = fix_params(statement.write.relation, sizes).intersect_domain(domain);
+  const isl::map write = at_sizes(statement.write.relation, sizes).intersect_domain(domain);
   std::vector<isl::map> self_reads;
   for (const Access& read : statement.reads) {
     code.reads.push_back(access_of(read));
-    if (read.tensor == statement.write.tensor) self_reads.push_back(fix_params(read.relation, sizes).intersect_domain(domain));
+    if (read.tensor == statement.write.tensor) self_reads.push_back(at_sizes(read.relation, sizes).intersect_domain(domain));
   }
   code.self_dependent = find_self_dependences(write, self_reads, code.dims);
   const SlotMap slots = dim_slots(code.dims);
   const isl::set domain_params = dims_as_params(isl::manage(isl_map_from_domain_and_range(domain.copy(), domain.copy())));
   for (const isl::pw_aff& index : statement.indices) {
-    const isl::map graph = fix_params(isl::manage(isl_map_from_pw_aff(index.copy())), sizes).intersect_domain(domain);
+    const isl::map graph = at_sizes(isl::manage(isl_map_from_pw_aff(index.copy())), sizes).intersect_domain(domain);
     isl_pw_multi_aff* function = isl_pw_multi_aff_from_set(dims_as_params(graph).release());
     isl_pw_aff* only = isl_pw_multi_aff_get_pw_aff(function, 0);
     isl_pw_multi_aff_free(function);

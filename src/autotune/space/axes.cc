@@ -1,6 +1,7 @@
 // Alignment of loops through the tensors that statements share.
 #include "autotune/space/axes.h"
 
+#include "poly/isl_tools.h"
 #include "support/error.h"
 
 #include <isl/aff.h>
@@ -113,21 +114,10 @@ struct Touch {
 };
 
 std::int64_t extent_at(const isl::set& domain, int dim, const Sizes& sizes) {
-  isl_set* fixed = domain.copy();
-  for (const auto& [name, value] : sizes) {
-    const int position = isl_set_find_dim_by_name(fixed, isl_dim_param, name.c_str());
-    if (position >= 0) fixed = isl_set_fix_si(fixed, isl_dim_param, position, static_cast<int>(value));
-  }
-  if (isl_set_is_empty(fixed) == isl_bool_true) {
-    isl_set_free(fixed);
-    return 0;
-  }
-  isl_val* high = isl_set_dim_max_val(isl_set_copy(fixed), dim);
-  isl_val* low = isl_set_dim_min_val(fixed, dim);
-  const std::int64_t extent = isl_val_get_num_si(high) - isl_val_get_num_si(low) + 1;
-  isl_val_free(high);
-  isl_val_free(low);
-  return extent;
+  const isl::set fixed = at_sizes(domain, sizes);
+  if (fixed.is_empty()) return 0;
+  const auto [low, high] = dim_range(fixed, dim);
+  return high - low + 1;
 }
 
 std::vector<Unit> make_units(const Nest& nest, const Sizes& sizes) {

@@ -61,8 +61,7 @@ std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops
     if (chain.leads.empty() || chain.late.empty())
       user_error(
           "Kernel '{}' cannot overlap products chain by chain: the ops around {} depend on no others of their loop, and {}. "
-          "Leave "
-          "the number of chains out of overlap.",
+          "Leave the number of chains out of overlap.",
           plan.program->name, op_of(plan, part.front()).op.name,
           chain.leads.empty() ? "do not begin with a product of two operands in memory"
                               : "end in no product that only the next iteration needs");
@@ -71,10 +70,28 @@ std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops
   if (chains.size() < 2)
     user_error(
         "Kernel '{}' cannot overlap products chain by chain: all ops of its loop depend on each other, so there is one chain. "
-        "Leave "
-        "the number of chains out of overlap.",
+        "Leave the number of chains out of overlap.",
         plan.program->name);
   return chains;
+}
+
+std::vector<int> late_readers_last(const TensorPlan& plan, const std::vector<int>& early, const std::vector<int>& late) {
+  std::set<int> moved_writes, moved_reads;
+  std::vector<int> front, back;
+  for (const int k : early) {
+    const TileOp& op = op_of(plan, k).op;
+    const auto touches = [&](int buffer) {
+      return std::any_of(late.begin(), late.end(), [&](int l) { return op_of(plan, l).op.write.buffer == buffer; });
+    };
+    bool moves = touches(op.write.buffer) || moved_writes.count(op.write.buffer) != 0 || moved_reads.count(op.write.buffer) != 0;
+    for (const TileAccess& read : op.reads) moves = moves || touches(read.buffer) || moved_writes.count(read.buffer) != 0;
+    (moves ? back : front).push_back(k);
+    if (!moves) continue;
+    moved_writes.insert(op.write.buffer);
+    for (const TileAccess& read : op.reads) moved_reads.insert(read.buffer);
+  }
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
 }
 
 }  // namespace nestor::nvptx

@@ -22,4 +22,8 @@ bool leads(const TensorOp& op);
 /// Throws UserError where there are fewer than two, or one has no leading or no late product.
 std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops);
 
+/// The ops of `early` with those last that touch what the products of `late` write, as far as the others allow: the products end under the
+/// cover of the others.
+std::vector<int> late_readers_last(const TensorPlan& plan, const std::vector<int>& early, const std::vector<int>& late);
+
 }  // namespace nestor::nvptx

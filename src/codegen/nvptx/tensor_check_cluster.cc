@@ -6,8 +6,6 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzle repeats
-
 void check_ring(TensorProof& proof, int r) {
   const Ring& ring = proof.ring(r);
   if (ring.blocks != 1 && ring.blocks != proof.plan.cluster())

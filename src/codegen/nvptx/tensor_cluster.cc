@@ -9,8 +9,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzle repeats
-
 /// Copies and releases of shared tiles reach as many blocks as share them.
 void mark_events(const TensorPlan& plan, EventNode& node) {
   Event& event = node.event;

@@ -2,7 +2,9 @@
 #include "codegen/nvptx/tensor_plan.h"
 
 #include "codegen/nvptx/tensor_chains.h"
+#include "codegen/nvptx/tensor_flight.h"
 #include "codegen/nvptx/tensor_ranges.h"
+#include "codegen/nvptx/tensor_stagger.h"
 #include "codegen/nvptx/tile_rewrite.h"
 #include "support/error.h"
 
@@ -12,16 +14,6 @@ namespace nestor::nvptx {
 namespace {
 
 using Kind = Event::Kind;
-
-/// How much of a chain's exponentials stays in front of the wait for products of other chains.
-constexpr int kChainParts = 6;
-
-EventNode event_node(Kind kind, int op, int ring = -1, int count = 0) {
-  EventNode node;
-  node.kind = EventNode::Kind::event;
-  node.event = {kind, op, ring, count};
-  return node;
-}
 
 EventNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, bool masked,
                     std::vector<EventNode> body) {
@@ -43,88 +35,6 @@ EventNode at_value(const std::string& var, const IntExpr& value, bool masked, st
   node.masked = masked;
   node.children = std::move(body);
   return node;
-}
-
-/// Streamed tiles that are held, and how many products of their iteration have still to end: a tile is waited for before the first of
-/// them is issued and released when the last one has ended.
-class HeldTiles {
- public:
-  explicit HeldTiles(const TensorPlan& plan) : plan_(plan) {}
-
-  /// The rings whose tile the product holds.
-  std::set<int> of(int op) const {
-    const TensorOp& product = plan_.ops[static_cast<std::size_t>(op)];
-    std::set<int> rings;
-    for (const int ring : {product.a_ring, product.b_ring}) {
-      if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) rings.insert(ring);
-    }
-    return rings;
-  }
-  /// Is the tile yet to be waited for?
-  bool take(int ring) {
-    if (left_[ring] > 0) return false;
-    left_[ring] = static_cast<int>(readers(ring).size());
-    return true;
-  }
-  /// Was this the last of the tile's products?
-  bool leave(int ring) { return --left_[ring] == 0; }
-  std::vector<int> readers(int ring) const {
-    std::vector<int> ops;
-    for (int k = 0; k < static_cast<int>(plan_.ops.size()); ++k) {
-      if (plan_.ops[static_cast<std::size_t>(k)].kind == TensorOp::Kind::product && of(k).count(ring) != 0) ops.push_back(k);
-    }
-    return ops;
-  }
-
- private:
-  const TensorPlan& plan_;
-  std::map<int, int> left_;
-};
-
-/// Products under way, oldest first, and what has to happen when they end.
-class Flight {
- public:
-  Flight(const TensorPlan& plan, HeldTiles& held, std::vector<EventNode>& out) : plan_(plan), held_(held), out_(out) {}
-
-  void start(int op) { ops_.push_back(op); }
-  /// Ends every product up to the youngest one that writes `buffer`.
-  void settle(int buffer) {
-    for (std::size_t k = ops_.size(); k-- > 0;) {
-      if (ops()[ops_[k]].op.write.buffer == buffer) return end(k + 1);
-    }
-  }
-  void settle_all() { end(ops_.size()); }
-
- private:
-  const std::vector<TensorOp>& ops() const { return plan_.ops; }
-  void end(std::size_t count) {
-    if (count == 0) return;
-    out_.push_back(event_node(Kind::wait_products, -1, -1, static_cast<int>(ops_.size() - count)));
-    for (std::size_t k = 0; k < count; ++k) {
-      for (const int ring : held_.of(ops_[k])) {
-        if (held_.leave(ring)) out_.push_back(event_node(Kind::release, ops_[k], ring));
-      }
-    }
-    ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(count));
-  }
-
-  const TensorPlan& plan_;
-  HeldTiles& held_;
-  std::vector<EventNode>& out_;
-  std::vector<int> ops_;
-};
-
-/// The op computes a tile of exponentials, none of which is below 0.
-bool has_exponentials(const TensorOp& op) {
-  const ScalarOp outermost = op.op.value.op();
-  return (outermost == ScalarOp::exp || outermost == ScalarOp::exp2) && op.kind == TensorOp::Kind::map && op.column >= 0;
-}
-
-/// The op adds up a row of the exponentials that `made` leaves.
-bool adds_up(const TensorOp& op, const TensorOp& made) {
-  const ScalarExpr& value = op.op.value;
-  return op.kind == TensorOp::Kind::reduce && op.op.reduction == ReductionOp::add && value.op() == ScalarOp::read &&
-         op.op.reads[static_cast<std::size_t>(value.ordinal())].buffer == made.op.write.buffer;
 }
 
 class EventPlanner {
@@ -274,7 +184,7 @@ class EventPlanner {
       for (const int k : late) first.push_back(event_node(Kind::narrow, k));
     }
     whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
-    const std::vector<int> order = late_readers_last(early, late);
+    const std::vector<int> order = late_readers_last(plan_, early, late);
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
       Flight flight(plan_, held_, events);
@@ -287,7 +197,7 @@ class EventPlanner {
       if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
-      if (plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma) stagger(events);
+      if (plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma) stagger(plan_, events);
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };
@@ -333,7 +243,7 @@ class EventPlanner {
     if (plan_.turns()) out.push_back(event_node(Kind::pass_turn, -1));
     for (const int k : own.rest) run_op(k, flight, work);
     const bool staggers = plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma;
-    if (staggers) stagger(work, kChainParts);
+    if (staggers) stagger_chain(plan_, work);
     const auto end = static_cast<std::ptrdiff_t>(work.size());
     flight.settle_all();
     if (staggers && ahead && phase.next >= 0) owe_releases(chains[static_cast<std::size_t>(phase.next)], end, work);
@@ -403,56 +313,6 @@ class EventPlanner {
     flight.settle_all();
     parts.push_back(at_value(var, end, true, std::move(events)));
     out.push_back(std::move(whole));
-  }
-
-  /// Slots that are given back in front of a tile's exponentials are given back in their middle. That is soon enough for the copies,
-  /// and keeps ptxas from moving the wait for late products, which comes behind, in front of the exponentials that should cover them.
-  /// `parts`: after so many kAmidParts of them, and then within their sum if there is one, since ptxas orders them as it likes, but not
-  /// what is added up.
-  void stagger(std::vector<EventNode>& events, int parts = 0) const {
-    const auto is = [](const EventNode& node, Kind kind) {
-      return node.kind == EventNode::Kind::event && node.event.kind == kind;
-    };
-    auto exponentials = std::find_if(events.begin(), events.end(), [&](const EventNode& node) {
-      return is(node, Kind::compute) && has_exponentials(plan_.ops[static_cast<std::size_t>(node.event.op)]);
-    });
-    if (parts > 0 && exponentials != events.end()) {
-      const TensorOp& made = plan_.ops[static_cast<std::size_t>(exponentials->event.op)];
-      const auto sum = std::find_if(exponentials, events.end(), [&](const EventNode& node) {
-        return is(node, Kind::compute) && adds_up(plan_.ops[static_cast<std::size_t>(node.event.op)], made);
-      });
-      if (sum != events.end()) exponentials = sum;
-    }
-    if (exponentials == events.end()) return;
-    const int op = exponentials->event.op;
-    const auto moved =
-        std::stable_partition(events.begin(), exponentials, [&](const EventNode& node) { return !is(node, Kind::release); });
-    for (auto node = moved; node != exponentials; ++node) {
-      node->event.op = op;
-      node->event.count = std::max(parts, 1);
-    }
-  }
-
-  /// Ops that touch what late products write come last, as far as the others allow: the products end under their cover.
-  std::vector<int> late_readers_last(const std::vector<int>& early, const std::vector<int>& late) const {
-    std::set<int> moved_writes, moved_reads;
-    std::vector<int> front, back;
-    for (const int k : early) {
-      const TileOp& op = plan_.ops[static_cast<std::size_t>(k)].op;
-      const auto touches = [&](int buffer) {
-        return std::any_of(late.begin(), late.end(),
-                           [&](int l) { return plan_.ops[static_cast<std::size_t>(l)].op.write.buffer == buffer; });
-      };
-      bool moves =
-          touches(op.write.buffer) || moved_writes.count(op.write.buffer) != 0 || moved_reads.count(op.write.buffer) != 0;
-      for (const TileAccess& read : op.reads) moves = moves || touches(read.buffer) || moved_writes.count(read.buffer) != 0;
-      (moves ? back : front).push_back(k);
-      if (!moves) continue;
-      moved_writes.insert(op.write.buffer);
-      for (const TileAccess& read : op.reads) moved_reads.insert(read.buffer);
-    }
-    front.insert(front.end(), back.begin(), back.end());
-    return front;
   }
 
   void count_ops(const TileTree& tree, std::vector<int>& ops) {

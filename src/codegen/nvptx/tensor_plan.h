@@ -22,6 +22,7 @@ inline constexpr int kGroupThreads = 128;  ///< a group of four warps
 inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
 inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
+inline constexpr int kSwizzleRows = 8;       ///< after which the pattern of a swizzle repeats
 inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
 inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
 inline constexpr int kAmidParts = 8;         ///< parts of an op between which slots can be given back

@@ -148,8 +148,7 @@ std::vector<Stretch> stretches_of(const TensorPlan& plan, const TileNode& loop) 
     if (!holds.linear || runs.none || holes > 1)
       user_error(
           "Kernel '{}' cannot use tensor cores: loop {} leaves out iterations other than a stretch of them in its middle, those "
-          "where "
-          "{} fails.",
+          "where {} fails.",
           plan.program->name, loop.var, condition.str());
   }
   runs.close();

@@ -3,6 +3,7 @@
 
 #include "codegen/tile/variants.h"
 #include "poly/context.h"
+#include "poly/isl_tools.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
@@ -73,15 +74,6 @@ isl::map keep_inner(const isl::map& points, const std::vector<unsigned>& kept) {
   return isl::manage(result);
 }
 
-isl::set at_sizes(const isl::set& set, const Sizes& sizes) {
-  isl_set* fixed = set.copy();
-  for (const auto& [name, value] : sizes) {
-    const int position = isl_set_find_dim_by_name(fixed, isl_dim_param, name.c_str());
-    if (position >= 0) fixed = isl_set_fix_si(fixed, isl_dim_param, static_cast<unsigned>(position), static_cast<int>(value));
-  }
-  return isl::manage(isl_set_project_out_all_params(fixed)).coalesce();
-}
-
 std::int64_t taken(isl_val* value) {
   const std::int64_t number = isl_val_get_num_si(value);
   isl_val_free(value);
@@ -101,8 +93,8 @@ std::optional<Counted> classes_of(const Schedule& schedule, const StatementPlan&
   if (tiled.outer.empty()) return std::nullopt;
   const isl::map points = keep_inner(plan.points, tiled.inner);
   // Sizes are fixed last: what fills a tile is its size, even where a dim is shorter than one tile.
-  const isl::set visited = at_sizes(keep_dims(points.domain(), tiled.outer), sizes);
-  const isl::set partial = at_sizes(keep_dims(partial_iterations(points), tiled.outer), sizes);
+  const isl::set visited = at_sizes(keep_dims(points.domain(), tiled.outer), sizes).coalesce();
+  const isl::set partial = at_sizes(keep_dims(partial_iterations(points), tiled.outer), sizes).coalesce();
   Counted counted{{{plan.statement->name}, tiled.loops, 1, 0, 0}, visited, partial};
   if (visited.is_empty()) counted.classes.all = 0;
   for (int k = 0; k < static_cast<int>(tiled.outer.size()) && counted.classes.all > 0; ++k) {
