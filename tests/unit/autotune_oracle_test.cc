@@ -213,11 +213,30 @@ TEST(Oracle, ErrorsAreRelativeAndNumbersThatAreNoneAreInfinite) {
   results.emplace("y", tensor);
   EXPECT_EQ(worst_error({{"y", 0, 0}, {"y", 3, 30}}, results), 0);
   std::string where;
-  EXPECT_NEAR(worst_error({{"y", 0, 0}, {"y", 2, 21}}, results, &where), 1.0 / 22, 1e-12);
+  EXPECT_NEAR(worst_error({{"y", 0, 0}, {"y", 2, 21}}, results, &where), 1.0 / (21 + 10.5), 1e-12);
   EXPECT_EQ(where, "y[1, 0] is 20, should be 21");
   results.at("y").set(1, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(worst_error({{"y", 1, 10}}, results), std::numeric_limits<double>::infinity());
   EXPECT_EQ(worst_error({{"y", 1, std::numeric_limits<double>::quiet_NaN()}}, results), 0);
+}
+
+TEST(Oracle, ErrorsAreRelativeToWhatAnOutputIsLikeAsAWhole) {
+  HostTensors results;
+  for (const char* name : {"small", "large"}) {
+    HostTensor tensor{name, ElementType::f32, {3}, ByteBuffer(12)};
+    for (int k = 0; k < 3; ++k) tensor.set(k, 0.5);
+    results.emplace(name, tensor);
+  }
+  // No output counts as smaller than 1, nor does a single large element or one that is infinite make it a large one.
+  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, 0.5}}, results), 0.5, 1e-12);
+  results.at("small").set(2, 1e6);
+  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, 1e6}}, results), 0.5, 1e-12);
+  results.at("large").set(1, -999);
+  results.at("large").set(2, 999);
+  EXPECT_NEAR(worst_error({{"large", 0, 0}, {"large", 1, -999}, {"large", 2, 999}}, results), 0.5 / 999, 1e-12);
+  const double infinite = std::numeric_limits<double>::infinity();
+  results.at("small").set(2, infinite);
+  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, infinite}}, results), 0.5, 1e-12);
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

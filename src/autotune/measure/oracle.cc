@@ -3,6 +3,7 @@
 
 #include "autotune/measure/random_fill.h"
 #include "autotune/measure/reference.h"
+#include "autotune/measure/statistics.h"
 #include "db/host_device.h"
 #include "support/element_codec.h"
 #include "support/error.h"
@@ -185,14 +186,34 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   return result;
 }
 
+namespace {
+
+/// Of each output: the median magnitude of its finite samples, and at least 1.
+std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
+  std::map<std::string, std::vector<double>> magnitudes;
+  for (const OracleSample& sample : samples) {
+    if (std::isfinite(sample.value)) magnitudes[sample.tensor].push_back(std::fabs(sample.value));
+  }
+  std::map<std::string, double> result;
+  for (const auto& [name, values] : magnitudes) result[name] = std::max(1.0, median(values));
+  return result;
+}
+
+}  // namespace
+
 double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where) {
-  double worst = 0;
+  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  double worst = 0, magnitude = 1;
   const HostTensor* tensor = nullptr;
   for (const OracleSample& sample : samples) {
-    if (!tensor || tensor->name != sample.tensor) tensor = &results.at(sample.tensor);
+    if (!tensor || tensor->name != sample.tensor) {
+      tensor = &results.at(sample.tensor);
+      const auto found = typical.find(sample.tensor);
+      magnitude = found == typical.end() ? 1 : found->second;
+    }
     const double expected = round_to(tensor->type, sample.value);
     const double got = tensor->get(sample.linear);
-    double error = std::fabs(got - expected) / (1 + std::fabs(expected));
+    double error = std::fabs(got - expected) / (magnitude + std::fabs(expected));
     // Infinities and NaNs are right where the definition gives them, and wrong everywhere else.
     if (got == expected ||
         (std::isnan(got) && std::isnan(expected) && !is_poison(tensor->type, tensor->bytes.data(), sample.linear)))

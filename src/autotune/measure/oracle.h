@@ -43,8 +43,8 @@ struct OracleSample {
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed);
 
-/// Worst |result - reference| / (1 + |reference|) over the samples (the reference rounded to the output's type first);
-/// infinity when a result is not a number. Sets `where` to the worst place.
+/// Worst |result - reference| / (m + |reference|) over the samples (the reference rounded to the output's type first), with m the median
+/// of the output's |reference|, at least 1; infinity when a result is not a number. Sets `where` to the worst place.
 double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where = nullptr);
 
 }  // namespace nestor
