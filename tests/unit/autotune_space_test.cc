@@ -272,6 +272,51 @@ TEST(TensorSpace, EveryDefaultOnTensorCoresIsLegalAndCompiles) {
   EXPECT_GE(compiled, 4);
 }
 
+TEST(TensorSpace, ItemsWithMostWorkStartFirstAmongAllOrAmongThoseThatOuterLoopsLeave) {
+  const Nest nest = testing::attention_nest({.seen = testing::Seen::causal});
+  BaseSchedules schedules(nest);
+  const auto space = make_nest_space(schedules, complete_sizes(nest, {}), gpu_space_limits(90, 227 << 10, 132));
+  const auto loops_of = [&](std::int64_t longest_first, const std::string& step) {
+    const Point point = point_like(*space, space->defaults().front(), {{"longest_first", longest_first}});
+    std::vector<std::string> loops;
+    for (const Step& taken : space->candidate(point).steps) {
+      if (taken.name == step) loops.push_back(taken.args.at(0).get<std::string>());
+    }
+    return loops;
+  };
+  const std::vector<std::string> rising = loops_of(0, "gpu_blocks");
+  ASSERT_EQ(rising.size(), 2);
+  EXPECT_TRUE(loops_of(0, "reverse").empty());
+  for (const std::int64_t position : {1, 2, 3, 4}) {
+    const std::vector<std::string> rows = loops_of(position, "reverse"), grid = loops_of(position, "gpu_blocks");
+    ASSERT_EQ(rows.size(), 1) << position;
+    ASSERT_EQ(grid.size(), 2) << position;
+    EXPECT_EQ(grid[position == 1 ? 0 : 1], rows[0]) << position;
+  }
+}
+
+TEST(TensorSpace, PolynomialsAreTriedWhereAnElementTakesMoreThanAnExponential) {
+  const auto tries = [](const Nest& nest) {
+    BaseSchedules schedules(nest);
+    const std::vector<Candidate> candidates = gpu_candidates(nest, schedules, 90);
+    return std::any_of(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
+      return candidate.infeasible.empty() && has_step(candidate.steps, "polynomial");
+    });
+  };
+  Nest nest = testing::attention_nest();
+  EXPECT_FALSE(tries(nest));
+  int changed = 0;
+  for (Statement& statement : nest.statements) {
+    statement.value = statement.value.rewrite([&](const ScalarExpr& expr) {
+      if (expr.op() != ScalarOp::exp) return expr;
+      ++changed;
+      return expr.with_args({ScalarExpr::make(ScalarOp::tanh, expr.args())});
+    });
+  }
+  ASSERT_GT(changed, 0);
+  EXPECT_TRUE(tries(nest));
+}
+
 TEST(TensorSpace, PairsOfBlocksShareTilesOfWideRows) {
   const Nest nest = testing::attention_nest({.depth = 256});
   BaseSchedules schedules(nest);

@@ -22,6 +22,8 @@ constexpr int kGroupProducts = 90;
 constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
 constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
 constexpr std::int64_t kWideRows = 128;         ///< elements of 16 bits from which blocks in pairs are a likely choice
+/// Of longest_first: among items that differ in their rows alone.
+constexpr int kInnermost = 4;
 /// Registers that values of rows and conditions of several chains take: ptxas 12.9 needs them beside fragments for products of 64 and 128
 /// columns to run without spills, and not one after the other.
 constexpr std::int64_t kBesideChains = 40;
@@ -89,11 +91,21 @@ std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, co
   return width;
 }
 
+/// Functions in an evaluation that few units compute, for which multiplications of others can stand in.
+int functions_of(const ScalarExpr& value) {
+  static const std::set<ScalarOp> kFunctions{ScalarOp::exp,  ScalarOp::exp2, ScalarOp::log,   ScalarOp::pow,
+                                             ScalarOp::sqrt, ScalarOp::erf,  ScalarOp::rsqrt, ScalarOp::tanh};
+  int functions = 0;
+  value.visit([&](const ScalarExpr& expr) { functions += kFunctions.count(expr.op()) != 0 ? 1 : 0; });
+  return functions;
+}
+
 /// Notes what the tiles of a product hold.
 void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
                const Statement& statement, std::set<std::string>& seen, TensorAxes& result) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
   if (!pair) {
+    if (has(unit.axes, result.row) && has(unit.axes, result.stream)) result.functions += functions_of(statement.value);
     for (const Access& read : statement.reads) {
       const std::vector<int> axes = axes_of(unit, read);
       const Tensor& tensor = nest.tensor(read.tensor);
@@ -157,7 +169,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
   if (sm < kGroupProducts) {
     return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},    {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
             {"slots", {1, 2, 3}},     {"overlap", overlap},     {"hold", {0, 1}},
-            {"descending", {0, 1}},   {"longest_first", {0, 1}}};
+            {"descending", {0, 1}},   {"longest_first", {0, 1, 2, 3, 4}}};
   }
   return {{"groups", {0, 1, 2, 3}},
           {"row_tiles", {1, 2}},
@@ -167,9 +179,9 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
           {"turns", {0, 1}},
           {"hold", {0, 1}},
           {"descending", {0, 1}},
-          {"longest_first", {0, 1}},
+          {"longest_first", {0, 1, 2, 3, 4}},
           {"stagger", {0, 1}},
-          {"polynomial", {0, 1, 2, 4}},
+          {"polynomial", {0, 1, 2, 4, 6, 8}},
           {"residents", {1, 2, 3, 4}},
           {"claims", {0, 1}},
           {"multicast", {1, 2}}};
@@ -185,7 +197,7 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
   choice.hold = value_or(values, "hold", 0) != 0;
   choice.descending = value_or(values, "descending", 0) != 0;
-  choice.longest_first = value_or(values, "longest_first", 0) != 0;
+  choice.longest_first = static_cast<int>(value_or(values, "longest_first", 0));
   choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap > 0;
   choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
   choice.persistent = value_or(values, "persistent", 0) > 0;
@@ -200,9 +212,9 @@ ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const Te
   plan.form = cluster.forms.front();
   plan.tile[axes.row] = choice.rows() * choice.cluster;
   plan.parallel = static_cast<int>(plan.order.size());
-  if (choice.longest_first) {
+  if (choice.longest_first > 0) {
     std::erase(plan.order, axes.row);
-    plan.order.insert(plan.order.begin(), axes.row);
+    plan.order.insert(plan.order.begin() + std::min<std::ptrdiff_t>(choice.longest_first - 1, std::ssize(plan.order)), axes.row);
   }
   plan.stream = axes.stream;
   plan.stream_tile = choice.columns;
@@ -219,7 +231,7 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
       continue;
     }
     grid.push_back(step.args.at(0).get<std::string>());
-    if (choice.longest_first && grid.back() == rows) steps.push_back(make_step("reverse", {rows}));
+    if (choice.longest_first > 0 && grid.back() == rows) steps.push_back(make_step("reverse", {rows}));
     steps.push_back(make_step("gpu_blocks", {grid.back()}));
   }
   if (grid.empty()) return shape.steps;
@@ -291,8 +303,16 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
         {"groups", choice.groups},     {"columns", choice.columns},       {"slots", choice.slots},
         {"overlap", choice.overlap},   {"turns", choice.turns},           {"hold", choice.hold},
         {"stagger", choice.stagger},   {"persistent", choice.persistent}, {"claims", choice.claims},
-        {"multicast", choice.cluster}, {"descending", choice.descending}, {"longest_first", choice.longest_first}};
+        {"multicast", choice.cluster}, {"descending", choice.descending}, {"longest_first", choice.longest_first},
+        {"polynomial", choice.polynomial}};
     if (seen.insert(values).second) choices.push_back(values);
+  };
+  // More functions than the exponential of an element keep the units for them busy longer than the products take.
+  const auto add_with_polynomial = [&](TensorChoice choice) {
+    add(choice);
+    if (axes.functions <= axes.register_operands) return;
+    choice.polynomial = 4;
+    add(choice);
   };
   // Independent chains first, which cover each other's products without groups that take turns.
   const std::vector<int> overlaps = several_chains(axes) ? std::vector<int>{3, 2, 1} : std::vector<int>{1};
@@ -311,16 +331,17 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
                                 .turns = turns,
                                 .stagger = true,
                                 .descending = cut,
-                                .longest_first = cut,
+                                .longest_first = cut ? kInnermost : 0,
                                 .persistent = persistent,
                                 .claims = persistent};
             // A third group leaves no registers for operands that stay.
             choice.hold = groups < 3 && persistent && overlap == 1;
-            add(choice);
+            add_with_polynomial(choice);
             choice.columns = cut || overlap > 1 ? 64 : axes.inner <= 128 ? 160 : 64;
             choice.slots = cut && axes.inner <= 64 ? 4 : 2;
             choice.hold = overlap > 1 || (choice.hold && cut);
-            add(choice);
+            choice.longest_first = cut ? 2 : 0;
+            add_with_polynomial(choice);
           }
         }
       }

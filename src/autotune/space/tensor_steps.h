@@ -26,6 +26,7 @@ struct TensorAxes {
   int tile_operands = 0;                        ///< 16-bit inputs of rows and streamed columns that are no operand of a product
   int first_products = 0;                       ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                    ///< such tiles that are first operands of products
+  int functions = 0;                            ///< exponentials and the like for an element of such tiles
 };
 
 /// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
@@ -41,7 +42,9 @@ struct TensorChoice {
   bool turns = false, hold = false, stagger = false;
   int polynomial = 0;          ///< sixteenths of exponentials
   bool descending = false;     ///< tiles of columns in falling order: what a triangular mask cuts comes first
-  bool longest_first = false;  ///< items in falling order of their rows, outermost: those with most work start first
+  /// Items in falling order of their rows, so that those with most work start first: 1 among all, more among those that the outermost
+  /// loops but one (two, ...) leave, whose other operands then stay in the cache; 0 in rising order.
+  int longest_first = 0;
   bool persistent = false, claims = false;
   int residents = 1;  ///< blocks of a multiprocessor
   int cluster = 1;    ///< blocks that take an item together, and copy streamed tiles for each other
