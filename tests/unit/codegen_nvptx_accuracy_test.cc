@@ -1,10 +1,14 @@
 // Elementary functions on the GPU against double: kernels whose arguments are all f32 lose no more than a few units in the last
 // place over the whole range. (The emulator's own approximations are rounded results, so that what remains is the code's error.)
+#include "codegen/nvptx/nvptx_math.h"
 #include "support/simt_image.h"
 
 #include <gtest/gtest.h>
 
+#include <llvm/IR/IRBuilder.h>
+
 #include <cmath>
+#include <limits>
 
 namespace nestor::testing {
 namespace {
@@ -57,6 +61,50 @@ double worst_ulp(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& 
 ScalarExpr unary(ScalarOp op, ScalarExpr a) { return ScalarExpr::make(op, {std::move(a)}); }
 ScalarExpr magnitude(ScalarExpr a) { return unary(ScalarOp::abs, std::move(a)); }
 double exact_exp(double x) { return std::exp(x); }
+
+/// x -> 2^x by NvptxMath's polynomial, on the host.
+class PolynomialExp2 {
+ public:
+  PolynomialExp2() {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto module = std::make_unique<llvm::Module>("exp2", *context);
+    llvm::IRBuilder<> builder(*context);
+    auto* type = llvm::FunctionType::get(builder.getFloatTy(), {builder.getFloatTy()}, false);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "power", *module);
+    builder.SetInsertPoint(llvm::BasicBlock::Create(*context, "entry", function));
+    nvptx::NvptxMath math;
+    math.use_polynomial(true);
+    builder.CreateRet(math.exp2(builder, function->getArg(0)));
+    jit_ = cantFail(llvm::orc::LLJITBuilder().create());
+    cantFail(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+    power_ = cantFail(jit_->lookup("power")).toPtr<float (*)(float)>();
+  }
+  float operator()(float x) const { return power_(x); }
+
+ private:
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+  float (*power_)(float) = nullptr;
+};
+
+TEST(NvptxAccuracy, PolynomialsOfExponentialsAreAsGoodAsDocumentedAndNothingFarBelow) {
+  const PolynomialExp2 power;
+  double worst = 0;
+  for (double x = -126; x < 10; x += 0.00117) {
+    const double expected = std::exp2(static_cast<double>(static_cast<float>(x)));
+    worst = std::max(worst, std::abs(power(static_cast<float>(x)) - expected) / expected);
+  }
+  EXPECT_LT(worst, 1.1e-4);
+  EXPECT_GT(worst, 0.9e-4);
+  EXPECT_EQ(power(0), 1);
+  for (float x = -127; x < -126; x += 0.01F) {
+    EXPECT_GE(power(x), 0) << x;
+    EXPECT_LT(power(x), 0x1p-125F) << x;
+  }
+  for (const float x : {-127.0F, -127.4F, -128.0F, -1e4F, -1e30F, -std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(power(x), 0) << x;
+}
 
 TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {
   EXPECT_LT(worst_ulp(ElementType::f32, exponential, exact_exp, 88), 1.5);

@@ -18,21 +18,20 @@ using Builder = llvm::IRBuilderBase;
 llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return b.CreateIntrinsic(id, {}, args); }
 
-/// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] by Remez' exchange, n added to the exponent's bits.
-/// The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits.
+/// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] that is 1 at 0, by Remez' exchange, n added to the
+/// exponent's bits. The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits. n = -127 makes 1 the bits of 0.
 Value* exp2_polynomial(Builder& b, Value* x) {
   constexpr double kRound = 12582912.0;
-  constexpr double kCoefficients[] = {0.9999280735404955, 0.6932609854573362, 0.24261112219433098, 0.055171669074864024};
+  constexpr double kCoefficients[] = {1.0, 0.6932829270991665, 0.24221095927482292, 0.05500893111988299};
   constexpr int kMantissaBits = 23;
-  constexpr double kLeast = -126;
+  constexpr double kLeast = -127;
   Value* bounded = b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, number(x, kLeast));
   Value* rounded = b.CreateFAdd(bounded, number(x, kRound));
   Value* rest = b.CreateFSub(bounded, b.CreateFSub(rounded, number(x, kRound)));
   Value* sum = number(x, kCoefficients[3]);
   for (int k = 2; k >= 0; --k) sum = b.CreateFAdd(b.CreateFMul(sum, rest), number(x, kCoefficients[k]));
   Value* exponent = b.CreateShl(b.CreateBitCast(rounded, b.getInt32Ty()), kMantissaBits);
-  Value* bits = b.CreateAdd(b.CreateBitCast(sum, b.getInt32Ty()), exponent);
-  return b.CreateSelect(b.CreateFCmpOLT(x, number(x, kLeast)), number(x, 0), b.CreateBitCast(bits, x->getType()));
+  return b.CreateBitCast(b.CreateAdd(b.CreateBitCast(sum, b.getInt32Ty()), exponent), x->getType());
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ class NvptxMath : public MathEmitter {
   Value* maximum(Builder& b, Value* x, Value* y) const override;
   Value* narrow_bf16(Builder& b, Value* x) const override;
 
-  /// While set, exp2 is a polynomial of degree 3 on the FMA units instead of ex2.approx: relative error below 7.6e-5, results below 2^-126
-  /// are 0.
+  /// While set, exp2 is a polynomial of degree 3 on the FMA units instead of ex2.approx: relative error below 1.1e-4 for
+  /// arguments from -126 up; below, results are less than 2^-125, and 0 from -127 down.
   void use_polynomial(bool yes) { polynomial_ = yes; }
 
   /// Two f32 values as one i32 of two f16 or bf16, the first in the low half; one instruction.
