@@ -219,6 +219,8 @@ class TensorInterpreter : private TensorValues {
       case Kind::product:
         issue(g, role, event.op);
         return true;
+      case Kind::wait_stores:
+        return true;
       case Kind::wait_products:
         while (static_cast<int>(role.flight.size()) > event.count) land(g, role);
         return true;

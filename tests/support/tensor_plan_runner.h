@@ -14,6 +14,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -92,6 +93,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     std::map<int, bool> whole;
     std::vector<Product> flight;
     std::vector<Hash> stored;
+    std::set<int> leaving;  ///< rings of resident blocks through whose place a result leaves
   };
 
   bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
@@ -241,6 +243,8 @@ class TensorPlanRunner : private TensorPlanHashes {
         return;
       case Kind::product:
         return product(agent, step.event.op, step);
+      case Kind::wait_stores:
+        return agent.leaving.clear();
       case Kind::wait_products:
         if (agent.flight.size() > static_cast<std::size_t>(step.event.count))
           agent.flight.erase(agent.flight.begin(), agent.flight.end() - step.event.count);
@@ -282,6 +286,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     own.missing += this->ring(ring).blocks;
     for (const int block : reached(agent, step.event)) {
       for (const Agent& group : agents_) {
+        if (group.block == block && group.leaving.count(ring) != 0) fault_ = "a tile is overwritten before a result has left";
         for (const Product& product : group.flight) {
           for (const auto& [of, place, load] : product.tiles) {
             if (group.block == block && of == ring && place == number) fault_ = "a tile is overwritten under a product";
@@ -396,6 +401,17 @@ class TensorPlanRunner : private TensorPlanHashes {
       if (op.reads.empty()) agent.whole[op.write.buffer] = false;
     }
     set(agent.tiles, agent.stored, k, step.mask, reads);
+    if (this->op(k).through_shared && plan_.persistent()) leave(agent, plan_.lender(this->op(k)));
+  }
+
+  /// A result goes into the place of the ring's tile, which must be the group's to write, and leaves from there.
+  void leave(Agent& agent, int ring) {
+    if (ring < 0 || all_copy()) return;
+    const Slot& slot = this->slot(agent, ring);
+    const auto seen = agent.arrived.find({ring, 0});
+    const bool held = seen != agent.arrived.end() && seen->second == slot.loads && position(agent, ring) == slot.loads - 1;
+    if (!held) fault_ = "a result is written over a tile that may be the next item's";
+    agent.leaving.insert(ring);
   }
 
   std::string compare() {

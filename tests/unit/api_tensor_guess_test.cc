@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"attention_bias", "f16", attention_sizes(64), {64, 128, 160}},
                       Problem{"differential_attention", "bf16", attention_sizes(64, {{"value_dim", 64}}), {64, 80, 96, 112}},
                       Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
-                      Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 96, 128}},
+                      Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 112, 128}},
                       Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {64, 128, 160}}),
     [](const auto& info) {
       const Problem& p = info.param;

@@ -333,6 +333,20 @@ TEST(TensorSpace, PairsOfBlocksShareTilesOfWideRows) {
   EXPECT_GE(pairs, 2);
 }
 
+TEST(TensorSpace, ResidentBlocksOfWideRowsFitSinceResultsLeaveThroughAnOperandsPlace) {
+  const Nest nest = testing::attention_nest({.depth = 256});
+  BaseSchedules schedules(nest);
+  int resident = 0;
+  for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
+    if (!has_step(candidate.steps, "persistent") || has_step(candidate.steps, "cluster")) continue;
+    EXPECT_EQ(candidate.infeasible, "");
+    const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), NvptxTarget{});
+    EXPECT_LE(kernel.kernel.recipe.launches.front().shared_bytes, 227 << 10);
+    ++resident;
+  }
+  EXPECT_GE(resident, 2);
+}
+
 TEST(TensorSpace, EveryDefaultForComputeCapability8IsLegalAndCompiles) {
   const Nest nest = testing::attention_nest({.seen = testing::Seen::causal, .depth = 128});
   BaseSchedules schedules(nest);

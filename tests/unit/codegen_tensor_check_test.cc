@@ -33,6 +33,7 @@ struct Case {
   int sm = 90;
   bool biased = false;
   int maps = 1;
+  std::int64_t shared_limit = NvptxTarget{}.shared_limit;
 };
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 
@@ -55,6 +56,7 @@ struct Attention {
     launches.kernels.at(0).shape = tested.shape;
     NvptxTarget target;
     target.sm = tested.sm;
+    target.shared_limit = tested.shared_limit;
     plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
   }
 };
@@ -97,6 +99,12 @@ std::vector<Case> cases() {
   cluster = shape(1, 1);
   cluster.cluster = 4;
   list.push_back({"cluster_of_four", false, cluster});
+  // Without room for results beside the other tiles.
+  GridShape narrow = resident;
+  narrow.hold = 0;
+  list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
+  narrow.turns = narrow.claims = narrow.stagger = 1;
+  list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
   list.push_back({"two_maps_turns", false, turns, 90, false, 2});
   for (const int chains : {1, 2}) {
     GridShape by_chain = shape(1, 2), all_by_chain = all;
@@ -336,6 +344,7 @@ const std::map<std::string, std::string>& harmless() {
       {"release after wait_full", "a tile is released later, after the wait for one of another ring"},
       {"release after release", "tiles of different rings"},
       {"one slot less", "one slot is enough; its memory lies idle"},
+      {"repeat wait_stores", "nothing leaves by then"},
       {"repeat wait_products", "the second wait finds nothing under way"},
       {"wait for one product more", "a longer wait"},
       {"pass_turn after wait_products", "a turn is passed on later"},

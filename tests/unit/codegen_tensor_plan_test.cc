@@ -137,8 +137,8 @@ TEST(TensorSums, a_sum_that_is_only_scaled_stays_in_lanes) {
 
 // ---- events
 
-const char* const kNames[] = {"full",    "empty",  "load", "release", "product", "wait",
-                              "compute", "narrow", "sums", "take",    "turn?",   "turn!"};
+const char* const kNames[] = {"full",   "empty", "load", "release", "product", "wait",   "compute",
+                              "narrow", "sums",  "take", "turn?",   "turn!",   "commit", "stores"};
 
 /// "product dot", "full k", "wait 1" ...; loops and conditions in brackets.
 void describe_events(const nvptx::TensorPlan& plan, const nvptx::EventNode& node, std::string& text) {
@@ -161,8 +161,8 @@ void describe_events(const nvptx::TensorPlan& plan, const nvptx::EventNode& node
   if (bracket) text += "]";
 }
 
-std::string events_of(const TileProgram& program, bool producer = false) {
-  const PlannedTensor planned(program);
+std::string events_of(const TileProgram& program, bool producer = false, const NvptxTarget& target = {}) {
+  const PlannedTensor planned(program, target);
   std::string text;
   describe_events(planned.plan, producer ? planned.plan.producer : planned.plan.consumer, text);
   return text;
@@ -286,6 +286,18 @@ TEST(TensorMemory, results_leave_through_the_operand_that_stayed_for_the_item) {
 
 TEST(TensorMemory, or_through_a_tile_of_their_own_where_the_next_items_operand_is_under_way) {
   expect_apart(extents_of(PlannedTensor(attention(Seen::all, {"persistent(out.io, 1)"})), true));
+}
+
+TEST(TensorMemory, or_through_the_operands_after_all_where_there_is_no_room_and_the_next_one_waits) {
+  NvptxTarget target;
+  target.shared_limit = 56 << 10;
+  const PlannedTensor planned(attention(Seen::all, {"persistent(out.io, 1)"}), target);
+  EXPECT_EQ(planned.op("out").stage_offset, planned.ring("q").offset);
+  expect_apart(extents_of(planned, false));
+  EXPECT_THAT(events_of(attention(Seen::all, {"persistent(out.io, 1)"}), false, target),
+              ::testing::EndsWith("compute:out stores release:q"));
+  // Operands in registers have given their place to the next ones by then.
+  EXPECT_THROW(PlannedTensor(attention(Seen::all, {"hold(out.io)", "persistent(out.io, 1)"}), target), UserError);
 }
 
 TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {

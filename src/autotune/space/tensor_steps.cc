@@ -167,9 +167,14 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
   const std::vector<std::int64_t> overlap =
       several_chains(axes) && sm >= kGroupProducts ? std::vector<std::int64_t>{0, 1, 2, 3} : std::vector<std::int64_t>{0, 1};
   if (sm < kGroupProducts) {
-    return {{"groups", {0, 1, 2, 3}}, {"row_tiles", {1, 2}},    {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
-            {"slots", {1, 2, 3}},     {"overlap", overlap},     {"hold", {0, 1}},
-            {"descending", {0, 1}},   {"longest_first", {0, 1, 2, 3, 4}}};
+    return {{"groups", {0, 1, 2, 3}},
+            {"row_tiles", {1, 2}},
+            {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
+            {"slots", {1, 2, 3}},
+            {"overlap", overlap},
+            {"hold", {0, 1}},
+            {"descending", {0, 1}},
+            {"longest_first", {0, 1, 2, 3, 4}}};
   }
   return {{"groups", {0, 1, 2, 3}},
           {"row_tiles", {1, 2}},
@@ -300,10 +305,10 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
     const std::map<std::string, std::int64_t> values{
-        {"groups", choice.groups},     {"columns", choice.columns},       {"slots", choice.slots},
-        {"overlap", choice.overlap},   {"turns", choice.turns},           {"hold", choice.hold},
-        {"stagger", choice.stagger},   {"persistent", choice.persistent}, {"claims", choice.claims},
-        {"multicast", choice.cluster}, {"descending", choice.descending}, {"longest_first", choice.longest_first},
+        {"groups", choice.groups},        {"columns", choice.columns},       {"slots", choice.slots},
+        {"overlap", choice.overlap},      {"turns", choice.turns},           {"hold", choice.hold},
+        {"stagger", choice.stagger},      {"persistent", choice.persistent}, {"claims", choice.claims},
+        {"multicast", choice.cluster},    {"descending", choice.descending}, {"longest_first", choice.longest_first},
         {"polynomial", choice.polynomial}};
     if (seen.insert(values).second) choices.push_back(values);
   };
@@ -386,13 +391,17 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
     return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
                        choice.residents, left);
   const auto row_bytes = [](std::int64_t width) { return nvptx::round_up(width, kSwizzledElements) * kOperandBytes; };
-  // A resident block needs a place of its own for the result.
+  // A resident block has a place of its own for the result where there is room, else that of an operand that is not held in registers.
   const std::int64_t result =
       choice.persistent && !axes.sums.empty() ? row_bytes(*std::max_element(axes.sums.begin(), axes.sums.end())) : 0;
-  const std::int64_t bytes = choice.rows() * (total(axes.row_operands, row_bytes) + result) +
-                             choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) +
-                             choice.slots * choice.rows() * axes.tile_operands * row_bytes(choice.columns) + kBarrierBytes;
+  const std::int64_t others = choice.rows() * total(axes.row_operands, row_bytes) +
+                              choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) +
+                              choice.slots * choice.rows() * axes.tile_operands * row_bytes(choice.columns) + kBarrierBytes;
   const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
+  const bool borrows = limits.sm >= kGroupProducts && !choice.hold &&
+                       std::any_of(axes.row_operands.begin(), axes.row_operands.end(),
+                                   [&](std::int64_t width) { return row_bytes(width) >= result; });
+  const std::int64_t bytes = others + (borrows && others + choice.rows() * result > share ? 0 : choice.rows() * result);
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};
 }

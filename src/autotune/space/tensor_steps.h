@@ -40,8 +40,8 @@ struct TensorChoice {
   int slots = 2;
   int overlap = 0;  ///< 1: products of two iterations together; more: 1 + the chains of products under way at once
   bool turns = false, hold = false, stagger = false;
-  int polynomial = 0;          ///< sixteenths of exponentials
-  bool descending = false;     ///< tiles of columns in falling order: what a triangular mask cuts comes first
+  int polynomial = 0;       ///< sixteenths of exponentials
+  bool descending = false;  ///< tiles of columns in falling order: what a triangular mask cuts comes first
   /// Items in falling order of their rows, so that those with most work start first: 1 among all, more among those that the outermost
   /// loops but one (two, ...) leave, whose other operands then stay in the cache; 0 in rising order.
   int longest_first = 0;

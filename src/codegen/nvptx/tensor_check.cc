@@ -27,7 +27,8 @@ bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_
 /// Events that only one kind of tensor cores has.
 bool fits(Kind kind, TensorCores cores) {
   const bool all_copy = kind == Kind::commit_copies || kind == Kind::wait_copies || kind == Kind::barrier;
-  const bool one_copies = kind == Kind::wait_empty || kind == Kind::wait_turn || kind == Kind::pass_turn;
+  const bool one_copies =
+      kind == Kind::wait_empty || kind == Kind::wait_stores || kind == Kind::wait_turn || kind == Kind::pass_turn;
   return cores == TensorCores::wgmma ? !all_copy : !one_copies;
 }
 
@@ -81,11 +82,13 @@ void check_uniform(TensorProof& proof, const Role& role) {
   }
 }
 
-/// Whether products that read a ring's tile may be under way at a store, going through a role's program in its order.
+/// Whether products that read a ring's tile may be under way at a store, and the next tile at what the store moves, going through a
+/// role's program in its order.
 class Handover {
  public:
   Handover(const TensorProof& proof, int ring, int store) : proof_(proof), ring_(ring), store_(store) {}
-  /// The store comes once, and no reader of the tile is under way then or comes later.
+  /// The store comes once, and no reader of the tile is under way then or comes later. In a resident block, where another tile follows,
+  /// the place is this item's then, and is not given back before what leaves through it has been read.
   bool holds() {
     visit(proof_.plan.consumer);
     return good_ && stored_;
@@ -105,22 +108,27 @@ class Handover {
     if (event.kind == Kind::product && reads) under_way_ = true;
     if (event.kind == Kind::wait_products && event.count == 0) under_way_ = false;
     if (event.kind == Kind::compute && event.op == store_) {
-      good_ = good_ && !under_way_ && !stored_;
-      stored_ = true;
+      good_ = good_ && !under_way_ && !stored_ && (held_ || !proof_.plan.persistent());
+      stored_ = leaving_ = true;
     }
+    if (event.kind == Kind::wait_stores) leaving_ = false;
+    if (event.ring != ring_) return;
+    if (event.kind == Kind::wait_full) held_ = true;
+    if (event.kind != Kind::release) return;
+    held_ = false;
+    if (proof_.plan.persistent() && leaving_) good_ = false;
   }
 
   const TensorProof& proof_;
   int ring_, store_;
-  bool under_way_ = false, stored_ = false, good_ = true;
+  bool under_way_ = false, held_ = false, stored_ = false, leaving_ = false, good_ = true;
 };
 
 /// May a result leave through the place of this ring's tile? The tile stays for the item and is the block's only one, each group reads
 /// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
 bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
   const Ring& ring = proof.ring(ring_number);
-  if (proof.plan.persistent() || ring.streamed || ring.blocks != 1 || ring.slots != 1 || ring.rows != proof.plan.rows() ||
-      bytes > ring.slot_bytes())
+  if (ring.streamed || ring.blocks != 1 || ring.slots != 1 || ring.rows != proof.plan.rows() || bytes > ring.slot_bytes())
     return false;
   for (const TensorOp& op : proof.plan.ops) {
     if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;

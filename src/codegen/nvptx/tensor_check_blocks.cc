@@ -84,6 +84,7 @@ class ConsumerWalk {
       case Kind::load:
       case Kind::commit_copies:
       case Kind::wait_copies:
+      case Kind::wait_stores:
       case Kind::barrier:
         return;
     }

@@ -14,7 +14,7 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr int kBarrierSize = 8;            ///< bytes of one barrier in shared memory
-constexpr int kAddressRegisters = 48;      ///< of a computing thread, beside fragments
+constexpr int kAddressRegisters = 56;      ///< of a computing thread, beside fragments
 constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a block that stays
 
 /// Registers of a thread for sums, operands made from fragments, and operands that are held. Chain by chain, leading products have sums
@@ -207,12 +207,15 @@ void TensorEmitter::items(const Body& body) {
   };
   counted_loop("$item", block, total, next, [&] {
     Value* rest = environment_.at("$item");
+    Value* same = ptx_.assembly(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r", {rest});
+    item_zero_ = b_.CreateLShr(same, constant(31));
     for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
       const GridLoop& loop = plan_->kernel->grid[k];
       Value* index = rest;
       if (k > 0) {
-        index = b_.CreateURem(rest, counts[k]);
-        rest = b_.CreateUDiv(rest, counts[k]);
+        Value* count = b_.CreateAdd(counts[k], item_zero_);
+        index = b_.CreateURem(rest, count);
+        rest = b_.CreateUDiv(rest, count);
       }
       Value* distance =
           b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
@@ -380,6 +383,8 @@ void WgmmaEmitter::synchronise(const Event& event) {
       return release(event);
     case Event::Kind::wait_products:
       return wait_products(event.count);
+    case Event::Kind::wait_stores:
+      return ptx_.wait_stores_read(0);  // the thread that started them waits; so its warp does not give the slot back
     case Event::Kind::wait_turn:
       return turn(true);
     case Event::Kind::pass_turn:

@@ -161,6 +161,9 @@ class TensorEmitter {
   Value* claimed_ = nullptr;    ///< i32: what the counter held when the item after this one was claimed
   Value* next_item_ = nullptr;  ///< i32: the item after this one
   Value* item_count_ = nullptr;
+  /// i32, in resident blocks: 0 for every item, which neither LLVM nor ptxas knows. What depends on it is computed for each item rather than
+  /// kept in registers throughout.
+  Value* item_zero_ = nullptr;
   bool copying_ = false;  ///< the copying warp's program is emitted
   /// Of the op being computed: by read, row and column where it has them.
   std::map<std::tuple<int, int, int>, Value*> shared_elements_;

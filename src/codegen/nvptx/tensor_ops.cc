@@ -348,7 +348,8 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
 void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   Value* barrier = b_.CreateAdd(group_, constant(plan_->groups + 1));
   Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kGroupThreads - 1)), constant(0));
-  if (plan_->persistent()) {  // the last item's tile must have been read
+  const bool own_place = plan_->lender(op) < 0;
+  if (plan_->persistent() && own_place) {  // the last item's tile must have been read
     ptx_.wait_stores_read(0);
     ptx_.named_barrier_sync(barrier, kGroupThreads);
   }
@@ -356,6 +357,7 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
   Value* group_row = b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows));
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
+  if (item_zero_ != nullptr) base = b_.CreateAdd(base, item_zero_);
   const int block_bytes = plan_->rows() * kSwizzleBytes, pairs = static_cast<int>(round_up(pairs_of(op), 2));
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     Value* row = b_.CreateAdd(b_.CreateAdd(group_row, constant(tile * kGroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));

@@ -5,6 +5,7 @@
 #include "codegen/nvptx/affine.h"
 #include "codegen/nvptx/mask_clauses.h"
 #include "codegen/nvptx/tensor_check.h"
+#include "codegen/nvptx/tensor_flight.h"
 #include "codegen/nvptx/tensor_registers.h"
 #include "support/error.h"
 
@@ -120,23 +121,56 @@ void plan_stores(TensorPlan& plan) {
   }
 }
 
-/// Shared memory for the tiles that leave through it. A group's rows of an operand that stays for the item are read by that group alone:
-/// when they are done with, the same place takes its rows of the result. Not in resident blocks, where the next item's operand is under
-/// way by then.
-std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, std::int64_t& end) {
+/// Bytes of shared memory of a block whose tiles end at `end`.
+std::int64_t block_bytes(const TensorPlan& plan, std::int64_t end) {
+  return end + (plan.cores == TensorCores::wgmma ? kBarrierBytes : 0) + kSharedAlignment;
+}
+
+/// Do all resident blocks find room for so many bytes?
+bool have_room(const TensorPlan& plan, const NvptxTarget& target, std::int64_t bytes) {
+  return plan.residents() * (bytes + kReservedBytes) <= target.shared_limit + kReservedBytes;
+}
+
+/// A place for the tile of a store. A group's rows of an operand that stays for the item are read by that group alone: when they are done
+/// with, the same place takes its rows of the result. In resident blocks the next item's operand would have to wait until the result has
+/// left, so that they have a place of its own where there is room.
+std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
   const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
   const std::int64_t bytes = std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(columns, kBlockColumns);
+  const bool may_borrow =
+      !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)));
   for (const Ring& ring : plan.rings) {
     const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
       return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
     });
     const bool taken =
         std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
-    if (!plan.persistent() && !ring.streamed && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
+    const bool leaves_early = plan.persistent() && ring.in_registers;
+    if (may_borrow && !ring.streamed && of_group && !taken && !leaves_early && ring.slot_bytes() >= bytes) return ring.offset;
   }
   const std::int64_t offset = end;
   end += bytes;
   return offset;
+}
+
+/// In a resident block, a tile whose place lets a result out is released when that has left.
+void release_behind_store(TensorPlan& plan, const TensorOp& store) {
+  const int ring = plan.lender(store), op = static_cast<int>(&store - plan.ops.data());
+  if (!plan.persistent() || ring < 0) return;
+  std::vector<EventNode>& body = plan.consumer.children;
+  const auto find = [&](Event::Kind kind, int wanted_ring, int wanted_op) {
+    return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
+      return node.kind == EventNode::Kind::event && node.event.kind == kind && node.event.ring == wanted_ring &&
+             node.event.op == wanted_op;
+    });
+  };
+  const auto release = find(Event::Kind::release, ring, -1);
+  if (release == body.end()) internal_error("kernel '{}': a tile that stays is not released", plan.program->name);
+  const EventNode moved = *release;
+  body.erase(release);
+  const auto stored = find(Event::Kind::compute, -1, op);
+  if (stored == body.end()) internal_error("kernel '{}': a result is not stored once an item", plan.program->name);
+  body.insert(stored + 1, {event_node(Event::Kind::wait_stores, -1), moved});
 }
 
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
@@ -151,18 +185,18 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    op.stage_offset = place_store(plan, op, at);
+    op.stage_offset = place_store(plan, op, target, at);
+    release_behind_store(plan, op);
   }
   plan.barriers_offset = at;
-  const std::int64_t barriers = plan.cores == TensorCores::wgmma ? kBarrierBytes : 0;
-  if (plan.claims()) plan.rings.back().offset = at + barriers - std::int64_t{plan.rings.back().slots} * kClaimBytes;
-  plan.shared_bytes = at + barriers + kSharedAlignment;
-  const std::int64_t unit_limit = target.shared_limit + kReservedBytes;
-  if (plan.residents() * (plan.shared_bytes + kReservedBytes) > unit_limit && plan.shared_bytes <= target.shared_limit)
+  plan.shared_bytes = block_bytes(plan, at);
+  if (plan.claims())
+    plan.rings.back().offset = plan.shared_bytes - kSharedAlignment - std::int64_t{plan.rings.back().slots} * kClaimBytes;
+  if (!have_room(plan, target, plan.shared_bytes) && plan.shared_bytes <= target.shared_limit)
     user_error(
         "Kernel '{}': {} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller "
         "tiles, fewer slots or fewer blocks.",
-        plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, unit_limit);
+        plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, target.shared_limit + kReservedBytes);
   if (plan.shared_bytes > target.shared_limit)
     user_error(
         "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "

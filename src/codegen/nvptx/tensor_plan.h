@@ -8,6 +8,7 @@
 #include "codegen/nvptx/op_shape.h"
 #include "codegen/nvptx/simt_backend.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -112,6 +113,7 @@ struct Event {
     wait_turn,       ///< until the group before this one has issued its products
     pass_turn,       ///< lets the next group issue its own
     commit_copies,   ///< mma: this thread's copies since the last such event are one batch
+    wait_stores,     ///< until the tiles that this group's stores move out of shared memory have been read
     wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
     barrier,         ///< mma: until all threads of the block are here
   } kind;
@@ -164,6 +166,12 @@ struct TensorPlan {
   /// Rings of tiles come first, one tensor map each; then the one of claims.
   std::size_t tile_rings() const { return rings.size() - (!rings.empty() && rings.back().claims ? 1 : 0); }
   bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
+  /// The ring through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
+  int lender(const TensorOp& store) const {
+    const auto found =
+        std::find_if(rings.begin(), rings.end(), [&](const Ring& ring) { return ring.offset == store.stage_offset; });
+    return found == rings.end() ? -1 : static_cast<int>(found - rings.begin());
+  }
 };
 
 /// Plans a kernel whose grid asks for tensor cores. Throws UserError that names the op and what does not fit.

@@ -198,6 +198,8 @@ const char* name_of(Event::Kind kind) {
       return "pass_turn";
     case Event::Kind::commit_copies:
       return "commit_copies";
+    case Event::Kind::wait_stores:
+      return "wait_stores";
     case Event::Kind::wait_copies:
       return "wait_copies";
     case Event::Kind::barrier:
