@@ -131,21 +131,31 @@ bool have_room(const TensorPlan& plan, const NvptxTarget& target, std::int64_t b
   return plan.residents() * (bytes + kReservedBytes) <= target.shared_limit + kReservedBytes;
 }
 
+/// The event among those that a group takes once an item; the end of these if there is none.
+std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, int ring, int op) {
+  std::vector<EventNode>& body = plan.consumer.children;
+  return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
+    return node.kind == EventNode::Kind::event && node.event.kind == kind && node.event.ring == ring && node.event.op == op;
+  });
+}
+
 /// A place for the tile of a store. A group's rows of an operand that stays for the item are read by that group alone: when they are done
 /// with, the same place takes its rows of the result. In resident blocks the next item's operand would have to wait until the result has
 /// left, so that they have a place of its own where there is room.
-std::int64_t place_store(const TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
+std::int64_t place_store(TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
   const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
   const std::int64_t bytes = std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(columns, kBlockColumns);
   const bool may_borrow =
       !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)));
+  const bool once =
+      find_once(plan, Event::Kind::compute, -1, static_cast<int>(&op - plan.ops.data())) != plan.consumer.children.end();
   for (const Ring& ring : plan.rings) {
     const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
       return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
     });
     const bool taken =
         std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
-    const bool leaves_early = plan.persistent() && ring.in_registers;
+    const bool leaves_early = plan.persistent() && (ring.in_registers || !once);
     if (may_borrow && !ring.streamed && of_group && !taken && !leaves_early && ring.slot_bytes() >= bytes) return ring.offset;
   }
   const std::int64_t offset = end;
@@ -158,18 +168,11 @@ void release_behind_store(TensorPlan& plan, const TensorOp& store) {
   const int ring = plan.lender(store), op = static_cast<int>(&store - plan.ops.data());
   if (!plan.persistent() || ring < 0) return;
   std::vector<EventNode>& body = plan.consumer.children;
-  const auto find = [&](Event::Kind kind, int wanted_ring, int wanted_op) {
-    return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
-      return node.kind == EventNode::Kind::event && node.event.kind == kind && node.event.ring == wanted_ring &&
-             node.event.op == wanted_op;
-    });
-  };
-  const auto release = find(Event::Kind::release, ring, -1);
+  const auto release = find_once(plan, Event::Kind::release, ring, -1);
   if (release == body.end()) internal_error("kernel '{}': a tile that stays is not released", plan.program->name);
   const EventNode moved = *release;
   body.erase(release);
-  const auto stored = find(Event::Kind::compute, -1, op);
-  if (stored == body.end()) internal_error("kernel '{}': a result is not stored once an item", plan.program->name);
+  const auto stored = find_once(plan, Event::Kind::compute, -1, op);
   body.insert(stored + 1, {event_node(Event::Kind::wait_stores, -1), moved});
 }
 
