@@ -126,12 +126,7 @@ isl::map at_sizes(const isl::map& map, const Sizes& sizes) {
 }
 
 isl::set at_sizes(const isl::set& set, const Sizes& sizes) {
-  isl_set* fixed = set.copy();
-  for (const auto& [name, value] : sizes) {
-    const int position = isl_set_find_dim_by_name(fixed, isl_dim_param, name.c_str());
-    if (position >= 0) fixed = isl_set_fix_si(fixed, isl_dim_param, static_cast<unsigned>(position), static_cast<int>(value));
-  }
-  return isl::manage(isl_set_project_out(fixed, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(fixed, isl_dim_param))));
+  return at_sizes(isl::manage(isl_map_from_range(set.copy())), sizes).range();
 }
 
 std::pair<std::int64_t, std::int64_t> dim_range(const isl::set& set, int dim) {

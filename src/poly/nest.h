@@ -72,8 +72,8 @@ struct Nest {
   isl::set context;  ///< `[params] -> { : ... }`: sizes for which the definition holds
   std::vector<Tensor> tensors;
   std::vector<Statement> statements;
-  double tolerance =
-      1e-4;  ///< accepted |result - reference| / (max(1, median |reference|) + |reference|), result rounded to its type
+  /// Accepted |result - reference| / (max(1, median |reference|) + |reference|), the reference rounded to the result's type.
+  double tolerance = 1e-4;
 
   const Tensor& tensor(const std::string& name) const;        ///< throws InternalError when absent
   const Statement& statement(const std::string& name) const;  ///< throws InternalError when absent

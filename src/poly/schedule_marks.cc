@@ -16,8 +16,8 @@ constexpr std::int64_t kMostSlots = 16;
 constexpr std::int64_t kMostClusterBlocks = 16;
 constexpr std::int64_t kMostResidentBlocks = 32;
 constexpr std::int64_t kSixteenths = 16;
-constexpr std::int64_t kMostChains =
-    2;  ///< of products under way in a group: one more would need registers for another tile of sums
+/// Of products under way in a group: one more would need registers for another tile of sums.
+constexpr std::int64_t kMostChains = 2;
 constexpr std::int64_t kMostGroups = 3;  ///< 512 threads with the one that copies: what registers allow
 
 bool reads(const Statement& statement, const std::string& tensor) {

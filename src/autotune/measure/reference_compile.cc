@@ -103,11 +103,8 @@ double box_points(const isl::set& domain) {
   double points = 1;
   const int dims = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set));
   for (int k = 0; k < dims; ++k) {
-    isl_val* high = isl_set_dim_max_val(domain.copy(), k);
-    isl_val* low = isl_set_dim_min_val(domain.copy(), k);
-    points *= static_cast<double>(isl_val_get_num_si(high) - isl_val_get_num_si(low) + 1);
-    isl_val_free(high);
-    isl_val_free(low);
+    const auto [low, high] = dim_range(domain, k);
+    points *= static_cast<double>(high - low + 1);
   }
   return points;
 }

@@ -319,35 +319,38 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
     choice.polynomial = 4;
     add(choice);
   };
+  // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some items.
+  const auto add_both = [&](int overlap, bool turns, bool persistent, bool cut, int groups) {
+    const bool by_chain = overlap > 1, wide_rows = axes.inner > 128;
+    TensorChoice choice{.groups = groups,
+                        .columns = by_chain    ? kMostChainColumns
+                                   : wide_rows ? 80
+                                               : 128,
+                        .overlap = overlap,
+                        .turns = turns,
+                        .stagger = true,
+                        .descending = cut,
+                        .longest_first = cut ? kInnermost : 0,
+                        .persistent = persistent,
+                        .claims = persistent};
+    // A third group leaves no registers for operands that stay.
+    choice.hold = groups < 3 && persistent && !by_chain;
+    add_with_polynomial(choice);
+    choice.columns = cut || by_chain || wide_rows ? 64 : 160;
+    choice.slots = cut && axes.inner <= 64 ? 4 : 2;
+    choice.hold = by_chain || (choice.hold && cut);
+    choice.longest_first = cut ? 2 : 0;
+    add_with_polynomial(choice);
+  };
   // Independent chains first, which cover each other's products without groups that take turns.
-  const std::vector<int> overlaps = several_chains(axes) ? std::vector<int>{3, 2, 1} : std::vector<int>{1};
-  for (const int overlap : overlaps) {
+  for (const int overlap : several_chains(axes) ? std::vector<int>{3, 2, 1} : std::vector<int>{1}) {
     for (const bool turns : {true, false}) {
       if (turns && overlap == 3) continue;
       for (const bool persistent : {false, true}) {
         // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
         for (const bool cut : {false, true}) {
-          for (const int groups : overlap > 1 ? std::vector<int>{2} : most_groups) {
-            TensorChoice choice{.groups = groups,
-                                .columns = overlap > 1         ? kMostChainColumns
-                                           : axes.inner <= 128 ? 128
-                                                               : 80,
-                                .overlap = overlap,
-                                .turns = turns,
-                                .stagger = true,
-                                .descending = cut,
-                                .longest_first = cut ? kInnermost : 0,
-                                .persistent = persistent,
-                                .claims = persistent};
-            // A third group leaves no registers for operands that stay.
-            choice.hold = groups < 3 && persistent && overlap == 1;
-            add_with_polynomial(choice);
-            choice.columns = cut || overlap > 1 ? 64 : axes.inner <= 128 ? 160 : 64;
-            choice.slots = cut && axes.inner <= 64 ? 4 : 2;
-            choice.hold = overlap > 1 || (choice.hold && cut);
-            choice.longest_first = cut ? 2 : 0;
-            add_with_polynomial(choice);
-          }
+          for (const int groups : overlap > 1 ? std::vector<int>{2} : most_groups)
+            add_both(overlap, turns, persistent, cut, groups);
         }
       }
     }

@@ -145,18 +145,18 @@ std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, i
 std::int64_t place_store(TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
   const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
   const std::int64_t bytes = std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(columns, kBlockColumns);
+  const auto number = static_cast<int>(&op - plan.ops.data());
   const bool may_borrow =
-      !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)));
-  const bool once =
-      find_once(plan, Event::Kind::compute, -1, static_cast<int>(&op - plan.ops.data())) != plan.consumer.children.end();
+      !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)) &&
+                             find_once(plan, Event::Kind::compute, -1, number) != plan.consumer.children.end());
   for (const Ring& ring : plan.rings) {
     const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
       return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
     });
     const bool taken =
         std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
-    const bool leaves_early = plan.persistent() && (ring.in_registers || !once);
-    if (may_borrow && !ring.streamed && of_group && !taken && !leaves_early && ring.slot_bytes() >= bytes) return ring.offset;
+    const bool stays = !ring.streamed && !(plan.persistent() && ring.in_registers);
+    if (may_borrow && stays && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
   }
   const std::int64_t offset = end;
   end += bytes;

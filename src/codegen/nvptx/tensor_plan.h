@@ -100,10 +100,10 @@ struct TensorOp {
 /// What a role does, in order.
 struct Event {
   enum class Kind : std::uint8_t {
-    wait_full,   ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
-    wait_empty,  ///< until the slot for the ring's next tile has been read by all groups
-    load,        ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
-    release,  ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of the op, which comes next
+    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
+    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
+    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
+    release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op

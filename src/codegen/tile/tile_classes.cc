@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 namespace nestor {
 namespace {
@@ -74,13 +75,7 @@ isl::map keep_inner(const isl::map& points, const std::vector<unsigned>& kept) {
   return isl::manage(result);
 }
 
-std::int64_t taken(isl_val* value) {
-  const std::int64_t number = isl_val_get_num_si(value);
-  isl_val_free(value);
-  return number;
-}
-
-std::int64_t count(const isl::set& set) { return taken(isl_set_count_val(set.get())); }
+std::int64_t count(const isl::set& set) { return isl_val_get_num_si(isl::manage(isl_set_count_val(set.get())).get()); }
 
 /// One statement's classes with the sets that they count.
 struct Counted {
@@ -99,8 +94,7 @@ std::optional<Counted> classes_of(const Schedule& schedule, const StatementPlan&
   if (visited.is_empty()) counted.classes.all = 0;
   for (int k = 0; k < static_cast<int>(tiled.outer.size()) && counted.classes.all > 0; ++k) {
     TileLoop& loop = counted.classes.loops[static_cast<std::size_t>(k)];
-    loop.first = taken(isl_set_dim_min_val(visited.copy(), k));
-    loop.last = taken(isl_set_dim_max_val(visited.copy(), k));
+    std::tie(loop.first, loop.last) = dim_range(visited, k);
     counted.classes.all *= loop.last - loop.first + 1;
     if (counted.classes.all > kMostTiles)
       user_error("{} has more than {} tiles at these sizes: too many to count", plan.statement->name, kMostTiles);
