@@ -48,6 +48,13 @@ def flex_problem(kind, key_heads, length, dtype, tokens=TOKENS):
                    variant_of(option, "gqa" if grouped else "", dtype), sizes, kind, dtype, goal)
 
 
+def few_problem(queries, keys, dtype, tokens=16 * 8192):
+    """A few queries at the end of a long sequence, as when text is generated: 64 query heads share 8 of keys and values."""
+    sizes = {"batch": tokens // keys, "key_heads": 8, "group": 8, "queries": queries, "keys": keys, "head_dim": 128,
+             "value_dim": 128}
+    return Problem(f"few {dtype} heads 64/8 D128 Q{queries} S{keys}", "attention", f"gqa.{dtype}", sizes, "few", dtype, 1.0)
+
+
 def differential_problem(head_dim, length, dtype, tokens=TOKENS):
     sizes = {"batch": tokens // length, "heads": 16, "queries": length, "keys": length, "head_dim": head_dim,
              "value_dim": head_dim}
@@ -70,6 +77,7 @@ def problems(only, dtypes):
     every = [problem for dtype in dtypes for problem in
              [*(flex_problem(kind, key_heads, length, dtype)
                 for kind in FLEX for key_heads in (QUERY_HEADS, 2) for length in LENGTHS),
+              *(few_problem(queries, keys, dtype) for queries in (1, 8) for keys in (8192, 32768)),
               *(differential_problem(head_dim, length, dtype) for head_dim in (64, 128) for length in (1024, 4096)),
               *(evoformer_problem(n, dtype) for n in (256, 512))]]
     return [problem for problem in every if re.search(only, problem.name)]

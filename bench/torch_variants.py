@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Nestor's variants of attention against PyTorch's ways to compute them, on one GPU: masks, ALiBi and softcap against
-FlexAttention compiled, differential attention against two calls of cuDNN's, evoformer attention against torch.compile of the
-plain formula.
+"""Nestor's variants of attention against PyTorch's ways to compute them, on one GPU: masks, ALiBi, softcap and a few
+queries at the end of long sequences against FlexAttention compiled, differential attention against two calls of cuDNN's,
+evoformer attention against torch.compile of the plain formula.
 
 Method and checks are torch_attention.py's: one process, an order shuffled anew for every problem and round, do_bench (median,
 cold L2), sampled rows compared with double precision first.
@@ -71,7 +71,8 @@ class Flex(Variant):
         sizes, kind = self.sizes, problem.kind
         batch, length, dim = sizes["batch"], sizes["queries"], sizes["head_dim"]
         heads = [sizes["key_heads"], sizes["group"]] if "group" in sizes else [sizes["heads"]]
-        q, k, v = self.random(batch, *heads, length, dim), *(self.random(batch, heads[0], length, dim) for _ in range(2))
+        q, k, v = (self.random(batch, *heads, length, dim),
+                   *(self.random(batch, heads[0], sizes["keys"], dim) for _ in range(2)))
         self.tensors = {"q": q, "k": k, "v": v, "out": torch.full_like(q, math.nan)}
         self.slopes = torch.tensor([2.0 ** (-8 * (head + 1) / query_heads(sizes)) for head in range(query_heads(sizes))],
                                    device=q.device)
@@ -97,13 +98,16 @@ class Flex(Variant):
             options["block_mask"] = create_block_mask(lambda b, h, i, j: mask(i, j), None, None, q.shape[2], k.shape[2],
                                                       device=q.device)
         flex = self.compiled(flex_attention)
-        return {"flex": lambda: flex(q, k, v, **options)}
+        peers = {"flex": lambda: flex(q, k, v, **options)}
+        if self.problem.kind == "few":
+            peers["sdpa"] = lambda: F.scaled_dot_product_attention(q, k, v, scale=self.scale, enable_gqa=True)
+        return peers
 
     def reference(self, rows):
         mask, slope = self.mask(), self.slopes[-1].double()
         change = {"alibi": lambda score, i, j: hides(mask)(score + slope * (j - i), i, j),
                   "softcap": lambda score, i, j: CAP * torch.tanh(score / CAP),
-                  "full": None}.get(self.problem.kind, mask and hides(mask))
+                  "full": None, "few": None}.get(self.problem.kind, mask and hides(mask))
         return attended(*(self.tensors[name] for name in "qkv"), self.scale, rows, change)
 
 

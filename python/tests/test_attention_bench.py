@@ -19,9 +19,9 @@ except ImportError:
 class ProblemsTest(unittest.TestCase):
     def test_names_tell_problems_apart_and_choose_them(self):
         every = attention_variants.problems("", ["bf16"])
-        self.assertEqual(len(every), 42)
-        self.assertEqual(len({problem.name for problem in every}), 42)
-        self.assertEqual(len({(problem.op, problem.variant, *problem.sizes.items()) for problem in every}), 42)
+        self.assertEqual(len(every), 46)
+        self.assertEqual(len({problem.name for problem in every}), 46)
+        self.assertEqual(len({(problem.op, problem.variant, *problem.sizes.items()) for problem in every}), 46)
         chosen = attention_variants.problems("window.*16/2.*S4096", ["f16", "bf16"])
         self.assertEqual([problem.variant for problem in chosen], ["window.gqa.f16", "window.gqa.bf16"])
         self.assertEqual(chosen[0].sizes, {"batch": 4, "queries": 4096, "keys": 4096, "head_dim": 64, "window": 256, "key_heads": 2,

@@ -3,7 +3,10 @@
 
 #include "support/error.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace nestor {
@@ -86,9 +89,15 @@ TensorMapMaker::TensorMapMaker(const CudaDevice& device, const ArgumentSpec& arg
       element_bytes_(static_cast<int>(size_in_bytes(argument.type))),
       type_(driver_type(argument)),
       box_(param.box),
-      swizzle_(param.swizzle) {
+      swizzle_(param.swizzle),
+      order_(param.order) {
   for (const IntExpr& extent : argument.shape) shape_.emplace_back(extent, sizes);
+  if (order_.empty()) {
+    order_.resize(shape_.size());
+    std::iota(order_.begin(), order_.end(), 0);
+  }
   check_box();
+  check_order();
   require_tensor_maps(device.driver(), device.identity());
   cache_ = std::make_unique<TensorMapCache>();
 }
@@ -113,8 +122,18 @@ void TensorMapMaker::check_box() const {
     user_error("launch recipe: the box of \"{}\" has {} dense bytes, more than its swizzle of {}", name_, bytes, swizzle_);
 }
 
+void TensorMapMaker::check_order() const {
+  std::vector<int> sorted = order_, all(shape_.size());
+  std::sort(sorted.begin(), sorted.end());
+  std::iota(all.begin(), all.end(), 0);
+  if (sorted != all || order_.back() != all.back())
+    user_error("launch recipe: the order [{}] of \"{}\" must name its dimensions 0 to {} once each, the last one last",
+               fmt::join(order_, ", "), name_, all.back());
+}
+
 bool TensorMapMaker::makes(const KernelParam& param) const {
-  return param.index == argument_ && param.box == box_ && param.swizzle == swizzle_;
+  const bool same_order = param.order.empty() ? std::is_sorted(order_.begin(), order_.end()) : param.order == order_;
+  return param.index == argument_ && param.box == box_ && param.swizzle == swizzle_ && same_order;
 }
 
 void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes,
@@ -135,7 +154,7 @@ TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides
   // Innermost first. A dimension of one index is never stepped along: it takes the stride of the dimension inside it.
   std::uint64_t inner = 0;
   for (std::size_t k = 0; k < rank; ++k) {
-    const std::size_t dim = rank - 1 - k;
+    const auto dim = static_cast<std::size_t>(order_[rank - 1 - k]);
     const std::int64_t extent = shape_[dim].evaluate(sizes);
     if (extent < 1 || extent > kLargestExtent)
       user_error("tensor \"{}\" is copied by tensor maps: its extent {} must be 1 to {}, not {}", name_, dim, kLargestExtent,
@@ -167,7 +186,8 @@ std::uint64_t TensorMapMaker::byte_stride(std::size_t dim, std::int64_t stride) 
 
 void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {
   std::array<unsigned, TensorView::kRank> box{}, element_strides;
-  std::transform(box_.rbegin(), box_.rend(), box.begin(), [](int extent) { return static_cast<unsigned>(extent); });
+  std::transform(order_.rbegin(), order_.rend(), box.begin(),
+                 [&](int dim) { return static_cast<unsigned>(box_[static_cast<std::size_t>(dim)]); });
   element_strides.fill(1);
   const CudaDriver& driver = device_->driver();
   const cuda::Result result = driver.api().tensor_map_encode_tiled(

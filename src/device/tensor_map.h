@@ -63,6 +63,7 @@ class TensorMapMaker {
 
  private:
   void check_box() const;
+  void check_order() const;
   TensorView view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const;
   std::uint64_t byte_stride(std::size_t dim, std::int64_t stride) const;
   void encode(TensorView view, cuda::TensorMap& map) const;
@@ -74,6 +75,7 @@ class TensorMapMaker {
   std::vector<SizeFormula> shape_;
   std::vector<int> box_;
   int swizzle_;
+  std::vector<int> order_;  ///< of dimensions, outermost first; the dense one is the last
   std::unique_ptr<TensorMapCache> cache_;
 };
 

@@ -81,6 +81,7 @@ json param_to_json(const KernelParam& p) {
   if (p.kind == KernelParam::Kind::tensor_map) {
     result["box"] = p.box;
     result["swizzle"] = p.swizzle;
+    if (!p.order.empty()) result["order"] = p.order;
   }
   return result;
 }
@@ -93,6 +94,7 @@ KernelParam param_from_json(const json& j) {
     if (p.kind == KernelParam::Kind::tensor_map) {
       p.box = value<std::vector<int>>(j, "box");
       p.swizzle = value<int>(j, "swizzle");
+      if (j.contains("order")) p.order = value<std::vector<int>>(j, "order");
     }
     return p;
   }

@@ -62,6 +62,9 @@ struct KernelParam {
   std::string name;
   std::vector<int> box = {};  ///< tensor_map: elements of a tile, one entry a dimension, 1 to 256 each; the last one dense
   int swizzle = 0;            ///< tensor_map: bytes, 0 (none), 32, 64 or 128; the dense extent of the box is no longer than that
+  /// tensor_map: the argument's dimensions in the order in which a tile has them in shared memory, and coordinates name them, outermost
+  /// first; the dense one stays last. Empty: that of the argument.
+  std::vector<int> order = {};
 };
 
 /// One step of a launch: a kernel, or a loop around further steps (for var = lower; var < upper; ++var).

@@ -104,6 +104,36 @@ TEST(TensorError, clusters_on_other_devices) {
   EXPECT_THROW(prove_tensor_kernels(program, target), UserError);
 }
 
+TEST(TensorError, packs_of_rows_on_other_devices) {
+  NvptxTarget target;
+  target.sm = 80;
+  const TileProgram program =
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+  EXPECT_EQ(refusal(program), "");
+  EXPECT_THAT(refusal(program, target),
+              AllOf(HasSubstr("rows of two loops, 4 of one for each of the other"),
+                    HasSubstr("compute capability 9.0 or newer, not 8.0"), HasSubstr("do not split the outer one")));
+}
+
+TEST(TensorError, packs_of_too_many_rows) {
+  const TileProgram program =
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 16});
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("dot has rows along dot_gi and dot_ii"),
+                                      HasSubstr("one of the two may have 8 values at most in a tile")));
+}
+
+TEST(TensorError, packs_that_one_product_has_not) {
+  TileProgram program =
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+  program.root = edited(program.root, [&](TileNode& node) {
+    if (node.kind != TileNode::Kind::op || node.op.name != "dot") return;
+    for (OpDim& dim : node.op.dims) {
+      if (dim.var == "dot_gi") dim.upper = IntExpr(1);
+    }
+  });
+  EXPECT_THAT(refusal(program), HasSubstr("has one row where other products have a pack of them"));
+}
+
 TEST(TensorError, items_that_each_block_of_a_cluster_would_claim) {
   const TileProgram program =
       tensor_program(attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "claims(out.io)", "cluster(out.io, 2)"}});

@@ -98,6 +98,11 @@ TEST_F(TensorMapErrors, RecipesThatContradictThemselves) {
   recipe = good;
   map().swizzle = 16;
   EXPECT_EQ(made(), "launch recipe: the swizzle of \"x\" spans 16 bytes; 0, 32, 64 and 128 are possible");
+  for (const std::vector<int>& order : {std::vector<int>{0, 2, 1}, {0, 0, 2}, {1, 2}, {0, 1, 3}}) {
+    recipe = good;
+    map().order = order;
+    EXPECT_THAT(made(), HasSubstr("of \"x\" must name its dimensions 0 to 2 once each, the last one last"));
+  }
   recipe = good;
   recipe.arguments[0].shape = std::vector<IntExpr>(6, IntExpr(8));
   EXPECT_EQ(made(), "launch recipe: \"x\" has 6 indices; a tensor map has 1 to 5");

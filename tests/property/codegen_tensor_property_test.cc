@@ -27,7 +27,9 @@ void random_choices_give_the_definition(int sm) {
     AttentionForm form{
         .seen = static_cast<Seen>(choose.between(0, 2)), .result = ElementType::f32, .depth = 8 * choose.between(1, 4)};
     if (choose.flip()) form.result = form.type;
+    form.grouped = sm >= 90 && choose.between(0, 2) == 0;
     TensorSteps steps;
+    if (form.grouped) steps.pack = 1 << choose.between(1, 3);
     steps.groups = choose.between(1, 3);
     steps.rows = 16 * choose.between(1, 4 * steps.groups * (steps.groups == 1 ? 2 : 1));
     steps.columns = 8 * choose.between(1, 9);
@@ -46,6 +48,10 @@ void random_choices_give_the_definition(int sm) {
       steps.more.push_back(fmt::format("cluster(out.io, {})", blocks));
     }
     TensorShape shape{choose.between(1, 150), 0, choose.between(1, 100), form.depth};
+    if (form.grouped) {
+      shape.queries = choose.between(1, 40);
+      shape.group = choose.between(1, 9);
+    }
     shape.keys = form.seen == Seen::all ? choose.between(1, 150) : shape.queries + choose.between(0, 70);
     const TensorRun options{.round_operands = false, .blocks = choose.between(1, 4), .seed = static_cast<unsigned>(k)};
     const double tolerance = form.result == ElementType::f32 ? 1e-9 : 6e-4;
@@ -55,7 +61,8 @@ void random_choices_give_the_definition(int sm) {
         tensor_error(tensor_program(attention_nest(form), steps), shape, form.type, form.seen, true, options, target);
     EXPECT_LT(error, tolerance) << "case " << k << ": " << steps.rows << " x " << steps.columns << " tiles, " << steps.groups
                                 << " groups, " << steps.slots << " slots, " << fmt::format("{}", fmt::join(steps.more, " "))
-                                << "; " << shape.queries << " x " << shape.keys << ", window " << shape.window << ", sm " << sm;
+                                << "; " << shape.queries << " x " << shape.keys << " in groups of " << shape.group << " by "
+                                << steps.pack << ", window " << shape.window << ", sm " << sm;
   }
 }
 

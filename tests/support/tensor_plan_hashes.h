@@ -31,7 +31,7 @@ class TensorPlanHashes {
     std::vector<IntExpr> origin = ring.origin;
     if (ring.own_index >= 0) {
       IntExpr& own = origin.at(static_cast<std::size_t>(ring.own_index));
-      own = own + IntExpr(block * plan_.rows());
+      own = own + IntExpr(block * plan_.packs());
     }
     return tile_of(ring.buffer, origin, around);
   }
@@ -58,6 +58,7 @@ class TensorPlanHashes {
   static Hash masked(const IntExpr& condition, const Integers& around) {
     Hash hash = 5;
     Integers point = around;
+    point[nvptx::kPack] = 0;
     for (const std::int64_t row : {0, 21, 63}) {
       for (const std::int64_t column : {0, 21, 63}) {
         point[nvptx::kRow] = row;
@@ -94,7 +95,7 @@ class TensorPlanHashes {
         for (IntExpr index : tiled ? read.index : std::vector<IntExpr>{}) {
           for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
             const bool row = static_cast<int>(d) == op.row;
-            index = index.substitute(op.op.dims[d].var, IntExpr(row ? block * plan_.rows() : 0));
+            index = index.substitute(op.op.dims[d].var, IntExpr(row ? block * plan_.packs() : 0));
           }
           origin.push_back(index);
         }

@@ -17,12 +17,15 @@ struct TensorShape {
   bool biased = false;
   std::int64_t prefix = 0;
   int maps = 1;
+  int group = 0;  ///< heads of queries that share one of keys and values; 0: heads are not grouped
+  std::int64_t row_heads() const { return kTensorHeads * std::max(group, 1); }
 };
 
 inline Sizes sizes_of(const TensorShape& shape) {
   Sizes sizes{{"H", kTensorHeads}, {"Q", shape.queries}, {"K", shape.keys}};
   if (shape.window > 0) sizes["W"] = shape.window;
   sizes["P"] = shape.prefix;
+  if (shape.group > 0) sizes["G"] = shape.group;
   return sizes;
 }
 
@@ -32,28 +35,28 @@ inline TensorMemory random_memory(const TensorShape& shape, ElementType type) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> uniform(-1, 1);
   TensorMemory memory;
-  for (const auto& [name, rows] : {std::pair("q", shape.queries), std::pair("k", shape.keys), std::pair("v", shape.keys),
-                                   std::pair("q2", shape.queries), std::pair("k2", shape.keys)}) {
-    for (std::int64_t k = 0; k < kTensorHeads * rows * shape.depth; ++k) {
+  const std::int64_t queries = shape.row_heads() * shape.queries, keys = kTensorHeads * shape.keys;
+  for (const auto& [name, rows] :
+       {std::pair("q", queries), std::pair("k", keys), std::pair("v", keys), std::pair("q2", queries), std::pair("k2", keys)}) {
+    for (std::int64_t k = 0; k < rows * shape.depth; ++k) {
       char bytes[8] = {};
       write_element(bytes, type, uniform(random));
       memory[name].push_back(read_element(bytes, type));
     }
   }
-  for (std::int64_t k = 0; shape.biased && k < kTensorHeads * shape.queries * shape.keys; ++k) {
+  for (std::int64_t k = 0; shape.biased && k < queries * shape.keys; ++k) {
     char bytes[8] = {};
     write_element(bytes, type, 4 * uniform(random));
     memory["bias"].push_back(read_element(bytes, type));
   }
-  memory["out"].assign(static_cast<std::size_t>(kTensorHeads * shape.queries * shape.depth),
-                       std::numeric_limits<double>::quiet_NaN());
+  memory["out"].assign(static_cast<std::size_t>(queries * shape.depth), std::numeric_limits<double>::quiet_NaN());
   return memory;
 }
 
-inline bool sees(const TensorShape& shape, Seen seen, std::int64_t i, std::int64_t j) {
+inline bool sees(const TensorShape& shape, Seen seen, std::int64_t g, std::int64_t i, std::int64_t j) {
   const std::int64_t own = i + shape.keys - shape.queries;
   if (seen == Seen::all || (seen == Seen::prefix && j < shape.prefix)) return true;
-  return j <= own && (!has_window(seen) || j > own - shape.window || (seen == Seen::sinks && j < shape.prefix));
+  return j <= own && (!has_window(seen) || j > own - shape.window - g || (seen == Seen::sinks && j < shape.prefix));
 }
 
 /// The definition for `q` and `k`, row by row; `softmax` false: scores are the weights.
@@ -63,16 +66,17 @@ inline std::vector<double> definition_of_map(const TensorMemory& memory, const T
   const auto at = [&](const char* name, std::int64_t rows, std::int64_t h, std::int64_t row, int d) {
     return memory.at(name)[static_cast<std::size_t>((h * rows + row) * shape.depth + d)];
   };
-  for (std::int64_t h = 0; h < kTensorHeads; ++h) {
+  for (std::int64_t row_head = 0; row_head < shape.row_heads(); ++row_head) {
+    const std::int64_t g = row_head % std::max(shape.group, 1), h = row_head / std::max(shape.group, 1);
     for (std::int64_t i = 0; i < shape.queries; ++i) {
       std::vector<double> sums(shape.depth, 0);
       double total = 0;
       for (std::int64_t j = 0; j < shape.keys; ++j) {
-        if (!sees(shape, seen, i, j)) continue;
+        if (!sees(shape, seen, g, i, j)) continue;
         double score = 0;
-        for (int e = 0; e < shape.depth; ++e) score += at(q, shape.queries, h, i, e) * at(k, shape.keys, h, j, e);
+        for (int e = 0; e < shape.depth; ++e) score += at(q, shape.queries, row_head, i, e) * at(k, shape.keys, h, j, e);
         score *= kTensorScale;
-        if (shape.biased) score += memory.at("bias")[static_cast<std::size_t>((h * shape.queries + i) * shape.keys + j)];
+        if (shape.biased) score += memory.at("bias")[static_cast<std::size_t>((row_head * shape.queries + i) * shape.keys + j)];
         const double weight = softmax ? std::exp(score) : score;
         total += weight;
         for (int d = 0; d < shape.depth; ++d) sums[static_cast<std::size_t>(d)] += weight * at("v", shape.keys, h, j, d);

@@ -80,7 +80,7 @@ class TensorValues {
     if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Flight& f) { return f.op == k; }))
       fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
     const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
-    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values);
+    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     std::vector<double> operand;
     for (int row = 0; row < group_rows(); ++row) {
       for (int column = 0; column < op.k; ++column) {
@@ -117,7 +117,11 @@ class TensorValues {
       Values values = now.values;
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        values[dim.var] = d == op.row ? g * group_rows() + row : d == op.column ? column : value_at(dim.lower, now.values);
+        const int item_row = g * group_rows() + row;
+        values[dim.var] = d == op.row      ? item_row / plan_.pack
+                          : d == op.pack   ? item_row % plan_.pack
+                          : d == op.column ? column
+                                           : value_at(dim.lower, now.values);
       }
       return values;
     };
@@ -131,7 +135,7 @@ class TensorValues {
           }
           if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
             return tile_element(group, ring->second, g * group_rows() + row, column);
-          const bool inside = Mask(op.memory_mask, now.values).holds(g * group_rows() + row, column);
+          const bool inside = Mask(op.memory_mask, now.values, plan_.pack).holds(g * group_rows() + row, column);
           return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
         },
         [&](int k) { return value_at(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
@@ -159,7 +163,7 @@ class TensorValues {
     const bool in_place =
         std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
     const bool selects = now.masked && (op.select || (in_place && !op.outside));
-    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values);
+    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     std::vector<double> values;
     for (int row = 0; row < group_rows(); ++row) {
       for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
@@ -187,7 +191,7 @@ class TensorValues {
   void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
     const int buffer = op.op.write.buffer;
     const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
-    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values);
+    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
     std::vector<double> values;
     for (int row = 0; row < group_rows(); ++row) {
@@ -209,13 +213,15 @@ class TensorValues {
 
   void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {
     const ElementType type = plan_.buffer(op.op.write.buffer).type;
-    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values);
+    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values, plan_.pack);
     for (int row = 0; row < group_rows(); ++row) {
       for (int column = 0; column < columns_of(op); ++column) {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         Values values = now.values;
         for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = g * group_rows() + row;
+        const int item_row = g * group_rows() + row;
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = item_row / plan_.pack;
+        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = item_row % plan_.pack;
         if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
         std::vector<std::int64_t> index;
         for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));
@@ -236,39 +242,43 @@ class TensorValues {
   std::map<int, std::vector<std::int64_t>> extents_;
 
  private:
-  /// Conditions over a tile's row and column, with all else fixed.
+  /// Conditions over a tile's row, its place in a pack of `pack`, and its column, with all else fixed.
   class Mask {
    public:
-    Mask(const std::vector<IntExpr>& conditions, const Values& values) {
+    Mask(const std::vector<IntExpr>& conditions, const Values& values, int pack) : pack_(pack) {
       for (const IntExpr& condition : conditions) {
         const IntExpr distance = comparison_distance(condition);
         const auto by_row = distance.defined() ? distance.coefficient(nvptx::kRow) : std::nullopt;
         const auto by_column = distance.defined() ? distance.coefficient(nvptx::kColumn) : std::nullopt;
-        if (!by_row || !by_column) {
+        const auto by_place = distance.defined() ? distance.coefficient(nvptx::kPack) : std::nullopt;
+        if (!by_row || !by_column || !by_place) {
           others_.push_back(condition);
           continue;
         }
         Values origin = values;
-        origin[nvptx::kRow] = origin[nvptx::kColumn] = 0;
-        parts_.push_back({value_at(distance, origin), *by_row, *by_column, condition.op() == IntOp::eq});
+        origin[nvptx::kRow] = origin[nvptx::kColumn] = origin[nvptx::kPack] = 0;
+        parts_.push_back({value_at(distance, origin), *by_row, *by_place, *by_column, condition.op() == IntOp::eq});
       }
       if (!others_.empty()) values_ = values;
     }
     bool holds(std::int64_t row, std::int64_t column) const {
       for (const IntExpr& condition : others_) {
-        values_[nvptx::kRow] = row;
+        values_[nvptx::kRow] = row / pack_;
+        values_[nvptx::kPack] = row % pack_;
         values_[nvptx::kColumn] = column;
         if (value_at(condition, values_) == 0) return false;
       }
       return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
-        const std::int64_t distance = part.base + part.row_slope * row + part.column_slope * column;
+        const std::int64_t distance =
+            part.base + part.row_slope * (row / pack_) + part.place_slope * (row % pack_) + part.column_slope * column;
         return part.equality ? distance == 0 : distance >= 0;
       });
     }
 
    private:
+    int pack_;
     struct Part {
-      std::int64_t base, row_slope, column_slope;
+      std::int64_t base, row_slope, place_slope, column_slope;
       bool equality;
     };
     std::vector<Part> parts_;

@@ -487,6 +487,22 @@ TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
   EXPECT_GT(wrong, 150);
 }
 
+TEST(TensorProofs, rows_of_a_pack_lie_where_products_read_them) {
+  const PlannedTensor planned(
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4}));
+  EXPECT_THAT(check_tensor_plan(planned.plan).violations, ::testing::IsEmpty());
+  const auto q = static_cast<std::size_t>(&planned.ring("q") - planned.plan.rings.data());
+  for (const int index : {-1, 0, 2, 3}) {
+    nvptx::TensorPlan mutant = planned.plan;
+    mutant.rings[q].pack_index = index;
+    EXPECT_THAT(check_tensor_plan(mutant).violations,
+                ::testing::ElementsAre(::testing::HasSubstr("does not hold the rows of a pack as dot reads them")));
+  }
+  nvptx::TensorPlan mutant = planned.plan;
+  mutant.pack = 2;
+  EXPECT_THAT(check_tensor_plan(mutant).violations, ::testing::Not(::testing::IsEmpty()));
+}
+
 TEST(TensorProofs, what_earlier_proofs_have_answered_changes_no_verdict) {
   nvptx::BoundAnswers answers;
   for (const Case& tested : cases()) {

@@ -108,6 +108,19 @@ TEST(TensorRecipe, tells_boxes_of_tensor_maps_and_threads) {
   EXPECT_EQ(boxes, expected);
 }
 
+TEST(TensorRecipe, rows_of_two_loops_are_copied_with_the_pack_within_the_other) {
+  const TileProgram program = tensor_program(attention_nest({.grouped = true}), {.columns = 80, .pack = 4});
+  const LaunchRecipe recipe = compile_nvptx(program, {}).kernel.recipe;
+  for (const KernelParam& param : recipe.launches.at(0).params) {
+    if (param.kind != KernelParam::Kind::tensor_map) continue;
+    const bool rows = param.name == "q" || param.name == "out";
+    EXPECT_EQ(param.order, rows ? std::vector<int>({0, 2, 1, 3}) : std::vector<int>()) << param.name;
+    if (rows) {
+      EXPECT_EQ(param.box, std::vector<int>({1, 4, param.name == "q" ? 32 : 16, 64})) << param.name;
+    }
+  }
+}
+
 TEST(TensorRecipe, blocks_of_a_cluster_take_an_item_together_and_copy_shares_of_tiles) {
   const TileProgram program = tensor_program(attention_nest(), {.rows = 256, .columns = 80, .more = {"cluster(out.io, 2)"}});
   const LaunchRecipe recipe = compile_nvptx(program, {}).kernel.recipe;

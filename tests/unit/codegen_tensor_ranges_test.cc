@@ -45,7 +45,7 @@ Tile tile_at(const TensorShape& shape, Seen seen, std::int64_t query_tile, std::
   bool some = false, all = true;
   for (std::int64_t j = key_tile * kColumns; j < (key_tile + 1) * kColumns; ++j) {
     for (std::int64_t i = query_tile * kRows; i < (query_tile + 1) * kRows; ++i) {
-      const bool seen_here = j < shape.keys && sees(shape, seen, i, j);
+      const bool seen_here = j < shape.keys && sees(shape, seen, 0, i, j);
       all = all && seen_here;
       some = some || (seen_here && i < shape.queries);
     }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <tuple>
 
 namespace nestor::testing {
 namespace {
@@ -121,6 +122,49 @@ std::vector<Case> cluster_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensor, AttentionInClusters, ::testing::ValuesIn(cluster_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+/// Heads of queries that share keys and values, several in a tile; compute capability 8.0 has no copies for them.
+class AttentionInPacks : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionInPacks, without_rounding_the_plan_is_the_definition) {
+  const Case& test = GetParam();
+  const TileProgram program = tensor_program(attention_nest(test.form), test.steps);
+  const PlannedTensor planned(program);
+  EXPECT_EQ(planned.plan.pack, test.steps.pack);
+  EXPECT_EQ(planned.ring("q").pack_index, 1);
+  EXPECT_EQ(planned.ring("k").pack_index, -1);
+  unsigned seed = 0;
+  // Groups that fill their packs, that leave places empty, and single heads; rows that fill no tile.
+  for (const auto& [group, queries, keys] :
+       {std::tuple(8, 20, 33), std::tuple(5, 1, 70), std::tuple(1, 40, 40), std::tuple(3, 17, 65)}) {
+    const TensorShape shape{.queries = queries, .keys = keys, .window = 9, .biased = test.form.biased, .group = group};
+    const TensorRun options{.round_operands = false, .blocks = 2, .seed = ++seed};
+    EXPECT_LT(tensor_error(program, shape, test.form.type, test.form.seen, true, options),
+              test.form.result == ElementType::f32 ? 1e-9 : 6e-4)
+        << group << " heads of " << queries << " x " << keys;
+  }
+}
+
+std::vector<Case> pack_cases() {
+  std::vector<Case> result;
+  for (const auto& [name, seen] :
+       {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window)}) {
+    const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .grouped = true};
+    const AttentionForm half{.seen = seen, .depth = kTensorDepth, .biased = true, .grouped = true};
+    const std::string prefix = std::string(name) + "_";
+    result.push_back({prefix + "pairs", form, {.rows = 64, .columns = 32, .groups = 1, .pack = 2}});
+    const std::vector<std::string> all{"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"};
+    result.push_back({prefix + "everything", form, {.rows = 128, .columns = 64, .more = all, .pack = 4}});
+    result.push_back({prefix + "two_row_tiles", form, {.rows = 128, .columns = 24, .groups = 1, .slots = 3, .pack = 8}});
+    const std::vector<std::string> cluster{"overlap(out.io)", "cluster(out.io, 2)"};
+    result.push_back({prefix + "clusters", form, {.rows = 256, .columns = 32, .more = cluster, .pack = 8}});
+    result.push_back({prefix + "biased", half, {.rows = 64, .columns = 32, .groups = 1, .pack = 4}});
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensor, AttentionInPacks, ::testing::ValuesIn(pack_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TensorRuns, blocks_of_a_cluster_share_out_wide_tiles_by_columns) {

@@ -45,6 +45,23 @@ TEST_F(TensorMaps, DescribeTheArgumentInnermostFirst) {
   EXPECT_EQ(fake.launches[0].params[2], 0x10000);
 }
 
+TEST_F(TensorMaps, HaveTheDimensionsInTheOrderOfTheTile) {
+  LaunchRecipe recipe = tile_recipe();
+  recipe.launches[0].params[0].order = {1, 0, 2};
+  recipe.launches[0].params[0].box = {2, 64, 32};
+  recipe.launches[0].params[1].order = {0, 1, 2};
+  recipe = recipe_from_json(recipe_to_json(recipe));
+  const RecipeLauncher launcher = make(recipe);
+  TileValues values;
+  values.strides = {8000, 48, 1, 4000, 40, 1};
+  launcher.launch(values, nullptr);
+  const FakeTensorMap& x = map_of(0);
+  EXPECT_THAT(x.extents, ElementsAre(40, 3, 100, 0, 0));
+  EXPECT_THAT(x.byte_strides, ElementsAre(16000, 96, 0, 0));
+  EXPECT_THAT(x.box, ElementsAre(32, 2, 64, 0, 0));
+  EXPECT_THAT(map_of(1).extents, ElementsAre(40, 100, 3, 0, 0));
+}
+
 TEST_F(TensorMaps, HoldEveryTypeAndRank) {
   for (const auto& [type, number] : std::vector<std::pair<ElementType, int>>{{ElementType::f16, cuda::kTensorMapF16},
                                                                              {ElementType::bf16, cuda::kTensorMapBf16},

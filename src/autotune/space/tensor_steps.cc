@@ -10,8 +10,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -44,6 +46,12 @@ std::int64_t fragment_registers(const TensorChoice& choice, int sm) {
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
+/// Rows of a pack that leave the fewest places empty, as many as one may have.
+int fullest_pack(const TensorAxes& axes) {
+  const auto extent = static_cast<unsigned>(std::clamp<std::int64_t>(axes.pack_extent, 1, nvptx::kMostPacked));
+  return axes.pack < 0 ? 1 : static_cast<int>(std::bit_ceil(extent));
+}
+
 /// Axes that the indices of an access follow, in their order; -1: none.
 std::vector<int> axes_of(const Unit& unit, const Access& access) {
   std::vector<int> axes;
@@ -71,12 +79,15 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
   result.stream = written.back();
   for (const int axis : written) {
     if (axis == result.stream || !has(cluster.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
-    result.row = axis;
+    result.pack = std::exchange(result.row, axis);
   }
   if (result.row < 0 || !has(cluster.stream_axes, result.stream)) return std::nullopt;
   for (std::size_t k = 0; k < unit.axes.size(); ++k) {
     if (unit.reduced[k]) result.inner = unit.extents[k];
+    if (unit.axes[k] == result.row) result.row_extent = unit.extents[k];
+    if (unit.axes[k] == result.pack) result.pack_extent = unit.extents[k];
   }
+  if (result.pack_extent == 1) result.pack = -1;
   return result;
 }
 
@@ -176,20 +187,26 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
             {"descending", {0, 1}},
             {"longest_first", {0, 1, 2, 3, 4}}};
   }
-  return {{"groups", {0, 1, 2, 3}},
-          {"row_tiles", {1, 2}},
-          {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
-          {"slots", {2, 3, 4}},
-          {"overlap", overlap},
-          {"turns", {0, 1}},
-          {"hold", {0, 1}},
-          {"descending", {0, 1}},
-          {"longest_first", {0, 1, 2, 3, 4}},
-          {"stagger", {0, 1}},
-          {"polynomial", {0, 1, 2, 4, 6, 8}},
-          {"residents", {1, 2, 3, 4}},
-          {"claims", {0, 1}},
-          {"multicast", {1, 2}}};
+  std::vector<Parameter> parameters{{"groups", {0, 1, 2, 3}},
+                                    {"row_tiles", {1, 2}},
+                                    {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
+                                    {"slots", {2, 3, 4}},
+                                    {"overlap", overlap},
+                                    {"turns", {0, 1}},
+                                    {"hold", {0, 1}},
+                                    {"descending", {0, 1}},
+                                    {"longest_first", {0, 1, 2, 3, 4}},
+                                    {"stagger", {0, 1}},
+                                    {"polynomial", {0, 1, 2, 4, 6, 8}},
+                                    {"residents", {1, 2, 3, 4}},
+                                    {"claims", {0, 1}},
+                                    {"multicast", {1, 2}}};
+  if (axes.pack >= 0) {
+    std::vector<std::int64_t> packs{1};
+    while (packs.back() < fullest_pack(axes)) packs.push_back(2 * packs.back());
+    parameters.push_back({"pack", packs});
+  }
+  return parameters;
 }
 
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
@@ -209,13 +226,15 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.cluster = static_cast<int>(value_or(values, "multicast", 1));
   choice.claims = choice.persistent && choice.cluster == 1 && value_or(values, "claims", 0) != 0;
   choice.residents = static_cast<int>(value_or(values, "residents", 1));
+  choice.pack = static_cast<int>(value_or(values, "pack", 1));
   return choice;
 }
 
 ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice) {
   ClusterPlan plan = probe_plan(cluster);
   plan.form = cluster.forms.front();
-  plan.tile[axes.row] = choice.rows() * choice.cluster;
+  plan.tile[axes.row] = choice.rows() * choice.cluster / choice.pack;
+  if (choice.pack > 1) plan.tile[axes.pack] = choice.pack;
   plan.parallel = static_cast<int>(plan.order.size());
   if (choice.longest_first > 0) {
     std::erase(plan.order, axes.row);
@@ -304,12 +323,14 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
-    const std::map<std::string, std::int64_t> values{
+    std::map<std::string, std::int64_t> values{
         {"groups", choice.groups},        {"columns", choice.columns},       {"slots", choice.slots},
         {"overlap", choice.overlap},      {"turns", choice.turns},           {"hold", choice.hold},
         {"stagger", choice.stagger},      {"persistent", choice.persistent}, {"claims", choice.claims},
         {"multicast", choice.cluster},    {"descending", choice.descending}, {"longest_first", choice.longest_first},
         {"polynomial", choice.polynomial}};
+    if (axes.pack >= 0) values["pack"] = choice.pack;
+    if (choice.residents > 1) values["residents"] = choice.residents;
     if (seen.insert(values).second) choices.push_back(values);
   };
   // More functions than the exponential of an element keep the units for them busy longer than the products take.
@@ -319,6 +340,21 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
     choice.polynomial = 4;
     add(choice);
   };
+  // Few rows: one group, whose tile packs fill as far as they can. Then what streams through the block takes the time: small blocks, with
+  // many tiles under way.
+  for (const int residents : {2, 1}) {
+    for (const int slots : {4, 2}) {
+      for (const std::int64_t columns : {128, 64}) {
+        if (axes.row_extent < nvptx::kGroupRows)
+          add({.groups = 1,
+               .columns = columns,
+               .slots = slots,
+               .overlap = 1,
+               .pack = fullest_pack(axes),
+               .residents = residents});
+      }
+    }
+  }
   // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some items.
   const auto add_both = [&](int overlap, bool turns, bool persistent, bool cut, int groups) {
     const bool by_chain = overlap > 1, wide_rows = axes.inner > 128;
@@ -356,16 +392,22 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
     }
   }
   // Wide rows: what one block reads of keys and values for its rows comes near what the L2 cache can give, and a pair needs half of it.
-  for (const bool persistent : {false, true}) {
-    for (const bool turns : {true, false}) {
-      if (axes.inner < kWideRows) break;
-      add({.groups = 2,
-           .columns = axes.inner <= 128 ? 160 : 80,
-           .overlap = 1,
-           .turns = turns,
-           .stagger = true,
-           .persistent = persistent,
-           .cluster = 2});
+  for (const bool cut : {false, true}) {
+    for (const bool persistent : {false, true}) {
+      for (const bool turns : {true, false}) {
+        if (axes.inner < kWideRows) break;
+        add({.groups = 2,
+             .columns = axes.inner > 128 ? 80
+                        : cut            ? 128
+                                         : 160,
+             .overlap = 1,
+             .turns = turns,
+             .stagger = true,
+             .descending = cut,
+             .longest_first = cut ? kInnermost : 0,
+             .persistent = persistent,
+             .cluster = 2});
+      }
     }
   }
   return choices;
@@ -373,6 +415,7 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
   if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
+  if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {
     return std::accumulate(widths.begin(), widths.end(), std::int64_t{0},
                            [&](std::int64_t sum, std::int64_t width) { return sum + each(width); });

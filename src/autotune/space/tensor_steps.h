@@ -18,7 +18,9 @@ namespace nestor {
 struct TensorAxes {
   int row = -1;            ///< common axis along the rows of every product
   int stream = -1;         ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  int pack = -1;           ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
+  std::int64_t row_extent = 1, pack_extent = 1;
   // Extents beside rows and streamed columns, one entry a tile.
   std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
   std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
@@ -46,6 +48,7 @@ struct TensorChoice {
   /// loops but one (two, ...) leave, whose other operands then stay in the cache; 0 in rising order.
   int longest_first = 0;
   bool persistent = false, claims = false;
+  int pack = 1;       ///< rows of a tile that differ in the pack axis alone
   int residents = 1;  ///< blocks of a multiprocessor
   int cluster = 1;    ///< blocks that take an item together, and copy streamed tiles for each other
   /// Of one block.

@@ -110,19 +110,21 @@ class KernelBuilder {
   /// Tensor maps of the rings, then of the stores that need one.
   std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
     std::vector<KernelParam> maps;
-    const auto add = [&](int buffer, int row_index, int rows) {
+    const auto add = [&](int buffer, int row_index, int pack_index, int rows) {
       KernelParam map{KernelParam::Kind::tensor_map, argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
       map.box.assign(plan.buffer(buffer).extents.size(), 1);
-      map.box[static_cast<std::size_t>(row_index)] = rows;
+      map.box[static_cast<std::size_t>(row_index)] = pack_index < 0 ? rows : rows / plan.pack;
+      if (pack_index >= 0) map.box[static_cast<std::size_t>(pack_index)] = plan.pack;
+      map.order = copied_order(map.box.size(), row_index, pack_index);
       map.box.back() = kBlockColumns;
       map.swizzle = kSwizzleBytes;
       maps.push_back(std::move(map));
     };
     for (const Ring& ring : plan.rings) {
-      if (!ring.claims) add(ring.buffer, ring.row_index, ring.copied_rows());
+      if (!ring.claims) add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
     }
     for (const TensorOp& op : plan.ops) {
-      if (op.through_shared) add(op.op.write.buffer, op.row_index, kGroupRows);
+      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kGroupRows);
     }
     return maps;
   }

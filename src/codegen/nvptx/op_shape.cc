@@ -120,11 +120,12 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
   return best;
 }
 
-std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers) {
+std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs) {
   const auto dims = classify(op, buffers);
-  if (!dims || dims->rows.size() != 1 || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty())
-    return std::nullopt;
-  return ProductForm{dims->rows[0], dims->columns[0], dims->ks[0], dims->a, dims->b};
+  if (!dims || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty()) return std::nullopt;
+  const bool packed = packs && dims->rows.size() == 2;
+  if (dims->rows.size() != 1 && !packed) return std::nullopt;
+  return ProductForm{dims->rows.back(), dims->columns[0], dims->ks[0], packed ? dims->rows[0] : -1, dims->a, dims->b};
 }
 
 std::optional<std::vector<int>> product_outer_dims(const TileOp& op, const std::vector<Buffer>& buffers) {

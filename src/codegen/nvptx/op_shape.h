@@ -23,13 +23,18 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
 /// The two different reads of value = read * read (casts allowed, all in f32), if it has that form: their ordinals.
 std::optional<std::pair<int, int>> factors(const ScalarExpr& value);
 
-/// C[row, column] (+)= sum over k of A[row, k] * B[k, column], other dims fixed.
+inline constexpr int kMostPacked = 8;  ///< values of a pack: rows of a thread of tensor cores are a multiple of these apart
+
+/// C[row, column] (+)= sum over k of A[row, k] * B[k, column], other dims fixed. With a `pack`, rows are pairs: C[pack, row, column] (+)=
+/// sum over k of A[pack, row, k] * B[k, column].
 struct ProductForm {
   int row = -1, column = -1, k = -1;  ///< dims
+  int pack = -1;                      ///< dim; -1: none
   int a = -1, b = -1;                 ///< reads
 };
-/// The form of a contract op whose other dims (if any) all have one value; nullopt when it does not fit.
-std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers);
+/// The form of a contract op whose other dims (if any) all have one value; nullopt when it does not fit. `packs`: of two dims of rows
+/// the outer one may be a pack.
+std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs = false);
 
 /// Dims of a contract that must become loops around it before it has a ProductForm: batch dims, further rows, columns, ks.
 /// nullopt: it cannot have one.

@@ -176,13 +176,29 @@ void check_memory(TensorProof& proof) {
     proof.fail("{} lies beyond the block's shared memory", spans.back().name);
 }
 
+/// The first index that uses a dim; -1: none does, or there is no such dim.
+int index_along(const TensorOp& op, const TileAccess& access, int dim) {
+  if (dim < 0) return -1;
+  const std::string& var = op.op.dims[static_cast<std::size_t>(dim)].var;
+  const auto found =
+      std::find_if(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(var); });
+  return found == access.index.end() ? -1 : static_cast<int>(found - access.index.begin());
+}
+
 /// The index along which each block of a cluster reads its own rows; -1: all read the same.
 int own_index(const TensorPlan& plan, const TensorOp& op, const TileAccess& access) {
-  if (plan.cluster() == 1 || op.row < 0) return -1;
-  const std::string& row = op.op.dims[static_cast<std::size_t>(op.row)].var;
-  const auto found =
-      std::find_if(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(row); });
-  return found == access.index.end() ? -1 : static_cast<int>(found - access.index.begin());
+  return plan.cluster() == 1 ? -1 : index_along(op, access, op.row);
+}
+
+/// Rows of a packed tile are those of the access: each place of a pack has its own, as many as the tile holds.
+bool packs_match(const TensorProof& proof, const TensorOp& op, const Ring& ring, const TileAccess& access) {
+  const int along = index_along(op, access, op.pack);
+  if (ring.pack_index != along) return false;
+  if (along < 0) return proof.plan.pack == 1 || index_along(op, access, op.row) < 0;
+  const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.pack)];
+  return access.index[static_cast<std::size_t>(along)].coefficient(dim.var) == 1 && along != ring.row_index &&
+         along + 1 < static_cast<int>(access.index.size()) && never_negative(dim) &&
+         extent_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
 }
 
 /// The ring holds the tile of an access over the op's dims `over`, and nobody writes the argument.
@@ -197,12 +213,16 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
   bool same = ring.buffer == access.buffer && ring.origin.size() == access.index.size();
   for (std::size_t p = 0; same && p < access.index.size(); ++p) {
     IntExpr origin = access.index[p];
-    for (const int dim : over) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
+    for (const int dim : over) {
+      if (dim >= 0) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
+    }
     same = affine_of(origin) == affine_of(ring.origin[p]);
   }
   if (!same) proof.fail("{} does not hold the tile that {} reads", proof.name(ring_number), op.op.name);
   if (ring.own_index != own_index(proof.plan, op, access))
     proof.fail("blocks of a cluster find each other's rows of {} for {}", proof.name(ring_number), op.op.name);
+  if (!packs_match(proof, op, ring, access))
+    proof.fail("{} does not hold the rows of a pack as {} reads them", proof.name(ring_number), op.op.name);
 }
 
 /// The ring holds all elements that the op reads of the access, each at its own row and column.
@@ -212,10 +232,10 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   TileAccess tile = access;  // at the only value of the other dims
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-    if (d == op.row || d == op.column) continue;
+    if (d == op.row || d == op.column || d == op.pack) continue;
     for (IntExpr& index : tile.index) index = index.substitute(dim.var, dim.lower);
   }
-  check_operand(proof, op, ring_number, tile, {op.row, op.column});
+  check_operand(proof, op, ring_number, tile, {op.row, op.column, op.pack});
   if (!proof.violations.empty()) return;
   const Ring& ring = proof.ring(ring_number);
   const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
@@ -289,7 +309,7 @@ void prove_operands(TensorProof& proof) {
     if (op.kind != TensorOp::Kind::product) continue;
     const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
     check_operand(proof, op, op.b_ring, b, {op.form.column, op.form.k});
-    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, a, {op.form.row, op.form.k});
+    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, a, {op.form.row, op.form.k, op.form.pack});
   }
 }
 

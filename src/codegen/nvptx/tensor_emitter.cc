@@ -419,6 +419,15 @@ void WgmmaEmitter::tell_claim(int ring) {
 
 void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
 
+/// Coordinates of a tensor copy, innermost first, of those by the argument's indices.
+TensorEmitter::Values TensorEmitter::copied_at(const Values& index, int row_index, int pack_index) const {
+  Values coordinates;
+  for (const int p : copied_order(index.size(), row_index, pack_index)) coordinates.push_back(index[static_cast<std::size_t>(p)]);
+  if (coordinates.empty()) coordinates = index;
+  std::reverse(coordinates.begin(), coordinates.end());
+  return coordinates;
+}
+
 void WgmmaEmitter::load(const Event& event) {
   const int ring = event.ring;
   const Ring& info = this->ring(ring);
@@ -432,7 +441,7 @@ void WgmmaEmitter::load(const Event& event) {
     Value*& start = origin[static_cast<std::size_t>(index)];
     start = b_.CreateAdd(start, b_.CreateMul(arguments_.cluster_rank, constant(distance)));
   };
-  if (info.own_index >= 0) move(info.own_index, plan_->rows());
+  if (info.own_index >= 0) move(info.own_index, plan_->packs());
   Value* address = slot_address(ring, slot);
   if (event.blocks > 1) {
     const bool columns = info.shares_columns();
@@ -441,7 +450,7 @@ void WgmmaEmitter::load(const Event& event) {
             : move(info.row_index, info.copied_rows());
     address = b_.CreateAdd(address, b_.CreateMul(arguments_.cluster_rank, constant(share * kSwizzleBytes)));
   }
-  std::reverse(origin.begin(), origin.end());
+  origin = copied_at(origin, info.row_index, info.pack_index);
   Value* first = origin.front();
   for (int block = 0; block < info.copied_blocks(); ++block) {
     origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));

@@ -93,7 +93,11 @@ class TensorEmitter {
   Value* integer(const IntExpr& expr);
   Value* lookup(const std::string& name);
   Value* constant(int value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
-  Value* row_at(const Place& place);
+  Value* row_at(const Place& place);  ///< the value of the row dim
+  int row_distance(const Place& place) const;
+  Value* pack_at(Value* row);  ///< the value of the row dim of the item's `row`
+  Value* place_in_pack();      ///< of all rows of the thread
+  Values copied_at(const Values& index, int row_index, int pack_index) const;
   Value* column_at(const Place& place);
   void set_point(const TensorOp& op, const Place& place);
   const Ring& ring(int k) const { return plan_->rings[static_cast<std::size_t>(k)]; }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 namespace nestor::nvptx {
 namespace {
@@ -33,15 +34,15 @@ std::vector<IntExpr> bounds_of(const OpDim& dim, const char* name, std::int64_t 
   return conditions;
 }
 
-/// Rows and columns of an op's tile, as conditions see them.
+/// Rows and columns of an op's tile, and places in a pack of rows, as conditions see them.
 struct Box {
-  std::int64_t rows = 1, columns = 1;
+  std::int64_t rows = 1, columns = 1, pack = 1;
 };
 
 Box box_of(const TensorPlan& plan, const TensorOp& op) {
   const bool product = op.kind == TensorOp::Kind::product;
   const int column = product ? op.form.k : op.column;
-  Box box{plan.item_rows(), 1};
+  Box box{plan.item_packs(), 1, plan.pack};
   if (column >= 0)
     box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
   return box;
@@ -50,7 +51,7 @@ Box box_of(const TensorPlan& plan, const TensorOp& op) {
 /// Is distance `b` never below `a` in the box, where both are linear?
 bool reaches(const Affine& a, const Affine& b, const Box& box) {
   Affine gap = b - a;
-  for (const auto& [name, extent] : {std::pair(kRow, box.rows), std::pair(kColumn, box.columns)}) {
+  for (const auto& [name, extent] : {std::pair(kRow, box.rows), std::pair(kColumn, box.columns), std::pair(kPack, box.pack)}) {
     const auto term = gap.terms.find(name);
     if (term == gap.terms.end()) continue;
     if (term->second < 0) gap.constant += term->second * (extent - 1);
@@ -100,18 +101,14 @@ std::vector<IntExpr> independent(std::vector<IntExpr> conditions, const Box& box
 /// Where the op has points, as clauses.
 std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) {
   std::vector<IntExpr> conditions = conjuncts(op.op.guard);
-  std::vector<std::pair<int, const char*>> dims{{op.row, kRow}};
-  if (op.kind == TensorOp::Kind::product) {
-    dims.emplace_back(op.form.k, kColumn);
-  } else {
-    dims.emplace_back(op.column, kColumn);
-  }
+  const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
   const Box box = box_of(plan, op);
-  for (const auto& [d, name] : dims) {
+  for (const auto& [d, name, extent] :
+       {std::tuple(op.row, kRow, box.rows), std::tuple(column, kColumn, box.columns), std::tuple(op.pack, kPack, box.pack)}) {
     if (d < 0) continue;
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
     for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
-    for (IntExpr& bound : bounds_of(dim, name, d == op.row ? box.rows : box.columns)) conditions.push_back(std::move(bound));
+    for (IntExpr& bound : bounds_of(dim, name, extent)) conditions.push_back(std::move(bound));
   }
   std::vector<IntExpr> clauses;
   for (const IntExpr& condition : conditions) {
@@ -231,6 +228,12 @@ void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms) {
   } else {
     terms.push_back(expr);
   }
+}
+
+bool never_negative(const OpDim& dim) {
+  std::vector<IntExpr> lowers;
+  split_terms(dim.lower, IntOp::max, lowers);
+  return std::any_of(lowers.begin(), lowers.end(), [](const IntExpr& lower) { return lower.as_constant().value_or(-1) >= 0; });
 }
 
 Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars, const std::function<Known(int)>& read) {

@@ -31,9 +31,17 @@ llvm::Value* TensorEmitter::fragment_value(int buffer, const Place& place) {
 }
 
 llvm::Value* TensorEmitter::row_at(const Place& place) {
-  return b_.CreateNSWAdd(
-      b_.CreateZExt(first_row_, b_.getInt64Ty()),
-      b_.getInt64(static_cast<std::uint64_t>(std::int64_t{place.tile} * kGroupRows + std::int64_t{8} * place.half)));
+  return b_.CreateNSWAdd(b_.CreateZExt(pack_at(first_row_), b_.getInt64Ty()),
+                         b_.getInt64(static_cast<std::uint64_t>(row_distance(place))));
+}
+
+/// How far the value of the row dim lies behind that of the thread's first row.
+int TensorEmitter::row_distance(const Place& place) const { return (place.tile * kGroupRows + 8 * place.half) / plan_->pack; }
+
+llvm::Value* TensorEmitter::pack_at(Value* row) { return plan_->pack == 1 ? row : b_.CreateUDiv(row, constant(plan_->pack)); }
+
+llvm::Value* TensorEmitter::place_in_pack() {
+  return b_.CreateZExt(b_.CreateURem(first_row_, constant(plan_->pack)), b_.getInt64Ty());
 }
 
 llvm::Value* TensorEmitter::column_at(const Place& place) {
@@ -45,7 +53,10 @@ llvm::Value* TensorEmitter::column_at(const Place& place) {
 void TensorEmitter::set_point(const TensorOp& op, const Place& place) {
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-    environment_[dim.var] = d == op.row ? row_at(place) : d == op.column ? column_at(place) : integer(dim.lower);
+    environment_[dim.var] = d == op.row      ? row_at(place)
+                            : d == op.column ? column_at(place)
+                            : d == op.pack   ? place_in_pack()
+                                             : integer(dim.lower);
   }
 }
 
@@ -373,8 +384,9 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   std::size_t map = plan_->tile_rings();
   for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
   set_point(op, {});
-  environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.getInt64(0);
-  environment_[op.op.dims[static_cast<std::size_t>(op.column)].var] = b_.getInt64(0);
+  for (const int d : {op.row, op.column, op.pack}) {
+    if (d >= 0) environment_[op.op.dims[static_cast<std::size_t>(d)].var] = b_.getInt64(0);
+  }
   Values origin;
   for (const IntExpr& index : op.op.write.index) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
   when(leader, [&] {
@@ -383,11 +395,11 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
         Values coordinates = origin;
         Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
         Value* first = b_.CreateAdd(group_row, constant(tile * kGroupRows));
-        row = b_.CreateAdd(row, own_rows(first));
+        row = b_.CreateAdd(row, pack_at(own_rows(first)));
         coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
-        std::reverse(coordinates.begin(), coordinates.end());
         Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));
-        ptx_.store_tile(maps_.at(map), coordinates, b_.CreateAdd(address, constant(block * block_bytes)));
+        ptx_.store_tile(maps_.at(map), copied_at(coordinates, op.row_index, op.pack_index),
+                        b_.CreateAdd(address, constant(block * block_bytes)));
       }
     }
     ptx_.commit_stores();

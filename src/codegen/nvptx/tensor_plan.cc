@@ -26,6 +26,16 @@ void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop
 
 }  // namespace
 
+std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {
+  std::vector<int> order;
+  if (pack_index < 0) return order;
+  for (int p = 0; p + 1 < static_cast<int>(rank); ++p) {
+    if (p != row_index && p != pack_index) order.push_back(p);
+  }
+  order.insert(order.end(), {row_index, pack_index, static_cast<int>(rank) - 1});
+  return order;
+}
+
 bool writes_zero(const TileOp& op) { return op.value.is_constant(0) && !op.reduction; }
 
 bool scales(const TileOp& op, int buffer) {
@@ -92,6 +102,29 @@ void plan_sums(TensorPlan& plan, const TileTree& tree) {
   }
 }
 
+/// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
+int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
+  int found = -1;
+  for (int p = 0; p < static_cast<int>(index.size()); ++p) {
+    if (!index[static_cast<std::size_t>(p)].uses(var)) continue;
+    if (found >= 0 || index[static_cast<std::size_t>(p)].coefficient(var) != 1) return -1;
+    found = p;
+  }
+  return found;
+}
+
+/// Does a dim of the store have all values from 0 up to `extent`, but for those beyond the end of the argument along `index`?
+bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, int extent) {
+  const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+  if (!dim.lower.is_constant(0)) return false;
+  const auto p = static_cast<std::size_t>(index);
+  const Affine rest = affine_of(buffer.extents[p] - op.op.write.index[p].substitute(dim.var, IntExpr(0)));
+  std::vector<IntExpr> uppers;
+  split_terms(dim.upper, IntOp::min, uppers);
+  return std::all_of(uppers.begin(), uppers.end(),
+                     [&](const IntExpr& upper) { return upper.is_constant(extent) || affine_of(upper) == rest; });
+}
+
 /// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out what the argument has not.
 void plan_stores(TensorPlan& plan) {
   for (TensorOp& op : plan.ops) {
@@ -101,23 +134,16 @@ void plan_stores(TensorPlan& plan) {
     const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
     const std::vector<IntExpr>& index = op.op.write.index;
     const auto dense = static_cast<int>(index.size()) - 1;
-    op.row_index = -1;
-    for (int p = 0; p < dense; ++p) {
-      if (index[static_cast<std::size_t>(p)].uses(column.var)) op.row_index = -2;
-      if (index[static_cast<std::size_t>(p)].coefficient(row.var) == 1 && op.row_index == -1) op.row_index = p;
-    }
+    op.row_index = runs_along(index, row.var);
+    op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
+    if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
+    if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
     const Affine origin = affine_of(index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
     const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
     if (op.row_index < 0 || origin != Affine{} || columns != Affine{} || op.op.guard.defined()) continue;
-    if (!column.lower.is_constant(0) || !row.lower.is_constant(0) || extent_bound(row) != plan.item_rows()) continue;
-    // The only rows left out are those beyond the argument's end.
-    const IntExpr start = index[static_cast<std::size_t>(op.row_index)].substitute(row.var, IntExpr(0));
-    const Affine rest = affine_of(buffer.extents[static_cast<std::size_t>(op.row_index)] - start);
-    std::vector<IntExpr> uppers;
-    split_terms(row.upper, IntOp::min, uppers);
-    op.through_shared = std::all_of(uppers.begin(), uppers.end(), [&](const IntExpr& upper) {
-      return upper.is_constant(plan.item_rows()) || affine_of(upper) == rest;
-    });
+    if (!column.lower.is_constant(0)) continue;
+    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.item_packs()) &&
+                        (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }
 }
 
@@ -209,6 +235,15 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
 
 namespace {
 
+void check_pack(const TensorPlan& plan, const NvptxTarget& target) {
+  if (plan.pack > 1 && plan.cores == TensorCores::mma)
+    user_error(
+        "Kernel '{}': a tile of rows of two loops, {} of one for each of the other, needs the tensor copies of compute "
+        "capability "
+        "9.0 or newer, not {}.{}: do not split the outer one of the two.",
+        plan.program->name, plan.pack, target.sm / 10, target.sm % 10);
+}
+
 void check_cluster(const TensorPlan& plan, const NvptxTarget& target) {
   if (plan.cluster() == 1) return;
   if (plan.cores == TensorCores::mma)
@@ -241,6 +276,7 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   check_cluster(plan, target);
   plan.groups = kernel.shape.groups;
   find_tiles(plan, kernel.body);
+  check_pack(plan, target);
   plan_masks(plan);
   require_whole_terms(plan);
   plan_sums(plan, kernel.body);

@@ -32,8 +32,9 @@ enum class TensorCores : std::uint8_t {
   wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
   mma,    ///< sm_80: warps multiply registers; all threads of the block copy, and go on to the next tiles together
 };
-/// Names of a tile's row and column in masks.
+/// Names of a tile's row and column in masks, and of a row's place in its pack.
 inline constexpr const char* kRow = "#row";
+inline constexpr const char* kPack = "#pack";
 inline constexpr const char* kColumn = "#column";
 
 /// A scratch tile in registers. Thread t of a group holds, of every 64 rows, rows r = 16*(t/32) + t%32/4 + 8h and columns
@@ -49,6 +50,7 @@ struct Ring {
   int buffer = -1;
   std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
   int row_index = -1;           ///< index that runs over the rows; the last one is dense
+  int pack_index = -1;          ///< index that runs over the places in a pack of rows; -1: rows are not packed
   int rows = 0;
   int columns = 0;  ///< dense elements used
   int slots = 2;
@@ -75,6 +77,7 @@ struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
   TileOp op;
   int row = -1, column = -1;  ///< dims; -1: none
+  int pack = -1;              ///< dim of a row's place in its pack; -1: none
   /// Where the op has points: clauses (mask_clauses.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
   /// of a fragment apart; the others (rows that the item as a whole has not) matter to memory alone.
   std::vector<IntExpr> mask, memory_mask;
@@ -93,7 +96,8 @@ struct TensorOp {
   bool mask_a = false;           ///< the first operand's fragment must be masked
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
-  int row_index = -1;  ///< index of the argument that runs over the rows
+  int row_index = -1;   ///< index of the argument that runs over the rows
+  int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
   std::int64_t stage_offset = -1;
 };
 
@@ -137,8 +141,11 @@ struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
   TensorCores cores = TensorCores::wgmma;
-  int groups = 1;                     ///< of four warps, that compute
-  int row_tiles = 1;                  ///< of 64 rows, that each takes
+  int groups = 1;     ///< of four warps, that compute
+  int row_tiles = 1;  ///< of 64 rows, that each takes
+  /// Rows of a tile that have one value of the row dim: row r has value r / pack of it, and r % pack of the pack dim. 1, 2, 4 or 8: so all
+  /// rows of a thread have one place in their packs.
+  int pack = 1;
   std::map<int, Fragment> fragments;  ///< by scratch buffer
   std::vector<Ring> rings;
   std::vector<TensorOp> ops;
@@ -154,6 +161,8 @@ struct TensorPlan {
   /// Blocks that take an item together. Each has its own rows of it: those of block r start at r * rows().
   int cluster() const { return kernel->shape.cluster; }
   int item_rows() const { return cluster() * rows(); }
+  int packs() const { return rows() / pack; }            ///< of rows, of one block
+  int item_packs() const { return item_rows() / pack; }  ///< of an item: values of the row dim
   /// Groups 0 to groups - 1 compute. With wgmma one warp behind them copies, in a group of its own where registers move from it to them.
   int threads() const {
     const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kGroupThreads : kWarpThreads;
@@ -187,12 +196,17 @@ void plan_copies(TensorPlan& plan);                        ///< mma: one program
 void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);
 
+/// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
+std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
+
 /// The op sets its tile to zero.
 bool writes_zero(const TileOp& op);
 /// value = sum * x, the sum in `buffer` and x free of it: parts of the sum may be scaled each for itself.
 bool scales(const TileOp& op, int buffer);
 /// The terms of nested applications of `op` (a minimum of minima).
 void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
+/// All values of the dim are 0 or more, whatever else bounds them.
+bool never_negative(const OpDim& dim);
 /// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number); `scalars` with their ranges.
 std::optional<double> known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars,
                                   const std::function<std::optional<double>(int)>& read);

@@ -53,6 +53,7 @@ TensorEmitter::Tests TensorEmitter::masks(const TensorOp& op, const std::vector<
   set_point(op, {});
   environment_[kRow] = row_at({});
   environment_[kColumn] = column_at({});
+  environment_[kPack] = place_in_pack();
   for (const IntExpr& condition : conditions) tests.clauses.push_back(clause_test(condition));
   return tests;
 }
@@ -120,7 +121,7 @@ llvm::Value* TensorEmitter::inside(const TensorOp& op, Tests& tests, const Place
   for (const ClauseTest& test : tests.clauses) {
     if (test.is_bound() && test.slope != 0) slopes.insert(test.slope);
   }
-  const int row = place.tile * kGroupRows + 8 * place.half, column = 8 * place.pair + place.element;
+  const int row = row_distance(place), column = 8 * place.pair + place.element;
   for (const std::int64_t slope : slopes)
     also(b_.CreateICmpSGE(row_bound(tests, slope, row), constant(static_cast<int>(-slope * column))));
   for (const ClauseTest& test : tests.clauses) {

@@ -8,6 +8,7 @@
 #include "support/error.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace nestor::nvptx {
@@ -45,9 +46,9 @@ class TileFinder {
     places_ = places_of_ops(tree_);
     if (std::none_of(plan_.ops.begin(), plan_.ops.end(), [](const TensorOp& op) { return op.kind == TensorOp::Kind::product; }))
       user_error("Kernel '{}' asks for tensor cores, but none of its ops is a product of two 16-bit tiles.", plan_.program->name);
-    count_row_tiles();
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) join_axes(k);
     find_rows();
+    count_rows();
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) assign_dims(k);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) note_fragments(plan_.ops[k]);
     widen_fragments();
@@ -89,7 +90,7 @@ class TileFinder {
     TensorOp entry;
     entry.op = op;
     if (op.kind == OpKind::points) refuse(op, "is no operation on whole tiles");
-    if (const auto form = product_form(op, plan_.program->buffers)) {
+    if (const auto form = product_form(op, plan_.program->buffers, true)) {
       entry.kind = TensorOp::Kind::product;
       entry.form = *form;
     } else if (op.reduction) {
@@ -126,14 +127,26 @@ class TileFinder {
   }
 
   /// Groups of all blocks take equal shares of the rows, in units of what one product takes.
-  void count_row_tiles() {
+  void count_rows() {
     std::int64_t rows = 0;
     for (const TensorOp& op : plan_.ops) {
       if (op.kind != TensorOp::Kind::product) continue;
       rows = std::max(rows, extent_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
+      if (op.form.pack >= 0) plan_.pack = std::max(plan_.pack, pack_of(op));
     }
+    rows *= plan_.pack;
     const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.groups * kGroupRows;
     plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, at_once), 1));
+  }
+
+  /// Rows of one value of the row dim: a power of two, with places that may stay empty.
+  int pack_of(const TensorOp& op) const {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.form.pack)];
+    const auto extent = extent_bound(dim);
+    if (!extent || *extent > kMostPacked || !never_negative(dim))
+      refuse(op.op, fmt::format("has rows along {} and {}: one of the two may have {} values at most in a tile, from 0 on",
+                                dim.var, op.op.dims[static_cast<std::size_t>(op.form.row)].var, kMostPacked));
+    return static_cast<int>(std::bit_ceil(static_cast<unsigned>(*extent)));
   }
 
   void find_rows() {
@@ -141,23 +154,34 @@ class TileFinder {
       const TensorOp& op = plan_.ops[k];
       if (op.kind != TensorOp::Kind::product) continue;
       rows_.insert(axes_.of(dim_member(k, op.form.row)));
+      if (op.form.pack >= 0) packs_.insert(axes_.of(dim_member(k, op.form.pack)));
     }
+    if (std::any_of(packs_.begin(), packs_.end(), [&](int axis) { return rows_.count(axis) != 0; }))
+      user_error(
+          "Kernel '{}' cannot use tensor cores: products have their rows along two loops, and not the same one within the other.",
+          plan_.program->name);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
       const TensorOp& op = plan_.ops[k];
       if (op.kind != TensorOp::Kind::product) continue;
       for (const int d : {op.form.column, op.form.k}) {
-        if (rows_.count(axes_.of(dim_member(k, d))) != 0) refuse(op.op, "uses the rows of another product as columns");
+        const int axis = axes_.of(dim_member(k, d));
+        if (rows_.count(axis) + packs_.count(axis) != 0) refuse(op.op, "uses the rows of another product as columns");
       }
     }
   }
 
-  bool is_row(std::size_t op, int dim) { return rows_.count(axes_.of(dim_member(op, dim))) != 0; }
+  /// What the dim of an op that is no product is.
+  int& role_of(TensorOp& op, std::size_t k, int dim) {
+    const int axis = axes_.of(dim_member(k, dim));
+    return rows_.count(axis) != 0 ? op.row : packs_.count(axis) != 0 ? op.pack : op.column;
+  }
 
   void assign_dims(std::size_t k) {
     TensorOp& op = plan_.ops[k];
     if (op.kind == TensorOp::Kind::product) {
       op.row = op.form.row;
       op.column = op.form.column;
+      op.pack = op.form.pack;
       if (in_scratch(op.op.reads[static_cast<std::size_t>(op.form.b)]))
         refuse(op.op, "has a second operand in registers: only the first may be");
       check_rows(op);
@@ -166,7 +190,7 @@ class TileFinder {
     for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
       const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
       if (single_valued(dim)) continue;
-      int& role = is_row(k, d) ? op.row : op.column;
+      int& role = role_of(op, k, d);
       if (role >= 0) refuse(op.op, "has more dimensions than rows and columns");
       role = d;
     }
@@ -178,10 +202,13 @@ class TileFinder {
   void check_rows(const TensorOp& op) const {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
     const auto extent = extent_bound(dim);
-    if (!extent || *extent > plan_.item_rows())
+    if (!extent || *extent > plan_.item_packs())
       refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
-                                extent ? std::to_string(*extent) : "unknown", plan_.cluster() * plan_.groups,
+                                extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.groups,
                                 plan_.rows() / plan_.groups, plan_.item_rows()));
+    const auto places = op.pack < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
+    if (!places || *places > plan_.pack)
+      refuse(op.op, fmt::format("has packs of more rows than products, which have {}", plan_.pack));
   }
 
   std::int64_t column_bound(const TensorOp& op, int dim) const {
@@ -199,7 +226,7 @@ class TileFinder {
         if (d < 0) continue;
         if (d == op.row) {
           fragment.by_row = true;
-        } else {
+        } else if (d != op.pack) {
           fragment.columns = std::max(fragment.columns, static_cast<int>(round_up(column_bound(op, d), multiple)));
         }
       }
@@ -222,7 +249,7 @@ class TileFinder {
         const std::vector<IntExpr>& extents = plan_.buffer(buffer).extents;
         for (std::size_t p = 0; p < extents.size() && fragment.columns > 0; ++p) {
           const int axis = axes_.of(index_member(buffer, p));
-          if (extents[p].is_constant(1) || rows_.count(axis) != 0) continue;
+          if (extents[p].is_constant(1) || rows_.count(axis) + packs_.count(axis) != 0) continue;
           int& width = widths[axis];
           if (measure) width = std::max(width, fragment.columns);
           fragment.columns = std::max(width, fragment.columns);
@@ -245,6 +272,7 @@ class TileFinder {
     op.b_ring = add_ring(op, b, op.form.column, op.n, op.b_by_column);
     if (in_scratch(a)) return;
     if (plan_.buffer(a.buffer).type != type) refuse(op.op, "mixes element types");
+    if (plan_.pack > 1 && op.form.pack < 0) refuse(op.op, "has one row where other products have a pack of them");
     op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);
   }
 
@@ -252,6 +280,8 @@ class TileFinder {
   int add_ring(const TensorOp& op, const TileAccess& access, int free, int extent, bool& by_free) {
     const std::string& free_var = op.op.dims[static_cast<std::size_t>(free)].var;
     const std::string& k_var = op.op.dims[static_cast<std::size_t>(op.form.k)].var;
+    const std::string pack_var =
+        free == op.form.row && op.form.pack >= 0 ? op.op.dims[static_cast<std::size_t>(op.form.pack)].var : "";
     Ring ring;
     ring.buffer = access.buffer;
     ring.slots = std::max(plan_.kernel->shape.slots, 1);
@@ -260,13 +290,17 @@ class TileFinder {
       const IntExpr& index = access.index[static_cast<std::size_t>(p)];
       if (index.uses(free_var)) free_index = index.coefficient(free_var) == 1 && free_index < 0 ? p : -2;
       if (index.uses(k_var)) k_index = index.coefficient(k_var) == 1 && k_index < 0 ? p : -2;
-      ring.origin.push_back(index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)));
+      if (index.uses(pack_var)) ring.pack_index = index.coefficient(pack_var) == 1 && ring.pack_index < 0 ? p : -2;
+      ring.origin.push_back(
+          index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)).substitute(pack_var, IntExpr(0)));
     }
     const int dense = static_cast<int>(access.index.size()) - 1;
     const std::string& name = plan_.buffer(access.buffer).name;
     if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
       refuse(op.op, "reads " + name + " other than by rows of neighbouring elements");
     by_free = free_index == dense;
+    if (!pack_var.empty() && (by_free || ring.pack_index < 0 || ring.pack_index == free_index || ring.pack_index == k_index))
+      refuse(op.op, "has rows along two indices of " + name + ", but not as rows of neighbouring elements");
     ring.row_index = by_free ? k_index : free_index;
     ring.rows = by_free ? op.k : extent;
     ring.columns = by_free ? extent : op.k;
@@ -294,6 +328,8 @@ class TileFinder {
     const bool half = buffer.type == ElementType::f16 || buffer.type == ElementType::bf16;
     const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
     if (!half || buffer.role != TensorRole::input) return std::nullopt;
+    if (plan_.pack > 1 && op.pack < 0) return std::nullopt;
+    const std::string pack_var = op.pack < 0 ? "" : op.op.dims[static_cast<std::size_t>(op.pack)].var;
     Ring ring;
     ring.buffer = access.buffer;
     ring.rows = plan_.rows();
@@ -310,12 +346,17 @@ class TileFinder {
         ring.row_index = p;
         if (plan_.cluster() > 1) ring.own_index = p;
       }
+      if (index.uses(pack_var)) {
+        if (ring.pack_index >= 0 || p == dense || index.uses(row.var) || index.coefficient(pack_var) != 1) return std::nullopt;
+        ring.pack_index = p;
+      }
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        index = index.substitute(dim.var, d == op.row || d == op.column ? IntExpr(0) : dim.lower);
+        index = index.substitute(dim.var, d == op.row || d == op.column || d == op.pack ? IntExpr(0) : dim.lower);
       }
       ring.origin.push_back(std::move(index));
     }
+    if (plan_.pack > 1 && ring.pack_index < 0) return std::nullopt;  // one element for several rows
     ring.streamed = moves(ring);
     return ring.row_index >= 0 && ring.streamed && ring.rows <= kMostCopiedRows ? std::optional(ring) : std::nullopt;
   }
@@ -330,8 +371,8 @@ class TileFinder {
   /// The ring that holds the same tile already, for the whole item or for another product of the same iteration; -1: none does.
   int same_tile(std::size_t op, const Ring& ring) const {
     const auto same = [&](const Ring& other) {
-      return other.buffer == ring.buffer && other.row_index == ring.row_index && other.rows == ring.rows &&
-             other.columns == ring.columns && other.own_index == ring.own_index &&
+      return other.buffer == ring.buffer && other.row_index == ring.row_index && other.pack_index == ring.pack_index &&
+             other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };
@@ -351,7 +392,7 @@ class TileFinder {
   TensorPlan& plan_;
   const TileTree& tree_;
   Axes axes_;
-  std::set<int> rows_;
+  std::set<int> rows_, packs_;
   std::set<std::string> loops_;  ///< of the item's body
   std::vector<OpPlace> places_;  ///< of ops
 };
