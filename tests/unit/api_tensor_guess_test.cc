@@ -86,5 +86,30 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+// Few queries of few heads leave most multiprocessors idle: the loop over keys is cut into parts, combined by a kernel of its own.
+TEST(FewItems, AreCutIntoParts) {
+  const Nest nest = load_operator("attention", "gqa.bf16");
+  const auto first_guess = [&](std::int64_t batch) {
+    const Sizes sizes = complete_sizes(nest, {{"batch", batch},
+                                              {"key_heads", 8},
+                                              {"group", 8},
+                                              {"queries", 2},
+                                              {"keys", 32768},
+                                              {"head_dim", 128},
+                                              {"value_dim", 128}});
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits));
+    const Candidate candidate = space->candidate(space->defaults().front());
+    EXPECT_EQ(candidate.infeasible, "");
+    const TileProgram program = build_tile_program(schedules.replay(candidate.steps));
+    const testing::PlannedTensor planned(program);  // proved
+    EXPECT_EQ(planned.plan.pack, 8);
+    EXPECT_EQ(planned.plan.rows(), 64);
+    return planned.launches.kernels.size();
+  };
+  EXPECT_EQ(first_guess(16), 1u);  // as many blocks as multiprocessors without parts
+  EXPECT_GT(first_guess(2), 1u);
+}
+
 }  // namespace
 }  // namespace nestor

@@ -35,7 +35,7 @@ ClusterPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const C
     const bool serial = !cluster.parallel[static_cast<std::size_t>(position)];
     std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
     if (tile > 1 && tile >= variant.structure.axes[axis].extent) tile = 0;
-    if (tile == 0 && combines) tile = kCombinedColumns;
+    if (tile == 0 && combines) tile = axis == axes.back() ? kCombinedColumns : 1;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == ClusterForm::Kind::wavefront || (natural && serial && !cluster.tilable)) tile = 1;
     if (plan.form.kind == ClusterForm::Kind::time_tile && tile < 2)

@@ -52,12 +52,14 @@ class Emitter {
     return loop + "_o";
   }
 
-  /// A unit over the points of parts: parts outside, the points of one in the stream loop. False for other units.
-  bool take_part(const Unit& unit, UnitLoops& loops) {
-    if (!cluster_.part || unit.position_of(cluster_.part->whole) < 0) return false;
+  /// A unit over the points of parts: parts outside, the points of one in the stream loop, or tiles of them. False for other units and
+  /// axes.
+  bool take_part(const Unit& unit, int axis, UnitLoops& loops) {
+    if (!cluster_.part || axis != cluster_.part->axis || unit.position_of(cluster_.part->whole) < 0) return false;
     const std::string& points = unit.loops[unit.position_of(cluster_.part->whole)];
     loops.shared.push_back(take_outside(loops, points, cluster_.part->size));
     loops.stream = points + "_i";
+    if (plan_.stream == cluster_.part->whole) loops.stream = take_outside(loops, loops.stream, plan_.stream_tile);
     return true;
   }
 
@@ -68,7 +70,7 @@ class Emitter {
       step("skew", {unit.loops[unit.position_of(skew.outer)], unit.loops[unit.position_of(skew.inner)], skew.factor});
     }
     for (const int axis : plan_.order) {
-      if (take_part(unit, loops)) continue;
+      if (take_part(unit, axis, loops)) continue;
       loops.shared.push_back(take_outside(loops, unit.loops[unit.position_of(axis)], plan_.tile.at(axis)));
     }
     // Inside a tile of time steps the steps stay shared: each one needs the statements of the one before.
@@ -95,10 +97,12 @@ class Emitter {
   void fuse_shared() {
     for (std::size_t k = 1; k < loops_.size(); ++k) {
       for (std::size_t level = 0; level < loops_[k].shared.size(); ++level) {
-        step("fuse_with", {loops_[k - 1].shared[level], loops_[k].shared[level]});
+        const std::string &first = loops_.front().shared[level], &last = loops_[k - 1].shared[level],
+                          &own = loops_[k].shared[level];
+        cluster_.at_front ? step("fuse_with", {own, first}) : step("fuse_with", {last, own});
       }
     }
-    shared_ = loops_.back().shared;
+    shared_ = cluster_.at_front ? loops_.front().shared : loops_.back().shared;
     for (std::size_t k = 0; k < plan_.order.size(); ++k) result_.outer[plan_.order[k]] = shared_[k];
   }
 

@@ -51,16 +51,38 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
+/// Into how many parts the loop over columns is cut so that blocks keep all units busy, for the items that the choice's tiles leave; 1: there
+/// are enough, or parts would be a few tiles of columns each.
+std::int64_t useful_parts(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice,
+                          const GpuLimits& limits) {
+  constexpr std::int64_t kTiles = 8, kRounds = 2;
+  std::int64_t items = 1;
+  const ClusterPlan plan = tensor_plan(cluster, axes, choice);
+  const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
+  for (const int axis : cluster.axes) items *= (extent(axis) + plan.tile.at(axis) - 1) / plan.tile.at(axis);
+  const std::int64_t wanted = kRounds * limits.units / items, most = extent(axes.stream) / (kTiles * choice.columns);
+  return 2 * items > limits.units ? 1 : std::max<std::int64_t>(std::min(wanted, most), 1);
+}
+
 /// Products on tensor cores.
 void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& points) {
   if (!has_tensor_cores(source.limits)) return;
   const RuleChoice usual{source.usual_rules};
   const RuleVariant& variant = source.variants.at(usual);
-  const std::optional<TensorAxes> axes =
-      tensor_axes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::maximal));
+  const Cluster& cluster = source.variants.heaviest(variant, Fusion::maximal);
+  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, cluster);
   if (!axes) return;
+  const bool cuts = std::find(source.split_axes.begin(), source.split_axes.end(), axes->stream) != source.split_axes.end();
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
+    const TensorChoice choice = tensor_choice(values);
     values.merge(fused_values(source, usual));
+    const std::int64_t parts = cuts ? useful_parts(variant, cluster, *axes, choice, source.limits) : 1;
+    if (parts > 1) {
+      NamedValues cut = values;
+      cut["split"] = axes->stream;
+      cut["parts"] = parts;
+      points.push_back(std::move(cut));
+    }
     points.push_back(std::move(values));
   }
 }

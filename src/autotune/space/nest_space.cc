@@ -172,7 +172,7 @@ std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const Cluste
                                         const TensorChoice& choice, std::vector<Step>& steps) const {
   if (std::string why = tensor_infeasible(axes, choice, *limits_.gpu); !why.empty()) return why;
   ClusterPlan plan = tensor_plan(cluster, axes, choice);
-  plan.stream_groups = variants_.stream_groups(variant, cluster, plan.stream);
+  if (!cluster.part) plan.stream_groups = variants_.stream_groups(variant, cluster, plan.stream);
   const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), axes, choice);
   steps.insert(steps.end(), more.begin(), more.end());
   return "";
@@ -190,10 +190,15 @@ Candidate NestSpace::candidate(const Point& point) const {
   const RuleVariant& chosen = variants_.at(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
-  const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion);
-  const Cluster* main = &variants_.heaviest(chosen, fusion);
   const TensorChoice on_tensor_cores = tensor_choice(values);
+  const bool by_row = on_tensor_cores.groups > 0;
+  const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion, by_row);
+  const Cluster* main = &variants_.heaviest(chosen, fusion, by_row);
   candidate.least_ms = scalar_floor_ms_;
+  if (main->at_front && !tensor_axes_of(chosen, *main)) {
+    candidate.infeasible = "parts of rows are for products on tensor cores";
+    return candidate;
+  }
   for (const Cluster& cluster : parts) {
     const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
     if (axes) {

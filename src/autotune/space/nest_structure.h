@@ -56,8 +56,9 @@ struct Cluster {
   bool tilable = true;             ///< common loops may be permuted and tiled as they are
   std::vector<int> stream_axes;    ///< axes of a reduction that several units run along
   std::vector<ClusterForm> forms;  ///< the first one is natural
-  std::optional<PartAxis> part;    ///< then the common axis is this one, and units share the loop over a part's points as well
-  int heaviest = 0;                ///< unit with most instances
+  std::optional<PartAxis> part;  ///< then the last common axis is this one, and units share the loop over a part's points as well
+  bool at_front = false;         ///< units are fused where the first of them stands, not the last: others follow
+  int heaviest = 0;              ///< unit with most instances
 };
 
 struct Axis {

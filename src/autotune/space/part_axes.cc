@@ -62,6 +62,20 @@ bool runs_along(const Unit& unit, const PartAxis& part) {
   return whole >= 0 && !unit.reduced[static_cast<std::size_t>(whole)];
 }
 
+/// Axes that all units of the cluster have and none reduces, in the order of the first one's loops.
+std::vector<int> common_axes(const NestStructure& structure, const Cluster& cluster) {
+  std::vector<int> common;
+  for (const int axis : structure.units[static_cast<std::size_t>(cluster.units.front())].axes) {
+    const bool free = std::all_of(cluster.units.begin(), cluster.units.end(), [&](int u) {
+      const Unit& unit = structure.units[static_cast<std::size_t>(u)];
+      const int position = unit.position_of(axis);
+      return position >= 0 && !unit.reduced[static_cast<std::size_t>(position)];
+    });
+    if (free && axis != cluster.part->axis && axis != cluster.part->whole) common.push_back(axis);
+  }
+  return common;
+}
+
 }  // namespace
 
 void find_part_axes(const Nest& nest, NestStructure& structure) {
@@ -79,14 +93,21 @@ void find_part_axes(const Nest& nest, NestStructure& structure) {
   }
 }
 
-std::optional<std::vector<Cluster>> find_part_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion) {
+std::optional<std::vector<Cluster>> find_part_clusters(const Schedule& base, const NestStructure& structure, Fusion fusion,
+                                                       bool by_row) {
   for (const PartAxis& part : structure.parts) {
     Cluster cluster;
     std::vector<int> others;
     for (int u = 0; u < static_cast<int>(structure.units.size()); ++u)
       (runs_along(structure.units[static_cast<std::size_t>(u)], part) ? cluster.units : others).push_back(u);
     cluster.part = part;
-    cluster.axes = {part.axis};
+    if (by_row) {
+      cluster.axes = common_axes(structure, cluster);
+      if (cluster.axes.empty()) continue;
+      cluster.stream_axes = {part.whole};
+      cluster.at_front = true;
+    }
+    cluster.axes.push_back(part.axis);
     cluster.forms.push_back({});
     cluster.heaviest = *std::max_element(cluster.units.begin(), cluster.units.end(), [&](int a, int b) {
       return structure.units[static_cast<std::size_t>(a)].points < structure.units[static_cast<std::size_t>(b)].points;
@@ -99,7 +120,8 @@ std::optional<std::vector<Cluster>> find_part_clusters(const Schedule& base, con
     const ClusterSteps steps = cluster_steps(structure, cluster, probe_plan(cluster));
     if (schedule) schedule = try_steps(*schedule, steps.steps);
     if (!schedule) continue;
-    cluster.parallel = {try_step(*schedule, make_step("parallel", {steps.outer.at(part.axis)})).has_value()};
+    for (const int axis : cluster.axes)
+      cluster.parallel.push_back(try_step(*schedule, make_step("parallel", {steps.outer.at(axis)})).has_value());
     clusters.push_back(std::move(cluster));
     return clusters;
   }

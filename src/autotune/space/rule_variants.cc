@@ -23,18 +23,20 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   return variants_.emplace(choice, std::move(made)).first->second;
 }
 
-const std::vector<Cluster>& RuleVariants::clusters(const RuleVariant& variant, Fusion fusion) {
-  const auto known = clusters_.find({&variant, fusion});
+const std::vector<Cluster>& RuleVariants::clusters(const RuleVariant& variant, Fusion fusion, bool by_row) {
+  by_row = by_row && !variant.structure.parts.empty();
+  const auto known = clusters_.find({&variant, fusion, by_row});
   if (known != clusters_.end()) return known->second;
   std::optional<std::vector<Cluster>> parts;
-  if (fusion != Fusion::none) parts = find_part_clusters(base(variant), variant.structure, fusion);
+  if (fusion != Fusion::none) parts = find_part_clusters(base(variant), variant.structure, fusion, by_row);
   return clusters_
-      .emplace(std::pair{&variant, fusion}, parts ? std::move(*parts) : find_clusters(base(variant), variant.structure, fusion))
+      .emplace(std::tuple{&variant, fusion, by_row},
+               parts ? std::move(*parts) : find_clusters(base(variant), variant.structure, fusion))
       .first->second;
 }
 
-const Cluster& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion) {
-  const auto& found = clusters(variant, fusion);
+const Cluster& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
+  const auto& found = clusters(variant, fusion, by_row);
   return *std::max_element(found.begin(), found.end(), [&](const Cluster& a, const Cluster& b) {
     return variant.structure.units[a.heaviest].points < variant.structure.units[b.heaviest].points;
   });

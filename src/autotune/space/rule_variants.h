@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,10 @@ class RuleVariants {
   const RuleVariant& at(const RuleChoice& choice);
   const Schedule& base(const RuleVariant& variant) { return schedules_.base(variant.rules); }
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
-  const std::vector<Cluster>& clusters(const RuleVariant& variant, Fusion fusion);
+  /// `by_row`: where reductions are in parts, clusters that share rows as well (find_part_clusters).
+  const std::vector<Cluster>& clusters(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// The cluster whose largest unit has most instances.
-  const Cluster& heaviest(const RuleVariant& variant, Fusion fusion);
+  const Cluster& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a cluster that clusters() returned.
   const std::vector<int>& stream_groups(const RuleVariant& variant, const Cluster& cluster, int stream);
 
@@ -47,7 +49,7 @@ class RuleVariants {
   BaseSchedules& schedules_;
   const Sizes sizes_;
   std::map<RuleChoice, RuleVariant> variants_;
-  std::map<std::pair<const RuleVariant*, Fusion>, std::vector<Cluster>> clusters_;
+  std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<Cluster>> clusters_;
   std::map<std::pair<const Cluster*, int>, std::vector<int>> stream_groups_;
 };
 

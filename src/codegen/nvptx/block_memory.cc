@@ -1,5 +1,6 @@
 // Loads and stores of a block: tensors, workspace, shared memory and registers, one element or 16 bytes at once.
 #include "codegen/nvptx/block_emitter.h"
+#include "codegen/nvptx/kernel_builder.h"
 
 #include "support/error.h"
 
@@ -40,9 +41,7 @@ Value* BlockEmitter::address(const TileAccess& access) {
     } else if (buffer.memory == Memory::argument && k + 1 < rank) {
       stride = arguments_.strides.at({access.buffer, static_cast<int>(k)});
     } else if (buffer.memory == Memory::workspace && k + 1 < rank) {
-      IntExpr inner = buffer.extents[k + 1];
-      if (k + 2 == rank && buffer.pad > 1) inner = floor_div(inner + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad);
-      stride = b_.CreateNSWMul(stride, integer(inner));
+      stride = b_.CreateNSWMul(stride, integer(held_extent(buffer, k + 1)));
     }
     offset = b_.CreateNSWAdd(b_.CreateNSWMul(integer(access.index[k]), stride), offset);
   }

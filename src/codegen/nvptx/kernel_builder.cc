@@ -8,6 +8,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
+#include <set>
 
 namespace nestor::nvptx {
 namespace {
@@ -97,6 +98,7 @@ class KernelBuilder {
     const TensorPlan plan = plan_tensor(kernel_, program_, target_);
     const bool groups = plan.cores == TensorCores::wgmma;
     create_function(groups ? maps_of(plan) : std::vector<KernelParam>{});
+    bind_workspace();
     if (groups) {
       WgmmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
     } else {
@@ -105,6 +107,26 @@ class KernelBuilder {
     b_.CreateRetVoid();
     finish(plan.threads(), plan.residents(), plan.shared_bytes);
     return std::move(built_);
+  }
+
+  /// Buffers in the workspace, like arguments.
+  void bind_workspace() {
+    std::set<int> used;
+    for_each_op(kernel_.body, [&](const TileOp& op, bool) {
+      used.insert(op.write.buffer);
+      for (const TileAccess& read : op.reads) used.insert(read.buffer);
+    });
+    for (const int k : used) {
+      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(k)];
+      if (buffer.memory != Memory::workspace) continue;
+      arguments_.pointers[k] =
+          b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(k))});
+      IntExpr stride(1);
+      for (int dim = static_cast<int>(buffer.extents.size()) - 1; dim > 0; --dim) {
+        stride = stride * held_extent(buffer, static_cast<std::size_t>(dim));
+        arguments_.strides[{k, dim - 1}] = integer(stride);
+      }
+    }
   }
 
   /// Tensor maps of the rings, then of the stores that need one.
@@ -318,6 +340,12 @@ BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const T
   return KernelBuilder(module, kernel, program, target).run();
 }
 
+IntExpr held_extent(const Buffer& buffer, std::size_t index) {
+  const IntExpr& extent = buffer.extents[index];
+  if (index + 1 < buffer.extents.size() || buffer.pad <= 1) return extent;
+  return floor_div(extent + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad);
+}
+
 std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total) {
   std::map<int, IntExpr> offsets;
   total = IntExpr(0);
@@ -326,12 +354,7 @@ std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& tot
     if (buffer.memory != Memory::workspace) continue;
     offsets[static_cast<int>(k)] = total;
     IntExpr count(1);
-    for (std::size_t d = 0; d < buffer.extents.size(); ++d) {
-      const bool last = d + 1 == buffer.extents.size();
-      count = count * (last && buffer.pad > 1
-                           ? floor_div(buffer.extents[d] + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad)
-                           : buffer.extents[d]);
-    }
+    for (std::size_t d = 0; d < buffer.extents.size(); ++d) count = count * held_extent(buffer, d);
     const IntExpr bytes = count * IntExpr(static_cast<std::int64_t>(size_in_bytes(buffer.type)));
     total = total + floor_div(bytes + IntExpr(63), 64) * IntExpr(64);
   }

@@ -20,6 +20,9 @@ struct BuiltKernel {
 /// two bodies.
 BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
 
+/// Elements that a workspace buffer has room for along an index: the last one is padded.
+IntExpr held_extent(const Buffer& buffer, std::size_t index);
+
 /// Offset of each workspace buffer in bytes, over size parameters; each a multiple of 64.
 std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total);
 
