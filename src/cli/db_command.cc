@@ -19,7 +19,7 @@ namespace {
 struct DbArgs {
   DatabaseArgs database;
   std::string file = "-";
-  bool winners = false;
+  bool winners = false, in_registers = false;
   int keep = 10;
   std::int64_t trial = 0;
   bool unpin = false;
@@ -50,15 +50,17 @@ int run_summary(const DbArgs& args) {
 
 int run_export(const DbArgs& args) {
   const Database database = args.database.open(true);
+  using Exported = Database::Exported;
+  const Exported which = !args.winners ? Exported::all : args.in_registers ? Exported::winners_in_registers : Exported::winners;
   if (args.file == "-") {
-    database.export_records(std::cout, args.winners);
+    database.export_records(std::cout, which);
     std::cout.flush();
     return kOk;
   }
   std::ofstream file(args.file, std::ios::binary);
   if (!file) user_error("cannot write {}", args.file);
   try {
-    database.export_records(file, args.winners);
+    database.export_records(file, which);
     file.close();
   } catch (const UserError&) {
     if (file) throw;
@@ -135,7 +137,12 @@ void add_db(CLI::App& app, Action& run) {
   add("summary", "One line a problem and device", run_summary);
   CLI::App* exporter = add("export", "Write trials as JSON lines", run_export);
   exporter->add_option("FILE", args->file, "file to write (default: standard output)");
-  exporter->add_flag("--winners", args->winners, "the best trial of each problem alone");
+  CLI::Option* winners = exporter->add_flag("--winners", args->winners, "the best trial of each problem alone");
+  exporter
+      ->add_flag(
+          "--in-registers", args->in_registers,
+          "with --winners: among trials whose kernels keep nothing in local memory (no spilled registers), if there are such")
+      ->needs(winners);
   CLI::App* importer = add("import", "Add trials from JSON lines; nothing is stored unless every line is valid", run_import);
   importer->add_option("FILE", args->file, "file to read (default: standard input)");
   importer->add_flag("--shipped", args->shipped, "the records that come with Nestor");

@@ -135,9 +135,12 @@ class Database {
   /// Devices that measured, by key; those of the system database included.
   std::vector<DeviceIdentity> devices() const;
 
-  /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. `winners_only`: the
-  /// trial that best() returns for each problem and device. This file alone, without the system database.
-  void export_records(std::ostream& out, bool winners_only = false) const;
+  /// all; winners: the trial that best() returns for each problem and device; winners_in_registers: among the trials, if there are such,
+  /// whose kernels keep nothing in local memory, where spilled registers go.
+  enum class Exported : std::uint8_t { all, winners, winners_in_registers };
+  /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. This file alone, without the system
+  /// database.
+  void export_records(std::ostream& out, Exported which = Exported::all) const;
   /// Validates every line before the first is stored; throws UserError with the line number. Duplicates are skipped.
   /// Returns the number of trials stored.
   std::int64_t import_records(std::istream& in);

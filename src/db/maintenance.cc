@@ -24,7 +24,9 @@ constexpr std::string_view kWinnerOrder =
     "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n "
     "ON n.id = p.nest_id"
     " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok'"
-    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, t.median_ms, t.id";
+    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, ? AND EXISTS (SELECT 1 FROM json_each(CASE WHEN "
+    "json_valid(t.report) THEN t.report ELSE '{}' END, '$.kernels') WHERE json_extract(value, '$.local_bytes') > 0), "
+    "t.median_ms, t.id";
 
 // Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
 constexpr std::string_view kDeleteSlow =
@@ -32,12 +34,14 @@ constexpr std::string_view kDeleteSlow =
     " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.median_ms, t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
 
-std::vector<std::int64_t> ids_to_export(Connection& connection, bool winners_only) {
+std::vector<std::int64_t> ids_to_export(Connection& connection, Database::Exported which) {
   std::vector<std::int64_t> ids;
   std::set<std::pair<std::int64_t, std::string>> served;
-  auto row = connection.query(winners_only ? kWinnerOrder : kExportOrder);
+  const bool all = which == Database::Exported::all;
+  const std::int64_t in_registers = which == Database::Exported::winners_in_registers ? 1 : 0;
+  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, in_registers);
   while (row.step()) {
-    if (winners_only && !served.emplace(row.integer(1), row.text(2)).second) continue;
+    if (!all && !served.emplace(row.integer(1), row.text(2)).second) continue;
     ids.push_back(row.integer(0));
   }
   return ids;
@@ -142,10 +146,10 @@ std::vector<DeviceIdentity> Database::devices() const {
   return devices;
 }
 
-void Database::export_records(std::ostream& out, bool winners_only) const {
+void Database::export_records(std::ostream& out, Exported which) const {
   Store& store = impl_->user;
   guarded(store.path(), [&] {
-    for (const std::int64_t id : ids_to_export(store.connection(), winners_only)) {
+    for (const std::int64_t id : ids_to_export(store.connection(), which)) {
       try {
         const std::optional<Record> record = store.read(id, true);
         if (record) out << record_to_line(*record) << '\n';  // another process may have pruned it meanwhile

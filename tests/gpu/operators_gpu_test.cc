@@ -79,6 +79,22 @@ std::vector<Kernel> make_kernels(const Nest& nest, const Sizes& sizes, const Cud
   std::vector<Kernel> kernels;
   std::set<std::string> known;
   std::size_t guess = 0;
+  const auto try_point = [&](const Point& point) {
+    const Candidate candidate = space->candidate(point);
+    std::string steps;
+    for (const Step& step : candidate.steps) steps += describe(step) + "\n";
+    if (!candidate.infeasible.empty() || !known.insert(steps).second) return;
+    try {
+      const TileProgram program = build_tile_program(schedules.replay(candidate.steps));
+      std::string why;
+      if (!is_valid_for(program.valid, sizes, &why)) return;
+      NvptxTarget target;
+      target.sm = sm;
+      target.shared_limit = gpu.shared_bytes_per_block;
+      kernels.push_back({compile_nvptx(program, target).kernel, steps});
+    } catch (const UserError&) {  // this point gives no kernel: too much memory, or no proof within the budget
+    }
+  };
   for (int tries = 0; tries < kMostTries && kernels.size() < static_cast<std::size_t>(wanted); ++tries) {
     const bool drawn = kernels.size() * 2 >= static_cast<std::size_t>(wanted) || guess >= guesses.size();
     Point point = guesses[drawn ? random() % guesses.size() : guess];
@@ -87,21 +103,9 @@ std::vector<Kernel> make_kernels(const Nest& nest, const Sizes& sizes, const Cud
       const std::size_t which = random() % point.size();
       point[which] = static_cast<int>(random() % space->parameters()[which].choices.size());
     }
-    const Candidate candidate = space->candidate(point);
-    std::string steps;
-    for (const Step& step : candidate.steps) steps += describe(step) + "\n";
-    if (!candidate.infeasible.empty() || !known.insert(steps).second) continue;
-    try {
-      const TileProgram program = build_tile_program(schedules.replay(candidate.steps));
-      std::string why;
-      if (!is_valid_for(program.valid, sizes, &why)) continue;
-      NvptxTarget target;
-      target.sm = sm;
-      target.shared_limit = gpu.shared_bytes_per_block;
-      kernels.push_back({compile_nvptx(program, target).kernel, steps});
-    } catch (const UserError&) {  // this point gives no kernel: too much memory, or no proof within the budget
-    }
+    try_point(point);
   }
+  if (kernels.empty()) try_point(space->baseline());
   return kernels;
 }
 
@@ -206,12 +210,19 @@ TEST_P(OperatorsOnGpu, kernels_of_the_space_compute_what_the_operator_says) {
     const auto expected = reference_samples(nest, sizes, scalars, arguments.tensors(), 300, 1);
     for (const Kernel& kernel : kernels) {
       std::string where;
-      EXPECT_LE(worst_error(expected, arguments.run(kernel.code, sizes), &where), nest.tolerance) << where << "\n"
-                                                                                                  << kernel.steps;
-      ++launched;
+      try {
+        EXPECT_LE(worst_error(expected, arguments.run(kernel.code, sizes), &where), nest.tolerance) << where << "\n"
+                                                                                                    << kernel.steps;
+        ++launched;
+      } catch (const UserError& error) {
+        // Rows that tensor copies cannot start at are refused, as the tuner would see it.
+        if (std::string(error.what()).find("is copied by tensor maps") == std::string::npos) throw;
+        std::cout << "refused: " << error.what() << std::endl;
+      }
     }
   }
   if (device == nullptr) GTEST_SKIP() << "kernels are made, but not run: " << why_none;
+  EXPECT_GT(launched, 0u) << "all kernels were refused";
   std::cout << "launched " << launched << " kernels" << std::endl;
 }
 

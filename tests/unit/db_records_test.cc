@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace nestor {
@@ -13,9 +14,9 @@ namespace {
 
 using namespace test;
 
-std::string exported(const Database& database, bool winners_only = false) {
+std::string exported(const Database& database, Database::Exported which = Database::Exported::all) {
   std::ostringstream out;
-  database.export_records(out, winners_only);
+  database.export_records(out, which);
   return out.str();
 }
 
@@ -55,6 +56,31 @@ TEST(Records, ImportRestoresWhatWasExported) {
   EXPECT_TRUE(to.check().empty());
 }
 
+TEST(Records, WinnersMayHaveToKeepEverythingInRegisters) {
+  TemporaryFolder folder;
+  Database database = Database::open(folder.file("1.db"));
+  const auto add = [&](std::int64_t n, double ms, const std::string& report) {
+    TrialRecord trial = ok_trial(ms, "code of " + std::to_string(n) + " in " + std::to_string(ms));
+    trial.report = report;
+    database.add_trial(device(), problem({{"n", n}}), kNest, trial);
+  };
+  const std::string spills = R"({"kernels":[{"local_bytes":0},{"local_bytes":8}]})", none = R"({"kernels":[{"local_bytes":0}]})";
+  add(1, 1, spills);
+  add(1, 2, none);
+  add(2, 1, spills);
+  add(2, 2, spills);
+  add(3, 1, "");  // nothing is known
+  add(3, 2, none);
+  const auto times = [&](Database::Exported which) {
+    std::vector<double> found;
+    std::istringstream lines(exported(database, which));
+    for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line).at("median_ms").get<double>());
+    return found;
+  };
+  EXPECT_THAT(times(Database::Exported::winners), ::testing::ElementsAre(1, 1, 1));
+  EXPECT_THAT(times(Database::Exported::winners_in_registers), ::testing::ElementsAre(2, 1, 1));
+}
+
 TEST(Records, DuplicatesAreSkipped) {
   TemporaryFolder folder;
   Database database = Database::open(folder.file("1.db"));
@@ -71,7 +97,7 @@ TEST(Records, WinnersAloneAreOneLineAProblem) {
   TemporaryFolder folder;
   Database database = Database::open(folder.file("1.db"));
   fill(database, false);
-  const std::string text = exported(database, true);
+  const std::string text = exported(database, Database::Exported::winners);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_EQ(text.find("\"median_ms\":3.0"), std::string::npos);
 }

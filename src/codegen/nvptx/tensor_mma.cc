@@ -287,7 +287,8 @@ void MmaEmitter::store_pieces(const TensorOp& op, const Source& target) {
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int block = 0; block * kBlockColumns < pairs * kPiece; ++block) {
       const int pieces = pieces_in(pairs * kPiece, block);
-      const auto width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(pieces)));
+      // One piece a row would leave lanes beyond the warp's own rows.
+      const int width = std::max(static_cast<int>(std::bit_ceil(static_cast<unsigned>(pieces))), kWarpThreads / kWarpRows);
       Value* piece = b_.CreateAnd(lane_, constant(width - 1));
       for (int start = 0; start < kWarpRows; start += kWarpThreads / width) {
         Value* within = b_.CreateAdd(b_.CreateLShr(lane_, std::countr_zero(static_cast<unsigned>(width))), constant(start));
