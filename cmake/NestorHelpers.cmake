@@ -57,6 +57,12 @@ function(nestor_library name folder)
   nestor_precompile(${name} ${name})
 endfunction()
 
+# Of one test program: processors may be shared, and sanitizers take several times as long.
+set(NESTOR_TEST_SECONDS 900)
+if(CMAKE_CXX_FLAGS MATCHES "fsanitize")
+  set(NESTOR_TEST_SECONDS 3600)
+endif()
+
 # nestor_test(NAME LABEL SOURCES ... LIBRARIES ... [PARTS n]): one GoogleTest program of the sources. With PARTS, ctest has n tests of
 # it, NAME_1 and so on, each of which runs every n-th case: processors share them.
 function(nestor_test name label)
@@ -75,13 +81,13 @@ function(nestor_test name label)
   endif()
   if(NOT arg_PARTS)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900)  # processors may be shared
+    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${NESTOR_TEST_SECONDS})
     return()
   endif()
   foreach(part RANGE 1 ${arg_PARTS})
     math(EXPR index "${part} - 1")
     add_test(NAME ${name}_${part} COMMAND ${name})
-    set_tests_properties(${name}_${part} PROPERTIES LABELS ${label} TIMEOUT 900
+    set_tests_properties(${name}_${part} PROPERTIES LABELS ${label} TIMEOUT ${NESTOR_TEST_SECONDS}
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()

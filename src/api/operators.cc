@@ -1,6 +1,7 @@
 // Looks operators up among the embedded nests, or loads them from files.
 #include "api/operators.h"
 
+#include "autotune/space/product_sizes.h"
 #include "poly/nest_json.h"
 #include "support/embedded_nests.h"
 #include "support/error.h"
@@ -47,7 +48,9 @@ std::vector<OperatorEntry> builtin_operators() {
   return operators;
 }
 
-Nest load_operator(const std::string& source, const std::string& variant) {
+namespace {
+
+Nest nest_of(const std::string& source, const std::string& variant) {
   if (is_path(source)) return load_file(source, variant);
   const std::vector<OperatorEntry> operators = builtin_operators();
   const OperatorEntry& entry = find_operator(operators, source);
@@ -56,6 +59,14 @@ Nest load_operator(const std::string& source, const std::string& variant) {
     if (nest.op == source && nest.variant == wanted) return nest_from_json(nlohmann::json::parse(nest.json));
   }
   user_error("{} does not take '{}': it takes {}", source, wanted, fmt::join(entry.variants, ", "));
+}
+
+}  // namespace
+
+Nest load_operator(const std::string& source, const std::string& variant) {
+  Nest nest = nest_of(source, variant);
+  specialize_product_sizes(nest);
+  return nest;
 }
 
 std::string describe_sizes(const Nest& nest) {

@@ -225,7 +225,7 @@ TEST(TensorError, ops_of_another_shape) {
   const auto moved = [](TileOp& op) { op.reads[0].index[2] = op.reads[0].index[2] + IntExpr(1); };
   EXPECT_THAT(refusal_with_op("score", moved), HasSubstr("score reaches a tile at score_ji + 1, not at its own position"));
   const auto open = [](TileOp& op) { op.dims[1].max_extent.reset(); };
-  EXPECT_THAT(refusal_with_op("score", open), HasSubstr("score has an unknown number of columns"));
+  EXPECT_THAT(refusal_with_op("score", open), HasSubstr("score has as many columns as"));
 }
 
 TEST(TensorError, parts_of_tiles_that_copies_bring_whole) {

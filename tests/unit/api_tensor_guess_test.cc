@@ -2,12 +2,15 @@
 // operator with products in a row and for head sizes that fill no whole step of a product and no whole row of a copy.
 #include "api/operators.h"
 #include "autotune/space/nest_space.h"
+#include "autotune/space/product_sizes.h"
 #include "autotune/tuner.h"
 #include "support/tensor_nests.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace nestor {
 namespace {
@@ -85,6 +88,29 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '.', '_');
       return name;
     });
+
+TEST(ProductSizes, AreFixedWhetherTheDefinitionSaysSoOrNot) {
+  using Names = std::set<std::string>;
+  const std::vector<std::tuple<std::string, std::string, Names>> cases{
+      {"attention", "causal.bf16", {"head_dim"}},
+      {"attention", "gqa.f16", {"head_dim", "value_dim"}},
+      {"differential_attention", "f16", {"head_dim", "value_dim"}},
+      {"evoformer_attention", "bf16", {"head_dim"}},
+      {"gated_mlp", "f16", {"width"}},
+      {"attention", "f32", {}},
+      {"matmul", "f16", {}},
+      {"layernorm", "bf16", {}}};
+  for (const auto& [op, variant, expected] : cases) {
+    Nest nest = load_operator(op, variant);
+    for (SizeParam& size : nest.sizes) size.specialized = false;
+    specialize_product_sizes(nest);
+    Names fixed;
+    for (const SizeParam& size : nest.sizes) {
+      if (size.specialized) fixed.insert(size.name);
+    }
+    EXPECT_EQ(fixed, expected) << op << " " << variant;
+  }
+}
 
 // Few queries of few heads leave most multiprocessors idle: the loop over keys is cut into parts, combined by a kernel of its own.
 TEST(FewItems, AreCutIntoParts) {

@@ -213,7 +213,12 @@ class TileFinder {
 
   std::int64_t column_bound(const TensorOp& op, int dim) const {
     const auto extent = extent_bound(op.op.dims[static_cast<std::size_t>(dim)]);
-    if (!extent) refuse(op.op, "has an unknown number of columns");
+    if (!extent)
+      refuse(op.op,
+             fmt::format(
+                 "has as many columns as {} says, which is not known when compiling: fix the sizes in it (\"specialized\" in "
+                 "the definition, or --fix-all)",
+                 op.op.dims[static_cast<std::size_t>(dim)].upper.str()));
     return *extent;
   }
 
