@@ -67,7 +67,8 @@ CudaIdentity h200() {
   return gpu;
 }
 
-/// Kernels of the space: first guesses, evenly among them, and as many with some random choices in place of a guess's.
+/// Kernels of the space: first guesses, evenly among them, and as many with some random choices in place of a guess's. The definition's own
+/// order where those give none.
 std::vector<Kernel> make_kernels(const Nest& nest, const Sizes& sizes, const CudaIdentity& gpu, int wanted) {
   constexpr int kMostTries = 60, kChanges = 4;
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
@@ -79,20 +80,19 @@ std::vector<Kernel> make_kernels(const Nest& nest, const Sizes& sizes, const Cud
   std::vector<Kernel> kernels;
   std::set<std::string> known;
   std::size_t guess = 0;
-  const auto try_point = [&](const Point& point) {
-    const Candidate candidate = space->candidate(point);
+  const auto try_steps = [&](const std::vector<Step>& chosen) {
     std::string steps;
-    for (const Step& step : candidate.steps) steps += describe(step) + "\n";
-    if (!candidate.infeasible.empty() || !known.insert(steps).second) return;
+    for (const Step& step : chosen) steps += describe(step) + "\n";
+    if (!known.insert(steps).second) return;
     try {
-      const TileProgram program = build_tile_program(schedules.replay(candidate.steps));
+      const TileProgram program = build_tile_program(schedules.replay(chosen));
       std::string why;
       if (!is_valid_for(program.valid, sizes, &why)) return;
       NvptxTarget target;
       target.sm = sm;
       target.shared_limit = gpu.shared_bytes_per_block;
       kernels.push_back({compile_nvptx(program, target).kernel, steps});
-    } catch (const UserError&) {  // this point gives no kernel: too much memory, or no proof within the budget
+    } catch (const UserError&) {  // these steps give no kernel: too much memory, or no proof within the budget
     }
   };
   for (int tries = 0; tries < kMostTries && kernels.size() < static_cast<std::size_t>(wanted); ++tries) {
@@ -103,9 +103,10 @@ std::vector<Kernel> make_kernels(const Nest& nest, const Sizes& sizes, const Cud
       const std::size_t which = random() % point.size();
       point[which] = static_cast<int>(random() % space->parameters()[which].choices.size());
     }
-    try_point(point);
+    const Candidate candidate = space->candidate(point);
+    if (candidate.infeasible.empty()) try_steps(candidate.steps);
   }
-  if (kernels.empty()) try_point(space->baseline());
+  if (kernels.empty()) try_steps({});  // the definition as it stands
   return kernels;
 }
 

@@ -62,15 +62,6 @@ class ClusterFinder {
   }
 
  private:
-  std::vector<int> free_axes(int unit) const {
-    const Unit& u = structure_.units[unit];
-    std::vector<int> axes;
-    for (std::size_t k = 0; k < u.axes.size(); ++k) {
-      if (!u.reduced[k]) axes.push_back(u.axes[k]);
-    }
-    return axes;
-  }
-
   bool extends(int first, int next) const {
     if (fusion_ == Fusion::none) return false;
     const auto before = cluster_of(first, next).axes;
@@ -87,13 +78,7 @@ class ClusterFinder {
       cluster.units.push_back(u);
       if (structure_.units[u].points > structure_.units[cluster.heaviest].points) cluster.heaviest = u;
     }
-    for (const int axis : free_axes(cluster.heaviest)) {
-      const bool common = std::all_of(cluster.units.begin(), cluster.units.end(), [&](int u) {
-        const auto axes = free_axes(u);
-        return std::find(axes.begin(), axes.end(), axis) != axes.end();
-      });
-      if (common) cluster.axes.push_back(axis);
-    }
+    cluster.axes = common_axes(structure_, cluster.units, cluster.heaviest);
     return cluster;
   }
 
@@ -175,6 +160,23 @@ class ClusterFinder {
 };
 
 }  // namespace
+
+std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& units, int ordering) {
+  const auto free_axes = [&](int unit) {
+    const Unit& u = structure.units[static_cast<std::size_t>(unit)];
+    std::vector<int> axes;
+    for (std::size_t k = 0; k < u.axes.size(); ++k) {
+      if (!u.reduced[k]) axes.push_back(u.axes[k]);
+    }
+    return axes;
+  };
+  std::vector<int> common = free_axes(ordering);
+  for (const int unit : units) {
+    const std::vector<int> free = free_axes(unit);
+    std::erase_if(common, [&](int axis) { return std::find(free.begin(), free.end(), axis) == free.end(); });
+  }
+  return common;
+}
 
 std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form) {
   std::vector<int> order = cluster.axes;

@@ -85,6 +85,9 @@ std::vector<Cluster> find_clusters(const Schedule& base, const NestStructure& st
 std::vector<Cluster> find_clusters_of(const Schedule& base, const NestStructure& structure, const std::vector<int>& units,
                                       Fusion fusion);
 
+/// Axes that all of `units` have and none reduces, in the order of the loops of unit `ordering`.
+std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& units, int ordering);
+
 /// By unit of the cluster: units of one number can share the loop on axis `stream`; -1: it has none.
 std::vector<int> find_stream_groups(const Schedule& base, const NestStructure& structure, const Cluster& cluster, int stream);
 

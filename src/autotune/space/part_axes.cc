@@ -62,20 +62,6 @@ bool runs_along(const Unit& unit, const PartAxis& part) {
   return whole >= 0 && !unit.reduced[static_cast<std::size_t>(whole)];
 }
 
-/// Axes that all units of the cluster have and none reduces, in the order of the first one's loops.
-std::vector<int> common_axes(const NestStructure& structure, const Cluster& cluster) {
-  std::vector<int> common;
-  for (const int axis : structure.units[static_cast<std::size_t>(cluster.units.front())].axes) {
-    const bool free = std::all_of(cluster.units.begin(), cluster.units.end(), [&](int u) {
-      const Unit& unit = structure.units[static_cast<std::size_t>(u)];
-      const int position = unit.position_of(axis);
-      return position >= 0 && !unit.reduced[static_cast<std::size_t>(position)];
-    });
-    if (free && axis != cluster.part->axis && axis != cluster.part->whole) common.push_back(axis);
-  }
-  return common;
-}
-
 }  // namespace
 
 void find_part_axes(const Nest& nest, NestStructure& structure) {
@@ -102,7 +88,8 @@ std::optional<std::vector<Cluster>> find_part_clusters(const Schedule& base, con
       (runs_along(structure.units[static_cast<std::size_t>(u)], part) ? cluster.units : others).push_back(u);
     cluster.part = part;
     if (by_row) {
-      cluster.axes = common_axes(structure, cluster);
+      cluster.axes = common_axes(structure, cluster.units, cluster.units.front());
+      std::erase_if(cluster.axes, [&](int axis) { return axis == part.axis || axis == part.whole; });
       if (cluster.axes.empty()) continue;
       cluster.stream_axes = {part.whole};
       cluster.at_front = true;

@@ -17,10 +17,9 @@ using llvm::Value;
 
 /// What a kernel's code refers to.
 struct Uses {
-  std::set<int> arguments;
+  std::set<int> arguments, workspaces;  ///< buffers
   std::set<std::string> integers;
   std::map<std::string, ElementType> scalars;
-  bool workspace = false;
 };
 
 void collect_tree(const TileTree& tree, std::set<std::string>& names) {
@@ -45,7 +44,7 @@ Uses collect_uses(const KernelPlan& kernel, const TileProgram& program, const st
     for (const IntExpr& extent : buffer.extents) collect_variables(extent, uses.integers);
     if (buffer.memory == Memory::argument) uses.arguments.insert(access.buffer);
     if (buffer.memory != Memory::workspace) return;
-    uses.workspace = true;
+    uses.workspaces.insert(access.buffer);
     collect_variables(workspace.at(access.buffer), uses.integers);
   };
   for_each_op(kernel.body, [&](const TileOp& op, bool) {
@@ -97,8 +96,7 @@ class KernelBuilder {
   BuiltKernel run_tensor() {
     const TensorPlan plan = plan_tensor(kernel_, program_, target_);
     const bool groups = plan.cores == TensorCores::wgmma;
-    create_function(groups ? maps_of(plan) : std::vector<KernelParam>{});
-    bind_workspace();
+    bind_workspaces(create_function(groups ? maps_of(plan) : std::vector<KernelParam>{}).workspaces);
     if (groups) {
       WgmmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
     } else {
@@ -110,15 +108,9 @@ class KernelBuilder {
   }
 
   /// Buffers in the workspace, like arguments.
-  void bind_workspace() {
-    std::set<int> used;
-    for_each_op(kernel_.body, [&](const TileOp& op, bool) {
-      used.insert(op.write.buffer);
-      for (const TileAccess& read : op.reads) used.insert(read.buffer);
-    });
-    for (const int k : used) {
+  void bind_workspaces(const std::set<int>& buffers) {
+    for (const int k : buffers) {
       const Buffer& buffer = program_.buffers[static_cast<std::size_t>(k)];
-      if (buffer.memory != Memory::workspace) continue;
       arguments_.pointers[k] =
           b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(k))});
       IntExpr stride(1);
@@ -151,8 +143,9 @@ class KernelBuilder {
     return maps;
   }
 
-  void create_function(const std::vector<KernelParam>& maps = {}) {
-    const Uses uses = collect_uses(kernel_, program_, arguments_.workspace_offsets);
+  /// Returns what the code refers to.
+  Uses create_function(const std::vector<KernelParam>& maps = {}) {
+    Uses uses = collect_uses(kernel_, program_, arguments_.workspace_offsets);
     std::vector<llvm::Type*> types;
     const auto add = [&](KernelParam::Kind kind, int index, int dim, const std::string& name, llvm::Type* type) {
       built_.params.push_back({kind, index, dim, name});
@@ -174,7 +167,7 @@ class KernelBuilder {
     }
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
-    if (uses.workspace) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
+    if (!uses.workspaces.empty()) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
     if (kernel_.shape.claims != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
     for (const KernelParam& map : maps) {
       built_.params.push_back(map);
@@ -188,6 +181,7 @@ class KernelBuilder {
     b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
     bind_arguments(uses);
     decode_block();
+    return uses;
   }
 
   /// The last `count` parameters are tensor maps by value: 128 bytes of constant memory that is never copied.

@@ -100,6 +100,7 @@ class TensorEmitter {
   Values copied_at(const Values& index, int row_index, int pack_index) const;
   Value* column_at(const Place& place);
   void set_point(const TensorOp& op, const Place& place);
+  void set_start(const TensorOp& op);  ///< the op's dims where its tile starts
   const Ring& ring(int k) const { return plan_->rings[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan_->ops[static_cast<std::size_t>(k)]; }
   Value* slot_address(int ring, Value* slot);

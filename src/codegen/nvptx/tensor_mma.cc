@@ -257,9 +257,7 @@ void MmaEmitter::product(int k) {
 void MmaEmitter::store_tile(const TensorOp& op, int) {
   if (std::int64_t{pairs_of(op)} * kPiece != *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]))
     return store_elements(op);
-  set_point(op, {});
-  environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.getInt64(0);
-  environment_[op.op.dims[static_cast<std::size_t>(op.column)].var] = b_.getInt64(0);
+  set_start(op);
   const Source target = source_of(op.op.write.buffer, op.row_index, op.op.write.index);
   when(target.in_pieces, [&] { store_pieces(op, target); });
   when(b_.CreateNot(target.in_pieces), [&] { store_elements(op); });

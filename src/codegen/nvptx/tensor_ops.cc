@@ -60,6 +60,13 @@ void TensorEmitter::set_point(const TensorOp& op, const Place& place) {
   }
 }
 
+void TensorEmitter::set_start(const TensorOp& op) {
+  set_point(op, {});
+  for (const int d : {op.row, op.column, op.pack}) {
+    if (d >= 0) environment_[op.op.dims[static_cast<std::size_t>(d)].var] = b_.getInt64(0);
+  }
+}
+
 int TensorEmitter::pairs_of(const TensorOp& op) const {
   if (op.column < 0) return 1;
   const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
@@ -383,10 +390,7 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   ptx_.named_barrier_sync(barrier, kGroupThreads);
   std::size_t map = plan_->tile_rings();
   for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
-  set_point(op, {});
-  for (const int d : {op.row, op.column, op.pack}) {
-    if (d >= 0) environment_[op.op.dims[static_cast<std::size_t>(d)].var] = b_.getInt64(0);
-  }
+  set_start(op);
   Values origin;
   for (const IntExpr& index : op.op.write.index) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
   when(leader, [&] {

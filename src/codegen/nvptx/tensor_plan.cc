@@ -26,6 +26,16 @@ void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop
 
 }  // namespace
 
+int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
+  int found = -1;
+  for (int p = 0; p < static_cast<int>(index.size()); ++p) {
+    if (!index[static_cast<std::size_t>(p)].uses(var)) continue;
+    if (found >= 0 || index[static_cast<std::size_t>(p)].coefficient(var) != 1) return -1;
+    found = p;
+  }
+  return found;
+}
+
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {
   std::vector<int> order;
   if (pack_index < 0) return order;
@@ -100,17 +110,6 @@ void plan_sums(TensorPlan& plan, const TileTree& tree) {
     }
     fragment.lane_sums = reduced && fits;
   }
-}
-
-/// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
-int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
-  int found = -1;
-  for (int p = 0; p < static_cast<int>(index.size()); ++p) {
-    if (!index[static_cast<std::size_t>(p)].uses(var)) continue;
-    if (found >= 0 || index[static_cast<std::size_t>(p)].coefficient(var) != 1) return -1;
-    found = p;
-  }
-  return found;
 }
 
 /// Does a dim of the store have all values from 0 up to `extent`, but for those beyond the end of the argument along `index`?
@@ -238,9 +237,8 @@ namespace {
 void check_pack(const TensorPlan& plan, const NvptxTarget& target) {
   if (plan.pack > 1 && plan.cores == TensorCores::mma)
     user_error(
-        "Kernel '{}': a tile of rows of two loops, {} of one for each of the other, needs the tensor copies of compute "
-        "capability "
-        "9.0 or newer, not {}.{}: do not split the outer one of the two.",
+        "Kernel '{}': a tile of rows of two loops, {} of one for each of the other, needs the tensor copies of "
+        "compute capability 9.0 or newer, not {}.{}: do not split the outer one of the two.",
         plan.program->name, plan.pack, target.sm / 10, target.sm % 10);
 }
 

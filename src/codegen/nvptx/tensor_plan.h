@@ -196,6 +196,8 @@ void plan_copies(TensorPlan& plan);                        ///< mma: one program
 void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
 void place_rings(TensorPlan& plan, const NvptxTarget& target);
 
+/// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
+int runs_along(const std::vector<IntExpr>& index, const std::string& var);
 /// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
 

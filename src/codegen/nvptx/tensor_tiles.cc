@@ -290,15 +290,11 @@ class TileFinder {
     Ring ring;
     ring.buffer = access.buffer;
     ring.slots = std::max(plan_.kernel->shape.slots, 1);
-    int free_index = -1, k_index = -1;
-    for (int p = 0; p < static_cast<int>(access.index.size()); ++p) {
-      const IntExpr& index = access.index[static_cast<std::size_t>(p)];
-      if (index.uses(free_var)) free_index = index.coefficient(free_var) == 1 && free_index < 0 ? p : -2;
-      if (index.uses(k_var)) k_index = index.coefficient(k_var) == 1 && k_index < 0 ? p : -2;
-      if (index.uses(pack_var)) ring.pack_index = index.coefficient(pack_var) == 1 && ring.pack_index < 0 ? p : -2;
+    const int free_index = runs_along(access.index, free_var), k_index = runs_along(access.index, k_var);
+    ring.pack_index = runs_along(access.index, pack_var);
+    for (const IntExpr& index : access.index)
       ring.origin.push_back(
           index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)).substitute(pack_var, IntExpr(0)));
-    }
     const int dense = static_cast<int>(access.index.size()) - 1;
     const std::string& name = plan_.buffer(access.buffer).name;
     if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
