@@ -24,10 +24,11 @@ inline std::vector<Halide::Var> along(const Halide::Var& first, const Row& row) 
   return index;
 }
 
-/// A scalar that callers must give a positive value: a positive factor of scores is one of their maximum too.
-inline Halide::Param<float> positive(const std::string& name) {
+/// A scalar that callers must give a positive value, at most `most`: a positive factor of scores is one of their maximum too.
+inline Halide::Param<float> positive(const std::string& name, float most = std::numeric_limits<float>::infinity()) {
   Halide::Param<float> param(name);
   param.set_min_value(std::numeric_limits<float>::min());
+  if (most < std::numeric_limits<float>::infinity()) param.set_max_value(most);
   return param;
 }
 

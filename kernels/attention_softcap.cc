@@ -1,8 +1,11 @@
-// Attention whose scores are bounded: softmax(cap tanh(scale q k^T / cap)) v, as in Gemma 2; plain or causal,
+// Attention whose scores are bounded: softmax(cap tanh(scale q k^T / cap)) v, as in Gemma 2 and Grok-1; plain or causal,
 // and with gqa as for attention.
 #include "attention_parts.h"
 
 namespace {
+/// Of Gemma 2. exp(50) and exp(-50) are normal in f32 and bf16, so that exponentials need not be relative to a maximum.
+constexpr float kLargestCap = 50;
+
 using namespace Halide;
 using nestor::kernels::along;
 using nestor::kernels::joined;
@@ -14,7 +17,7 @@ nestor::HalideDefinition attention_softcap(const std::string& variant) {
   const bool causal = nestor::kernels::has_option(variant, "causal");
   const nestor::kernels::AttentionSizes sizes;
   const nestor::kernels::Heads heads(variant);
-  const Param<float> scale = nestor::kernels::positive("scale"), cap = nestor::kernels::positive("cap");
+  const Param<float> scale = nestor::kernels::positive("scale"), cap = nestor::kernels::positive("cap", kLargestCap);
   ImageParam q(type, 4 + heads.grouped, "q"), k(type, 4, "k"), v(type, 4, "v");
   Var d("d"), j("j"), i("i");
   const nestor::kernels::Row row = with_query(i, heads.of_queries());
@@ -35,7 +38,7 @@ nestor::HalideDefinition attention_softcap(const std::string& variant) {
                                                  {k, heads.keys({sizes.head_dim, sizes.keys}, sizes)},
                                                  {v, heads.keys({heads.width(sizes), sizes.keys}, sizes)}},
                                       .sizes = heads.sizes(sizes),
-                                      .scalars = {{scale, 0.125}, {cap, 50}},
+                                      .scalars = {{scale, 0.125}, {cap, kLargestCap}},
                                       .tolerance = nestor::kernels::tolerance_for(variant, 1e-4)};
   if (causal) definition.require = {sizes.keys >= sizes.queries};
   return definition;

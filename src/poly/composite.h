@@ -29,7 +29,11 @@ struct Composite {
   /// m as mediators and corrections see it, over scalars "m" (accumulator), "n" (points so far) and "n_total": identity
   /// for a maximum (raised to the lowest finite number where terms may be masked by -inf), m * n_total / n for a mean whose
   /// definition divides by the total.
-  ScalarExpr view;
+  ScalarExpr view{};
+  /// Above 0: m is an extremum that stays where it is until terms would grow beyond 2^threshold. `held` is its value after a tile, over
+  /// "m_old" (before the tile) and "m_new" (the extremum of that and the tile). 0: m is the extremum; `held` is undefined.
+  double threshold = 0;
+  ScalarExpr held{};
 };
 
 }  // namespace nestor

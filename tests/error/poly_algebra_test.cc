@@ -59,6 +59,55 @@ TEST(AlgebraError, OnlineNeedsAnExtremum) {
             "rule online does not apply to C_update: it is no reduction by max or min");
 }
 
+TEST(AlgebraError, OnlineTakesAThresholdInDoublings) {
+  for (const char* wrong : {"0", "15", "much", "nan", "8 or so", ""}) {
+    EXPECT_EQ(
+        refusal(samples::softmax(), "online", {"Mx_update", wrong}),
+        std::string(
+            "rule online does not apply to Mx_update: its second argument is how many times terms may double, 1 to 14, not ") +
+            wrong);
+  }
+}
+
+/// A number in place of the maximum, or one that stays behind it, must not be seen.
+TEST(AlgebraError, AReferenceMustLeaveResultsAsTheyAre) {
+  const auto both = [](const Nest& nest, const std::string& reason) {
+    EXPECT_NO_THROW(validate(nest));
+    for (const auto& [rule, target] : {std::pair("fixed_extremum", std::vector<std::string>{"Mx_update"}),
+                                       std::pair("online", std::vector<std::string>{"Mx_update", "8"})}) {
+      EXPECT_EQ(refusal(nest, rule, target), std::string("rule ") + rule + " does not apply to Mx_update: " + reason);
+    }
+  };
+  const auto binary = [](ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(op, {a, b}); };
+  Nest plain = samples::limited_scores();
+  samples::value_of(plain, "lse") =
+      binary(ScalarOp::add, binary(ScalarOp::mul, read(0), number(2)), samples::apply(ScalarOp::log, read(1)));
+  both(plain, "lse depends on Mx itself");
+  samples::value_of(plain, "lse") = binary(ScalarOp::add, read(0), read(1));
+  both(plain, "in lse, a sum of values that move differently");
+  samples::value_of(plain, "lse") = samples::apply(ScalarOp::tanh, read(0));
+  both(plain, "in lse, Mx passes through tanh");
+  samples::value_of(plain, "lse") =
+      ScalarExpr::make(ScalarOp::select, {binary(ScalarOp::lt, read(0), number(1)), number(1), number(2)});
+  both(plain, "in lse, a comparison depends on the leading value");
+  plain = samples::limited_scores();
+  samples::value_of(plain, "O") = read(0);
+  both(plain, "O depends on Mx itself");
+}
+
+TEST(AlgebraError, FixedExtremumNeedsBoundedTerms) {
+  EXPECT_EQ(refusal(samples::matmul(), "fixed_extremum", {"C_update"}),
+            "rule fixed_extremum does not apply to C_update: it is no reduction by max or min");
+  EXPECT_EQ(
+      refusal(samples::softmax(), "fixed_extremum", {"Mx_update"}),
+      "rule fixed_extremum does not apply to Mx_update: nothing bounds its terms: they are neither values of a bounded function "
+      "nor limited by the ranges of scalars");
+  EXPECT_EQ(refusal(samples::limited_scores(60), "fixed_extremum", {"Mx_update"}),
+            "rule fixed_extremum does not apply to Mx_update: its terms reach 2^-86.56 and 2^86.56: no number leaves all of them "
+            "within "
+            "2^-100 and 2^60");
+}
+
 TEST(AlgebraError, OnlineNeedsTheLeadsOwnTerms) {
   Nest nest = samples::scores_softmax_values();
   // P = exp(QK - Mx), but Mx is the maximum of S.

@@ -47,6 +47,8 @@ void random_choices_give_the_definition(int sm) {
       steps.columns = static_cast<int>(nvptx::round_up(steps.columns, 8 * blocks));
       steps.more.push_back(fmt::format("cluster(out.io, {})", blocks));
     }
+    if (choose.flip()) steps.rules = lazy_rules(choose.between(1, 3));
+    if (choose.flip()) steps.more.push_back(fmt::format("unroll(total.jo, {})", choose.between(2, 4)));
     TensorShape shape{choose.between(1, 150), 0, choose.between(1, 100), form.depth};
     if (form.grouped) {
       shape.queries = choose.between(1, 40);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "poly/algebra/online.h"
 #include "poly/algebra/rule.h"
 #include "poly/nest_json.h"
 #include "support/algebra_nests.h"
@@ -39,7 +40,8 @@ std::vector<Nest> nests() {
           samples::with_positive_scalars(samples::scores_softmax_values()),
           samples::with_positive_scalars(samples::scores_softmax_values(Mask::select)),
           samples::with_positive_scalars(samples::biased_scores(true)),
-          samples::with_positive_scalars(samples::capped_scores())};
+          samples::with_positive_scalars(samples::capped_scores()),
+          samples::limited_scores()};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {
@@ -100,6 +102,28 @@ TEST(AlgebraProperty, CompositesRunTileByTile) {
     }
   }
   EXPECT_GE(tried, 40);
+}
+
+/// A maximum that stays behind while terms grow by less than a threshold gives the same results as one that never does.
+TEST(AlgebraProperty, CompositesWithAThresholdRunTileByTile) {
+  std::mt19937_64 random(12);
+  int tried = 0;
+  for (const Nest& nest : nests()) {
+    for (const RuleMatch& match : rule("online").find(nest)) {
+      if (!may_stay_behind(nest, match.target[0])) continue;
+      for (const char* threshold : {"1", "2.5", "14"}) {
+        const RuleResult result = rule("online").apply(nest, {match.target[0], threshold});
+        for (const std::int64_t tile : {1, 2}) {
+          expect_same(
+              nest, result.nest, random_sizes(nest, random), random(),
+              [&](Interpreter& interpreter, Memory& memory) { interpreter.run(memory, result.composites.at(0), tile); },
+              nest.op + " by tiles of " + std::to_string(tile) + " and a threshold of " + threshold);
+          ++tried;
+        }
+      }
+    }
+  }
+  EXPECT_GE(tried, 50);
 }
 
 TEST(AlgebraProperty, SplitsOfAnySizeKeepTheResult) {

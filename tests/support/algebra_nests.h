@@ -2,6 +2,7 @@
 #pragma once
 
 #include "poly/isl_tools.h"
+#include "support/error.h"
 #include "support/sample_nests.h"
 
 namespace nestor::samples {
@@ -152,6 +153,21 @@ inline Nest capped_scores() {
   nest.statements[0].reads.resize(1);
   nest.statements[0].indices.clear();
   return nest;
+}
+
+/// The same with a limit of the bound, and so of the scores.
+inline Nest limited_scores(double most = 20) {
+  Nest nest = with_positive_scalars(capped_scores());
+  nest.scalars[0].maximum = most;
+  return nest;
+}
+
+/// Where `nest` has a statement of that name, its value; for tests that change one.
+inline ScalarExpr& value_of(Nest& nest, const std::string& statement) {
+  for (Statement& s : nest.statements) {
+    if (s.name == statement) return s.value;
+  }
+  throw InternalError("no statement " + statement);
 }
 
 }  // namespace nestor::samples

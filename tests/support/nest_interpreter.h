@@ -244,6 +244,10 @@ class Interpreter {
         execute(memory, lead, dims, {}, "");
         ++count[*image(lead.write.relation, lead, dims)];
       }
+      if (composite.threshold > 0) {
+        for (auto& [element, m] : memory[lead.write.tensor])
+          m = scalar_value(composite.held, {{"m_old", before.at(element)}, {"m_new", m}});
+      }
       for (const Follower& follower : composite.followers) {
         correct(memory, composite, follower, lead_of.at(follower.statement), before, count_before, count, total);
       }

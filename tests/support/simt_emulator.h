@@ -289,6 +289,10 @@ inline std::int32_t shuffle_i32(std::int32_t, std::int32_t value, std::int32_t d
 inline std::int32_t shuffle_from(std::int32_t, std::int32_t value, std::int32_t lane, std::int32_t) {
   return static_cast<std::int32_t>(word_of_lane(static_cast<std::uint32_t>(value), lane));
 }
+inline bool vote_any(std::int32_t, bool value) {
+  const auto shown = Fibers::exchange({value ? 1U : 0U});
+  return std::any_of(shown.begin(), shown.end(), [](const Fibers::Words* words) { return (*words)[0] != 0; });
+}
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float rsqrt(float x) { return 1.0f / std::sqrt(x); }
 /// Subnormal arguments and results count as zero.
@@ -491,6 +495,7 @@ class SimtEmulator {
     if (name == "rcp.approx.ftz.f" || name == "rcp.approx.f") return helper("emulated_reciprocal", b.getFloatTy(), args);
     if (name == "shfl.sync.idx.i32") return helper("emulated_shuffle_from", b.getInt32Ty(), args);
     if (name == "shfl.sync.bfly.i32") return helper("emulated_shuffle_i32", b.getInt32Ty(), args);
+    if (name == "vote.any.sync") return helper("emulated_vote_any", b.getInt1Ty(), args);
     if (name == "ex2.approx.ftz.f") return helper("emulated_exp2_ftz", b.getFloatTy(), args);
     if (name == "lg2.approx.f") return helper("emulated_log2", b.getFloatTy(), args);
     if (name == "rcp.approx.ftz.f") return b.CreateFDiv(llvm::ConstantFP::get(b.getFloatTy(), 1.0), args[0]);
@@ -528,6 +533,7 @@ class SimtEmulator {
     add("emulated_await_copies", &Fibers::await_copies);
     add("emulated_shuffle_f32", &emulated::shuffle_f32);
     add("emulated_shuffle_i32", &emulated::shuffle_i32);
+    add("emulated_vote_any", &emulated::vote_any);
     add("emulated_shuffle_from", &emulated::shuffle_from);
     add("emulated_reciprocal", &emulated::reciprocal);
     add_warp_helpers(add);

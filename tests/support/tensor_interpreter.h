@@ -64,7 +64,7 @@ class TensorInterpreter : private TensorValues {
     std::vector<TraceEntry> trace;
     std::size_t at = 0;
     std::map<int, std::vector<double>> held;  ///< by ring: the group's [rows][64 * column_blocks]
-    std::map<int, std::int64_t> released, filled;
+    std::map<int, std::int64_t> released, filled, behind;
     std::int64_t item = 0;        ///< with mma, tiles are numbered within it
     std::map<int, bool> arrived;  ///< ring's tile has been waited for
     bool has_turn = false;
@@ -214,6 +214,14 @@ class TensorInterpreter : private TensorValues {
             fail("a tile is released under a product");
         }
         ++role.released[event.ring];
+        if (role.behind[event.ring] > 0) {
+          --role.behind[event.ring];
+        } else {
+          role.arrived[event.ring] = false;
+        }
+        return true;
+      case Kind::next_tile:
+        ++role.behind[event.ring];
         role.arrived[event.ring] = false;
         return true;
       case Kind::product:
@@ -300,8 +308,18 @@ class TensorInterpreter : private TensorValues {
   static std::size_t elements_of(const nvptx::Ring& info) { return static_cast<std::size_t>(info.rows * row_elements(info)); }
 
   bool is_full(Role& role, int r) {
-    const Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(role.released[r] % ring(r).slots)];
-    return tile.position == role.released[r] && tile.shares == ring(r).blocks;
+    const std::int64_t position = current(role, r);
+    const Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(position % ring(r).slots)];
+    return tile.position == position && tile.shares == ring(r).blocks;
+  }
+
+  /// The tile that the group is at: behind those that it has released, and those that it keeps.
+  static std::int64_t current(const Role& role, int r) {
+    const auto count = [&](const auto& counts) {
+      const auto found = counts.find(r);
+      return found == counts.end() ? 0 : found->second;
+    };
+    return count(role.released) + count(role.behind);
   }
 
   /// As a tensor copy: what lies outside of the argument is 0. A share of a tile goes to all blocks that share it.
@@ -347,15 +365,14 @@ class TensorInterpreter : private TensorValues {
     const Role& role = static_cast<const Role&>(group);
     const auto arrived = role.arrived.find(r);
     if (arrived == role.arrived.end() || !arrived->second) fail("a tile is read before it has arrived");
-    const auto released = role.released.find(r);
-    return tile_at(role.block, r, released == role.released.end() ? 0 : released->second)
+    return tile_at(role.block, r, current(role, r))
         .at(static_cast<std::size_t>((row - role.block * plan_.rows()) * row_elements(ring(r)) + column));
   }
 
   void take_registers(int g, Role& role, int r) {
     if (!role.arrived[r]) fail("a tile is read before it has arrived");
-    read_copies(g, r, role.released[r]);
-    const auto& all = tile_at(role.block, r, role.released[r]);
+    read_copies(g, r, current(role, r));
+    const auto& all = tile_at(role.block, r, current(role, r));
     const auto share = static_cast<std::ptrdiff_t>(group_rows()) * row_elements(ring(r));
     const int own = g % plan_.groups;
     role.held[r].assign(all.begin() + own * share, all.begin() + (own + 1) * share);
@@ -367,10 +384,10 @@ class TensorInterpreter : private TensorValues {
     const nvptx::TensorOp& op = this->op(k);
     for (const int r : {op.a_ring, op.b_ring}) {
       if (r >= 0 && !ring(r).in_registers && !role.arrived[r]) fail(op.op.name + " reads a tile before it has arrived");
-      if (r >= 0 && !ring(r).in_registers) read_copies(g, r, role.released[r]);
+      if (r >= 0 && !ring(r).in_registers) read_copies(g, r, current(role, r));
     }
     if (op.a_ring < 0 && role.operands.count(k) == 0) fail(op.op.name + " has no first operand yet");
-    role.flight.push_back({k, op.a_ring < 0 ? -1 : role.released[op.a_ring], role.released[op.b_ring]});
+    role.flight.push_back({k, op.a_ring < 0 ? -1 : current(role, op.a_ring), current(role, op.b_ring)});
   }
 
   double first_operand(int g, const Role& role, const Flight& flight, int row, int k) const {

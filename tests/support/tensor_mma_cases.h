@@ -4,6 +4,7 @@
 
 #include "support/simt_cases.h"
 #include "support/tensor_nests.h"
+#include "support/tensor_products.h"
 
 #include <string>
 #include <utility>
@@ -38,6 +39,13 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   add("window", {.seen = Seen::window, .result = f32, .depth = 16}, small, {{"H", 1}, {"Q", 100}, {"K", 120}, {"W", 33}}, half);
   add("odd_columns", {.depth = 40}, {.rows = 64, .columns = 40, .groups = 1}, ragged, half);
   add("two_row_tiles", {.depth = 72}, {.rows = 128, .columns = 32, .groups = 1}, {{"H", 1}, {"Q", 129}, {"K", 40}}, half);
+  const TensorSteps lazy{.rules = lazy_rules(1), .rows = 64, .columns = 16, .groups = 1};
+  add("maximum_stays_behind", {.depth = 32}, lazy, ragged, half);
+  add("causal_maximum_stays_behind", {.seen = Seen::causal, .depth = 16}, with(lazy, 2, {"overlap(out.io)"}),
+      {{"H", 1}, {"Q", 70}, {"K", 150}}, half);
+  add("unrolled", {.depth = 16}, with(lazy, 3, {"unroll(total.jo, 3)"}), {{"H", 1}, {"Q", 64}, {"K", 16 * 8 + 5}}, half);
+  add("unrolled_overlap", {.seen = Seen::causal, .depth = 16}, with(lazy, 2, {"overlap(out.io)", "unroll(total.jo)"}),
+      {{"H", 1}, {"Q", 65}, {"K", 200}}, half);
   // Rows that no copy of 16 bytes can start at.
   CheckOptions misaligned = half, padded = half, aligned = half;
   misaligned.misalignment = 1;
@@ -46,6 +54,18 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   add("misaligned", {.depth = 32}, small, ragged, misaligned);
   add("odd_row_stride", {.depth = 32}, with(small, 1, {}), ragged, padded);
   add("even_row_stride", {.depth = 32}, small, ragged, aligned);
+  const auto product = [&](const std::string& name, const ProductForm& form, const ProductSteps& choice, Sizes sizes,
+                           CheckOptions options) {
+    list.push_back({name, product_program(form, choice), std::move(sizes), options});
+  };
+  const ProductSteps narrow{.rows = 64, .columns = 64, .depth = 32, .groups = 1};
+  product("product", {}, narrow, {{"M", 70}, {"N", 136}, {"K", 100}}, half);
+  product("product_transposed", {.type = bf16, .result = bf16, .transposed = true},
+          {.rows = 128, .columns = 32, .depth = 16, .slots = 3}, {{"M", 130}, {"N", 40}, {"K", 50}}, bfloat);
+  product("product_odd_rows", {}, narrow, {{"M", 65}, {"N", 99}, {"K", 33}}, half);
+  product("product_odd_row_stride", {}, narrow, {{"M", 64}, {"N", 67}, {"K", 40}}, padded);
+  product("product_even_row_stride", {}, narrow, {{"M", 64}, {"N", 76}, {"K", 36}}, aligned);
+  product("product_wide_results", {.result = f32}, narrow, {{"M", 30}, {"N", 70}, {"K", 64}}, half);
   list.push_back(
       {"linear", tensor_program(linear_attention_nest(ElementType::f16, 32), {.rules = {}, .columns = 32}), ragged, half});
   return list;

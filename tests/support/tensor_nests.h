@@ -206,6 +206,11 @@ struct TensorSteps {
   int pack = 1;
 };
 
+/// Rules for attention whose maximum stays behind until terms would more than double so many times.
+inline std::vector<std::string> lazy_rules(int doublings) {
+  return {"apply_rule exp2_scale", fmt::format("apply_rule online largest {}", doublings)};
+}
+
 /// Rules for attention of two maps.
 inline std::vector<std::string> two_map_rules() {
   return {"apply_rule exp2_scale", "apply_rule online largest", "apply_rule online largest2"};

@@ -88,6 +88,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     int group = -1;                              ///< -1: the producer
     std::size_t at = 0;                          ///< the next step of its program
     std::map<int, int> positions, fills;         ///< by ring
+    std::map<int, int> behind;                   ///< by ring: tiles kept before the current one
     std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
     std::map<int, bool> whole;
@@ -238,6 +239,10 @@ class TensorPlanRunner : private TensorPlanHashes {
         return all_copy() ? copy(agent, step) : load(agent, ring, step);
       case Kind::release:
         return release(agent, step.event);
+      case Kind::next_tile:
+        ++agent.behind[ring];
+        agent.positions[ring] = position(agent, ring) + 1;
+        return;
       case Kind::take_registers:
         agent.held[ring] = tile(agent, ring);
         return;
@@ -309,19 +314,25 @@ class TensorPlanRunner : private TensorPlanHashes {
   }
 
   void release(Agent& agent, const nvptx::Event& event) {
-    const int ring = event.ring;
+    const int ring = event.ring, oldest = position(agent, ring) - agent.behind[ring];
+    if (oldest < 0) fault_ = "a tile is released that nobody has";
+    if (oldest < 0) return;
     for (const Product& product : agent.flight) {
       for (const auto& [of, place, load] : product.tiles) {
-        if (of == ring && place == position(agent, ring) % this->ring(ring).slots) fault_ = "a tile is released under a product";
+        if (of == ring && place == oldest % this->ring(ring).slots) fault_ = "a tile is released under a product";
       }
     }
     for (const int block : reached(agent, event)) {
-      Slot& slot = slots_[{block, ring, position(agent, ring) % this->ring(ring).slots}];
+      Slot& slot = slots_[{block, ring, oldest % this->ring(ring).slots}];
       if (++slot.arrivals < this->ring(ring).readers) continue;
       slot.arrivals = 0;
       ++slot.empty;
     }
-    agent.positions[ring] = position(agent, ring) + 1;
+    if (agent.behind[ring] > 0) {
+      --agent.behind[ring];
+    } else {
+      agent.positions[ring] = position(agent, ring) + 1;
+    }
   }
 
   Hash tile(Agent& agent, int ring) {

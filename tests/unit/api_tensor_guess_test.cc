@@ -80,11 +80,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"attention_bias", "f16", attention_sizes(64), {64, 128, 160}},
                       Problem{"differential_attention", "bf16", attention_sizes(64, {{"value_dim", 64}}), {64, 80, 96, 112}},
                       Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
+                      Problem{"matmul", "bf16", {{"m", 4096}, {"n", 4096}, {"k", 4096}}, {64, 128, 192, 256}},
+                      Problem{"matmul", "f16", {{"m", 256}, {"n", 4096}, {"k", 4096}}, {64, 128, 192, 256}},
+                      Problem{"matmul_bias_gelu", "f16", {{"m", 300}, {"n", 1000}, {"k", 520}}, {64, 128, 192, 256}},
                       Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 112, 128}},
                       Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {64, 128, 160}}),
     [](const auto& info) {
       const Problem& p = info.param;
-      std::string name = p.op + "_" + p.variant + (p.sizes.contains("head_dim") ? std::to_string(p.sizes.at("head_dim")) : "");
+      std::string name = p.op + "_" + p.variant;
+      for (const char* size : {"head_dim", "m"}) name += p.sizes.contains(size) ? std::to_string(p.sizes.at(size)) : "";
       std::replace(name.begin(), name.end(), '.', '_');
       return name;
     });
@@ -110,6 +114,54 @@ TEST(ProductSizes, AreFixedWhetherTheDefinitionSaysSoOrNot) {
     }
     EXPECT_EQ(fixed, expected) << op << " " << variant;
   }
+}
+
+/// Steps of a space's best guess for tensor cores of sm_90, with some parameters changed.
+std::vector<std::string> guessed_steps(const std::string& op, const std::string& variant, const NamedValues& changes) {
+  const Nest nest = load_operator(op, variant);
+  const Sizes sizes = complete_sizes(nest, {});
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits));
+  NamedValues values = named_values(*space, space->defaults().front());
+  for (const auto& [name, value] : changes) values[name] = value;
+  const auto point = point_from(*space, values);
+  EXPECT_TRUE(point.has_value()) << op << ": no such choices";
+  if (!point) return {};
+  const Candidate candidate = space->candidate(*point);
+  EXPECT_EQ(candidate.infeasible, "");
+  EXPECT_NO_THROW(build_tile_program(schedules.replay(candidate.steps)));
+  std::vector<std::string> steps;
+  for (const Step& step : candidate.steps) steps.push_back(describe(step));
+  return steps;
+}
+
+bool has_step(const std::vector<std::string>& steps, const std::string& step) {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+TEST(TensorSpace, AMaximumMayStayBehind) {
+  EXPECT_TRUE(has_step(guessed_steps("attention", "bf16", {}), "apply_rule(online, largest)"));
+  EXPECT_TRUE(has_step(guessed_steps("attention", "bf16", {{"rescale", 8}}), "apply_rule(online, largest, 8)"));
+  EXPECT_TRUE(has_step(guessed_steps("attention", "lse.bf16", {{"rescale", 8}}), "apply_rule(online, largest, 8)"));
+  const auto two = guessed_steps("differential_attention", "bf16", {{"rescale", 8}});
+  EXPECT_EQ(std::count_if(two.begin(), two.end(), [](const std::string& step) { return step.ends_with(", 8)"); }), 2);
+}
+
+TEST(TensorSpace, BoundedScoresHaveNoMaximumUnlessTheRuleIsLeftOut) {
+  const auto usual = guessed_steps("attention_softcap", "bf16", {});
+  EXPECT_TRUE(has_step(usual, "apply_rule(fixed_extremum, largest)"));
+  EXPECT_FALSE(has_step(usual, "apply_rule(online, largest)"));
+  const auto without = guessed_steps("attention_softcap", "bf16", {{"rule.fixed_extremum", 0}});
+  EXPECT_FALSE(has_step(without, "apply_rule(fixed_extremum, largest)"));
+  EXPECT_TRUE(has_step(without, "apply_rule(online, largest)"));
+  // Weights of f16 values may be rounded to f16, which holds no exp(50).
+  EXPECT_TRUE(has_step(guessed_steps("attention_softcap", "f16", {}), "apply_rule(online, largest)"));
+}
+
+TEST(TensorSpace, LoopsOverTilesMayBeUnrolled) {
+  const auto steps = guessed_steps("attention", "bf16", {{"unroll", 2}});
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
+                          [](const std::string& step) { return step.starts_with("unroll(") && step.ends_with(", 2)"); }));
 }
 
 // Few queries of few heads leave most multiprocessors idle: the loop over keys is cut into parts, combined by a kernel of its own.

@@ -82,6 +82,8 @@ std::vector<Case> cases() {
   all.insert(all.end(), {"hold(out.io)", "persistent(out.io, 1)"});
   return {{"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
           {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
+          {"full_256_maximum_stays_behind", {.depth = 256}, {.rules = lazy_rules(8), .columns = 80, .more = overlap}},
+          {"causal_64_unrolled", {Seen::causal}, {.columns = 64, .more = {"overlap(out.io)", "unroll(total.jo, 2)"}}},
           {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
           {"window_64_plain", {Seen::window}, {.columns = 96}},
           {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},

@@ -88,6 +88,9 @@ std::vector<Case> cases() {
     result.push_back({prefix + "overlap", form, with(two, overlap)});
     result.push_back({prefix + "turns_in_persistent_blocks", form, with(one, {"turns(out.io)", "persistent(out.io, 1)"})});
     result.push_back({prefix + "odd_tiles", form, with({.rows = 96, .columns = 40, .groups = 3, .slots = 3}, overlap)});
+    result.push_back({prefix + "maximum_that_stays_behind",
+                      form,
+                      {.rules = lazy_rules(1), .columns = 24, .more = {"overlap(out.io)", "unroll(total.jo, 2)"}}});
     result.push_back({prefix + "two_row_tiles", form, with({.rows = 128, .columns = 24, .groups = 1}, {"hold(out.io)"})});
   }
   return result;

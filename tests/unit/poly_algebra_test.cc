@@ -48,9 +48,9 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names,
-              testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale",
-                                            "simplify", "split_reduction", "reciprocal", "keep_result", "factor_extremum"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
+                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
+                                                   "factor_extremum", "fixed_extremum"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -197,6 +197,75 @@ TEST(Online, AMinimumLeadsAsWell) {
   nest.statements[1].reduction = ReductionOp::min;
   const Composite composite = rule("online").apply(nest, {"Mx_update"}).composites.at(0);
   EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp(((m_old - m_new) * -1))))");
+}
+
+TEST(Online, AThresholdKeepsTheMaximumUntilTermsWouldGrowBeyondIt) {
+  const Composite composite = rule("online").apply(samples::scores_softmax_values(), {"Mx_update", "8"}).composites.at(0);
+  EXPECT_EQ(composite.threshold, 8);
+  const auto held = [&](double m_old, double m_new) {
+    return evaluate(
+        composite.held, [](int) { return 0.0; }, [](int) { return 0; },
+        [&](const std::string& name) { return name == "m_old" ? m_old : m_new; });
+  };
+  const double inf = samples::infinity(), limit = 8 * std::log(2.0);
+  EXPECT_EQ(held(3, 3), 3);
+  EXPECT_EQ(held(3, 3 + limit - 1e-4), 3);
+  EXPECT_EQ(held(3, 3 + limit + 1e-4), 3 + limit + 1e-4);
+  EXPECT_EQ(held(-inf, -5), -5);
+  EXPECT_EQ(held(-inf, -inf), -inf);
+  // Kept, in its new units, when the nest is rewritten.
+  const Nest scaled = rule("exp2_scale").apply(samples::scores_softmax_values(), {}).nest;
+  const auto again = reprove(scaled, {composite});
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].threshold, 8);
+  EXPECT_EQ(again[0].held.str({}, {}), "select((8 < ((m_new - m_old) * 1)), m_new, m_old)");
+}
+
+TEST(Online, AMinimumStaysBehindAsWell) {
+  Nest nest = samples::inlined_softmax_sum(-1);
+  nest.statements[0].value = number(samples::infinity());
+  nest.statements[1].reduction = ReductionOp::min;
+  const Composite composite = rule("online").apply(nest, {"Mx_update", "2"}).composites.at(0);
+  EXPECT_EQ(composite.held.str({}, {}), "select((2 < ((m_new - m_old) * -1.4426950408889634)), m_new, m_old)");
+}
+
+TEST(FixedExtremum, BoundedScoresNeedNoMaximum) {
+  const Nest nest = samples::limited_scores();
+  ASSERT_THAT(targets_of(nest, "fixed_extremum"), ElementsAre("Mx_update"));
+  const Nest fixed = rule("fixed_extremum").apply(nest, {"Mx_update"}).nest;
+  EXPECT_EQ(fixed.find_statement("Mx_update"), nullptr);
+  EXPECT_EQ(fixed.find_tensor("Mx"), nullptr);
+  // The largest term is exp(20 - 20), the least one exp(-40) = 2^-58: normal.
+  EXPECT_EQ(value_text(fixed, "E"), "exp((S - 20))");
+  EXPECT_EQ(value_text(fixed, "lse"), "(20 + log(L))");
+  EXPECT_TRUE(targets_of(fixed, "online").empty());
+}
+
+TEST(FixedExtremum, ANumberTakesThePlaceOfTheMaximumAndItsFactors) {
+  const Nest scaled = rule("exp2_scale").apply(samples::limited_scores(), {}).nest;
+  const Nest factored = rule("factor_extremum").apply(scaled, {"Mx_update"}).nest;
+  const Nest fixed = rule("fixed_extremum").apply(factored, {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(fixed, "S"), "tanh((T / scale))");
+  EXPECT_THAT(value_text(fixed, "E"), testing::MatchesRegex("exp2\\(\\(\\(S \\* \\(scale \\* 1.44.*\\)\\) - 28\\.85.*\\)\\)"));
+}
+
+TEST(FixedExtremum, LargeTermsHangBelowTheirBound) {
+  // 50 log2 e = 72.1: the least term is 2^-100, the largest 2^44.3.
+  const Nest fixed = rule("fixed_extremum").apply(samples::limited_scores(50), {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(fixed, "E"), "exp((S - 19.314718055994536))");
+}
+
+TEST(FixedExtremum, ValuesOfHalfPrecisionLeaveLessRoom) {
+  Nest nest = samples::limited_scores(8);
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "V") tensor.type = ElementType::f16;
+  }
+  samples::value_of(nest, "PV_update") =
+      ScalarExpr::make(ScalarOp::mul, {read(0), ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16))});
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(targets_of(nest, "fixed_extremum"), ElementsAre("Mx_update"));
+  nest.scalars[0].maximum = 11;
+  EXPECT_TRUE(targets_of(nest, "fixed_extremum").empty());
 }
 
 TEST(KeepResult, ReadersUseACopyAndTheResultIsStoredFromIt) {

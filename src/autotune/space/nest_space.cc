@@ -67,8 +67,9 @@ class NestSpace : public Space {
   std::vector<std::string> rules_;
   std::set<std::string> usual_rules_;
   std::vector<Parameter> parameters_;
-  double scalar_floor_ms_ = 0;   ///< of candidates that leave the tensor cores alone, where those could be used
-  std::vector<int> split_axes_;  ///< along which reductions can be cut into parts, when all usual rules are applied
+  double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
+  std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
+  std::vector<int> split_axes_;            ///< along which reductions can be cut into parts, when all usual rules are applied
   mutable RuleVariants variants_;
 };
 
@@ -150,7 +151,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
     if (const auto axes =
             has_tensor_cores(*limits_.gpu) ? tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal)) : std::nullopt) {
-      for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm)) parameters_.push_back(std::move(parameter));
+      may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
+      for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
+        parameters_.push_back(std::move(parameter));
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
@@ -191,6 +194,8 @@ Candidate NestSpace::candidate(const Point& point) const {
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const TensorChoice on_tensor_cores = tensor_choice(values);
+  if (on_tensor_cores.groups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
+    candidate.steps = with_threshold(std::move(candidate.steps), may_stay_behind_, on_tensor_cores.rescale);
   const bool by_row = on_tensor_cores.groups > 0;
   const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion, by_row);
   const Cluster* main = &variants_.heaviest(chosen, fusion, by_row);

@@ -2,6 +2,7 @@
 #include "autotune/space/rule_steps.h"
 
 #include "autotune/space/cluster_steps.h"
+#include "poly/algebra/online.h"
 #include "poly/algebra/rule.h"
 #include "support/error.h"
 
@@ -49,6 +50,8 @@ bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, 
   return false;
 }
 
+bool is_online(const Step& step) { return step.name == "apply_rule" && step.args.at(0) == "online"; }
+
 struct ReducedLoop {
   int axis;
   std::int64_t extent;
@@ -86,7 +89,8 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   std::set<std::string> matching;
   for (const Step& step : rule_steps(schedules, all)) matching.insert(step.args.at(0).get<std::string>());
   for (const Rule& rule : rules()) {
-    if (!all.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
+    // Disabled ones, and those that another rule has made needless: without it they are what is left.
+    if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
   }
   std::vector<std::string> ordered;
   for (const Rule& rule : rules()) {
@@ -118,6 +122,23 @@ std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps,
       again = try_rule(schedules, kSplittingRule, target, steps);
       if (again) break;
     }
+  }
+  return steps;
+}
+
+std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::vector<Step>& steps) {
+  std::set<std::string> leads;
+  for (const Step& step : steps) {
+    if (!is_online(step)) continue;
+    const std::string lead = step.args.at(1).get<std::string>();
+    if (nest.find_statement(lead) != nullptr && may_stay_behind(nest, lead)) leads.insert(lead);
+  }
+  return leads;
+}
+
+std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::string>& leads, int doublings) {
+  for (Step& step : steps) {
+    if (is_online(step) && leads.contains(step.args.at(1).get<std::string>())) step.args.emplace_back(doublings);
   }
   return steps;
 }

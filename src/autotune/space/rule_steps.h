@@ -26,6 +26,11 @@ std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>&
 std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
                               std::int64_t parts);
 
+/// Leads that rule online accumulates in `steps`, which made `nest`, and whose extremum may stay behind.
+std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::vector<Step>& steps);
+/// The steps with rule online leaving the extrema of `leads` behind by so many doublings of terms.
+std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::string>& leads, int doublings);
+
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);
 

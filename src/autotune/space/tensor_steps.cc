@@ -30,6 +30,7 @@ constexpr int kInnermost = 4;
 /// columns to run without spills, and not one after the other.
 constexpr std::int64_t kBesideChains = 40;
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
+constexpr int kDoublings = 8;                    ///< of terms, before their extremum is moved
 constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
@@ -89,6 +90,34 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
   }
   if (result.pack_extent == 1) result.pack = -1;
   return result;
+}
+
+/// Of a product of two inputs that nothing else of the cluster streams along: a sum into a temporary, whose terms come tile by tile.
+std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
+  const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
+  if (!pair || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
+               &b = statement.reads[static_cast<std::size_t>(pair->second)];
+  for (const Access* access : {&a, &b}) {
+    if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+  }
+  const std::vector<int> in_a = axes_of(unit, a), in_b = axes_of(unit, b), written = axes_of(unit, statement.write);
+  TensorAxes result;
+  for (std::size_t k = 0; k < unit.axes.size(); ++k) {
+    const int axis = unit.axes[k];
+    const bool of_a = has(in_a, axis), of_b = has(in_b, axis);
+    if (unit.reduced[k]) {
+      if (result.stream >= 0 || !of_a || !of_b) return std::nullopt;
+      result.stream = axis;
+      result.inner = unit.extents[k];
+    } else if (of_a != of_b && has(cluster.axes, axis)) {
+      // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
+      (axis == written.back() ? result.column : result.row) = axis;
+      (axis == written.back() ? result.column_extent : result.row_extent) = unit.extents[k];
+    }
+  }
+  const bool apart = result.row >= 0 && result.column >= 0 && has(in_a, result.row) != has(in_a, result.column);
+  return apart && result.stream >= 0 ? std::optional(result) : std::nullopt;
 }
 
 /// Elements of an access beside the loops that all units share and the streamed one.
@@ -169,14 +198,27 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
       return axes;
     }
   }
-  return std::nullopt;
+  std::optional<TensorAxes> sum;
+  int found = 0;
+  for (const int u : cluster.units) {
+    for (const std::string& name : structure.units[u].statements) {
+      const Statement& statement = nest.statement(name);
+      if (statement.reduction != ReductionOp::add || !nvptx::factors(statement.value)) continue;
+      ++found;
+      sum = axes_of_sum(nest, structure.units[u], statement, cluster);
+    }
+  }
+  return found == 1 ? sum : std::nullopt;
 }
 
 bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }
 
-std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
+std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool rescale) {
   const std::vector<std::int64_t> overlap =
       several_chains(axes) && sm >= kGroupProducts ? std::vector<std::int64_t>{0, 1, 2, 3} : std::vector<std::int64_t>{0, 1};
+  const std::vector<std::int64_t> depths =
+      axes.column >= 0 ? std::vector<std::int64_t>{64, 32, 128} : std::vector<std::int64_t>{64};
+  const std::vector<std::int64_t> thresholds = rescale ? std::vector<std::int64_t>{0, kDoublings} : std::vector<std::int64_t>{0};
   if (sm < kGroupProducts) {
     return {{"groups", {0, 1, 2, 3}},
             {"row_tiles", {1, 2}},
@@ -185,7 +227,10 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
             {"overlap", overlap},
             {"hold", {0, 1}},
             {"descending", {0, 1}},
-            {"longest_first", {0, 1, 2, 3, 4}}};
+            {"longest_first", {0, 1, 2, 3, 4}},
+            {"rescale", thresholds},
+            {"unroll", {1, 2}},
+            {"depth", depths}};
   }
   std::vector<Parameter> parameters{{"groups", {0, 1, 2, 3}},
                                     {"row_tiles", {1, 2}},
@@ -197,10 +242,13 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm) {
                                     {"descending", {0, 1}},
                                     {"longest_first", {0, 1, 2, 3, 4}},
                                     {"stagger", {0, 1}},
-                                    {"polynomial", {0, 1, 2, 4, 6, 8}},
+                                    {"polynomial", {0, 1, 2, 4, 6, 8, 10, 12}},
+                                    {"rescale", thresholds},
+                                    {"unroll", {1, 2}},
                                     {"residents", {1, 2, 3, 4}},
                                     {"claims", {0, 1}},
-                                    {"multicast", {1, 2}}};
+                                    {"multicast", {1, 2}},
+                                    {"depth", depths}};
   if (axes.pack >= 0) {
     std::vector<std::int64_t> packs{1};
     while (packs.back() < fullest_pack(axes)) packs.push_back(2 * packs.back());
@@ -215,6 +263,7 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.row_tiles = static_cast<int>(value_or(values, "row_tiles", 1));
   choice.columns = value_or(values, "columns", 128);
   choice.slots = static_cast<int>(value_or(values, "slots", 2));
+  choice.depth = value_or(values, "depth", 64);
   choice.overlap = static_cast<int>(value_or(values, "overlap", 0));
   choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
   choice.hold = value_or(values, "hold", 0) != 0;
@@ -222,6 +271,8 @@ TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
   choice.longest_first = static_cast<int>(value_or(values, "longest_first", 0));
   choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap > 0;
   choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
+  choice.rescale = static_cast<int>(value_or(values, "rescale", 0));
+  choice.unroll = static_cast<int>(value_or(values, "unroll", 1));
   choice.persistent = value_or(values, "persistent", 0) > 0;
   choice.cluster = static_cast<int>(value_or(values, "multicast", 1));
   choice.claims = choice.persistent && choice.cluster == 1 && value_or(values, "claims", 0) != 0;
@@ -241,7 +292,8 @@ ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const Te
     plan.order.insert(plan.order.begin() + std::min<std::ptrdiff_t>(choice.longest_first - 1, std::ssize(plan.order)), axes.row);
   }
   plan.stream = axes.stream;
-  plan.stream_tile = choice.columns;
+  plan.stream_tile = axes.column >= 0 ? choice.depth : choice.columns;
+  if (axes.column >= 0) plan.tile[axes.column] = choice.columns;
   return plan;
 }
 
@@ -261,6 +313,9 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   if (grid.empty()) return shape.steps;
   if (choice.descending) {
     for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("reverse", {stream}));
+  }
+  if (choice.unroll > 1) {
+    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("unroll", {stream, choice.unroll}));
   }
   const std::string& loop = grid.front();
   steps.push_back(make_step("tensor_cores", {loop, choice.groups, choice.slots}));
@@ -316,19 +371,65 @@ std::vector<std::map<std::string, std::int64_t>> choices_of_single_warps(const T
 
 }  // namespace
 
+namespace {
+
+/// Wide blocks, which read each element of memory for most products; narrower ones where those would leave multiprocessors idle. Rows of
+/// blocks first, then columns, with tiles for a pair of blocks or one.
+std::vector<std::map<std::string, std::int64_t>> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
+  struct Shape {
+    int groups, row_tiles;
+    std::int64_t columns;
+  };
+  const bool pairs = limits.sm >= kGroupProducts;
+  const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 1, 192}, {2, 1, 128}, {1, 1, 128}, {1, 1, 64}}
+                                          : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
+  std::vector<std::map<std::string, std::int64_t>> choices, for_fewer;
+  for (const Shape& shape : shapes) {
+    TensorChoice choice{.groups = shape.groups,
+                        .row_tiles = shape.row_tiles,
+                        .columns = shape.columns,
+                        .depth = pairs ? 64 : 32,
+                        .slots = 5,
+                        .overlap = pairs ? 1 : 0};
+    while (choice.slots > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.slots;
+    if (!tensor_infeasible(axes, choice, limits).empty()) continue;
+    const auto blocks = [&](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
+    const bool idle = blocks(axes.row_extent, choice.rows()) * blocks(axes.column_extent, choice.columns) < limits.units;
+    for (const bool persistent : pairs && !idle ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
+      for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
+        for (const int longest : {0, 2}) {
+          std::map<std::string, std::int64_t> values{
+              {"groups", shape.groups}, {"row_tiles", shape.row_tiles}, {"columns", shape.columns}, {"depth", choice.depth},
+              {"slots", choice.slots},  {"overlap", choice.overlap},    {"longest_first", longest}};
+          if (pairs) values.insert({{"persistent", persistent}, {"multicast", together}});
+          (idle ? for_fewer : choices).push_back(std::move(values));
+        }
+      }
+    }
+  }
+  // The most blocks first where there are too few.
+  choices.insert(choices.end(), for_fewer.rbegin(), for_fewer.rend());
+  return choices;
+}
+
+}  // namespace
+
 std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
+  if (axes.column >= 0) return choices_of_sums(axes, limits);
   if (limits.sm < kGroupProducts) return choices_of_single_warps(axes, limits);
   std::vector<std::map<std::string, std::int64_t>> choices;
   std::set<std::map<std::string, std::int64_t>> seen;
   const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
+    // Wide rows have more sums to correct than terms in a tile.
+    if (axes.inner > kWideRows) choice.rescale = kDoublings;
     std::map<std::string, std::int64_t> values{
-        {"groups", choice.groups},        {"columns", choice.columns},       {"slots", choice.slots},
-        {"overlap", choice.overlap},      {"turns", choice.turns},           {"hold", choice.hold},
-        {"stagger", choice.stagger},      {"persistent", choice.persistent}, {"claims", choice.claims},
-        {"multicast", choice.cluster},    {"descending", choice.descending}, {"longest_first", choice.longest_first},
-        {"polynomial", choice.polynomial}};
+        {"groups", choice.groups},         {"columns", choice.columns},       {"slots", choice.slots},
+        {"overlap", choice.overlap},       {"turns", choice.turns},           {"hold", choice.hold},
+        {"stagger", choice.stagger},       {"persistent", choice.persistent}, {"claims", choice.claims},
+        {"multicast", choice.cluster},     {"descending", choice.descending}, {"longest_first", choice.longest_first},
+        {"polynomial", choice.polynomial}, {"rescale", choice.rescale}};
     if (axes.pack >= 0) values["pack"] = choice.pack;
     if (choice.residents > 1) values["residents"] = choice.residents;
     if (seen.insert(values).second) choices.push_back(values);
@@ -337,7 +438,7 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   const auto add_with_polynomial = [&](TensorChoice choice) {
     add(choice);
     if (axes.functions <= axes.register_operands) return;
-    choice.polynomial = 4;
+    choice.polynomial = 8;
     add(choice);
   };
   // Few rows: one group, whose tile packs fill as far as they can. Then what streams through the block takes the time: small blocks, with
@@ -413,7 +514,26 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   return choices;
 }
 
+namespace {
+
+/// Why a block of rows and columns does not fit, whose terms are streamed.
+std::string sum_infeasible(const TensorChoice& choice, const GpuLimits& limits) {
+  const std::int64_t left = fragment_registers(choice, limits.sm), registers = choice.row_tiles * choice.columns / 2;
+  if (registers > left)
+    return fmt::format("sums need {} registers of a thread, {} groups leave {}", registers, choice.groups, left);
+  const std::int64_t depth = nvptx::round_up(choice.depth, kSwizzledElements),
+                     columns = nvptx::round_up(choice.columns, kSwizzledElements);
+  const std::int64_t bytes =
+      kOperandBytes * (choice.slots * (choice.rows() * depth + columns * depth) + choice.rows() * columns) + kBarrierBytes;
+  const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
+  if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
+  return {};
+}
+
+}  // namespace
+
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
+  if (axes.column >= 0) return sum_infeasible(choice, limits);
   if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {

@@ -16,11 +16,13 @@ namespace nestor {
 
 /// The loops that products of a cluster tile, and what their tiles hold. Axes are those of the structure.
 struct TensorAxes {
-  int row = -1;            ///< common axis along the rows of every product
-  int stream = -1;         ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  int row = -1;     ///< common axis along the rows of every product
+  int stream = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  /// Common axis along the columns of a product whose sum itself is streamed: `stream` is what it sums over. -1: columns are streamed.
+  int column = -1;
   int pack = -1;           ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
-  std::int64_t row_extent = 1, pack_extent = 1;
+  std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   // Extents beside rows and streamed columns, one entry a tile.
   std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
   std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
@@ -39,6 +41,7 @@ struct TensorChoice {
   int groups = 0;  ///< of four warps; 0: no tensor cores
   int row_tiles = 1;
   std::int64_t columns = 128;
+  std::int64_t depth = 64;  ///< terms of a streamed sum in one iteration
   int slots = 2;
   int overlap = 0;  ///< 1: products of two iterations together; more: 1 + the chains of products under way at once
   bool turns = false, hold = false, stagger = false;
@@ -47,6 +50,8 @@ struct TensorChoice {
   /// Items in falling order of their rows, so that those with most work start first: 1 among all, more among those that the outermost
   /// loops but one (two, ...) leave, whose other operands then stay in the cache; 0 in rising order.
   int longest_first = 0;
+  int rescale = 0;  ///< doublings of terms up to which an extremum stays behind (rule online); 0: it never does
+  int unroll = 1;   ///< iterations a round of the loop over columns
   bool persistent = false, claims = false;
   int pack = 1;       ///< rows of a tile that differ in the pack axis alone
   int residents = 1;  ///< blocks of a multiprocessor
@@ -58,8 +63,8 @@ struct TensorChoice {
 /// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.
 bool several_chains(const TensorAxes& axes);
 
-/// `sm`: compute capability times ten.
-std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm);
+/// `sm`: compute capability times ten. `rescale`: there are extrema that may stay behind.
+std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool rescale);
 TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values);
 
 /// Tiles of the common loops, and of the one over columns.

@@ -6,6 +6,7 @@
 #include "codegen/nvptx/distribute.h"
 #include "codegen/nvptx/op_shape.h"
 #include "codegen/nvptx/private_tiles.h"
+#include "codegen/nvptx/product_loops.h"
 #include "codegen/nvptx/simt_backend.h"
 #include "codegen/nvptx/tile_rewrite.h"
 
@@ -188,7 +189,7 @@ class Planner {
     const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
     const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
     kernel.body = keep_accumulators(body, plan_.program.buffers, room);
-    if (shape.groups > 0) kernel.body = with_private_tiles(kernel.body, plan_.program);
+    if (shape.groups > 0) kernel.body = with_product_loops(with_private_tiles(kernel.body, plan_.program), plan_.program.buffers);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;

@@ -17,7 +17,7 @@ constexpr std::int64_t kBarrierBytes = 8;
 
 bool names_ring(Kind kind) {
   return kind == Kind::wait_full || kind == Kind::wait_empty || kind == Kind::load || kind == Kind::release ||
-         kind == Kind::take_registers;
+         kind == Kind::next_tile || kind == Kind::take_registers;
 }
 
 bool names_op(Kind kind) { return kind == Kind::product || kind == Kind::compute || kind == Kind::narrow; }
@@ -27,8 +27,8 @@ bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_
 /// Events that only one kind of tensor cores has.
 bool fits(Kind kind, TensorCores cores) {
   const bool all_copy = kind == Kind::commit_copies || kind == Kind::wait_copies || kind == Kind::barrier;
-  const bool one_copies =
-      kind == Kind::wait_empty || kind == Kind::wait_stores || kind == Kind::wait_turn || kind == Kind::pass_turn;
+  const bool one_copies = kind == Kind::next_tile || kind == Kind::wait_empty || kind == Kind::wait_stores ||
+                          kind == Kind::wait_turn || kind == Kind::pass_turn;
   return cores == TensorCores::wgmma ? !all_copy : !one_copies;
 }
 
@@ -98,8 +98,6 @@ class Handover {
   void visit(const EventNode& node) {
     if (node.kind == EventNode::Kind::event) return visit(node.event);
     for (const EventNode& child : node.children) visit(child);
-    // Nothing is under way at a block's end: prove_blocks.
-    under_way_ = false;
   }
   void visit(const Event& event) {
     const bool reads = (event.kind == Kind::product && proof_.op(event.op).a_ring == ring_) ||

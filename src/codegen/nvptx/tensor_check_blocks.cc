@@ -9,11 +9,26 @@ namespace {
 
 using Kind = Event::Kind;
 
+/// Tiles of a ring that have been waited for and not released: the current one, and those before it that are kept.
+struct Tiles {
+  int waited = 0, behind = 0;
+  bool current() const { return waited > behind; }
+  bool operator==(const Tiles& other) const = default;
+};
+
+/// A product under way, and how many tiles further its group has gone in the rings that it reads.
+struct Flying {
+  int op;
+  std::map<int, int> age;
+  bool operator==(const Flying& other) const = default;
+};
+
 /// What a block in a loop or a condition must leave as it was.
 struct Held {
-  std::set<int> tiles;     ///< rings whose oldest tile has been waited for and not released
-  std::set<int> operands;  ///< rings that have been read into registers
-  std::set<int> whole;     ///< buffers of sums that have been added up over lanes
+  std::map<int, Tiles> tiles;  ///< by ring; none: no tile
+  std::set<int> operands;      ///< rings that have been read into registers
+  std::set<int> whole;         ///< buffers of sums that have been added up over lanes
+  std::vector<Flying> flight;  ///< products, oldest first
   bool turn = false;
   bool operator==(const Held& other) const = default;
 };
@@ -34,14 +49,17 @@ class ConsumerWalk {
         if (!amid_is_met(block.steps[k].event, next))
           proof_.fail("{} is released in the middle of an op that does not come next", proof_.name(block.steps[k].event.ring));
       }
-      if (!flight_.empty()) fail_flight("is in flight at the end of a block");
       const bool leaves = b + 1 == proof_.consumer.size() || !same_conditions(block, proof_.consumer[b + 1]);
       if ((block.loop() && !(held_ == before)) || (!block.conditions.empty() && leaves && !(held_ == outside)))
-        proof_.fail("an iteration, or what runs on a condition, does not leave tiles, sums and turns as it found them");
+        proof_.fail("an iteration, or what runs on a condition, does not leave tiles, products, sums and turns as it found them");
     }
-    for (const int ring : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
+    if (!held_.flight.empty())
+      proof_.fail("product {} is in flight at the end of an item", proof_.op(held_.flight.front().op).op.name);
+    for (const auto& [ring, tiles] : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
     if (held_.turn) proof_.fail("a turn is not passed on at the end of an item");
     for (int r = 0; r < static_cast<int>(proof_.plan.rings.size()); ++r) {
+      if (keeps_.count(r) != 0 && gives_.count(r) != 0)
+        proof_.fail("tiles of {} are kept behind, but not all of them", proof_.name(r));
       if (proof_.ring(r).claims && held_.operands.count(r) == 0) proof_.fail("{} is not read: no item follows", proof_.name(r));
     }
   }
@@ -56,9 +74,9 @@ class ConsumerWalk {
   void step(const Event& event) {
     switch (event.kind) {
       case Kind::wait_full:
-        if (!held_.tiles.insert(event.ring).second)
-          proof_.fail("{} is waited for again before its tile is released", proof_.name(event.ring));
-        return;
+        return wait(event.ring);
+      case Kind::next_tile:
+        return next(event.ring);
       case Kind::release:
         return release(event.ring);
       case Kind::take_registers:
@@ -66,7 +84,8 @@ class ConsumerWalk {
       case Kind::product:
         return product(event.op);
       case Kind::wait_products:
-        if (flight_.size() > static_cast<std::size_t>(event.count)) flight_.erase(flight_.begin(), flight_.end() - event.count);
+        if (held_.flight.size() > static_cast<std::size_t>(event.count))
+          held_.flight.erase(held_.flight.begin(), held_.flight.end() - event.count);
         return;
       case Kind::compute:
         return compute(proof_.op(event.op));
@@ -101,36 +120,74 @@ class ConsumerWalk {
     return next->kind == Kind::compute && (op.kind == TensorOp::Kind::map || adds) && op.column >= 0;
   }
 
-  void fail_flight(const std::string& what) { proof_.fail("product {} {}", proof_.op(flight_.front()).op.name, what); }
-
   bool reads_ring(int op, int ring) const { return proof_.op(op).a_ring == ring || proof_.op(op).b_ring == ring; }
 
-  void release(int ring) {
-    if (held_.tiles.erase(ring) == 0) proof_.fail("{} is released without a tile that has been waited for", proof_.name(ring));
-    if (held_.turn) proof_.fail("{} is released within a turn", proof_.name(ring));
-    for (const int op : flight_) {
-      if (reads_ring(op, ring) && !proof_.ring(ring).in_registers)
-        proof_.fail("{} is released while product {} reads it", proof_.name(ring), proof_.op(op).op.name);
+  Tiles tiles_of(int ring) const {
+    const auto found = held_.tiles.find(ring);
+    return found == held_.tiles.end() ? Tiles{} : found->second;
+  }
+  void set_tiles(int ring, const Tiles& tiles) {
+    if (tiles == Tiles{}) {
+      held_.tiles.erase(ring);
+    } else {
+      held_.tiles[ring] = tiles;
     }
+  }
+
+  /// There is a slot for the tile beside those that the group keeps: it could not be copied while the group waits, else.
+  void wait(int ring) {
+    Tiles tiles = tiles_of(ring);
+    if (tiles.current()) proof_.fail("{} is waited for again before its tile is released", proof_.name(ring));
+    ++tiles.waited;
+    if (tiles.waited > proof_.ring(ring).slots)
+      proof_.fail("{} has {} slots where {} tiles are held at once", proof_.name(ring), proof_.ring(ring).slots, tiles.waited);
+    set_tiles(ring, tiles);
+  }
+
+  void next(int ring) {
+    Tiles tiles = tiles_of(ring);
+    if (!tiles.current()) proof_.fail("{} is passed over without a tile that has been waited for", proof_.name(ring));
+    ++tiles.behind;
+    set_tiles(ring, tiles);
+    keeps_.insert(ring);
+    for (Flying& flying : held_.flight) {
+      if (reads_ring(flying.op, ring)) ++flying.age[ring];
+    }
+  }
+
+  void release(int ring) {
+    Tiles tiles = tiles_of(ring);
+    if (tiles.waited == 0) return proof_.fail("{} is released without a tile that has been waited for", proof_.name(ring));
+    if (held_.turn) proof_.fail("{} is released within a turn", proof_.name(ring));
+    if (tiles.behind == 0) gives_.insert(ring);
+    for (const Flying& flying : held_.flight) {
+      const auto age = flying.age.find(ring);
+      if (reads_ring(flying.op, ring) && !proof_.ring(ring).in_registers &&
+          (age == flying.age.end() ? 0 : age->second) == tiles.behind)
+        proof_.fail("{} is released while product {} reads it", proof_.name(ring), proof_.op(flying.op).op.name);
+    }
+    if (tiles.behind > 0) --tiles.behind;
+    --tiles.waited;
+    set_tiles(ring, tiles);
   }
 
   void take(int ring) {
     need_tile(ring, "take_registers");
     if (!proof_.ring(ring).in_registers) proof_.fail("{} is read into registers that no product uses", proof_.name(ring));
-    for (const int op : flight_) {
-      if (reads_ring(op, ring))
-        proof_.fail("registers of {} are overwritten under product {}", proof_.name(ring), proof_.op(op).op.name);
+    for (const Flying& flying : held_.flight) {
+      if (reads_ring(flying.op, ring))
+        proof_.fail("registers of {} are overwritten under product {}", proof_.name(ring), proof_.op(flying.op).op.name);
     }
     if (!held_.operands.insert(ring).second) proof_.fail("{} is read into registers twice", proof_.name(ring));
   }
 
   void need_tile(int ring, const std::string& reader) {
-    if (held_.tiles.count(ring) == 0) proof_.fail("{} reads {} without waiting for its tile", reader, proof_.name(ring));
+    if (!tiles_of(ring).current()) proof_.fail("{} reads {} without waiting for its tile", reader, proof_.name(ring));
   }
 
   /// No product under way writes the fragment.
   void need_settled(int buffer, const std::string& who) {
-    for (const int op : flight_) {
+    for (const auto& [op, age] : held_.flight) {
       if (proof_.op(op).op.write.buffer == buffer)
         proof_.fail("{} touches {} while product {} is writing it", who, proof_.plan.buffer(buffer).name, proof_.op(op).op.name);
     }
@@ -139,7 +196,7 @@ class ConsumerWalk {
   void product(int k) {
     const TensorOp& op = proof_.op(k);
     // Products of one shape may follow each other on the same sums.
-    for (const int other : flight_) {
+    for (const auto& [other, age] : held_.flight) {
       if (proof_.op(other).op.write.buffer == op.op.write.buffer && proof_.op(other).n != op.n)
         need_settled(op.op.write.buffer, op.op.name);
     }
@@ -151,7 +208,7 @@ class ConsumerWalk {
     } else if (op.a_ring >= 0) {
       need_tile(op.a_ring, op.op.name);
     }
-    flight_.push_back(k);
+    held_.flight.push_back({k, {}});
   }
 
   void compute(const TensorOp& op) {
@@ -166,7 +223,7 @@ class ConsumerWalk {
     const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
     need_settled(buffer, "the operand of " + op.op.name);
     if (is_lane_sum(buffer)) proof_.fail("{} narrows a sum in lanes", op.op.name);
-    if (std::count(flight_.begin(), flight_.end(), k) != 0)
+    if (std::any_of(held_.flight.begin(), held_.flight.end(), [&](const Flying& flying) { return flying.op == k; }))
       proof_.fail("the operand of {} is overwritten while it is in flight", op.op.name);
   }
 
@@ -202,7 +259,7 @@ class ConsumerWalk {
 
   TensorProof& proof_;
   Held held_;
-  std::vector<int> flight_;  ///< products, oldest first
+  std::set<int> keeps_, gives_;  ///< rings whose tiles are kept behind; whose current tile is given back
 };
 
 /// Each wait for an empty slot is followed by the load that fills it.

@@ -92,8 +92,14 @@ class TileMatcher {
     if (vars.size() > 1 || proof_.ring(ring).in_registers)
       return proof_.fail("tiles of {} depend on more than one iteration", proof_.name(ring));
     const StepCounter copies(copier_, bounds(), [ring](const Event& e) { return e.kind == Kind::load && e.ring == ring; });
-    const StepCounter releases(proof_.consumer, bounds(),
-                               [ring](const Event& e) { return e.kind == Kind::release && e.ring == ring; });
+    // A group that keeps tiles goes on to the next one without giving the last one back (prove_blocks: always or never).
+    bool keeps = false;
+    each_step(proof_.consumer, [&](const Place&, const RoleStep& step) {
+      keeps = keeps || (step.event.kind == Kind::next_tile && step.event.ring == ring);
+    });
+    const Kind goes_on = keeps ? Kind::next_tile : Kind::release;
+    const StepCounter passed(proof_.consumer, bounds(),
+                             [ring, goes_on](const Event& e) { return e.kind == goes_on && e.ring == ring; });
     each_step(copier_, [&](const Place& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load || loading.event.ring != ring) return;
       if (loading.var != *vars.begin())
@@ -105,7 +111,7 @@ class TileMatcher {
         const std::string a = value_of(loading, "i", bounds()), b = value_of(reading, "j", bounds());
         const std::string meet =
             fmt::format("{} and {} = {} and ({} < {} or {} > {})", runs(load, reader), copies.before(load.block, load.at, "i"),
-                        releases.before(reader.block, reader.at, "j"), a, b, a, b);
+                        passed.before(reader.block, reader.at, "j"), a, b, a, b);
         if (!bounds().impossible("i, j", meet))
           proof_.fail("a reader of {} finds the tile of another iteration", proof_.name(ring));
       });

@@ -246,6 +246,12 @@ void TensorEmitter::when(Value* condition, const Body& body) {
   b_.SetInsertPoint(after);
 }
 
+/// What did not exist before is private to the body that has been emitted since.
+void TensorEmitter::forget_private(const State& before) {
+  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
+  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+}
+
 void TensorEmitter::choose(Value* condition, const Body& body) {
   auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
@@ -257,9 +263,7 @@ void TensorEmitter::choose(Value* condition, const Body& body) {
   llvm::BasicBlock* end = b_.GetInsertBlock();
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
-  // What did not exist before has no value on the other way: it is private to the body.
-  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
-  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+  forget_private(before);
   const std::vector<Value**> now = state_.all(), then = before.all();
   if (now.size() != then.size()) internal_error("tensor kernel: a condition changes what is alive");
   for (std::size_t k = 0; k < now.size(); ++k) {
@@ -271,12 +275,15 @@ void TensorEmitter::choose(Value* condition, const Body& body) {
   }
 }
 
-/// for (var = lower; var < upper; var = next(var)) with the state carried through. `next` never falls.
+/// for (var = lower; var < upper; var = next(var)) with the state carried through. `next` never falls. Products that are under way at the
+/// loop's end have ended behind it: where control flow meets, no sum may be on its way, or ptxas makes one product wait for another.
 void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& advance, const Body& body) {
   auto* inside = llvm::BasicBlock::Create(b_.getContext(), "loop", &function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  const bool settles = products_under_way();
   llvm::BasicBlock* from = b_.GetInsertBlock();
-  b_.CreateCondBr(b_.CreateICmpSLT(lower, upper), inside, after);
+  llvm::BasicBlock* none = settles ? llvm::BasicBlock::Create(b_.getContext(), "none", &function_) : after;
+  b_.CreateCondBr(b_.CreateICmpSLT(lower, upper), inside, none);
   b_.SetInsertPoint(inside);
   State before = state_;
   llvm::PHINode* counter = b_.CreatePHI(lower->getType(), 2, var);
@@ -289,15 +296,28 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
   }
   environment_[var] = counter;
   body();
-  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
-  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+  forget_private(before);
   std::vector<Value**> now = state_.all();
   if (now.size() != phis.size()) internal_error("tensor kernel: loop {} changes what is alive", var);
   Value* next = advance(counter);
   llvm::BasicBlock* latch = b_.GetInsertBlock();
   counter->addIncoming(next, latch);
   for (std::size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(*now[k], latch);
-  b_.CreateCondBr(b_.CreateICmpSLT(next, upper), inside, after);
+  llvm::BasicBlock* end = settles ? llvm::BasicBlock::Create(b_.getContext(), "end", &function_) : after;
+  b_.CreateCondBr(b_.CreateICmpSLT(next, upper), inside, end);
+  const auto settle_at = [&](llvm::BasicBlock* block) {
+    b_.SetInsertPoint(block);
+    settle_products();
+    b_.CreateBr(after);
+    return b_.GetInsertBlock();
+  };
+  if (settles) {
+    latch = settle_at(end);
+    std::swap(state_, before);
+    from = settle_at(none);
+    std::swap(state_, before);
+    now = state_.all();
+  }
   b_.SetInsertPoint(after);
   const std::vector<Value**> then = before.all();
   for (std::size_t k = 0; k < now.size(); ++k) {
@@ -308,14 +328,30 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
   }
 }
 
-/// A loop over tiles counts in 32 bits, as coordinates of tensor copies do.
+/// A loop over tiles counts in 32 bits, as coordinates of tensor copies do. Rounds of several iterations come first, then what is left.
 void TensorEmitter::tile_loop(const EventNode& node) {
   const auto narrow = [&](const IntExpr& bound) { return b_.CreateTrunc(integer(bound), b_.getInt32Ty()); };
-  const Advance next = [&](Value* value) { return b_.CreateNSWAdd(value, constant(1)); };
-  counted_loop(node.var, narrow(node.lower), narrow(node.upper), next, [&] {
-    environment_[node.var] = b_.CreateSExt(environment_.at(node.var), b_.getInt64Ty());
-    run_children(node, node.masked);
-  });
+  Value *lower = narrow(node.lower), *upper = narrow(node.upper);
+  const auto rounds = [&](Value* from, Value* to, int iterations) {
+    const Advance next = [&](Value* value) { return b_.CreateNSWAdd(value, constant(iterations)); };
+    counted_loop(node.var, from, to, next, [&] {
+      Value* first = environment_.at(node.var);
+      const State before = state_;
+      for (int k = 0; k < iterations; ++k) {
+        environment_[node.var] = b_.CreateSExt(b_.CreateNSWAdd(first, constant(k)), b_.getInt64Ty());
+        run_children(node, node.masked);
+        forget_private(before);
+      }
+    });
+  };
+  const int unroll = copying_ ? 1 : node.unroll;
+  if (unroll > 1) {
+    Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateNSWSub(upper, lower), constant(0));
+    Value* whole = b_.CreateNSWAdd(lower, b_.CreateNSWSub(count, b_.CreateURem(count, constant(unroll))));
+    rounds(lower, whole, unroll);
+    lower = whole;
+  }
+  rounds(lower, upper, 1);
 }
 
 llvm::Value* TensorEmitter::lookup(const std::string& name) {
@@ -381,6 +417,9 @@ void WgmmaEmitter::synchronise(const Event& event) {
     case Event::Kind::release:
       if (event.count > 0) return amid_[event.op].push_back(event);
       return release(event);
+    case Event::Kind::next_tile:
+      ++behind_[ring];
+      return advance(ring);
     case Event::Kind::wait_products:
       return wait_products(event.count);
     case Event::Kind::wait_stores:
@@ -460,13 +499,21 @@ void WgmmaEmitter::load(const Event& event) {
   advance(ring);
 }
 
-/// `known`: a condition that holds. One lane of each warp tells its own block; of a cluster, lane r tells block r.
+/// Gives back the oldest tile that is held. `known`: a condition that holds. One lane of each warp tells its own block; of a cluster, lane r
+/// tells block r.
 void WgmmaEmitter::release(const Event& event, Value* known) {
-  Value* barrier = empty_barrier(event.ring, state_.positions.at(event.ring).first);
+  int& behind = behind_[event.ring];
+  Value* slot = state_.positions.at(event.ring).first;
+  if (behind > 0) {
+    Value* wraps = b_.CreateICmpSLT(slot, constant(behind));
+    slot = b_.CreateSub(b_.CreateSelect(wraps, b_.CreateAdd(slot, constant(ring(event.ring).slots)), slot), constant(behind));
+  }
+  Value* barrier = empty_barrier(event.ring, slot);
   Value* tells = event.blocks == 1 ? leads_warp_ : b_.CreateICmpULT(lane_, constant(event.blocks));
   if (known != nullptr) tells = b_.CreateAnd(tells, known);
   event.blocks == 1 ? ptx_.mbarrier_arrive(barrier, tells) : ptx_.mbarrier_arrive_at(barrier, lane_, tells);
-  advance(event.ring);
+  if (behind == 0) return advance(event.ring);
+  --behind;
 }
 
 /// The comparison is true, but ptxas cannot know: so the arrival, and every wait behind it, stays behind the instructions that made the

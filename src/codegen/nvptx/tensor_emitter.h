@@ -80,6 +80,7 @@ class TensorEmitter {
   using Advance = std::function<Value*(Value*)>;
   void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
   void tile_loop(const EventNode& node);
+  void forget_private(const State& before);
   void items(const Body& body);
   void run(const EventNode& node, bool masked);
   void run_children(const EventNode& node, bool masked);
@@ -115,6 +116,8 @@ class TensorEmitter {
   /// After how many of kAmidParts of op `k` something is given back; 0: nothing is.
   virtual int amid_parts(int /*k*/) const { return 0; }
   virtual void product(int k) = 0;
+  virtual bool products_under_way() const { return false; }
+  virtual void settle_products() {}  ///< waits for all of them; what has to be done about them still comes
   void take_registers(int ring);
   void claim();  ///< asks for the number of the block's next item
   void take_claim(int ring);
@@ -127,6 +130,7 @@ class TensorEmitter {
   // computing ops
   void compute(int k, bool masked);
   void map(int k, bool masked);
+  void scale_seldom(int buffer, const std::function<Value*(const Place& row)>& factor);
   void reduce(const TensorOp& op, bool masked);
   void store(const TensorOp& op, int number);
   virtual void store_tile(const TensorOp& op, int number) = 0;  ///< through shared memory
@@ -201,12 +205,16 @@ class WgmmaEmitter : public TensorEmitter {
   int amid_parts(int k) const override;
   void wait_products(int count);
   void product(int k) override;
+  bool products_under_way() const override { return !flight_.empty(); }
+  void settle_products() override;
+  std::set<int> sums_under_way() const;
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
   Values first_operand(const TensorOp& op, int k, int tile, int step);
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
 
   std::deque<int> flight_;                  ///< products under way
+  std::map<int, int> behind_;               ///< tiles that are kept behind the current one, by ring
   std::map<int, std::vector<Event>> amid_;  ///< what is given back in the middle of an op, after `count` of kAmidParts, by op
 };
 

@@ -143,12 +143,15 @@ class EventPlanner {
   }
 
   void stream(const TileTree& loop, std::vector<EventNode>& out) {
+    constexpr int kUnroll = 2;
+    unroll_ = loop->loop_kind != LoopKind::unroll ? 1 : loop->factor == 0 ? kUnroll : static_cast<int>(loop->factor);
     std::vector<int> ops;
     count_ops(loop, ops);
     const std::vector<Stretch> stretches = stretches_of(plan_, *loop);
     // A stretch would have to end its own products before the next one: they run as without overlap.
     for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
+    if (stretches.size() == 1 && are_sums_from_memory(ops)) return pipelined(loop->var, stretches.front(), ops, out);
     if (late && plan_.kernel->shape.overlap > 1) return chained(loop->var, stretches.front(), ops, out);
     if (late) return overlapped(loop->var, stretches.front(), ops, out);
     const auto body = [&](bool /*masked*/) {
@@ -166,6 +169,59 @@ class EventPlanner {
       return events;
     };
     for (const Stretch& stretch : stretches) ranges(loop->var, stretch, stretch.lower, ops, body, out);
+  }
+
+  /// Nothing but products that add up tiles from memory, whose tiles may be kept for an iteration more.
+  bool are_sums_from_memory(const std::vector<int>& ops) const {
+    const auto streams = [&](int ring) {
+      return ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed &&
+             plan_.rings[static_cast<std::size_t>(ring)].slots > 1;
+    };
+    return plan_.kernel->shape.overlap > 0 && plan_.cores == TensorCores::wgmma &&
+           std::all_of(ops.begin(), ops.end(), [&](int k) {
+             const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
+             return op.kind == TensorOp::Kind::product && !op.op.initialize && streams(op.a_ring) && streams(op.b_ring);
+           });
+  }
+
+  /// Each iteration issues its products before it waits for those of the one before, so that tensor cores never run out of work.
+  void pipelined(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
+    std::vector<int> rings;
+    const auto issue_all = [&](std::vector<EventNode>& events) {
+      rings.clear();
+      for (const int k : ops) {
+        for (const int ring : held_.of(k)) {
+          if (std::find(rings.begin(), rings.end(), ring) != rings.end()) continue;
+          rings.push_back(ring);
+          events.push_back(event_node(Kind::wait_full, k, ring));
+        }
+        events.push_back(event_node(Kind::product, k));
+      }
+    };
+    const auto each_ring = [&](Kind kind, std::vector<EventNode>& events) {
+      for (const int ring : rings) events.push_back(event_node(kind, -1, ring));
+    };
+    EventNode whole;
+    whole.kind = EventNode::Kind::condition;
+    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+    std::vector<EventNode> first;
+    issue_all(first);
+    each_ring(Kind::next_tile, first);
+    whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
+    const auto body = [&](bool /*masked*/) {
+      std::vector<EventNode> events;
+      if (plan_.turns()) events.push_back(event_node(Kind::wait_turn, -1));
+      issue_all(events);
+      if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
+      events.push_back(event_node(Kind::wait_products, -1, -1, static_cast<int>(ops.size())));
+      each_ring(Kind::release, events);
+      each_ring(Kind::next_tile, events);
+      return events;
+    };
+    ranges(var, stretch, stretch.lower + IntExpr(1), ops, body, whole.children);
+    whole.children.push_back(event_node(Kind::wait_products, -1, -1, 0));
+    each_ring(Kind::release, whole.children);
+    out.push_back(std::move(whole));
   }
 
   /// The first iteration without its late products; then iterations that issue their own products and the late ones of the iteration
@@ -325,8 +381,10 @@ class EventPlanner {
   template <class Body>
   void ranges(const std::string& var, const Stretch& stretch, const IntExpr& from, const std::vector<int>& ops, const Body& body,
               std::vector<EventNode>& out, int back = 0) {
-    for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops, back))
+    for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops, back)) {
       out.push_back(loop_node(var, part.from, part.to, part.masked, body(part.masked)));
+      if (!part.masked) out.back().unroll = unroll_;
+    }
   }
 
   // ---- operands that stay for the item
@@ -389,6 +447,7 @@ class EventPlanner {
   HeldTiles held_;
   std::vector<EventNode> owed_;  ///< releases that the next phase says
   int next_ = 0;
+  int unroll_ = 1;  ///< of the loop being planned, where its tiles need no tests
   std::set<int> finished_;
 };
 

@@ -34,10 +34,19 @@ std::vector<IntExpr> bounds_of(const OpDim& dim, const char* name, std::int64_t 
   return conditions;
 }
 
-/// Rows and columns of an op's tile, and places in a pack of rows, as conditions see them.
+/// Rows and columns of an op's tile, and places in a pack of rows, as conditions see them; and where loops around it start, if that is a
+/// number.
 struct Box {
   std::int64_t rows = 1, columns = 1, pack = 1;
+  std::map<std::string, std::int64_t> starts{};
 };
+
+void collect_starts(const TileTree& tree, std::map<std::string, std::int64_t>& starts) {
+  if (tree->kind == TileNode::Kind::loop) {
+    if (const auto start = tree->lower.as_constant()) starts[tree->var] = *start;
+  }
+  for (const TileTree& child : tree->children) collect_starts(child, starts);
+}
 
 Box box_of(const TensorPlan& plan, const TensorOp& op) {
   const bool product = op.kind == TensorOp::Kind::product;
@@ -45,6 +54,7 @@ Box box_of(const TensorPlan& plan, const TensorOp& op) {
   Box box{plan.item_packs(), 1, plan.pack};
   if (column >= 0)
     box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
+  collect_starts(plan.kernel->body, box.starts);
   return box;
 }
 
@@ -55,6 +65,12 @@ bool reaches(const Affine& a, const Affine& b, const Box& box) {
     const auto term = gap.terms.find(name);
     if (term == gap.terms.end()) continue;
     if (term->second < 0) gap.constant += term->second * (extent - 1);
+    gap.terms.erase(term);
+  }
+  for (const auto& [name, start] : box.starts) {
+    const auto term = gap.terms.find(name);
+    if (term == gap.terms.end() || term->second < 0) continue;
+    gap.constant += term->second * start;
     gap.terms.erase(term);
   }
   return gap.is_constant() && gap.constant >= 0;

@@ -259,8 +259,12 @@ void MmaEmitter::store_tile(const TensorOp& op, int) {
     return store_elements(op);
   set_start(op);
   const Source target = source_of(op.op.write.buffer, op.row_index, op.op.write.index);
-  when(target.in_pieces, [&] { store_pieces(op, target); });
-  when(b_.CreateNot(target.in_pieces), [&] { store_elements(op); });
+  // The argument ends behind the tile, or between two pieces of it.
+  Value* whole = b_.CreateICmpSGE(target.columns, b_.getInt64(static_cast<std::uint64_t>(pairs_of(op)) * kPiece));
+  Value* rest = b_.CreateAnd(target.columns, b_.getInt64(kPiece - 1));
+  Value* in_pieces = b_.CreateAnd(target.in_pieces, b_.CreateOr(whole, b_.CreateICmpEQ(rest, b_.getInt64(0))));
+  when(in_pieces, [&] { store_pieces(op, target); });
+  when(b_.CreateNot(in_pieces), [&] { store_elements(op); });
 }
 
 void MmaEmitter::store_pieces(const TensorOp& op, const Source& target) {
@@ -296,8 +300,9 @@ void MmaEmitter::store_pieces(const TensorOp& op, const Source& target) {
         const Values words = ptx_.load_piece(b_.CreateAdd(at, constant(block * block_bytes)));
         Value* offset = b_.CreateNSWMul(b_.CreateZExt(row, b_.getInt64Ty()), target.row_stride);
         Value* column = b_.CreateAdd(b_.CreateMul(piece, constant(kPiece)), constant(block * kBlockColumns));
-        offset = b_.CreateNSWAdd(offset, b_.CreateZExt(column, b_.getInt64Ty()));
-        Value* inside = row_inside(target, row);
+        Value* wide = b_.CreateZExt(column, b_.getInt64Ty());
+        offset = b_.CreateNSWAdd(offset, wide);
+        Value* inside = b_.CreateAnd(row_inside(target, row), b_.CreateICmpSLT(wide, target.columns));
         if (pieces < width) inside = b_.CreateAnd(inside, b_.CreateICmpULT(piece, constant(pieces)));
         ptx_.store_piece(b_.CreateGEP(b_.getInt16Ty(), target.data, offset), words, inside);
       }

@@ -204,6 +204,28 @@ ScalarExpr TensorEmitter::row_factor(const TensorOp& op) const {
   return {};
 }
 
+/// Scales the rows of a tile by factors, in warps that have one beside 1.
+void TensorEmitter::scale_seldom(int buffer, const std::function<Value*(const Place& row)>& factor) {
+  const Fragment& fragment = plan_->fragments.at(buffer);
+  Values factors;
+  Value* any = b_.getFalse();
+  for (int row = 0; row < 2 * plan_->row_tiles; ++row) {
+    factors.push_back(factor({row / 2, 0, row % 2, 0}));
+    any = b_.CreateOr(any, b_.CreateFCmpUNE(factors.back(), llvm::ConstantFP::get(b_.getFloatTy(), 1.0)));
+  }
+  choose(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_any_sync, {}, {constant(-1), any}), [&] {
+    Values values = state_.tiles.at(buffer);
+    for (int row = 0; row < 2 * plan_->row_tiles; ++row) {
+      for (int column = 0; column < fragment.columns / 4; ++column) {
+        const Place place{row / 2, column / 2, row % 2, column % 2};
+        Value*& value = values[static_cast<std::size_t>(number_in(fragment, place))];
+        value = b_.CreateFMul(value, factors[static_cast<std::size_t>(row)]);
+      }
+    }
+    state_.tiles[buffer] = std::move(values);
+  });
+}
+
 void TensorEmitter::map(int k, bool masked) {
   const TensorOp& op = this->op(k);
   const int buffer = op.op.write.buffer;
@@ -218,7 +240,15 @@ void TensorEmitter::map(int k, bool masked) {
   // Rows without points keep their value: a factor of 1 says so at one test a row.
   const bool rows_only =
       std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
-  const ScalarExpr factor = selects && in_place && !op.outside && rows_only ? row_factor(op) : ScalarExpr();
+  const bool seldom = op.op.seldom && fragment.columns > 0 && (!selects || rows_only);
+  const ScalarExpr factor = seldom || (selects && in_place && !op.outside && rows_only) ? row_factor(op) : ScalarExpr();
+  const auto factor_at = [&](const Place& row) -> Value* {
+    Value* value = element(op, factor, row);
+    if (Value* test = selects ? inside(op, tests, row) : nullptr)
+      value = b_.CreateSelect(test, value, llvm::ConstantFP::get(b_.getFloatTy(), 1.0));
+    return value;
+  };
+  if (seldom && factor.defined()) return scale_seldom(buffer, factor_at);
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   int made = 0;
   const auto set = [&](const Place& place, Value* scale) {
@@ -247,11 +277,7 @@ void TensorEmitter::map(int k, bool masked) {
       continue;
     }
     for (int half = 0; half < 2; ++half) {
-      Value* scale = nullptr;
-      if (factor.defined()) {
-        const Place row{tile, 0, half, 0};
-        scale = b_.CreateSelect(inside(op, tests, row), element(op, factor, row), llvm::ConstantFP::get(b_.getFloatTy(), 1.0));
-      }
+      Value* scale = factor.defined() ? factor_at({tile, 0, half, 0}) : nullptr;
       for (int pair = 0; pair < pairs; ++pair) {
         for (int e = 0; e < elements; ++e) set({tile, pair, half, e}, scale);
       }

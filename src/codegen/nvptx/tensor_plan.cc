@@ -63,9 +63,9 @@ bool scales(const TileOp& op, int buffer) {
 }
 
 /// Copies bring zeros beyond the end of an argument, and nothing else is left out of a tile: a product with both operands in shared memory
-/// adds up whole tiles of what its sum is over.
-void require_whole_terms(const TensorPlan& plan) {
-  for (const TensorOp& op : plan.ops) {
+/// adds up whole tiles of what its sum is over. One that goes on over iterations needs no test then.
+void require_whole_terms(TensorPlan& plan) {
+  for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
     for (const auto& [number, by_free] : {std::pair(op.a_ring, op.a_by_row), std::pair(op.b_ring, op.b_by_column)}) {
       const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
@@ -73,7 +73,7 @@ void require_whole_terms(const TensorPlan& plan) {
       const Affine last =
           affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
       for (const IntExpr& condition : op.mask) {
-        if (!condition.uses(kColumn)) continue;
+        if (!condition.uses(kColumn) && op.op.initialize) continue;
         const std::vector<IntExpr> alternatives = alternatives_of(condition);
         const bool keeps_all = std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& distance) {
           const Affine beyond = affine_of(distance) - last;
@@ -84,6 +84,7 @@ void require_whole_terms(const TensorPlan& plan) {
                    plan.program->name, op.op.name, plan.buffer(ring.buffer).name, plan.buffer(ring.buffer).name, condition.str());
       }
     }
+    if (!op.op.initialize) op.mask.clear();
   }
 }
 
@@ -124,6 +125,16 @@ bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, in
                      [&](const IntExpr& upper) { return upper.is_constant(extent) || affine_of(upper) == rest; });
 }
 
+/// All columns of the argument, or whole blocks of them up to its end: what a copy of blocks writes.
+bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense) {
+  const OpDim& column = op.op.dims[static_cast<std::size_t>(op.column)];
+  const Affine origin = affine_of(op.op.write.index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
+  const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
+  if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return true;
+  const auto extent = extent_bound(column);
+  return extent && *extent % kBlockColumns == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
+}
+
 /// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out what the argument has not.
 void plan_stores(TensorPlan& plan) {
   for (TensorOp& op : plan.ops) {
@@ -137,10 +148,7 @@ void plan_stores(TensorPlan& plan) {
     op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
-    const Affine origin = affine_of(index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
-    const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
-    if (op.row_index < 0 || origin != Affine{} || columns != Affine{} || op.op.guard.defined()) continue;
-    if (!column.lower.is_constant(0)) continue;
+    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_blocks(op, buffer, dense)) continue;
     op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.item_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }

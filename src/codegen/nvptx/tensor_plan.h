@@ -108,6 +108,7 @@ struct Event {
     wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
     load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
     release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
+    next_tile,       ///< this group goes on to the ring's next tile and keeps the one before, which the next release gives back
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op
@@ -133,6 +134,7 @@ struct EventNode {
   IntExpr lower, upper;
   IntExpr condition;
   bool masked = true;  ///< masks are applied below
+  int unroll = 1;      ///< loop: iterations of the computing groups' code for one round
   std::vector<EventNode> children;
   Event event{};
 };

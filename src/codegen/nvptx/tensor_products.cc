@@ -81,11 +81,23 @@ void WgmmaEmitter::product(int k) {
   flight_.push_back(k);
 }
 
+void WgmmaEmitter::settle_products() {
+  ptx_.wgmma_wait(0);
+  for (const int sums : sums_under_way()) ptx_.pin(state_.tiles.at(sums));
+}
+
+std::set<int> WgmmaEmitter::sums_under_way() const {
+  std::set<int> sums;
+  for (const int k : flight_) sums.insert(op(k).op.write.buffer);
+  return sums;
+}
+
 void WgmmaEmitter::wait_products(int count) {
   ptx_.wgmma_wait(count);
   while (static_cast<int>(flight_.size()) > count) {
-    ptx_.pin(state_.tiles.at(op(flight_.front()).op.write.buffer));
+    const int sums = op(flight_.front()).op.write.buffer;
     flight_.pop_front();
+    if (sums_under_way().count(sums) == 0) ptx_.pin(state_.tiles.at(sums));
   }
 }
 

@@ -180,6 +180,8 @@ const char* name_of(Event::Kind kind) {
       return "load";
     case Event::Kind::release:
       return "release";
+    case Event::Kind::next_tile:
+      return "next_tile";
     case Event::Kind::product:
       return "product";
     case Event::Kind::wait_products:

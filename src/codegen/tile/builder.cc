@@ -146,6 +146,7 @@ class ProgramBuilder {
     out.kind = TileNode::Kind::loop;
     out.var = program_variable(loop->name);
     out.loop_kind = loop->loop_kind;
+    out.factor = loop->factor;
     out.grid = loop->grid;
     const isl::set around = at.known;
     IntExpr condition;

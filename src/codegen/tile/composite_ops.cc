@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kSavePrefix = "save ";
 constexpr const char* kCorrectPrefix = "correct ";
+constexpr const char* kHoldPrefix = "hold ";
 
 /// How many reduction points of the lead come before a tile, up to its end, and in all.
 struct PointCounts {
@@ -142,6 +143,17 @@ TileOp save_op(const TileOp& lead, int previous_buffer) {
   return op;
 }
 
+/// The leading value stays where it was unless it has grown beyond the composite's threshold.
+TileOp hold_op(const Composite& composite, const TileOp& lead, int previous_buffer) {
+  TileOp op = save_op(lead, previous_buffer);
+  op.name = kHoldPrefix + lead.name;
+  std::swap(op.write, op.reads[0]);
+  op.reads.push_back(lead.write);
+  op.value = substitute(composite.held, {{"m_old", op.value}, {"m_new", ScalarExpr::read(1, ElementType::f32)}});
+  op.kind = OpKind::map;
+  return op;
+}
+
 TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composite& composite, const Follower& follower,
                   int previous_buffer, const PointCounts& counts, const OpBox& box) {
   const StatementPlan& statement = plan.plan(follower.statement);
@@ -178,6 +190,7 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
     op.value = ScalarExpr::make(ScalarOp::select, {started, op.value, r});
   }
   op.kind = OpKind::map;
+  op.seldom = composite.threshold > 0;
   return op;
 }
 
@@ -199,6 +212,7 @@ std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, co
                              const TileOp& lead, const std::map<std::string, OpBox>& boxes) {
   const PointCounts counts = count_points(plan, composite, boxes.at(composite.lead));
   std::vector<TileOp> ops{save_op(lead, previous_buffer), lead};
+  if (composite.threshold > 0) ops.push_back(hold_op(composite, lead, previous_buffer));
   for (const Follower& follower : composite.followers) {
     const auto box = boxes.find(follower.statement);
     if (box == boxes.end()) continue;

@@ -71,6 +71,8 @@ struct TileOp {
   std::optional<ReductionOp> reduction;
   /// Reduction only: the accumulator starts here from the neutral element (its initialising statement was folded in).
   bool initialize = false;
+  /// value = write * factor where the factor is expected to be 1 almost always: a test may pay.
+  bool seldom = false;
   /// With a guard and no reduction: points of the box outside the guard are written with this value.
   std::optional<double> fill;
 };
@@ -86,6 +88,7 @@ struct TileNode {
   IntExpr lower, upper;
   std::int64_t step = 1;
   LoopKind loop_kind = LoopKind::serial;  ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
+  std::int64_t factor = 0;                ///< of unroll: iterations a round; 0: free choice
   GridShape grid;                         ///< of a gpu_block loop
   IntExpr condition;                      ///< condition: children run when it is not 0
   std::vector<TileTree> children;

@@ -12,6 +12,10 @@
 //            T. Dao et al., 2022, arXiv:2205.14135; fusion of such cascades in general: RedFuser, 2026.
 // Infinity   a = -inf (a mask) with a running m = -inf would give inf - inf. The correction is 1 where m does not move, and
 //            if terms may be -inf the mediators see max(m, lowest finite number), for which exp(-inf - m) = 0.
+// Threshold  With a second argument t, m moves only where the extremum has grown so far that terms relative to m would exceed 2^t:
+//            rarely after the first tiles, and where no row moves, the corrections are by 1 and may be left out. m is then a reference
+//            within t doublings of the extremum, and all results must be the same for any reference (free_reference.h). Terms are at
+//            most 2^t instead of 1. Source: conditional rescaling in FlashAttention-4 (T. Dao et al., 2025).
 // Rounding   Each move of m multiplies r by a factor <= 1 with relative error about 2 ulp; over T tiles the relative error grows
 //            by at most 2 T ulp (in practice by the few moves of m that really occur). No cancellation is added.
 #include "poly/algebra/online.h"
@@ -21,9 +25,12 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <numbers>
 
 #include "poly/algebra/builders.h"
+#include "poly/algebra/free_reference.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
@@ -32,6 +39,9 @@
 
 namespace nestor {
 namespace {
+
+/// Of terms: their 16-bit form, if they get one, holds 2^14 times as much as 1.
+constexpr int kMostDoublings = 14;
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -201,14 +211,31 @@ std::vector<RuleMatch> find(const Nest& nest) {
   return matches;
 }
 
+/// The second argument, doublings by which terms may exceed 1.
+double threshold_argument(const std::vector<std::string>& target) {
+  double threshold = 0;
+  const std::string& text = target[1];
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threshold);
+  if (error != std::errc() || end != text.data() + text.size() || !(threshold >= 1 && threshold <= kMostDoublings)) {
+    refuse_rule("online", target[0],
+                fmt::format("its second argument is how many times terms may double, 1 to {}, not {}", kMostDoublings, text));
+  }
+  return threshold;
+}
+
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string lead = statement_argument(nest, "online", target, 1);
+  const std::string lead = statement_argument(nest, "online", target, target.size() == 2 ? 2 : 1);
+  const double threshold = target.size() == 2 ? threshold_argument(target) : 0;
   std::string why;
   if (!analyse_online(nest, lead, &why)) refuse_rule("online", lead, why);
   Nest result = prepare_online(nest, lead);
   const auto plan = analyse_online(result, lead, &why);
   if (!plan) internal_error("rule online lost {} while preparing it: {}", lead, why);
-  Composite composite = online_composite(result, *plan);
+  if (threshold > 0) {
+    why = objection_to_threshold(result, *plan);
+    if (!why.empty()) refuse_rule("online", lead, why);
+  }
+  Composite composite = online_composite(result, *plan, threshold);
   return {std::move(result), {std::move(composite)}, false};
 }
 
@@ -234,8 +261,26 @@ ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m) {
   return ScalarExpr::make(maximum ? ScalarOp::max : ScalarOp::min, {m, build::number(extreme)});
 }
 
-Composite online_composite(const Nest& nest, const OnlinePlan& plan) {
+std::string objection_to_threshold(const Nest& nest, const OnlinePlan& plan) {
+  if (!common_rate(plan)) return "its terms fall at different rates";
+  return objection_to_free_reference(nest, plan);
+}
+
+bool may_stay_behind(const Nest& nest, const std::string& lead) {
+  const auto plan = analyse_online(nest, lead);
+  return plan && objection_to_threshold(nest, *plan).empty();
+}
+
+Composite online_composite(const Nest& nest, const OnlinePlan& plan, double threshold) {
   Composite composite{"online", plan.lead, plan.lead_tensor, plan.mediators, {}, build::named("m")};
+  if (threshold > 0) {
+    // Not "<= threshold": an infinite m_old that stays makes the difference no number, and m_new is no better then.
+    const ScalarExpr grown = build::sub(build::named("m_new"), build::named("m_old"));
+    const ScalarExpr doublings = build::mul(grown, to_expr(multiply({std::numbers::log2e, {}}, *common_rate(plan))));
+    const ScalarExpr moves = ScalarExpr::make(ScalarOp::lt, {build::number(threshold), doublings});
+    composite.threshold = threshold;
+    composite.held = build::select(moves, build::named("m_new"), build::named("m_old"));
+  }
   if (plan.masked) composite.view = finite_lead(*nest.statement(plan.lead).reduction, build::named("m"));
   for (const std::string& follower : plan.followers) {
     composite.followers.push_back({follower, online_correction(plan.degree.at(follower), plan.base.at(follower),

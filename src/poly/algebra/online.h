@@ -36,8 +36,14 @@ ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m);
 ScalarExpr online_correction(const Monomial& degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
                              const ScalarExpr& m_new);
 
-/// The composite of a plan.
-Composite online_composite(const Nest& nest, const OnlinePlan& plan);
+/// The composite of a plan. `threshold`: 0, or one for which there is no objection (Composite::threshold).
+Composite online_composite(const Nest& nest, const OnlinePlan& plan, double threshold = 0);
+
+/// Why the leading value may not stay behind the extremum; empty when it may.
+std::string objection_to_threshold(const Nest& nest, const OnlinePlan& plan);
+
+/// True where rule online applies to the lead and its extremum may stay behind.
+bool may_stay_behind(const Nest& nest, const std::string& lead);
 
 /// Gives followers with inlined phi their own mediator where that saves work, and keeps statements outside of the
 /// composite from reading its terms by giving it private copies of the mediators.

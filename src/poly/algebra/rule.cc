@@ -26,7 +26,9 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
   if (!exists(nest, old)) return std::nullopt;
   std::optional<Composite> fresh;
   if (old.rule == online_rule().name) {
-    if (const auto plan = analyse_online(nest, old.lead)) fresh = online_composite(nest, *plan);
+    const auto plan = analyse_online(nest, old.lead);
+    if (plan && (old.threshold == 0 || objection_to_threshold(nest, *plan).empty()))
+      fresh = online_composite(nest, *plan, old.threshold);
   } else if (old.rule == moments_rule().name) {
     if (const auto plan = analyse_moments(nest, old.lead)) fresh = moments_composite(*plan);
   }
@@ -41,9 +43,9 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
 }  // namespace
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{simplify_rule(),    neutral_terms_rule(),   keep_result_rule(), defer_factor_rule(),
-                                     exp2_scale_rule(),  factor_extremum_rule(), online_rule(),      moments_rule(),
-                                     reassociate_rule(), split_reduction_rule(), reciprocal_rule()};
+  static const std::vector<Rule> all{simplify_rule(),   neutral_terms_rule(),   keep_result_rule(),     defer_factor_rule(),
+                                     exp2_scale_rule(), factor_extremum_rule(), fixed_extremum_rule(),  online_rule(),
+                                     moments_rule(),    reassociate_rule(),     split_reduction_rule(), reciprocal_rule()};
   return all;
 }
 

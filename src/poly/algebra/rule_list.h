@@ -19,6 +19,7 @@ const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
 const Rule& factor_extremum_rule();
+const Rule& fixed_extremum_rule();
 
 /// target[0] as the name of a statement; throws UserError when there is none, or when target has not `count` entries.
 std::string statement_argument(const Nest& nest, const std::string& rule, const std::vector<std::string>& target,

@@ -1,0 +1,12 @@
+// Loops around products: what a schedule leaves inside an op for the sake of the CPU's code stands outside of it for tensor cores.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+
+namespace nestor::nvptx {
+
+/// The tree with every sum of products over several reduced dims (a long sum in tiles) as loops over all of them but the innermost around
+/// a sum over that one. Their values are read for each iteration of these loops.
+TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buffers);
+
+}  // namespace nestor::nvptx
