@@ -65,6 +65,7 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   product("product_odd_rows", {}, narrow, {{"M", 65}, {"N", 99}, {"K", 33}}, half);
   product("product_odd_row_stride", {}, narrow, {{"M", 64}, {"N", 67}, {"K", 40}}, padded);
   product("product_even_row_stride", {}, narrow, {{"M", 64}, {"N", 76}, {"K", 36}}, aligned);
+  product("product_gated", {.gated = true}, narrow, {{"M", 70}, {"N", 72}, {"K", 48}}, half);
   product("product_wide_results", {.result = f32}, narrow, {{"M", 30}, {"N", 70}, {"K", 64}}, half);
   list.push_back(
       {"linear", tensor_program(linear_attention_nest(ElementType::f16, 32), {.rules = {}, .columns = 32}), ragged, half});

@@ -19,7 +19,12 @@ struct ProductForm {
   ElementType result = ElementType::f16;
   bool transposed = false;  ///< b is [n, k]
   Terms terms = Terms::all;
+  bool gated = false;  ///< times the same sum for c in the place of b
 };
+
+inline std::vector<std::string> factors_of(const ProductForm& form) {
+  return form.gated ? std::vector<std::string>{"b", "c"} : std::vector<std::string>{"b"};
+}
 
 /// out[i, j] = sum over k of a[i, k] b[k, j].
 inline Nest product_nest(const ProductForm& form = {}) {
@@ -33,15 +38,21 @@ inline Nest product_nest(const ProductForm& form = {}) {
   NestBuilder nest("product", {{"M", 200}, {"N", 200}, {"K", 200}});
   if (form.terms == Terms::triangle) nest.context("K >= M");
   if (form.terms == Terms::head) nest.context("K >= 64");
-  return nest.tensor("a", TensorRole::input, {"M", "K"}, form.type)
-      .tensor("b", TensorRole::input, b, form.type)
-      .tensor("sum", TensorRole::temporary, {"M", "N"})
-      .tensor("out", TensorRole::output, {"M", "N"}, form.result)
-      .statement("sum_init[i, j] : " + element, "sum[i, j]", {}, number(0))
-      .statement("sum[i, j, k] : " + point, "sum[i, j]", {"a[i, k]", form.transposed ? "b[j, k]" : "b[k, j]"}, wide(0) * wide(1),
-                 ReductionOp::add)
-      .statement("out[i, j] : " + element, "out[i, j]", {"sum[i, j]"},
-                 form.result == ElementType::f32 ? read(0) : ScalarExpr::cast(form.result, read(0)))
+  nest.tensor("a", TensorRole::input, {"M", "K"}, form.type);
+  std::vector<std::string> sums;
+  for (const std::string& factor : factors_of(form)) {
+    const std::string sum = "sum" + (factor == "b" ? std::string() : "_" + factor);
+    nest.tensor(factor, TensorRole::input, b, form.type)
+        .tensor(sum, TensorRole::temporary, {"M", "N"})
+        .statement(sum + "_init[i, j] : " + element, sum + "[i, j]", {}, number(0))
+        .statement(sum + "[i, j, k] : " + point, sum + "[i, j]", {"a[i, k]", factor + (form.transposed ? "[j, k]" : "[k, j]")},
+                   wide(0) * wide(1), ReductionOp::add);
+    sums.push_back(sum + "[i, j]");
+  }
+  const ScalarExpr result = form.gated ? read(0) * read(1) : read(0);
+  return nest.tensor("out", TensorRole::output, {"M", "N"}, form.result)
+      .statement("out[i, j] : " + element, "out[i, j]", sums,
+                 form.result == ElementType::f32 ? result : ScalarExpr::cast(form.result, result))
       .build();
 }
 
@@ -52,18 +63,21 @@ struct ProductSteps {
 
 inline TileProgram product_program(const ProductForm& form, const ProductSteps& choice = {}) {
   std::vector<std::string> steps{"apply_rule reassociate"};
-  for (const char* name : {"sum_init", "sum", "out"}) {
-    const bool sum = std::string(name) == "sum";
+  const std::vector<std::string> names = form.gated ? std::vector<std::string>{"sum_init", "sum", "sum_c_init", "sum_c", "out"}
+                                                    : std::vector<std::string>{"sum_init", "sum", "out"};
+  for (const std::string& name : names) {
+    const bool sum = name == "sum" || name == "sum_c";
     steps.push_back(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", name, choice.rows));
     steps.push_back(fmt::format("split({0}.j, {1}, {0}.jo, {0}.ji)", name, choice.columns));
-    if (sum) steps.push_back(fmt::format("split(sum.k, {}, sum.ko, sum.ki)", choice.depth));
-    steps.push_back(sum ? "reorder(sum.io, sum.jo, sum.ko, sum.ii, sum.ji, sum.ki)"
-                        : fmt::format("reorder({0}.io, {0}.jo, {0}.ii, {0}.ji)", name));
+    if (sum) steps.push_back(fmt::format("split({0}.k, {1}, {0}.ko, {0}.ki)", name, choice.depth));
+    steps.push_back(fmt::format("reorder({0}.io, {0}.jo, {1}{0}.ii, {0}.ji{2})", name, sum ? name + ".ko, " : "",
+                                sum ? ", " + name + ".ki" : ""));
   }
-  for (const char* name : {"sum_init", "sum"}) {
-    const std::string next = std::string(name) == "sum" ? "out" : "sum";
-    for (const char* loop : {"io", "jo"}) steps.push_back(fmt::format("fuse_with({}.{}, {}.{})", name, loop, next, loop));
+  for (std::size_t k = 0; k + 1 < names.size(); ++k) {
+    for (const char* loop : {"io", "jo"})
+      steps.push_back(fmt::format("fuse_with({}.{}, {}.{})", names[k], loop, names[k + 1], loop));
   }
+  if (form.gated) steps.emplace_back("fuse_with(sum.ko, sum_c.ko)");
   steps.emplace_back("gpu_blocks(out.io, out.jo)");
   steps.push_back(fmt::format("tensor_cores(out.io, {}, {})", choice.groups, choice.slots));
   steps.insert(steps.end(), choice.more.begin(), choice.more.end());
@@ -83,7 +97,8 @@ inline double product_error(const TileProgram& program, const ProductForm& form,
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(-1, 1);
   TensorMemory memory;
-  for (const auto& [name, count] : {std::pair("a", shape.m * shape.k), std::pair("b", shape.k * shape.n)}) {
+  for (const auto& [name, count] :
+       {std::pair("a", shape.m * shape.k), std::pair("b", shape.k * shape.n), std::pair("c", shape.k * shape.n)}) {
     for (std::int64_t k = 0; k < count; ++k) {
       char bytes[8] = {};
       write_element(bytes, form.type, uniform(random));
@@ -94,12 +109,16 @@ inline double product_error(const TileProgram& program, const ProductForm& form,
   std::vector<double> expected;
   for (std::int64_t i = 0; i < shape.m; ++i) {
     for (std::int64_t j = 0; j < shape.n; ++j) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < shape.k; ++k) {
-        const auto b = static_cast<std::size_t>(form.transposed ? j * shape.k + k : k * shape.n + j);
-        sum += memory["a"][static_cast<std::size_t>(i * shape.k + k)] * memory["b"][b];
+      double result = 1;
+      for (const std::string& factor : factors_of(form)) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < shape.k; ++k) {
+          const auto at = static_cast<std::size_t>(form.transposed ? j * shape.k + k : k * shape.n + j);
+          sum += memory["a"][static_cast<std::size_t>(i * shape.k + k)] * memory[factor][at];
+        }
+        result *= sum;
       }
-      expected.push_back(sum);
+      expected.push_back(result);
     }
   }
   TensorInterpreter(planned.plan, {{"M", shape.m}, {"N", shape.n}, {"K", shape.k}}, {}, memory, options).run();

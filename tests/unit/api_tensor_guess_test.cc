@@ -5,6 +5,7 @@
 #include "autotune/space/product_sizes.h"
 #include "autotune/tuner.h"
 #include "support/tensor_nests.h"
+#include "support/tensor_products.h"
 
 #include <gtest/gtest.h>
 
@@ -162,6 +163,23 @@ TEST(TensorSpace, LoopsOverTilesMayBeUnrolled) {
   const auto steps = guessed_steps("attention", "bf16", {{"unroll", 2}});
   EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
                           [](const std::string& step) { return step.starts_with("unroll(") && step.ends_with(", 2)"); }));
+}
+
+TEST(TensorSpace, ProductsOfOneOperandAreOneBlocksWork) {
+  const Nest nest = testing::product_nest({.transposed = true, .gated = true});
+  const Sizes sizes{{"M", 4096}, {"N", 4096}, {"K", 1024}};
+  for (const int sm : {80, 90}) {
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    const auto space = make_nest_space(schedules, sizes, gpu_space_limits(sm, (sm == 80 ? 163 : 227) << 10, kUnits));
+    const Candidate candidate = space->candidate(space->defaults().front());
+    ASSERT_EQ(candidate.infeasible, "");
+    NvptxTarget target;
+    target.sm = sm;
+    const testing::PlannedTensor planned(build_tile_program(schedules.replay(candidate.steps)), target);  // proved
+    EXPECT_EQ(planned.launches.kernels.size(), 1U);
+    EXPECT_EQ(planned.plan.rings.size(), 3U);
+    EXPECT_EQ(planned.op("sum").a_ring, planned.op("sum_c").a_ring);
+  }
 }
 
 // Few queries of few heads leave most multiprocessors idle: the loop over keys is cut into parts, combined by a kernel of its own.

@@ -43,6 +43,11 @@ std::vector<Case> cases() {
           {"overlap", {.result = f32}, {.more = overlap}},
           {"overlap_three_slots", {.result = f32}, {.slots = 3, .more = overlap}},
           {"overlap_unrolled", {.result = f32}, {.slots = 3, .more = {"overlap(out.io)", "unroll(sum.ko, 2)"}}},
+          {"gated", {.result = f32, .gated = true}, {}},
+          {"gated_overlap", {.result = f32, .gated = true}, {.slots = 3, .more = overlap}},
+          {"gated_overlap_unrolled",
+           {.result = f32, .gated = true},
+           {.more = {"overlap(out.io)", "unroll(sum_c.ko)", "turns(out.io)"}}},
           {"resident", {}, {.slots = 3, .more = {"overlap(out.io)", "persistent(out.io, 1)"}}},
           {"resident_turns", {.result = f32}, {.more = {"overlap(out.io)", "turns(out.io)", "persistent(out.io, 1)"}}}};
 }
@@ -116,6 +121,19 @@ TEST(TensorProducts, assemble_with_products_under_way_from_one_iteration_to_the_
     EXPECT_EQ(report.spill_bytes, 0) << report.log;
     EXPECT_THAT(report.log, Not(HasSubstr("wgmma"))) << "products run one after the other";
   }
+}
+
+TEST(TensorProducts, products_of_one_operand_share_its_tile_and_start_from_nothing) {
+  const TileProgram program =
+      product_program({.gated = true}, {.columns = 128, .depth = 64, .slots = 3, .more = {"overlap(out.io)"}});
+  const PlannedTensor planned(program);
+  EXPECT_EQ(planned.plan.rings.size(), 3U);
+  EXPECT_EQ(planned.op("sum").a_ring, planned.op("sum_c").a_ring);
+  const PtxasReport report = run_ptxas(compile_nvptx(program, {}).kernel.code, "sm_90a");
+  if (!report.available) GTEST_SKIP() << "no ptxas program here: set NESTOR_PTXAS";
+  EXPECT_TRUE(report.accepted) << report.log;
+  // Not even a wait of its own between the first products of an item.
+  EXPECT_THAT(report.log, Not(HasSubstr("C75")));
 }
 
 /// Both operands come from memory: there is no place for a test of terms, which are 0 beyond the ends of both alone.

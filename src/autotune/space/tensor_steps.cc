@@ -92,7 +92,7 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
   return result;
 }
 
-/// Of a product of two inputs that nothing else of the cluster streams along: a sum into a temporary, whose terms come tile by tile.
+/// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
   if (!pair || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
@@ -118,6 +118,36 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const 
   }
   const bool apart = result.row >= 0 && result.column >= 0 && has(in_a, result.row) != has(in_a, result.column);
   return apart && result.stream >= 0 ? std::optional(result) : std::nullopt;
+}
+
+/// Those of all products of the cluster, which must be the same ones.
+std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
+  std::optional<TensorAxes> common;
+  std::set<std::string> rows, columns;  // tensors that tiles of rows and of columns come from
+  int products = 0;
+  for (const int u : cluster.units) {
+    const Unit& unit = structure.units[u];
+    for (const std::string& name : unit.statements) {
+      const Statement& statement = nest.statement(name);
+      const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
+      if (!pair) continue;
+      const auto axes = axes_of_sum(nest, unit, statement, cluster);
+      if (!axes) return std::nullopt;
+      if (common && (axes->row != common->row || axes->column != common->column || axes->stream != common->stream))
+        return std::nullopt;
+      common = axes;
+      ++products;
+      for (const int ordinal : {pair->first, pair->second}) {
+        const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
+        (has(axes_of(unit, read), axes->row) ? rows : columns).insert(read.tensor);
+      }
+    }
+  }
+  if (!common) return std::nullopt;
+  common->first_products = products;
+  common->row_operands.assign(rows.size(), 1);
+  common->streamed_operands.assign(columns.size(), 1);
+  return common;
 }
 
 /// Elements of an access beside the loops that all units share and the streamed one.
@@ -198,17 +228,7 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
       return axes;
     }
   }
-  std::optional<TensorAxes> sum;
-  int found = 0;
-  for (const int u : cluster.units) {
-    for (const std::string& name : structure.units[u].statements) {
-      const Statement& statement = nest.statement(name);
-      if (statement.reduction != ReductionOp::add || !nvptx::factors(statement.value)) continue;
-      ++found;
-      sum = axes_of_sum(nest, structure.units[u], statement, cluster);
-    }
-  }
-  return found == 1 ? sum : std::nullopt;
+  return axes_of_sums(nest, structure, cluster);
 }
 
 bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }
@@ -517,14 +537,15 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
 namespace {
 
 /// Why a block of rows and columns does not fit, whose terms are streamed.
-std::string sum_infeasible(const TensorChoice& choice, const GpuLimits& limits) {
-  const std::int64_t left = fragment_registers(choice, limits.sm), registers = choice.row_tiles * choice.columns / 2;
+std::string sum_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
+  const std::int64_t left = fragment_registers(choice, limits.sm),
+                     registers = axes.first_products * choice.row_tiles * choice.columns / 2;
   if (registers > left)
     return fmt::format("sums need {} registers of a thread, {} groups leave {}", registers, choice.groups, left);
   const std::int64_t depth = nvptx::round_up(choice.depth, kSwizzledElements),
                      columns = nvptx::round_up(choice.columns, kSwizzledElements);
-  const std::int64_t bytes =
-      kOperandBytes * (choice.slots * (choice.rows() * depth + columns * depth) + choice.rows() * columns) + kBarrierBytes;
+  const std::int64_t lines = std::ssize(axes.row_operands) * choice.rows() + std::ssize(axes.streamed_operands) * columns;
+  const std::int64_t bytes = kOperandBytes * (choice.slots * lines * depth + choice.rows() * columns) + kBarrierBytes;
   const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
   if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
   return {};
@@ -533,7 +554,7 @@ std::string sum_infeasible(const TensorChoice& choice, const GpuLimits& limits) 
 }  // namespace
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
-  if (axes.column >= 0) return sum_infeasible(choice, limits);
+  if (axes.column >= 0) return sum_infeasible(axes, choice, limits);
   if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {

@@ -59,13 +59,19 @@ void WgmmaEmitter::product(int k) {
   const std::size_t per_tile = static_cast<std::size_t>(op.n) / 2;
   if (op.op.initialize) sums.assign(per_tile * static_cast<std::size_t>(plan_->row_tiles), nullptr);
   if (sums.empty()) internal_error("tensor kernel: {} adds to a tile that has no value", op.op.name);
+  // Known zeros need not be in registers, whose writing would make products under way wait.
+  const auto is_zero = [](Value* value) {
+    const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(value);
+    return value == nullptr || (number != nullptr && number->isZero());
+  };
+  const bool starts = std::all_of(sums.begin(), sums.end(), is_zero);
   ptx_.wgmma_fence();
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int column = 0; column < op.n; column += kMostColumns) {
       const int width = std::min(op.n - column, kMostColumns);
       const auto first = sums.begin() + static_cast<std::ptrdiff_t>(per_tile) * tile + column / 2;
       Values part;
-      if (!op.op.initialize) part.assign(first, first + width / 2);
+      if (!starts) part.assign(first, first + width / 2);
       for (int step = 0; step < op.k / kProductStep; ++step) {
         // By columns: blocks of 64 columns, each [k][64]. Else blocks of 64 k, each [columns][64].
         const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kProductStep * kSwizzleBytes
