@@ -50,7 +50,13 @@ std::string verdict_of(const Schedule& schedule, const Dependence& dependence, c
   if (out_of_order(dependence.relation, order).is_empty()) return "respected";
   if (dependence.reduction && schedule.reassociation_allowed()) return "relaxed: the reduction may be reassociated";
   if (const Composite* composite = relaxing_composite(schedule, dependence, active)) {
-    return fmt::format("relaxed: {} is accumulated together with its followers (rule {})", composite->lead, composite->rule);
+    const std::string behind =
+        composite->threshold > 0
+            ? fmt::format("; it stays behind by up to {:g} doublings of their terms, and no result depends on that",
+                          composite->threshold)
+            : "";
+    return fmt::format("relaxed: {} is accumulated together with its followers (rule {}){}", composite->lead, composite->rule,
+                       behind);
   }
   internal_error("the order breaks '{}' and no rule relaxes it; schedule: {}", describe(dependence),
                  schedule_to_json(schedule).dump());

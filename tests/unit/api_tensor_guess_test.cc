@@ -1,12 +1,14 @@
 // The first guesses of the space for operators on tensor cores: they fit registers and shared memory, and plans are proved, for every
 // operator with products in a row and for head sizes that fill no whole step of a product and no whole row of a copy.
 #include "api/operators.h"
+#include "api/report.h"
 #include "autotune/space/nest_space.h"
 #include "autotune/space/product_sizes.h"
 #include "autotune/tuner.h"
 #include "support/tensor_nests.h"
 #include "support/tensor_products.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -146,6 +148,20 @@ TEST(TensorSpace, AMaximumMayStayBehind) {
   EXPECT_TRUE(has_step(guessed_steps("attention", "lse.bf16", {{"rescale", 8}}), "apply_rule(online, largest, 8)"));
   const auto two = guessed_steps("differential_attention", "bf16", {{"rescale", 8}});
   EXPECT_EQ(std::count_if(two.begin(), two.end(), [](const std::string& step) { return step.ends_with(", 8)"); }), 2);
+}
+
+TEST(TensorSpace, TheCertificateSaysThatAMaximumMayStayBehind) {
+  const auto verdicts = [](const std::vector<std::string>& rules) {
+    const Schedule schedule = testing::tensor_schedule(testing::attention_nest(), {.rules = rules});
+    std::string all;
+    for (const auto& proof : certify(schedule, build_tile_program(schedule)).dependences) all += proof.verdict + "\n";
+    return all;
+  };
+  const std::string relaxed = "relaxed: largest is accumulated together with its followers (rule online)";
+  EXPECT_THAT(verdicts({"apply_rule exp2_scale", "apply_rule online largest"}), ::testing::HasSubstr(relaxed + "\n"));
+  EXPECT_THAT(
+      verdicts(testing::lazy_rules(8)),
+      ::testing::HasSubstr(relaxed + "; it stays behind by up to 8 doublings of their terms, and no result depends on that\n"));
 }
 
 TEST(TensorSpace, BoundedScoresHaveNoMaximumUnlessTheRuleIsLeftOut) {

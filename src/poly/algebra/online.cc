@@ -293,7 +293,7 @@ const Rule& online_rule() {
   static const Rule rule{"online",
                          "sums of exponentials relative to a maximum accumulate together with the maximum",
                          "exp(c(a-m')) = exp(c(m-m')) exp(c(a-m)): (m, r) is a composite monoid; Milakov & Gimelshein 2018, Dao "
-                         "et al. 2022, RedFuser 2026",
+                         "et al. 2022, RedFuser 2026; with a threshold m is another reference, which no result depends on",
                          "a relative error of about 2 ulp for each move of the maximum",
                          find,
                          apply};
