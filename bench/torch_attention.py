@@ -140,12 +140,22 @@ def geometric_mean(ratios):
     return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
 
 
+def shown(value, form):
+    """A number for a table, nothing where there is none."""
+    return "" if value is None else format(value, form)
+
+
+def ratio_summary(ratios, peer):
+    """The geometric mean and the range of ratios of our speed to the peer's."""
+    return (f"{len(ratios)} problems: {geometric_mean(ratios):.3f} times {peer}'s speed in the geometric mean, "
+            f"{min(ratios):.3f} to {max(ratios):.3f}")
+
+
 def table(rows, about):
     """Markdown."""
     lines = [f"Attention, {attention_grid.TOKENS} tokens of {attention_grid.MODEL} elements; {about.get('device')}, {about['date']}.",
              "", "| mask | type | D | S | Nestor TFLOP/s | cuDNN | FlashAttention-2 | of cuDNN | error | cuDNN's error |",
              "|---|---|---|---|---|---|---|---|---|---|"]
-    shown = lambda value, form: "" if value is None else format(value, form)  # noqa: E731
     ratios = []
     for row in rows:
         rates = {name: tflops(row, name) for name in ("ours", *PEERS)}
@@ -155,8 +165,7 @@ def table(rows, about):
                      f"{shown(rates['cudnn'], '.0f')} | {shown(rates['flash2'], '.0f')} | {shown(ratio, '.3f')} | "
                      f"{row['ours_error']:.2e} | {shown(row.get('cudnn_error'), '.2e')} |")
     if ratios:
-        lines += ["", f"{len(ratios)} problems: {geometric_mean(ratios):.3f} times cuDNN's speed in the geometric mean, "
-                      f"{min(ratios):.3f} to {max(ratios):.3f}; {sum(ratio >= 1 for ratio in ratios)} at least as fast."]
+        lines += ["", f"{ratio_summary(ratios, 'cuDNN')}; {sum(ratio >= 1 for ratio in ratios)} at least as fast."]
     return "\n".join(lines) + "\n"
 
 

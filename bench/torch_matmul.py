@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import matmul_grid
-from torch_attention import add_measuring_flags, compare, geometric_mean, provenance, run, sampled_rows, tflops
+from torch_attention import add_measuring_flags, compare, provenance, ratio_summary, run, sampled_rows, shown, tflops
 from torch_norms import DTYPES
 
 
@@ -61,7 +61,6 @@ def table(rows, about):
     lines = [f"Products of matrices; {about.get('device')}, {about['date']}.", "",
              "| operator | type | m x n x k | Nestor TFLOP/s | PyTorch | torch.compile | of the better | error | PyTorch's error |",
              "|---|---|---|---:|---:|---:|---:|---:|---:|"]
-    shown = lambda value, form: "" if value is None else format(value, form)  # noqa: E731
     ratios = []
     for row in rows:
         rates = {name: tflops(row, name) for name in ("ours", "torch", "compile")}
@@ -72,8 +71,7 @@ def table(rows, about):
                      f"{shown(rates['ours'], '.0f')} | {shown(rates['torch'], '.0f')} | {shown(rates['compile'], '.0f')} | "
                      f"{shown(ratio, '.3f')} | {row['ours_error']:.2e} | {shown(row.get('torch_error'), '.2e')} |")
     if ratios:
-        lines += ["", f"{len(ratios)} problems: {geometric_mean(ratios):.3f} times the better peer's speed in the geometric mean, "
-                      f"{min(ratios):.3f} to {max(ratios):.3f}."]
+        lines += ["", f"{ratio_summary(ratios, 'the better peer')}."]
     return "\n".join(lines) + "\n"
 
 

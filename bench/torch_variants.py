@@ -21,7 +21,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import attention_variants
 from attention_variants import CAP, LAMBDA, query_heads
 from torch_attention import (add_measuring_flags, attended, compare, geometric_mean, hides, last_head, provenance, run,
-                             sampled_rows, sees_past)
+                             sampled_rows, sees_past, shown)
 from torch_norms import DTYPES
 
 GOAL_PEERS = {"differential": "cudnn_calls", "evoformer": "compile"}  # of the other kinds: flex
@@ -192,7 +192,6 @@ def table(rows, about):
     met, ratios = 0, []
     for row in rows:
         peer, ratio = GOAL_PEERS.get(row["kind"], "flex"), speedup(row)
-        shown = lambda value, form: "" if value is None else format(value, form)  # noqa: E731
         ours = shown(row.get("ours_us"), ".1f") if row["correct"] else "WRONG"
         error = row.get(f"{peer}_error", row.get("cudnn_error"))
         ratios += [ratio] if ratio else []

@@ -83,34 +83,28 @@ TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
 }
 
 TEST(TensorError, turns_on_other_devices) {
-  NvptxTarget target;
-  target.sm = 80;
   const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"turns(out.io)"}});
   EXPECT_EQ(refusal(program), "");
-  EXPECT_THAT(refusal(program, target),
+  EXPECT_THAT(refusal(program, older()),
               AllOf(HasSubstr("turns are for products that run while their group goes on, as those of compute capability 9.0 do"),
                     HasSubstr("not 8.0: leave the step out")));
   const TileProgram chains =
       tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
-  EXPECT_THAT(refusal(chains, target), HasSubstr("chains that overlap one by one are for products that run while"));
+  EXPECT_THAT(refusal(chains, older()), HasSubstr("chains that overlap one by one are for products that run while"));
 }
 
 TEST(TensorError, clusters_on_other_devices) {
-  NvptxTarget target;
-  target.sm = 80;
   const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"cluster(out.io, 2)"}});
   EXPECT_EQ(refusal(program), "");
-  EXPECT_THAT(refusal(program, target), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
-  EXPECT_THROW(prove_tensor_kernels(program, target), UserError);
+  EXPECT_THAT(refusal(program, older()), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
+  EXPECT_THROW(prove_tensor_kernels(program, older()), UserError);
 }
 
 TEST(TensorError, packs_of_rows_on_other_devices) {
-  NvptxTarget target;
-  target.sm = 80;
   const TileProgram program =
       tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
   EXPECT_EQ(refusal(program), "");
-  EXPECT_THAT(refusal(program, target),
+  EXPECT_THAT(refusal(program, older()),
               AllOf(HasSubstr("rows of two loops, 4 of one for each of the other"),
                     HasSubstr("compute capability 9.0 or newer, not 8.0"), HasSubstr("do not split the outer one")));
 }

@@ -104,8 +104,7 @@ TEST(AlgebraError, FixedExtremumNeedsBoundedTerms) {
       "nor limited by the ranges of scalars");
   EXPECT_EQ(refusal(samples::limited_scores(60), "fixed_extremum", {"Mx_update"}),
             "rule fixed_extremum does not apply to Mx_update: its terms reach 2^-86.56 and 2^86.56: no number leaves all of them "
-            "within "
-            "2^-100 and 2^60");
+            "within 2^-100 and 2^60");
 }
 
 TEST(AlgebraError, OnlineNeedsTheLeadsOwnTerms) {

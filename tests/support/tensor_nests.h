@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -214,6 +215,22 @@ inline std::vector<std::string> lazy_rules(int doublings) {
 /// Rules for attention of two maps.
 inline std::vector<std::string> two_map_rules() {
   return {"apply_rule exp2_scale", "apply_rule online largest", "apply_rule online largest2"};
+}
+
+/// A form of an operator and steps for it, under a name.
+template <typename Form, typename Steps>
+struct NamedCase {
+  std::string name;
+  Form form;
+  Steps steps;
+  friend std::ostream& operator<<(std::ostream& out, const NamedCase& test) { return out << test.name; }
+};
+
+/// A target of compute capability 8.0, where all threads copy.
+inline NvptxTarget older() {
+  NvptxTarget target;
+  target.sm = 80;
+  return target;
 }
 
 inline Schedule tensor_schedule(const Nest& nest, const TensorSteps& choice = {}) {

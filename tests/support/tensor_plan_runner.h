@@ -315,8 +315,10 @@ class TensorPlanRunner : private TensorPlanHashes {
 
   void release(Agent& agent, const nvptx::Event& event) {
     const int ring = event.ring, oldest = position(agent, ring) - agent.behind[ring];
-    if (oldest < 0) fault_ = "a tile is released that nobody has";
-    if (oldest < 0) return;
+    if (oldest < 0) {
+      fault_ = "a tile is released that nobody has";
+      return;
+    }
     for (const Product& product : agent.flight) {
       for (const auto& [of, place, load] : product.tiles) {
         if (of == ring && place == oldest % this->ring(ring).slots) fault_ = "a tile is released under a product";

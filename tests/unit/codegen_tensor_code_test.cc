@@ -10,12 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Case {
-  std::string name;
-  AttentionForm form;
-  TensorSteps steps;
-};
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+using Case = NamedCase<AttentionForm, TensorSteps>;
 
 class TensorCode : public ::testing::TestWithParam<Case> {};
 
@@ -47,9 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Tensor, ClusterCode, ::testing::ValuesIn(tensor_cluster
 class MmaCode : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MmaCode, assembles_without_spills) {
-  NvptxTarget target;
-  target.sm = 80;
-  const CompiledNvptx compiled = compile_nvptx(tensor_program(attention_nest(GetParam().form), GetParam().steps), target);
+  const CompiledNvptx compiled = compile_nvptx(tensor_program(attention_nest(GetParam().form), GetParam().steps), older());
   EXPECT_EQ(compiled.kernel.architecture, "sm_80");
   for (const char* absent : {".local", "wgmma", "mbarrier", "cp.async.bulk"})
     EXPECT_THAT(compiled.kernel.code, Not(HasSubstr(absent)));

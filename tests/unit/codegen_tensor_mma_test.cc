@@ -9,12 +9,6 @@
 namespace nestor::testing {
 namespace {
 
-NvptxTarget older() {
-  NvptxTarget target;
-  target.sm = 80;
-  return target;
-}
-
 class TensorMma : public ::testing::TestWithParam<SimtCase> {};
 
 TEST_P(TensorMma, kernels_compute_what_the_program_says) {

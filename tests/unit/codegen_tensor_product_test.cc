@@ -12,23 +12,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Case {
-  std::string name;
-  ProductForm form;
-  ProductSteps steps;
-};
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+using Case = NamedCase<ProductForm, ProductSteps>;
 
 const std::vector<ProductShape>& shapes() {
   static const std::vector<ProductShape> kShapes{{1, 1, 1},      {64, 64, 64},   {130, 70, 33},
                                                  {63, 129, 100}, {200, 200, 31}, {257, 65, 200}};
   return kShapes;
-}
-
-NvptxTarget older() {
-  NvptxTarget target;
-  target.sm = 80;
-  return target;
 }
 
 std::vector<Case> cases() {

@@ -10,12 +10,7 @@
 namespace nestor::testing {
 namespace {
 
-struct Case {
-  std::string name;
-  AttentionForm form;
-  TensorSteps steps;
-};
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+using Case = NamedCase<AttentionForm, TensorSteps>;
 
 std::vector<TensorShape> shapes_for(Seen seen) {
   if (seen == Seen::all) return {{1, 1}, {63, 65}, {64, 64}, {65, 63}, {200, 200}, {70, 1}, {30, 290}};
@@ -25,13 +20,6 @@ std::vector<TensorShape> shapes_for(Seen seen) {
   if (seen == Seen::sinks) return {with_prefix[3]};  // its proof takes seconds
   if (has_prefix(seen)) return with_prefix;
   return {{1, 1, 1}, {64, 64, 5}, {65, 130, 64}, {200, 200, 1}, {130, 200, 70}, {63, 65, 500}};
-}
-
-/// Of compute capability 8.0, where all threads copy.
-NvptxTarget older() {
-  NvptxTarget target;
-  target.sm = 80;
-  return target;
 }
 
 class Attention : public ::testing::TestWithParam<Case> {};

@@ -47,19 +47,12 @@ class Normaliser {
   }
 
   BlockNode visit_op(const TileOp& op) {
-    if (const int serial = leading_serial_dims(op); serial > 0) return loop_over(op, 0);
+    if (const int serial = leading_serial_dims(op); serial > 0) return visit(with_loop_over(op, 0));
     if (const auto outer = product_outer_dims(op, plan_.program->buffers)) {
-      if (!outer->empty()) return loop_over(op, outer->front());
+      if (!outer->empty()) return visit(with_loop_over(op, outer->front()));
       if (const auto form = product_form(op, plan_.program->buffers)) return visit_product(op, *form);
     }
     return leaf(op, std::nullopt);
-  }
-
-  /// The op with dim `d` as a loop around it.
-  BlockNode loop_over(const TileOp& op, int d) {
-    TileOp inner = op;
-    inner.dims.erase(inner.dims.begin() + d);
-    return visit(make_loop(op.dims[d].var, op.dims[d].lower, op.dims[d].upper, make_op(inner)));
   }
 
   BlockNode visit_product(const TileOp& op, const ProductForm& form) {

@@ -37,6 +37,14 @@ EventNode at_value(const std::string& var, const IntExpr& value, bool masked, st
   return node;
 }
 
+/// Runs its children where the stretch has an iteration.
+EventNode if_any(const Stretch& stretch) {
+  EventNode node;
+  node.kind = EventNode::Kind::condition;
+  node.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+  return node;
+}
+
 class EventPlanner {
  public:
   EventPlanner(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree), held_(plan) {}
@@ -201,9 +209,7 @@ class EventPlanner {
     const auto each_ring = [&](Kind kind, std::vector<EventNode>& events) {
       for (const int ring : rings) events.push_back(event_node(kind, -1, ring));
     };
-    EventNode whole;
-    whole.kind = EventNode::Kind::condition;
-    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+    EventNode whole = if_any(stretch);
     std::vector<EventNode> first;
     issue_all(first);
     each_ring(Kind::next_tile, first);
@@ -229,9 +235,7 @@ class EventPlanner {
   void overlapped(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
     std::vector<int> early, late;
     for (const int k : ops) (plan_.ops[static_cast<std::size_t>(k)].late ? late : early).push_back(k);
-    EventNode whole;
-    whole.kind = EventNode::Kind::condition;
-    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+    EventNode whole = if_any(stretch);
     std::vector<EventNode> first;
     {
       Flight flight(plan_, held_, first);
@@ -340,9 +344,7 @@ class EventPlanner {
       result.next_at = !ahead || chain < last ? at : later;
       return result;
     };
-    EventNode whole;
-    whole.kind = EventNode::Kind::condition;
-    whole.condition = IntExpr::make(IntOp::gt, {stretch.upper, stretch.lower});
+    EventNode whole = if_any(stretch);
     std::vector<EventNode>& parts = whole.children;
     if (ahead) {
       std::vector<EventNode> first;

@@ -73,6 +73,13 @@ TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& 
   return node;
 }
 
+TileTree with_loop_over(const TileOp& op, int d) {
+  const OpDim dim = op.dims[static_cast<std::size_t>(d)];
+  TileOp inner = op;
+  inner.dims.erase(inner.dims.begin() + d);
+  return make_loop(dim.var, dim.lower, dim.upper, make_op(std::move(inner)));
+}
+
 void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool)>& visit, bool in_parallel) {
   if (tree->kind == TileNode::Kind::op) visit(tree->op, in_parallel);
   for (const TileTree& child : tree->children) for_each_op(child, visit, in_parallel || is_block_loop(*tree));

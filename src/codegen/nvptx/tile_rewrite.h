@@ -21,6 +21,8 @@ TileTree make_sequence(std::vector<TileTree> children);
 TileTree make_op(TileOp op);
 /// A serial loop of step 1.
 TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& upper, TileTree body);
+/// The op with dim `d` as a loop around it.
+TileTree with_loop_over(const TileOp& op, int d);
 
 /// Calls `visit` for every op of the tree in order; `in_parallel` says whether a parallel or gpu_block loop is around it.
 void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool in_parallel)>& visit,

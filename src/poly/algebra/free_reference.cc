@@ -13,7 +13,6 @@
 #include <numbers>
 #include <set>
 
-#include "poly/algebra/builders.h"
 #include "poly/algebra/nest_edit.h"
 
 namespace nestor {
