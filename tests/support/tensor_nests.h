@@ -27,9 +27,10 @@ struct AttentionForm {
   ElementType type = ElementType::f16;
   ElementType result = ElementType::f16;
   int depth = 64;
-  bool biased = false;   ///< bias[h, i, j] is added to scores
-  int maps = 1;          ///< 2: less kSecondMap times the attention of q2 and k2
-  bool grouped = false;  ///< G heads of queries share one of keys and values: rows are [h, g, i]; a window is g wider
+  bool biased = false;      ///< bias[h, i, j] is added to scores
+  int maps = 1;             ///< 2: less kSecondMap times the attention of q2 and k2
+  bool grouped = false;     ///< G heads of queries share one of keys and values: rows are [h, g, i]; a window is g wider
+  bool own_powers = false;  ///< the sum of weights computes them from the scores once more
 };
 
 inline constexpr double kSecondMap = 0.5;
@@ -119,7 +120,10 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
         .statement(own("weighted[h, i, d, t] : ") + seen("t") + dense("d"), own("weighted[h, i, d]"),
                    {own("power[h, i, t]"), "v[h, t, d]"}, read(0) * wide(1), ReductionOp::add)
         .statement(own("total_init[h, i] : ") + row, own("total[h, i]"), {}, number(0))
-        .statement(own("total[h, i, s] : ") + seen("s"), own("total[h, i]"), {own("power[h, i, s]")}, read(0), ReductionOp::add);
+        .statement(
+            own("total[h, i, s] : ") + seen("s"), own("total[h, i]"),
+            form.own_powers ? std::vector{own("score[h, i, s]"), own("largest[h, i]")} : std::vector{own("power[h, i, s]")},
+            form.own_powers ? apply(ScalarOp::exp, read(0) - read(1)) : read(0), ReductionOp::add);
     out_reads.push_back(own("weighted[h, i, d]"));
     out_reads.push_back(own("total[h, i]"));
   }

@@ -72,6 +72,9 @@ std::vector<Case> cases() {
     const std::string prefix = std::string(name) + "_";
     result.push_back({prefix + "plain", form, with(one, plain)});
     if (seen == Seen::sinks) continue;  // in two stretches, without overlap
+    AttentionForm own_powers = form;
+    own_powers.own_powers = true;
+    result.push_back({prefix + "sum_with_powers_of_its_own", own_powers, with(one, plain)});
     result.push_back({prefix + "everything", form, with(two, all)});
     result.push_back({prefix + "overlap", form, with(two, overlap)});
     result.push_back({prefix + "turns_in_persistent_blocks", form, with(one, {"turns(out.io)", "persistent(out.io, 1)"})});

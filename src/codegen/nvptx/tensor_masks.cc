@@ -191,6 +191,12 @@ class Outside {
     return term && *term == neutral_element(*op.op.reduction, op.op.value.type());
   }
 
+  /// What follows from the operands follows only where the values of rows that they are combined with are finite.
+  static void select_unless(TensorOp& op, bool follows) {
+    op.select = !follows;
+    op.finite_rows = follows;
+  }
+
   void choose(std::size_t k) {
     TensorOp& op = plan_.ops[k];
     if (op.kind != TensorOp::Kind::map || op.mask.empty() || !is_tile(op.op.write.buffer)) return;
@@ -198,8 +204,7 @@ class Outside {
         known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
     if (op.op.fill) {
       op.outside = op.op.fill;
-      op.select = !(natural && *natural == *op.op.fill);
-      op.finite_rows = !op.select;
+      select_unless(op, natural && *natural == *op.op.fill);
       return;
     }
     const int buffer = op.op.write.buffer;
@@ -213,7 +218,7 @@ class Outside {
       }
       if (!wanted || !good) continue;
       op.outside = value;
-      op.select = !(natural && *natural == value);
+      select_unless(op, natural && *natural == value);
       return;
     }
   }
@@ -225,7 +230,7 @@ class Outside {
     if (op.kind == TensorOp::Kind::reduce) {
       const Known term =
           known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
-      op.select = !(term && *term == neutral_element(*op.op.reduction, op.op.value.type()));
+      select_unless(op, term && *term == neutral_element(*op.op.reduction, op.op.value.type()));
     }
     if (op.kind == TensorOp::Kind::product && op.a_ring < 0) {
       const Known a = outside_read(k, op.form.a, op.mask);
