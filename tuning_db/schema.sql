@@ -1,4 +1,4 @@
--- Tuning database, schema version 3. Every statement here runs once, in one transaction, when a file is created.
+-- Tuning database, schema version 4. Every statement here runs once, in one transaction, when a file is created.
 -- Older files reach this schema through migrations/.
 
 CREATE TABLE meta (
@@ -59,7 +59,7 @@ CREATE TABLE trial (
   device_id  INTEGER NOT NULL REFERENCES device (id),
   problem_id INTEGER NOT NULL REFERENCES problem (id),
   kernel_id  INTEGER REFERENCES kernel (id),
-  status     TEXT NOT NULL CHECK (status IN ('ok', 'illegal', 'compile_error', 'wrong', 'crash', 'timeout', 'slow', 'infeasible')),
+  status     TEXT NOT NULL CHECK (status IN ('ok', 'illegal', 'compile_error', 'wrong', 'crash', 'timeout', 'slow', 'infeasible', 'unproved')),
   median_ms  REAL NOT NULL,
   max_error  REAL NOT NULL DEFAULT 0,  -- worst |result - reference| / (1 + |reference|)
   created    TEXT NOT NULL,            -- ISO 8601, UTC
@@ -67,7 +67,9 @@ CREATE TABLE trial (
   reason     TEXT NOT NULL,
   samples    BLOB NOT NULL,            -- milliseconds, little-endian doubles, in measuring order
   steps      TEXT NOT NULL,            -- JSON
-  report     TEXT NOT NULL DEFAULT ''  -- JSON: what the compiler and the driver said of the kernel; '' for nothing
+  report     TEXT NOT NULL DEFAULT '', -- JSON: what the compiler and the driver said of the kernel; '' for nothing
+  revision   INTEGER NOT NULL DEFAULT 0,  -- of the code generator that made the code; 0: before revisions were counted
+  checked    INTEGER NOT NULL DEFAULT 0   -- last revision whose proofs and checks the kernel passed; 0: none, it is not served
 );
 
 -- Trials preferred over faster ones.

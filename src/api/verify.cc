@@ -180,6 +180,11 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
     return result;
   }
   if (trial->kernel) result.findings.push_back({"kernel hash", true, trial->kernel->hash});
+  if (trial->status != TrialStatus::ok && trial->status != TrialStatus::slow) {
+    result.findings.push_back(
+        {"as it was measured", true,
+         fmt::format("{} by code revision {}: {}", to_string(trial->status), trial->revision, trial->reason)});
+  }
   const Nest nest = as_defined(*origin);
   result.findings.push_back(check_nest(nest, origin->problem.nest_digest));
   try {

@@ -49,6 +49,7 @@ TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::strin
   record.max_error = outcome.max_error;
   record.toolchain = std::move(toolchain);
   record.report = outcome.report;
+  if (outcome.status != TrialStatus::ok) record.checked = 0;
   // Only kernels that may be served are worth their bytes.
   if (outcome.status == TrialStatus::ok) record.kernel = outcome.kernel;
   return record;
@@ -127,9 +128,11 @@ class Tuning {
     return steps_json(result_.problem.nest_digest, fixed_, steps, {}).dump();
   }
 
-  /// Earlier trials of this problem: not measured again, and what the search starts from.
+  /// Earlier trials of this problem by this revision of the code generator: not measured again, and what the search starts from. What
+  /// another revision measured may have other code today: the fastest of it is tried again first.
   void learn_history() {
     baseline_key_ = key_of(space_->candidate(space_->baseline()).steps);
+    std::multimap<double, Point> of_other_revisions;  // by time
     for (const TrialRecord& trial : database_.trials(result_.device, result_.problem)) {
       nlohmann::json json = nlohmann::json::parse(trial.steps, nullptr, false);
       if (json.is_discarded() || !json.is_object()) continue;
@@ -137,14 +140,26 @@ class Tuning {
       if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
       json.erase("parameters");
       const auto ms = learned_ms(trial.status, trial.median_ms);
+      const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
+      if (trial.revision != kCodegenRevision) {
+        if (point && ms) of_other_revisions.emplace(*ms, *point);
+        continue;
+      }
       const std::string key = json.dump();
       known_[key] = ms;
       ++result_.known;
       if (trial.status == TrialStatus::ok) note_best(trial.median_ms);
       if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
-      const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
       if (point) searcher_->report(*point, ms);
     }
+    for (const auto& [ms, point] : of_other_revisions) {
+      if (neighbours_.size() == kMostNeighbours) break;
+      try_soon(point);
+    }
+  }
+
+  void try_soon(const Point& point) {
+    if (std::find(neighbours_.begin(), neighbours_.end(), point) == neighbours_.end()) neighbours_.push_back(point);
   }
 
   /// What was best on this device for the nearest problems is tried first: those of this operator (other sizes, other variants), where
@@ -157,7 +172,7 @@ class Tuning {
     std::vector<Near> same_op, other_op;
     for (const Database::ProblemSummary& entry : database_.summary()) {
       const ProblemKey &problem = entry.problem, &ours = result_.problem;
-      if (entry.ok == 0 || entry.device.key() != result_.device.key()) continue;
+      if (entry.ok + entry.waiting == 0 || entry.device.key() != result_.device.key()) continue;
       const bool same_variant = problem.variant == ours.variant;
       if (problem.op == ours.op && same_variant && problem.sizes == ours.sizes) continue;
       const auto distance = size_distance(ours.sizes, problem.sizes);
@@ -173,13 +188,13 @@ class Tuning {
   }
 
   void learn_neighbour(const ProblemKey& problem) {
-    const std::optional<TrialRecord> best = database_.best(result_.device, problem);
+    const std::optional<TrialRecord> best = database_.best(result_.device, problem, Database::Kernels::unchecked_too);
     const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
     if (!json.is_object() || !json.contains("parameters")) return;
     const auto values = json.at("parameters").get<NamedValues>();
     const auto point =
         problem.op == result_.problem.op ? point_from(*space_, values) : point_like(*space_, first_guess(), values);
-    if (point && std::find(neighbours_.begin(), neighbours_.end(), *point) == neighbours_.end()) neighbours_.push_back(*point);
+    if (point) try_soon(*point);
   }
 
   Point first_guess() {
@@ -307,6 +322,7 @@ class Tuning {
     searcher_->report(pending.point, ms);
     ++result_.trials;
     ++result_.counts[record.status];
+    if (record.status == TrialStatus::wrong && result_.wrong_trial == 0) result_.wrong_trial = record.id;
     if (record.status == TrialStatus::ok) {
       note_best(record.median_ms);
       if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();

@@ -81,9 +81,10 @@ struct TuneResult {
   int known = 0;                      ///< already in the database when the run began
   double first_correct_s = 0;         ///< wall clock until the first correct kernel was stored; 0: none
   double elapsed_s = 0;
-  bool stopped = false;    ///< by the stop flag
-  bool exhausted = false;  ///< every candidate of the space is measured
-  std::string space;       ///< the space in words: parameters and number of candidates
+  std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none
+  bool stopped = false;          ///< by the stop flag
+  bool exhausted = false;        ///< every candidate of the space is measured
+  std::string space;             ///< the space in words: parameters and number of candidates
 };
 
 /// Tunes. Throws UserError for bad sizes, an unusable database, or an oracle that is too expensive; failures of

@@ -125,7 +125,7 @@ int run_bench(const BenchArgs& args) {
   if (!args.steps.empty()) return run_files(args, nest, sizes, options);
   const Database database = args.database.open(true);
   const std::optional<TrialRecord> best =
-      database.best(device_identity(options.target, options.threads), problem_key(nest, sizes));
+      database.best(device_identity(options.target, options.threads), problem_key(nest, sizes), Database::Kernels::unchecked_too);
   if (!best) {
     print(fmt::format("no correct trial of {} ({}) at {}; find one with: nestor tune {}", nest.op, nest.variant,
                       format_sizes(sizes), args.problem.source));

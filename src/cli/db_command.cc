@@ -30,15 +30,16 @@ struct DbArgs {
 int run_summary(const DbArgs& args) {
   const Database database = args.database.open(true);
   nlohmann::json json = nlohmann::json::array();
-  std::vector<std::vector<std::string>> rows{{"operator", "variant", "sizes", "device", "trials", "correct", "best"}};
+  std::vector<std::vector<std::string>> rows{{"operator", "variant", "sizes", "device", "trials", "served", "to check", "best"}};
   for (const Database::ProblemSummary& row : database.summary()) {
     json.push_back({{"problem", problem_to_json(row.problem)},
                     {"device", device_to_json(row.device)},
                     {"trials", row.trials},
                     {"ok", row.ok},
+                    {"waiting", row.waiting},
                     {"best_ms", row.best_ms}});
     rows.push_back({row.problem.op, row.problem.variant, format_sizes(row.problem.sizes), row.device.key(),
-                    std::to_string(row.trials), std::to_string(row.ok), format_ms(row.best_ms)});
+                    std::to_string(row.trials), std::to_string(row.ok), std::to_string(row.waiting), format_ms(row.best_ms)});
   }
   if (output_mode().json) {
     print_json(json);
@@ -69,7 +70,7 @@ int run_export(const DbArgs& args) {
   return kOk;
 }
 
-std::int64_t import_file(Database& database, const std::string& path) {
+Database::Imported import_file(Database& database, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) user_error("cannot read {}", path);
   try {
@@ -84,14 +85,66 @@ int run_import(const DbArgs& args) {
   DatabaseArgs place = args.database;
   if (args.system) place.path = system_database_to_write();
   Database database = place.open(false);
-  std::int64_t added = 0;
+  Database::Imported imported;
   if (args.shipped) {
-    for (const std::string& file : shipped_records()) added += import_file(database, file);
+    for (const std::string& file : shipped_records()) {
+      const Database::Imported part = import_file(database, file);
+      imported.added += part.added;
+      imported.checked += part.checked;
+    }
   } else {
-    added = args.file == "-" ? database.import_records(std::cin) : import_file(database, args.file);
+    imported = args.file == "-" ? database.import_records(std::cin) : import_file(database, args.file);
   }
-  output_mode().json ? print_json({{"added", added}, {"database", place.resolved_path()}})
-                     : print(fmt::format("{} added to {}", count_of(added, "trial"), place.resolved_path()));
+  const std::int64_t waiting = database.waiting("", "");
+  if (output_mode().json) {
+    print_json(
+        {{"added", imported.added}, {"checked", imported.checked}, {"waiting", waiting}, {"database", place.resolved_path()}});
+    return kOk;
+  }
+  print(fmt::format("{} added to {}", count_of(imported.added, "trial"), place.resolved_path()));
+  if (imported.checked > 0) print(fmt::format("{} known already, and now checked", count_of(imported.checked, "trial")));
+  if (waiting > 0) print(waiting_text(waiting));
+  return kOk;
+}
+
+/// One trial that computed something else than its definition.
+nlohmann::json wrong_to_json(const Database::Origin& origin, const TrialRecord& trial) {
+  nlohmann::json json = trial_to_json(trial);
+  json["problem"] = problem_to_json(origin.problem);
+  json["device"] = device_to_json(origin.device);
+  return json;
+}
+
+std::string wrong_text(const Database::Origin& origin, const TrialRecord& trial) {
+  const ProblemKey& problem = origin.problem;
+  return fmt::format("trial {}  {} ({})  {}  {}  code revision {}, {}\n  {}\n{}", trial.id, problem.op, problem.variant,
+                     format_sizes(problem.sizes), origin.device.key(), trial.revision, trial.created, trial.reason,
+                     steps_text(trial.steps));
+}
+
+int run_wrong(const DbArgs& args) {
+  const Database database = args.database.open(true);
+  nlohmann::json json = nlohmann::json::array();
+  std::int64_t found = 0;
+  for (const std::int64_t id : database.with_status(TrialStatus::wrong)) {
+    const auto origin = database.origin(id);
+    const auto trial = database.trial(id);
+    if (!origin || !trial) continue;  // pruned meanwhile
+    ++found;
+    if (output_mode().json) {
+      json.push_back(wrong_to_json(*origin, *trial));
+    } else {
+      print(wrong_text(*origin, *trial));
+    }
+  }
+  if (output_mode().json) {
+    print_json(json);
+  } else if (found == 0) {
+    print("no trial was wrong");
+  } else {
+    print(fmt::format("{} with a wrong result: each is a bug of Nestor; nestor verify ID replays one and prints the difference",
+                      count_of(found, "trial")));
+  }
   return kOk;
 }
 
@@ -149,6 +202,7 @@ void add_db(CLI::App& app, Action& run) {
   importer->add_flag("--system", args->system,
                      "into the system database, for all users ($NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db)");
   add("check", "Check the file and the hash of every kernel", run_check);
+  add("wrong", "List trials whose result was wrong: each is a bug of Nestor", run_wrong);
   add("prune", "Remove all but the fastest trials of each problem", run_prune)
       ->add_option("--keep", args->keep, "trials of each problem to keep")
       ->check(positive_number())
@@ -161,6 +215,7 @@ void add_db(CLI::App& app, Action& run) {
   nestor db export --winners winners.jsonl
   nestor db import winners.jsonl --db other.db
   nestor db import --shipped
+  nestor db wrong
   nestor db pin 42
 )");
 }

@@ -85,12 +85,20 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
                       {"samples_ms", trial.samples_ms},
                       {"max_error", trial.max_error},
                       {"toolchain", trial.toolchain},
-                      {"created", trial.created}};
+                      {"created", trial.created},
+                      {"revision", trial.revision},
+                      {"checked", trial.checked}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
   json["schedule"] = nlohmann::json::parse(trial.steps, nullptr, false);
   if (!trial.report.empty()) json["report"] = nlohmann::json::parse(trial.report, nullptr, false);
   if (trial.kernel) json["kernel"] = {{"architecture", trial.kernel->architecture}, {"hash", trial.kernel->hash}};
   return json;
+}
+
+std::string waiting_text(std::int64_t kernels) {
+  return fmt::format(
+      "{} wait for a check by this program (code revision {}) and are not served until then: nestor db check --run",
+      count_of(kernels, "kernel"), kCodegenRevision);
 }
 
 std::string throughput_text(const TrialRecord& trial) {
@@ -117,7 +125,8 @@ std::string kernel_text(const TrialRecord& trial) {
 }
 
 std::string steps_text(const std::string& steps_json) {
-  const nlohmann::json json = nlohmann::json::parse(steps_json);
+  const nlohmann::json json = nlohmann::json::parse(steps_json, nullptr, false);
+  if (!json.is_object() || !json.contains("steps")) return "  " + steps_json + "\n";  // stored by another program
   std::string text;
   for (const nlohmann::json& step : json.at("steps")) text += "  " + describe(step_from_json(step)) + "\n";
   return text.empty() ? "  no steps: the original order\n" : text;

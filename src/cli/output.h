@@ -33,6 +33,8 @@ nlohmann::json problem_to_json(const ProblemKey& problem);
 nlohmann::json device_to_json(const DeviceIdentity& device);
 /// Without code; steps as JSON.
 nlohmann::json trial_to_json(const TrialRecord& trial);
+/// What is said of kernels that are not served because this program has not checked them.
+std::string waiting_text(std::int64_t kernels);
 /// ", 4.1 TB/s" when the trial's report says how many bytes its arguments have: each read or written once.
 std::string throughput_text(const TrialRecord& trial);
 /// "\n  kernel_0: 40 registers, 3 blocks of 256 threads a multiprocessor, ..." for each kernel of a GPU trial; "" otherwise.

@@ -46,6 +46,8 @@ class Asker {
 
   const Nest& nest() const { return nest_; }
   const Sizes& sizes() const { return sizes_; }
+  /// Kernels of the operator that are not served yet.
+  std::int64_t waiting() const { return database_.waiting(nest_.op, nest_.variant); }
 
   /// On the device that was named, else on this machine's, else on any.
   Found ask() const {
@@ -160,7 +162,9 @@ int run_query(const QueryArgs& args) {
   const Asker asker(args);
   const Found found = asker.ask();
   if (output_mode().json) {
-    print_json(match_to_json(found));
+    nlohmann::json json = match_to_json(found);
+    json["waiting"] = asker.waiting();
+    print_json(json);
   } else if (found.any()) {
     print_match(found);
   } else {
@@ -168,6 +172,7 @@ int run_query(const QueryArgs& args) {
         fmt::format("no kernel of {} ({}) is valid for {}; find one with: nestor tune {}, or load the records that come with "
                     "Nestor: nestor db import --shipped",
                     asker.nest().op, asker.nest().variant, format_sizes(asker.sizes()), args.problem.source));
+    if (const std::int64_t waiting = asker.waiting(); waiting > 0) print(waiting_text(waiting));
   }
   return found.any() ? kOk : kNoKernel;
 }

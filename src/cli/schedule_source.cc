@@ -68,7 +68,8 @@ Schedule ScheduleArgs::load(const Nest& nest, const Sizes& sizes, const Database
   if (trial != 0) return schedule_of_trial(nest, sizes, database.open(true), trial);
   if (!best) return Schedule(nest_for_tuning(nest, sizes));
   const Database records = database.open(true);
-  const std::optional<TrialRecord> found = records.best(device_identity(device, threads), problem_key(nest, sizes));
+  const std::optional<TrialRecord> found =
+      records.best(device_identity(device, threads), problem_key(nest, sizes), Database::Kernels::unchecked_too);
   if (!found) user_error("the database has no correct trial of {} ({}) at these sizes: tune it first", nest.op, nest.variant);
   return replay_trial_steps(nest, sizes, nlohmann::json::parse(found->steps));
 }

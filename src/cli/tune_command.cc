@@ -60,13 +60,14 @@ void log_trial(const TrialRecord& trial) {
                                              format_ms(trial.median_ms), trial.reason, steps_text(trial.steps)));
 }
 
+std::string database_option(const TuneArgs& args) { return args.database.path.empty() ? "" : " --db " + args.database.path; }
+
 std::string query_command(const TuneArgs& args, const Sizes& sizes) {
   std::string text = "nestor query " + args.problem.source;
   if (!args.problem.variant.empty()) text += " --variant " + args.problem.variant;
   for (const auto& [name, value] : sizes) text += fmt::format(" --{} {}", name, value);
   if (!args.measure.target.empty()) text += " --device " + args.measure.target;
-  if (!args.database.path.empty()) text += " --db " + args.database.path;
-  return text;
+  return text + database_option(args);
 }
 
 /// "cuda:0, NVIDIA H200 (sm_90)"
@@ -95,8 +96,18 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"exhausted", result.exhausted},
                       {"space", result.space},
                       {"database", request.database}};
+  if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
   return json;
+}
+
+/// Candidates are proved before they run: one that computes something else shows a bug, which must not pass as a mere bad candidate.
+std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
+  const int wrong = result.counts.at(TrialStatus::wrong);
+  return fmt::format(
+      "WRONG     {} of {} computed something else than the definition: a wrong result is a bug of Nestor\n"
+      "          see one: nestor verify {}{}    list them: nestor db wrong{}",
+      wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args), database_option(args));
 }
 
 void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args) {
@@ -107,6 +118,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
       fmt::format("{} in {:.1f} s{}{}", count_of(result.trials, "trial"), result.elapsed_s, counts.empty() ? "" : ": ", counts));
   if (result.known > 0) print(fmt::format("{} known from earlier runs", count_of(result.known, "trial")));
   if (result.exhausted) print("every candidate of the space is measured");
+  if (result.wrong_trial != 0) print(wrong_text(result, args));
   if (!result.best) {
     print("no correct kernel yet; the same command goes on from here");
     return;
@@ -120,7 +132,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));
   print(fmt::format("ask       {}", query_command(args, result.problem.sizes)));
-  print(fmt::format("check     nestor verify {}{}", best.id, args.database.path.empty() ? "" : " --db " + args.database.path));
+  print(fmt::format("check     nestor verify {}{}", best.id, database_option(args)));
 }
 
 int run_tune(const TuneArgs& args) {

@@ -13,8 +13,8 @@
 namespace nestor {
 namespace {
 
-constexpr std::array<std::string_view, 8> kStatusNames{"ok",    "illegal", "compile_error", "wrong",
-                                                       "crash", "timeout", "slow",          "infeasible"};
+constexpr std::array<std::string_view, 9> kStatusNames{"ok",      "illegal", "compile_error", "wrong",   "crash",
+                                                       "timeout", "slow",    "infeasible",    "unproved"};
 
 void warn_on_stderr(const std::string& message) { std::fprintf(stderr, "nestor: warning: %s\n", message.c_str()); }
 
@@ -134,9 +134,9 @@ std::optional<Database::Origin> Database::origin(std::int64_t trial_id) const {
   return Origin{record->device, record->problem, record->nest_json};
 }
 
-std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const ProblemKey& problem) const {
+std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const ProblemKey& problem, Kernels kernels) const {
   const auto find = [&](Store& store) -> std::optional<Answer> {
-    for (const std::int64_t id : store.winners(device.key(), problem)) {
+    for (const std::int64_t id : store.winners(device.key(), problem, kernels == Kernels::unchecked_too)) {
       try {
         return Answer{0, store.read(id, true).value()};
       } catch (const UserError& error) {

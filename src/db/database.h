@@ -3,6 +3,7 @@
 
 #include "nestor/match.h"
 #include "nestor/types.h"
+#include "support/codegen_revision.h"
 
 #include <cstdint>
 #include <functional>
@@ -33,7 +34,7 @@ struct ProblemKey {
   Sizes sizes;
 };
 
-enum class TrialStatus : std::uint8_t { ok, illegal, compile_error, wrong, crash, timeout, slow, infeasible };
+enum class TrialStatus : std::uint8_t { ok, illegal, compile_error, wrong, crash, timeout, slow, infeasible, unproved };
 std::string_view to_string(TrialStatus status);
 std::optional<TrialStatus> trial_status_from(std::string_view name);
 
@@ -59,6 +60,8 @@ struct TrialRecord {
   std::string toolchain;           ///< "nestor 0.1.0 llvm 19.1.7"
   std::string created;             ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
   std::string report;              ///< JSON: what the compiler and the driver said of the kernel (registers, spills); "" for none
+  int revision = kCodegenRevision;  ///< of the code generator that made its code; 0: before revisions were counted
+  int checked = kCodegenRevision;   ///< last revision whose proofs and checks an ok trial's kernel passed; 0: none
   std::optional<KernelRecord> kernel;
 };
 
@@ -75,6 +78,8 @@ struct DatabaseOptions {
   std::string system_path = {};  ///< read-only database consulted after this one; "" for none
   int busy_timeout_ms = 10000;   ///< how long to wait for another process that is writing
   std::int64_t max_bytes = 0;    ///< the file may not grow beyond; 0: no limit but the disk's
+  /// Kernels that neither this revision of the code generator nor a later one has checked are not served.
+  int revision = kCodegenRevision;
   /// Told of records that are skipped because they are damaged; null: a line on stderr.
   std::function<void(const std::string&)> warn = nullptr;
 };
@@ -106,8 +111,11 @@ class Database {
     std::string nest_json;
   };
   std::optional<Origin> origin(std::int64_t trial_id) const;
-  /// Fastest ok trial with a kernel, of that problem and device; a pinned one first.
-  std::optional<TrialRecord> best(const DeviceIdentity& device, const ProblemKey& problem) const;
+  enum class Kernels : std::uint8_t { served, unchecked_too };
+  /// Fastest ok trial with a kernel, of that problem and device; a pinned one first. unchecked_too: when none is served one that
+  /// waits for a check, whose steps may be searched from, or measured, but whose code must not be launched unchecked.
+  std::optional<TrialRecord> best(const DeviceIdentity& device, const ProblemKey& problem,
+                                  Kernels kernels = Kernels::served) const;
 
   /// The kernel to use: exact sizes, else the nearest measured size among kernels valid for the asked sizes, else none.
   /// `op` and `variant` must match; `nest_digest` restricts to one definition when not empty. Records of other devices
@@ -116,18 +124,37 @@ class Database {
   Match query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
               const Sizes& sizes) const;
 
-  /// Throws UserError when there is no such trial, or it has no kernel, or it is in the system database.
+  /// Ok trials with kernels that wait for a check by this revision (all: every ok trial with a kernel), by operator, variant, sizes and
+  /// device. Of this file alone.
+  std::vector<std::int64_t> to_check(bool all = false) const;
+  /// How many kernels of that operator and variant wait for a check; those of the system database included. "" for any.
+  std::int64_t waiting(const std::string& op, const std::string& variant) const;
+  /// Stores what checking an ok trial's kernel with this program found. `found.status` ok: it serves from now on, and is a trial of this
+  /// revision when `same_code` (its steps still give the stored code). Any other: it has that status and reason, and never serves.
+  /// Throws UserError when there is no such trial, it was not ok, or is in the system database.
+  struct CheckResult {
+    TrialStatus status = TrialStatus::ok;
+    std::string reason = {};
+    bool same_code = false;
+  };
+  void store_check(std::int64_t trial_id, const CheckResult& found);
+
+  /// Ids of trials with that status, oldest first; those of the system database (negative) after them.
+  std::vector<std::int64_t> with_status(TrialStatus status) const;
+
+  /// Throws UserError when there is no such trial, or it has no kernel that is served, or it is in the system database.
   void pin(std::int64_t trial_id, bool pinned);
-  /// Of each problem on each device keeps the pinned trials and the fastest `keep` ok ones; removes all other trials, and
-  /// kernels and problems that nothing refers to any more. Returns the number of trials removed.
+  /// Of each problem on each device keeps the pinned trials and the fastest `keep` ok ones, those that are served before those that wait
+  /// for a check; removes all other trials, and kernels and problems that nothing refers to any more. Returns the number of trials removed.
   std::int64_t prune(int keep);
 
   struct ProblemSummary {
     ProblemKey problem;
     DeviceIdentity device;
     std::int64_t trials = 0;
-    std::int64_t ok = 0;
-    double best_ms = 0;
+    std::int64_t ok = 0;       ///< served
+    std::int64_t waiting = 0;  ///< ok with a kernel, but not checked by this revision
+    double best_ms = 0;        ///< of those served; 0: none
   };
   /// Of this file alone, by operator, variant, sizes and device.
   std::vector<ProblemSummary> summary() const;
@@ -141,9 +168,13 @@ class Database {
   /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. This file alone, without the system
   /// database.
   void export_records(std::ostream& out, Exported which = Exported::all) const;
-  /// Validates every line before the first is stored; throws UserError with the line number. Duplicates are skipped.
-  /// Returns the number of trials stored.
-  std::int64_t import_records(std::istream& in);
+  struct Imported {
+    std::int64_t added = 0;
+    std::int64_t checked = 0;  ///< trials that were there already, and that the lines say a later revision has checked
+  };
+  /// Validates every line before the first is stored; throws UserError with the line number. Of a trial that is there already only the
+  /// later revisions are taken over.
+  Imported import_records(std::istream& in);
   /// Integrity check of the file and of every kernel hash; findings, empty when sound.
   std::vector<std::string> check() const;
 

@@ -1,4 +1,4 @@
-// Candidates by distance; the first group with a sound, valid kernel answers.
+// Candidates by distance; the first group with a sound, valid and checked kernel answers.
 #include "db/lookup.h"
 
 #include "support/architecture.h"
@@ -73,9 +73,9 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
       " LEFT JOIN problem_size s ON s.problem_id = p.id"
       " WHERE p.op = ?1 AND p.variant = ?2 AND (?3 = '' OR n.digest = ?3) AND d.kind = ?4 AND (d.key = ?5) = ?6"
       " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id "
-      "IS NOT NULL)"
+      "IS NOT NULL AND t.checked >= ?7)"
       " ORDER BY p.id, d.id",
-      ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(), std::int64_t{same_device});
+      ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(), std::int64_t{same_device}, store.revision());
   std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
   while (row.step()) {
     Sizes& sizes = measured[{row.integer(0), row.integer(1)}];
@@ -93,9 +93,9 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
 std::optional<Answer> best_of(Store& store, const Candidate& candidate, Filter& filter, const Warn& warn) {
   auto row = store.connection().query(
       "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL"
+      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL AND t.checked >= ?"
       " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
-      candidate.problem, candidate.device);
+      candidate.problem, candidate.device, store.revision());
   while (row.step()) {
     if (!filter.accepts(row.text(1), row.text(2))) continue;
     try {

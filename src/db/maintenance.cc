@@ -23,7 +23,7 @@ constexpr std::string_view kExportOrder =
 constexpr std::string_view kWinnerOrder =
     "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n "
     "ON n.id = p.nest_id"
-    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok'"
+    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok' AND t.checked >= ?"
     " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, ? AND EXISTS (SELECT 1 FROM json_each(CASE WHEN "
     "json_valid(t.report) THEN t.report ELSE '{}' END, '$.kernels') WHERE json_extract(value, '$.local_bytes') > 0), "
     "t.median_ms, t.id";
@@ -31,15 +31,17 @@ constexpr std::string_view kWinnerOrder =
 // Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
 constexpr std::string_view kDeleteSlow =
     "DELETE FROM trial WHERE id NOT IN (SELECT trial_id FROM pin) AND id NOT IN ("
-    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.median_ms, t.id) AS place"
+    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.checked < ?, t.median_ms, "
+    "t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
 
-std::vector<std::int64_t> ids_to_export(Connection& connection, Database::Exported which) {
+std::vector<std::int64_t> ids_to_export(Store& store, Database::Exported which) {
   std::vector<std::int64_t> ids;
   std::set<std::pair<std::int64_t, std::string>> served;
   const bool all = which == Database::Exported::all;
   const std::int64_t in_registers = which == Database::Exported::winners_in_registers ? 1 : 0;
-  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, in_registers);
+  Connection& connection = store.connection();
+  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, store.revision(), in_registers);
   while (row.step()) {
     if (!all && !served.emplace(row.integer(1), row.text(2)).second) continue;
     ids.push_back(row.integer(0));
@@ -73,9 +75,12 @@ void Database::pin(std::int64_t trial_id, bool pinned) {
   guarded(store.path(), [&] {
     return store.in_transaction([&] {
       Connection& connection = store.connection();
-      auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
+      auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL, checked >= ? FROM trial WHERE id = ?",
+                                  store.revision(), trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (pinned && row.integer(0) == 0) user_error("trial {} cannot be pinned: it has no kernel that ran correctly", trial_id);
+      if (pinned && row.integer(1) == 0)
+        user_error("trial {} cannot be pinned: its kernel waits for a check by this program (nestor db check --run)", trial_id);
       if (pinned) {
         connection.run("INSERT INTO pin (trial_id) VALUES (?) ON CONFLICT DO NOTHING", trial_id);
       } else {
@@ -93,7 +98,7 @@ std::int64_t Database::prune(int keep) {
   return guarded(store.path(), [&] {
     return store.in_transaction([&]() -> std::int64_t {
       Connection& connection = store.connection();
-      connection.run(kDeleteSlow, std::int64_t{keep});
+      connection.run(kDeleteSlow, store.revision(), std::int64_t{keep});
       const std::int64_t removed = connection.raw().getChanges();
       connection.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
       connection.run("DELETE FROM problem WHERE id NOT IN (SELECT problem_id FROM trial)");
@@ -108,17 +113,20 @@ std::vector<Database::ProblemSummary> Database::summary() const {
   Store& store = impl_->user;
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
-        "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*), sum(t.status = 'ok'),"
-        " coalesce(min(CASE WHEN t.status = 'ok' THEN t.median_ms END), 0)"
+        "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*),"
+        " sum(t.status = 'ok' AND t.checked >= ?1), sum(t.status = 'ok' AND t.kernel_id IS NOT NULL AND t.checked < ?1),"
+        " coalesce(min(CASE WHEN t.status = 'ok' AND t.checked >= ?1 THEN t.median_ms END), 0)"
         " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
-        " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key");
+        " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key",
+        store.revision());
     std::vector<ProblemSummary> found;
     while (row.step()) {
       ProblemSummary entry{{row.text(0), row.text(1), row.text(2), {}},
                            {row.text(4), row.text(5), row.text(6), static_cast<int>(row.integer(7)), row.text(8)},
                            row.integer(9),
                            row.integer(10),
-                           row.real(11)};
+                           row.integer(11),
+                           row.real(12)};
       auto sizes = store.connection().query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(3));
       while (sizes.step()) entry.problem.sizes[sizes.text(0)] = sizes.integer(1);
       found.push_back(std::move(entry));
@@ -149,7 +157,7 @@ std::vector<DeviceIdentity> Database::devices() const {
 void Database::export_records(std::ostream& out, Exported which) const {
   Store& store = impl_->user;
   guarded(store.path(), [&] {
-    for (const std::int64_t id : ids_to_export(store.connection(), which)) {
+    for (const std::int64_t id : ids_to_export(store, which)) {
       try {
         const std::optional<Record> record = store.read(id, true);
         if (record) out << record_to_line(*record) << '\n';  // another process may have pruned it meanwhile
@@ -162,19 +170,22 @@ void Database::export_records(std::ostream& out, Exported which) const {
   if (!out) user_error("writing the records of {} failed", store.path());
 }
 
-std::int64_t Database::import_records(std::istream& in) {
+Database::Imported Database::import_records(std::istream& in) {
   impl_->require_writable("import records");
   const std::vector<Record> records = read_records(in);
   Store& store = impl_->user;
   return guarded(store.path(), [&] {
     return store.in_transaction([&] {
-      std::int64_t stored = 0;
+      Imported imported;
       for (const Record& record : records) {
-        if (store.contains(record)) continue;
+        if (const auto known = store.find(record)) {
+          imported.checked += store.raise_revisions(*known, record.trial) ? 1 : 0;
+          continue;
+        }
         store.insert(record);
-        ++stored;
+        ++imported.added;
       }
-      return stored;
+      return imported;
     });
   });
 }

@@ -5,6 +5,7 @@
 #include "support/hash.h"
 #include "support/launch_recipe.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -80,6 +81,8 @@ void normalise(Record& record) {
   if (trial.max_error < 0) user_error("the error is {}, below 0", trial.max_error);
   if (trial.created.empty()) trial.created = now_utc();
   if (!is_utc_time(trial.created)) user_error("\"{}\" is no time like 2025-01-31T12:00:00Z", trial.created);
+  if (trial.revision < 0 || trial.checked < 0) user_error("a revision is {}, below 0", std::min(trial.revision, trial.checked));
+  if (trial.status != TrialStatus::ok) trial.checked = 0;
   if (trial.kernel) normalise_kernel(*trial.kernel);
 }
 

@@ -34,16 +34,18 @@ json kernel_to_json(const KernelRecord& kernel) {
           {"hash", kernel.hash}};
 }
 
-// An object with exactly these keys; `optional` may be missing.
+// An object with exactly these keys; those of `optional` may be missing.
 void require_keys(const json& object, std::string_view what, std::initializer_list<std::string_view> keys,
-                  std::string_view optional = "") {
+                  std::initializer_list<std::string_view> optional = {}) {
   if (!object.is_object()) user_error("{} is no JSON object", what);
   for (const std::string_view key : keys) {
     if (!object.contains(key)) user_error("{} has no \"{}\"", what, key);
   }
+  const auto among = [](std::initializer_list<std::string_view> names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (const auto& [key, value] : object.items()) {
-    if (key != optional && std::find(keys.begin(), keys.end(), key) == keys.end())
-      user_error("{} has an unknown key \"{}\"", what, key);
+    if (!among(keys, key) && !among(optional, key)) user_error("{} has an unknown key \"{}\"", what, key);
   }
 }
 
@@ -86,6 +88,14 @@ KernelRecord kernel_from_json(const json& object) {
           object.at("recipe").dump(), value<std::string>(object, "hash")};
 }
 
+// Lines of programs that did not count revisions have none.
+int revision_from_json(const json& object, const char* key) {
+  if (!object.contains(key)) return 0;
+  const auto revision = value<std::int64_t>(object, key);
+  if (revision < 0 || revision > 1 << 20) user_error("\"{}\" is {}", key, revision);
+  return static_cast<int>(revision);
+}
+
 TrialRecord trial_from_json(const json& object) {
   TrialRecord trial;
   trial.steps = object.at("steps").dump();
@@ -102,6 +112,8 @@ TrialRecord trial_from_json(const json& object) {
   trial.created = value<std::string>(object, "created");
   if (trial.created.empty()) user_error("\"created\" is empty");
   if (object.contains("report")) trial.report = object.at("report").dump();
+  trial.revision = revision_from_json(object, "revision");
+  trial.checked = revision_from_json(object, "checked");
   if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"));
   return trial;
 }
@@ -125,6 +137,8 @@ std::string record_to_line(const Record& record) {
                {"pinned", record.pinned},
                {"kernel", trial.kernel ? kernel_to_json(*trial.kernel) : json()}};
   if (!trial.report.empty()) line["report"] = json::parse(trial.report);
+  if (trial.revision > 0) line["revision"] = trial.revision;
+  if (trial.checked > 0) line["checked"] = trial.checked;
   return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -137,7 +151,7 @@ Record record_from_line(std::string_view line) {
   require_keys(object, "the record",
                {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
                 "toolchain", "created", "pinned", "kernel"},
-               "report");
+               {"report", "revision", "checked"});
   Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(),
                 trial_from_json(object), value<bool>(object, "pinned")};
   normalise(record);

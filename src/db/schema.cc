@@ -15,7 +15,7 @@ struct Migration {
   const std::string_view& sql;
 };
 
-const std::array<Migration, 2> kMigrations{{{1, kMigrationSql1To2}, {2, kMigrationSql2To3}}};
+const std::array<Migration, 3> kMigrations{{{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}}};
 
 // nullopt: an empty file. The queries here are not cached: the schema changes below them.
 std::optional<int> schema_version(Connection& connection, const std::string& path) {

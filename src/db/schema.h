@@ -8,15 +8,16 @@
 
 namespace nestor {
 
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 
 /// Texts of tuning_db/*.sql, compiled in.
 extern const std::string_view kSchemaSql;
 extern const std::string_view kMigrationSql1To2;
 extern const std::string_view kMigrationSql2To3;
+extern const std::string_view kMigrationSql3To4;
 
 /// Makes the file a tuning database of the current version: creates the schema in an empty file, migrates an older one.
-/// Safe when several processes do it at once. Throws UserError for a newer version and for another program's database.
+/// Safe when several processes do it at once; foreign keys must not be enforced meanwhile. Throws UserError for a newer version and for another program's database.
 void prepare_schema(Connection& connection, const std::string& path);
 
 /// Checks that the file is a tuning database of the current version. Throws UserError otherwise.

@@ -65,7 +65,7 @@ TrialStatus status_of(const std::string& name) {
   return *status;
 }
 
-// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created, report.
+// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created, report, revision, checked.
 TrialRecord trial_from(const Connection::Query& row) {
   TrialRecord trial;
   trial.id = row.integer(0);
@@ -78,18 +78,22 @@ TrialRecord trial_from(const Connection::Query& row) {
   trial.toolchain = row.text(7);
   trial.created = row.text(8);
   trial.report = row.text(9);
+  trial.revision = static_cast<int>(row.integer(10));
+  trial.checked = static_cast<int>(row.integer(11));
   return trial;
 }
 
 }  // namespace
 
 Store::Store(const std::string& path, const DatabaseOptions& options)
-    : path_(path), writable_(!options.read_only), connection_(connect(path, options)) {
+    : path_(path), writable_(!options.read_only), revision_(options.revision), connection_(connect(path, options)) {
   guarded(path_, [&] {
     if (!writable_) return require_schema(connection_, path_);
-    connection_.raw().exec("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL");
+    // Migrations make tables anew, which must not remove the rows that refer to them.
+    connection_.raw().exec("PRAGMA foreign_keys = OFF; PRAGMA synchronous = NORMAL");
     if (options.max_bytes > 0) limit_size(connection_.raw(), options.max_bytes);
     prepare_schema(connection_, path_);
+    connection_.raw().exec("PRAGMA foreign_keys = ON");
     switch_to_wal(connection_.raw(), options.busy_timeout_ms);
   });
 }
@@ -143,10 +147,11 @@ std::int64_t Store::insert(const Record& record) {
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
       "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
-      "steps, report)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "steps, report, revision, checked)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
-      trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report);
+      trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report, std::int64_t{trial.revision},
+      std::int64_t{trial.checked});
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
   row.run();
   const std::int64_t id = connection_.last_id();
@@ -154,26 +159,35 @@ std::int64_t Store::insert(const Record& record) {
   return id;
 }
 
-bool Store::contains(const Record& record) {
+std::optional<std::int64_t> Store::find(const Record& record) {
   const TrialRecord& trial = record.trial;
   auto row = connection_.query(
-      "SELECT count(*) FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id "
+      "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id "
       "= t.device_id"
       " LEFT JOIN kernel k ON k.id = t.kernel_id"
       " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? AND d.details = ? AND "
       "t.created = ?"
-      " AND t.status = ? AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND t.reason = ? AND coalesce(k.hash, '') = ?",
+      " AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND coalesce(k.hash, '') = ?"
+      " AND (k.hash IS NOT NULL OR (t.status = ? AND t.reason = ?)) ORDER BY t.id",
       record.problem.op, record.problem.variant, canonical_sizes(record.problem.sizes), record.problem.nest_digest,
-      record.device.key(), record.device.name, record.device.details, trial.created, to_string(trial.status),
-      Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.toolchain, trial.reason,
-      trial.kernel ? trial.kernel->hash : "");
-  row.step();
-  return row.integer(0) > 0;
+      record.device.key(), record.device.name, record.device.details, trial.created, Blob{doubles_to_bytes(trial.samples_ms)},
+      trial.steps, trial.toolchain, trial.kernel ? trial.kernel->hash : "", to_string(trial.status), trial.reason);
+  if (!row.step()) return std::nullopt;
+  return row.integer(0);
+}
+
+bool Store::raise_revisions(std::int64_t trial_id, const TrialRecord& trial) {
+  connection_.run(
+      "UPDATE trial SET revision = max(revision, ?1), checked = max(checked, ?2) WHERE id = ?3 AND status = 'ok' AND (revision < "
+      "?1 OR checked < ?2)",
+      std::int64_t{trial.revision}, std::int64_t{trial.checked}, trial_id);
+  return connection_.raw().getChanges() > 0;
 }
 
 std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report,"
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report, "
+      "t.revision, t.checked,"
       " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT "
       "NULL"
       " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
@@ -182,19 +196,20 @@ std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   if (!row.step()) return std::nullopt;
   Record record;
   record.trial = trial_from(row);
-  record.device = {row.text(10), row.text(11), row.text(12), static_cast<int>(row.integer(13)), row.text(14)};
-  record.problem = {row.text(16), row.text(17), row.text(18), {}};
-  record.nest_json = row.text(19);
-  record.pinned = row.integer(21) != 0;
-  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(15));
+  record.device = {row.text(12), row.text(13), row.text(14), static_cast<int>(row.integer(15)), row.text(16)};
+  record.problem = {row.text(18), row.text(19), row.text(20), {}};
+  record.nest_json = row.text(21);
+  record.pinned = row.integer(23) != 0;
+  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(17));
   while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
-  if (with_kernel && !row.is_null(20)) record.trial.kernel = kernel(row.integer(20));
+  if (with_kernel && !row.is_null(22)) record.trial.kernel = kernel(row.integer(22));
   return record;
 }
 
 std::vector<TrialRecord> Store::trials(const std::string& device_key, const ProblemKey& problem) {
   auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report"
+      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report, "
+      "t.revision, t.checked"
       " FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
       " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? ORDER BY t.created, t.id",
       problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
@@ -203,15 +218,17 @@ std::vector<TrialRecord> Store::trials(const std::string& device_key, const Prob
   return found;
 }
 
-std::vector<std::int64_t> Store::winners(const std::string& device_key, const ProblemKey& problem) {
+std::vector<std::int64_t> Store::winners(const std::string& device_key, const ProblemKey& problem, bool unchecked_too) {
   auto row = connection_.query(
       "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = "
       "t.device_id"
       " LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND t.status = 'ok' AND t.kernel_id IS "
-      "NOT NULL"
-      " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
-      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
+      " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND n.digest = ?4 AND d.key = ?5 AND t.status = 'ok' AND t.kernel_id "
+      "IS "
+      "NOT NULL AND (?6 OR t.checked >= ?7)"
+      " ORDER BY t.checked < ?7, pin.trial_id IS NULL, t.median_ms, t.id",
+      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key, std::int64_t{unchecked_too},
+      revision_);
   std::vector<std::int64_t> ids;
   while (row.step()) ids.push_back(row.integer(0));
   return ids;

@@ -131,6 +131,8 @@ nestor_status nestor_query(nestor_library* library, const char* op, const char* 
     const auto* state = library->impl->query({op, variant, device, sizes});
     if (state == nullptr) {
       last_error = fmt::format("no kernel of \"{}\" ({}) for {} fits these sizes: `nestor tune` makes one", op, variant, device);
+      if (const std::int64_t waiting = library->impl->waiting(op, variant); waiting > 0)
+        last_error += fmt::format("; {} that this revision has not checked are not served: `nestor db check --run`", waiting);
       return NESTOR_NOT_FOUND;
     }
     *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state->get()));

@@ -104,6 +104,11 @@ const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& 
   return look_up(key);
 }
 
+std::int64_t Library::Impl::waiting(std::string_view op, std::string_view variant) {
+  const std::lock_guard lock(mutex_);
+  return database_.waiting(std::string(op), std::string(variant));
+}
+
 const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey& key) {
   const Device& on = device(key.device);
   const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), "", to_map(key.sizes));

@@ -20,6 +20,9 @@ struct Library::Impl {
   /// nullptr when none fits. The pointee lives as long as this object.
   const std::shared_ptr<const KernelState>* query(const KernelKey& key);
 
+  /// Kernels of the operator that are not served because this revision has not checked them.
+  std::int64_t waiting(std::string_view op, std::string_view variant);
+
   static std::shared_ptr<Impl> open(const std::string& path, const LibraryOptions& options);
 
   KernelTable table;

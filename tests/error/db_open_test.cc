@@ -37,7 +37,7 @@ TEST_F(OpenError, NewerSchemaVersion) {
   make_database();
   change("UPDATE meta SET value = '99' WHERE key = 'schema_version'");
   EXPECT_THAT(open_error(),
-              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 3"), HasSubstr("newer Nestor")));
+              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 4"), HasSubstr("newer Nestor")));
 }
 
 TEST_F(OpenError, NotASqliteFile) {

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 namespace nestor {
 namespace {
@@ -155,6 +156,44 @@ TEST_F(Tuner, ResumesWithoutMeasuringAnythingAgain) {
   EXPECT_EQ(after.baseline_ms, before.baseline_ms);
   EXPECT_LE(after.best->median_ms, before.best->median_ms);
   for (const std::string& steps : second->measured) EXPECT_EQ(first->measured.count(steps), 0u) << steps;
+}
+
+TEST_F(Tuner, MeasuresAgainWhatAnotherRevisionMeasuredTheFastestFirst) {
+  const auto first = std::make_shared<FakeMeasurer>();
+  const TuneResult before = tune(request(first, 20));
+  const std::string path = (folder_ / "tuning.db").string();
+  std::ostringstream lines;
+  Database::open(path).export_records(lines);
+  std::filesystem::remove_all(folder_);
+  std::filesystem::create_directories(folder_);
+  std::string old = lines.str();
+  for (const std::string key :
+       {fmt::format(",\"revision\":{}", kCodegenRevision), fmt::format("\"checked\":{},", kCodegenRevision)}) {
+    for (std::size_t at = old.find(key); at != std::string::npos; at = old.find(key)) old.erase(at, key.size());
+  }
+  std::istringstream in(old);
+  ASSERT_EQ(Database::open(path).import_records(in).added, 20);
+
+  const auto second = std::make_shared<FakeMeasurer>();
+  const TuneResult after = tune(request(second, 1));
+  EXPECT_EQ(after.known, 0);
+  ASSERT_FALSE(first->times.empty());
+  EXPECT_EQ(*second->measured.begin(), first->times.begin()->second);
+  ASSERT_TRUE(after.best.has_value()) << "only what is measured today is served";
+  EXPECT_EQ(after.best->revision, kCodegenRevision);
+  EXPECT_EQ(after.best->median_ms, before.best->median_ms);
+}
+
+TEST_F(Tuner, NamesACandidateWithAWrongResult) {
+  const auto measurer = std::make_shared<FakeMeasurer>();
+  const TuneResult result = tune(request(measurer, 30));
+  std::int64_t first = 0;
+  for (const TrialRecord& row : stored(*measurer)) {
+    EXPECT_EQ(row.checked, row.status == TrialStatus::ok ? kCodegenRevision : 0);
+    if (row.status == TrialStatus::wrong && (first == 0 || row.id < first)) first = row.id;
+  }
+  ASSERT_NE(first, 0) << "the script has wrong ones";
+  EXPECT_EQ(result.wrong_trial, first);
 }
 
 TEST_F(Tuner, StartsWithWhatWasBestForOtherSizes) {

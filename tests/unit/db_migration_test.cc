@@ -75,9 +75,13 @@ std::set<std::string> shape_of(const std::string& path) {
 TEST(Migration, AVersion1FileKeepsItsRecords) {
   TemporaryFolder folder;
   build_version_1(folder.file("old.db"));
-  Database database = Database::open(folder.file("old.db"));
+  // Its kernel was checked by no revision that counts: it is there, and not served.
+  EXPECT_EQ(Database::open(folder.file("old.db")).query(device(), "scale", "f32", "", {{"n", 64}}).kind, MatchKind::none);
+  Database database = Database::open(folder.file("old.db"), {.revision = 0});
   const Match match = database.query(device(), "scale", "f32", "", {{"n", 64}});
   EXPECT_EQ(match.kind, MatchKind::exact);
+  EXPECT_EQ(match.trial.revision, 0);
+  EXPECT_EQ(match.trial.checked, 0);
   EXPECT_EQ(match.trial.id, 7);
   EXPECT_EQ(match.trial.max_error, 0);
   EXPECT_EQ(match.trial.report, "");
@@ -110,6 +114,36 @@ TEST(Migration, AVersion2FileKeepsItsRecords) {
   EXPECT_EQ(trial->report, "");
   Database::open(folder.file("new.db"));
   EXPECT_EQ(shape_of(folder.file("old.db")), shape_of(folder.file("new.db")));
+}
+
+// Version 3 as it was: no revisions, no status unproved; with a pin, which must survive the table's renewal.
+void build_version_3(const std::string& path) {
+  build_version_2(path);
+  SQLite::Database raw(path, SQLite::OPEN_READWRITE);
+  raw.exec(
+      "ALTER TABLE trial ADD COLUMN report TEXT NOT NULL DEFAULT ''; UPDATE trial SET report = '{\"registers\":40}';"
+      "INSERT INTO pin VALUES (7); UPDATE meta SET value = '3' WHERE key = 'schema_version'");
+}
+
+TEST(Migration, AVersion3FileKeepsItsRecordsAndPinsAndServesThemOnceChecked) {
+  TemporaryFolder folder;
+  build_version_3(folder.file("old.db"));
+  Database database = Database::open(folder.file("old.db"));
+  Database::open(folder.file("new.db"));
+  EXPECT_EQ(shape_of(folder.file("old.db")), shape_of(folder.file("new.db")));
+  EXPECT_TRUE(database.check().empty());
+  const ProblemKey old = problem({{"n", 64}});
+  EXPECT_FALSE(database.best(device(), old).has_value());
+  EXPECT_EQ(database.to_check(), (std::vector<std::int64_t>{7}));
+  database.store_check(7, {});
+  // A faster kernel does not take the place of a pinned one: the pin is still there.
+  database.add_trial(device(), old, "{}", ok_trial(0.5, "fast"));
+  const std::optional<TrialRecord> best = database.best(device(), old);
+  ASSERT_TRUE(best.has_value());
+  EXPECT_EQ(best->id, 7);
+  EXPECT_EQ(best->report, R"({"registers":40})");
+  EXPECT_EQ(best->kernel->code, "old code");
+  EXPECT_GT(database.add_trial(device(), old, "{}", failed_trial(TrialStatus::unproved, "no proof in 5 s")), 7);
 }
 
 TEST(Migration, TheMigratedSchemaEqualsTheNewOne) {

@@ -48,7 +48,7 @@ TEST(Records, ImportRestoresWhatWasExported) {
   from.pin(from.best(device(), problem({{"n", 2}}))->id, true);
   const std::string text = exported(from);
   std::istringstream in(text);
-  EXPECT_EQ(to.import_records(in), 6);
+  EXPECT_EQ(to.import_records(in).added, 6);
   EXPECT_EQ(exported(to), text);
   EXPECT_EQ(to.best(device(), problem({{"n", 1}}))->kernel->code, (std::string("code\0\xff", 6) + "1"));
   EXPECT_EQ(to.best(device(), problem({{"n", 1}}))->report, R"({"registers":40})");
@@ -87,10 +87,10 @@ TEST(Records, DuplicatesAreSkipped) {
   fill(database, false);
   const std::string text = exported(database);
   std::istringstream twice(text + "\n" + text);
-  EXPECT_EQ(database.import_records(twice), 0);
+  EXPECT_EQ(database.import_records(twice).added, 0);
   Database other = Database::open(folder.file("2.db"));
   std::istringstream again(text + "\n" + text);
-  EXPECT_EQ(other.import_records(again), 6);
+  EXPECT_EQ(other.import_records(again).added, 6);
 }
 
 TEST(Records, WinnersAloneAreOneLineAProblem) {

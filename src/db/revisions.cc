@@ -1,0 +1,75 @@
+// Database: which kernels wait for a check by this revision of the code generator, and what a check found.
+#include "db/database.h"
+#include "db/database_impl.h"
+#include "support/error.h"
+
+namespace nestor {
+
+std::vector<std::int64_t> Database::to_check(bool all) const {
+  Store& store = impl_->user;
+  return guarded(store.path(), [&] {
+    auto row = store.connection().query(
+        "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN device d ON d.id = t.device_id"
+        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR t.checked < ?)"
+        " ORDER BY p.op, p.variant, p.sizes, d.key, t.median_ms, t.id",
+        std::int64_t{all}, store.revision());
+    std::vector<std::int64_t> ids;
+    while (row.step()) ids.push_back(row.integer(0));
+    return ids;
+  });
+}
+
+std::int64_t Database::waiting(const std::string& op, const std::string& variant) const {
+  const auto count = [&](Store& store) {
+    return guarded(store.path(), [&] {
+      auto row = store.connection().query(
+          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
+          " AND t.checked < ?1 AND ?2 IN ('', p.op) AND ?3 IN ('', p.variant)",
+          store.revision(), op, variant);
+      row.step();
+      return row.integer(0);
+    });
+  };
+  return count(impl_->user) + (impl_->system ? count(*impl_->system) : 0);
+}
+
+void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
+  impl_->require_writable("store what a check found");
+  if (trial_id < 0 && impl_->system)
+    user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
+  Store& store = impl_->user;
+  guarded(store.path(), [&] {
+    return store.in_transaction([&] {
+      Connection& connection = store.connection();
+      auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
+      if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
+      if (row.integer(0) == 0) user_error("trial {} has no kernel that ran correctly: there is nothing to check", trial_id);
+      if (found.status == TrialStatus::ok) {
+        connection.run(
+            "UPDATE trial SET checked = max(checked, ?1), revision = CASE WHEN ?2 THEN max(revision, ?1) ELSE revision END"
+            " WHERE id = ?3",
+            store.revision(), std::int64_t{found.same_code}, trial_id);
+      } else {
+        connection.run("UPDATE trial SET status = ?, reason = ?, checked = 0 WHERE id = ?", to_string(found.status), found.reason,
+                       trial_id);
+        connection.run("DELETE FROM pin WHERE trial_id = ?", trial_id);
+      }
+      return true;
+    });
+  });
+}
+
+std::vector<std::int64_t> Database::with_status(TrialStatus status) const {
+  std::vector<std::int64_t> ids;
+  const auto collect = [&](Store& store, std::int64_t sign) {
+    guarded(store.path(), [&] {
+      auto row = store.connection().query("SELECT id FROM trial WHERE status = ? ORDER BY created, id", to_string(status));
+      while (row.step()) ids.push_back(sign * row.integer(0));
+    });
+  };
+  collect(impl_->user, 1);
+  if (impl_->system) collect(*impl_->system, -1);
+  return ids;
+}
+
+}  // namespace nestor
