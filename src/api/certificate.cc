@@ -92,6 +92,13 @@ std::string describe_buffer(const Buffer& buffer) {
   return fmt::format("{} {}[{}] {}", to_string(buffer.memory), buffer.name, fmt::join(extents, ", "), to_string(buffer.type));
 }
 
+std::string program_text(const ProgramProof& proof) {
+  std::string text = fmt::format("\ntile program, against the nest: {}\n", to_string(proof.verdict));
+  for (const std::string& fact : proof.facts) text += fmt::format("  {}\n", fact);
+  if (!proof.reason.empty()) text += fmt::format("  {}: {}\n", to_string(proof.verdict), proof.reason);
+  return text;
+}
+
 /// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
 std::vector<std::string> prove_slots(const TileProgram& program, int sm) {
   try {
@@ -114,7 +121,9 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, int sm
   certificate.dependences = prove_dependences(replayed);
   for (const SizeConstraint& constraint : program.valid) certificate.valid_sizes.push_back(constraint.str());
   for (const Buffer& buffer : program.buffers) certificate.buffers.push_back(describe_buffer(buffer));
-  certificate.slots = prove_slots(program, sm);
+  certificate.program = prove_program(program, replayed);
+  // What back ends make of a program that is wrong says nothing.
+  if (certificate.program.verdict != ProofVerdict::refuted) certificate.slots = prove_slots(program, sm);
   return certificate;
 }
 
@@ -131,6 +140,7 @@ std::string describe(const Certificate& certificate) {
   for (const Certificate::DependenceProof& proof : certificate.dependences) {
     text += fmt::format("  {}\n    {}\n", proof.dependence, proof.verdict);
   }
+  text += program_text(certificate.program);
   text += "\nbuffers and their bounds:\n";
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
   if (!certificate.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
@@ -144,6 +154,9 @@ nlohmann::json certificate_to_json(const Certificate& certificate) {
   nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
                       {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes},
                       {"slots", certificate.slots}};
+  json["program"] = {{"verdict", to_string(certificate.program.verdict)},
+                     {"facts", certificate.program.facts},
+                     {"reason", certificate.program.reason}};
   json["rules"] = nlohmann::json::array();
   for (const Certificate::RuleUse& use : certificate.rules) {
     json["rules"].push_back({{"step", use.step}, {"summary", use.summary}, {"proof", use.proof}, {"rounding", use.rounding}});

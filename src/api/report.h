@@ -1,6 +1,7 @@
 // What people read about a schedule: its views at every level, and the certificate of why it is right.
 #pragma once
 
+#include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule.h"
 
@@ -44,6 +45,7 @@ struct Certificate {
   std::vector<DependenceProof> dependences;
   std::vector<std::string> valid_sizes;  ///< the kernel's conditions on sizes
   std::vector<std::string> buffers;      ///< every buffer of the tile program with its bound
+  ProgramProof program;                  ///< of the tile program itself, against the nest
   std::vector<std::string> slots;        ///< what is proved of the synchronisation of kernels on tensor cores
 };
 

@@ -128,15 +128,23 @@ Finding check_nest(const Nest& nest, const std::string& expected) {
 }
 
 /// The part that needs neither record nor a device that is here. Adds to `result`.
-void prove(const Schedule& schedule, const DeviceIdentity& device, Verification& result) {
+/// False when the program is refuted: then nothing more is to be done with it.
+bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification& result) {
   const TileProgram program = build_tile_program(schedule);
   result.certificate = certify(schedule, program, sm_of(device));
   result.findings.push_back({"steps", true, fmt::format("{} steps replayed, each proved", schedule.steps().size())});
   result.findings.push_back(
       {"dependences", true, fmt::format("{} checked against the final order", result.certificate.dependences.size())});
+  const ProgramProof& proof = result.certificate.program;
+  const bool proved = proof.verdict == ProofVerdict::proved;
+  result.findings.push_back({"tile program", proved,
+                             proved ? fmt::format("{} facts proved for all valid sizes", proof.facts.size())
+                                    : fmt::format("{}: {}", to_string(proof.verdict), proof.reason)});
+  if (proof.verdict == ProofVerdict::refuted) return false;
   const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
+  return true;
 }
 
 Finding check_compiled_now(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
@@ -163,7 +171,7 @@ bool Verification::passed() const {
 
 Verification verify_schedule(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
   Verification result;
-  prove(schedule, device_identity(options.target, options.threads), result);
+  if (!prove(schedule, device_identity(options.target, options.threads), result)) return result;
   result.findings.push_back(check_compiled_now(nest, sizes, schedule, options));
   return result;
 }
@@ -190,7 +198,7 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   try {
     const Sizes& sizes = origin->problem.sizes;
     const Schedule schedule = replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
-    prove(schedule, origin->device, result);
+    if (!prove(schedule, origin->device, result)) return result;
     const std::optional<Target> target = target_for(origin->device, options.target);
     if (!target) {
       result.findings.push_back(check_compiles(schedule, origin->device));

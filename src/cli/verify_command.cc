@@ -56,6 +56,8 @@ int run_verify(const VerifyArgs& args) {
     }
     print(result.passed() ? "verified" : "not verified");
   }
+  // A program that is refuted is refused, like a step: nothing was run.
+  if (result.certificate.program.verdict == ProofVerdict::refuted) return kUserError;
   return result.passed() ? kOk : kCheckFailed;
 }
 
@@ -72,7 +74,7 @@ void add_verify(CLI::App& app, Action& run) {
   command->footer(R"(examples:
   nestor verify 42
   nestor verify layernorm --rows 512 --steps my_schedule.txt
-Exit code 5 when anything does not hold.
+Exit code 1 when a step or the tile program is refuted, 5 when anything else does not hold.
 )");
   command->callback([args, &run] { run = [args] { return run_verify(*args); }; });
 }

@@ -19,6 +19,8 @@ TileOp rewrite(const TileOp& op, const IntRewriter& rewriter) {
   result.write = rewrite(op.write, rewriter);
   for (TileAccess& read : result.reads) read = rewrite(read, rewriter);
   for (IntExpr& index : result.indices) index = rewriter(index);
+  for (IntExpr& dim : result.claim.instance) dim = rewriter(dim);
+  for (IntExpr& dim : result.claim.started) dim = rewriter(dim);
   return result;
 }
 

@@ -1,4 +1,5 @@
 // From a proved schedule to a tile program: the loop tree becomes loops, each statement an op at its place.
+#include "codegen/tile/claims.h"
 #include "codegen/tile/composite_ops.h"
 #include "codegen/tile/guards.h"
 #include "codegen/tile/op_builder.h"
@@ -81,7 +82,7 @@ class ProgramBuilder {
     program.scalars = nest.scalars;
     isl_set* anywhere = isl_set_universe(isl_space_set_from_params(isl_set_get_space(plan_.context.get())));
     program.root = scan(schedule_.tree(), {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
-    program.buffers = storage_.buffers;
+    program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
     program.valid = size_constraints(plan_.context);
     for (const Composite& composite : schedule_.composites()) {
       const bool active =

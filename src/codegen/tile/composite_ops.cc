@@ -134,6 +134,8 @@ std::vector<OpDim> kept_dims(const TileOp& op) {
 TileOp save_op(const TileOp& lead, int previous_buffer) {
   TileOp op;
   op.name = kSavePrefix + lead.name;
+  op.claim.role = OpRole::save;
+  op.claim.lead = lead.claim.statement;
   op.dims = kept_dims(lead);
   op.reads = {lead.write};
   op.write = lead.write;
@@ -147,6 +149,7 @@ TileOp save_op(const TileOp& lead, int previous_buffer) {
 TileOp hold_op(const Composite& composite, const TileOp& lead, int previous_buffer) {
   TileOp op = save_op(lead, previous_buffer);
   op.name = kHoldPrefix + lead.name;
+  op.claim.role = OpRole::hold;
   std::swap(op.write, op.reads[0]);
   op.reads.push_back(lead.write);
   op.value = substitute(composite.held, {{"m_old", op.value}, {"m_new", ScalarExpr::read(1, ElementType::f32)}});
@@ -168,6 +171,9 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   const TileOp accumulate = make_op(plan, storage, statement, box, unguarded);
   TileOp op;
   op.name = kCorrectPrefix + follower.statement;
+  op.claim.role = OpRole::correct;
+  op.claim.statement = follower.statement;
+  op.claim.lead = composite.lead;
   op.dims = kept_dims(accumulate);
   op.write = accumulate.write;
   const TileAccess now =

@@ -204,6 +204,10 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
   const Statement& s = *statement.statement;
   TileOp op;
   op.name = s.name;
+  op.claim.statement = s.name;
+  for (int k = 0; k < isl_multi_aff_dim(statement.instance.get(), isl_dim_out); ++k)
+    op.claim.instance.push_back(
+        to_int_expr(isl::manage(isl_multi_aff_get_aff(statement.instance.get(), k)), statement.all_names(plan)));
   op.dims = make_dims(statement, box);
   op.write = buffer_access(plan, storage.tensors.at(s.write.tensor), statement, s.write);
   for (const Access& read : s.reads)

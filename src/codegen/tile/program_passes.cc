@@ -27,6 +27,18 @@ bool initializes(const TileOp& init, const TileOp& op) {
   return starts_elements(init, op);
 }
 
+/// The reduction runs the instances of `init` as well: those at its kept dims.
+void claim_start(TileOp& op, const TileOp& init) {
+  op.claim.start = init.claim.statement;
+  op.claim.started = init.claim.instance;
+  std::size_t next = 0;
+  for (const OpDim& dim : op.dims) {
+    if (dim.reduced) continue;
+    for (IntExpr& value : op.claim.started) value = value.substitute(init.dims[next].var, IntExpr::variable(dim.var));
+    ++next;
+  }
+}
+
 TileTree fold_initializations(const TileTree& node) {
   if (node->kind == TileNode::Kind::op) return node;
   TileNode out = *node;
@@ -38,6 +50,7 @@ TileTree fold_initializations(const TileTree& node) {
         folded->kind == TileNode::Kind::op && initializes((*last)->op, folded->op)) {
       TileNode merged = *folded;
       merged.op.initialize = true;
+      claim_start(merged.op, (*last)->op);
       *last = std::make_shared<const TileNode>(std::move(merged));
       continue;
     }
@@ -110,6 +123,8 @@ void substitute_variable(TileOp& op, const std::string& variable, const IntExpr&
   substitute(op.write, variable, value);
   for (TileAccess& read : op.reads) substitute(read, variable, value);
   for (IntExpr& index : op.indices) index = index.substitute(variable, value);
+  for (IntExpr& dim : op.claim.instance) dim = dim.substitute(variable, value);
+  for (IntExpr& dim : op.claim.started) dim = dim.substitute(variable, value);
 }
 
 std::vector<SizeConstraint> size_constraints(const isl::set& context) {

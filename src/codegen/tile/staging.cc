@@ -91,6 +91,7 @@ TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan
   TileOp op;
   op.kind = OpKind::copy;
   op.name = "stage " + stage.tensor;
+  op.claim.role = OpRole::stage;
   op.write.buffer = stage.placement.buffer;
   op.reads = {TileAccess{source.buffer, {}}};
   op.value = ScalarExpr::read(0, staged.type);

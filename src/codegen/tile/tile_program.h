@@ -30,6 +30,10 @@ struct Buffer {
   int pad = 1;
   int slots = 1;           ///< staged copies only: how many iterations' copies the schedule wants in flight at once
   bool streaming = false;  ///< argument that is touched once, by request of the schedule: accesses may bypass caches
+  /// Claims (see OpClaim): one copy exists for each iteration of the loops with these variables, and its first place holds the
+  /// tensor's element `origin` (over those variables and size parameters; empty: the element with all indices 0).
+  std::vector<std::string> scope;
+  std::vector<IntExpr> origin;
 };
 
 /// Access to one element: `index` over loop variables, op dims and size parameters.
@@ -56,6 +60,20 @@ struct OpDim {
 enum class OpKind : std::uint8_t { copy, map, reduce, contract, points };
 std::string_view to_string(OpKind kind);
 
+/// statement: runs instances of a statement. stage: copies a part of a tensor. save, hold, correct: the steps of a composite around
+/// its lead (docs/algebra.md): the leading value is kept, may stay where it was, and a follower is corrected.
+enum class OpRole : std::uint8_t { statement, stage, save, hold, correct };
+
+/// What an op says it runs. Back ends do not read it: src/codegen/proof proves it against the nest, and trusts none of it.
+struct OpClaim {
+  OpRole role = OpRole::statement;
+  std::string statement;          ///< whose instances run, or the follower that is corrected
+  std::string lead;               ///< save, hold, correct: the statement that leads the composite
+  std::vector<IntExpr> instance;  ///< role statement: its dims over loop variables, op dims and size parameters
+  std::string start;              ///< with TileOp::initialize: the statement whose instances that runs
+  std::vector<IntExpr> started;   ///< its dims, over loop variables and dims that are not reduced
+};
+
 /// An operation on a tile: for every point of the box where `guard` holds: write = value, or write = write (+) value.
 /// All kinds have this meaning; the kind says which structure the op is known to have. For kinds other than points the
 /// order of points does not matter (reductions may be reassociated).
@@ -75,6 +93,7 @@ struct TileOp {
   bool seldom = false;
   /// With a guard and no reduction: points of the box outside the guard are written with this value.
   std::optional<double> fill;
+  OpClaim claim;
 };
 
 struct TileNode;

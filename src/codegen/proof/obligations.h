@@ -1,0 +1,57 @@
+// The obligations of a finished program, each a function that returns when it is shown and throws otherwise (see outcome.h).
+#pragma once
+
+#include "codegen/proof/program_model.h"
+#include "poly/dependences.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor::proof {
+
+/// What a proof starts from, besides the program: the nest's dependences and what rules of algebra relax.
+struct Subject {
+  const ProgramModel& model;
+  const std::vector<Dependence>& dependences;
+  std::vector<Composite> composites;  ///< those that the program follows: it has ops that correct their followers
+  bool reassociation = false;
+};
+
+/// The sizes that the program admits lie in the nest's context, and its arguments are the nest's.
+void prove_interface(const Subject& subject);
+
+/// Each op computes its statement's value, from the statement's elements into the statement's element, and is what its kind says.
+void prove_meaning(const Subject& subject);
+
+/// Every instance of every statement runs exactly once.
+void prove_coverage(const Subject& subject);
+
+/// Every access of every point lies inside its buffer.
+void prove_bounds(const Subject& subject);
+
+/// Points of one op that may run side by side or in any order touch no element in common, but those that a reduction combines.
+void prove_points(const Subject& subject);
+
+/// Every dependence that no rule relaxes goes forward in the program's time, and what flows through memory finds its element there.
+void prove_order(const Subject& subject);
+
+/// Tasks that run at the same time share no element of arguments or workspaces that one of them writes.
+void prove_tasks(const Subject& subject);
+
+/// Points that are no instances harm nothing; copies hold what their readers read.
+void prove_extra_points(const Subject& subject);
+void prove_stages(const Subject& subject);
+
+/// Composites: saved, moved, corrected and read in the order that their theorem asks for.
+void prove_composites(const Subject& subject);
+
+/// "mean_update (op 'mean_update')" for messages.
+std::string title(const Run& run);
+
+/// A composite's ops depend on how many points were accumulated.
+bool counts_points(const Composite& composite);
+
+/// { Follower[dims] -> LeadTensor[element] }: the leading value that an instance's term is relative to, through mediators.
+isl::map lead_of(const Nest& nest, const Composite& composite, const Statement& reader);
+
+}  // namespace nestor::proof

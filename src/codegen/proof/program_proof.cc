@@ -1,0 +1,122 @@
+// All obligations in turn, under one budget.
+#include "codegen/proof/program_proof.h"
+
+#include "codegen/proof/obligations.h"
+#include "codegen/proof/outcome.h"
+#include "poly/context.h"
+#include "support/debug.h"
+#include "support/error.h"
+
+#include <fmt/format.h>
+#include <isl/ctx.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace nestor {
+namespace {
+
+using proof::ProgramModel;
+using proof::Run;
+using proof::Subject;
+
+/// Composites that the program follows: it has ops that move or correct for their leads.
+std::vector<Composite> followed(const ProgramModel& model, const std::vector<Composite>& composites) {
+  std::vector<Composite> result;
+  const auto claimed = [&](const Run& run, const Composite& composite) {
+    return !run.is_role(OpRole::statement) && !run.is_role(OpRole::stage) && run.op().claim.lead == composite.lead;
+  };
+  for (const Composite& composite : composites) {
+    if (std::any_of(model.runs().begin(), model.runs().end(), [&](const Run& run) { return claimed(run, composite); }))
+      result.push_back(composite);
+  }
+  for (const Run& run : model.runs()) {
+    if (run.is_role(OpRole::statement) || run.is_role(OpRole::stage)) continue;
+    if (std::none_of(result.begin(), result.end(), [&](const Composite& composite) { return claimed(run, composite); }))
+      throw proof::BrokenObligation(fmt::format("{} belongs to no composite that a rule states", proof::title(run)));
+  }
+  return result;
+}
+
+struct Obligation {
+  const char* name;
+  void (*prove)(const Subject&);
+  const char* fact;  ///< what it shows
+};
+
+const std::vector<Obligation>& obligations() {
+  static const std::vector<Obligation> all{
+      {"interface", proof::prove_interface,
+       "its arguments are the nest's, and every size that it admits lies in the nest's context"},
+      {"meaning", proof::prove_meaning, "each op computes its statement's value from its statement's elements"},
+      {"coverage", proof::prove_coverage, "every instance of every statement runs exactly once"},
+      {"bounds", proof::prove_bounds, "every access lies inside its buffer"},
+      {"points", proof::prove_points,
+       "points that run side by side update no element in common, reductions by the op that combines them apart"},
+      {"order", proof::prove_order,
+       "every dependence that no rule relaxes goes forward in time, and stays in one copy of its buffer"},
+      {"tasks", proof::prove_tasks, "tasks that run at once write nothing that another one touches"},
+      {"copies", proof::prove_stages, "copies hold what their readers read"},
+      {"extra points", proof::prove_extra_points,
+       "points beyond the instances write only what nobody reads, or add neutral terms"},
+      {"composites", proof::prove_composites, "leading values are saved, moved and corrected for as their theorem asks"},
+  };
+  return all;
+}
+
+void prove_all(const TileProgram& program, const Schedule& schedule, ProgramProof& result, std::string& open) {
+  open = "reading the program";
+  const ProgramModel model(program, schedule.nest());
+  open = "dependences";
+  const Subject subject{model, schedule.dependences(), followed(model, schedule.composites()), schedule.reassociation_allowed()};
+  for (const Obligation& obligation : obligations()) {
+    const DebugTimer timer(fmt::format("proof: {}", obligation.name));
+    open = obligation.name;
+    obligation.prove(subject);
+    const bool idle = obligation.prove == proof::prove_composites && subject.composites.empty();
+    if (!idle) result.facts.emplace_back(obligation.fact);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(ProofVerdict verdict) {
+  switch (verdict) {
+    case ProofVerdict::proved:
+      return "proved";
+    case ProofVerdict::refuted:
+      return "refuted";
+    case ProofVerdict::unproved:
+      break;
+  }
+  return "unproved";
+}
+
+ProgramProof prove_program(const TileProgram& program, const Schedule& schedule, std::uint64_t budget) {
+  const DebugTimer timer("proof");
+  ProgramProof result;
+  std::string open;
+  isl_ctx* context = isl_context().get();
+  isl_ctx_reset_error(context);
+  try {
+    const IslBudget limit(budget);
+    prove_all(program, schedule, result, open);
+    result.verdict = ProofVerdict::proved;
+  } catch (const proof::BrokenObligation& broken) {
+    result.verdict = ProofVerdict::refuted;
+    result.reason = broken.what();
+  } catch (const proof::OpenObligation& undecided) {
+    result.reason = fmt::format("{}: {}", open, undecided.what());
+  } catch (const isl::exception& failure) {
+    const bool quota =
+        dynamic_cast<const isl::exception_quota*>(&failure) != nullptr || isl_ctx_last_error(context) == isl_error_quota;
+    result.reason = fmt::format(
+        "{}: {}", open, quota ? fmt::format("it takes more than {} isl operations", budget) : std::string(failure.what()));
+  } catch (const UserError& error) {
+    result.reason = fmt::format("{}: {}", open, error.what());
+  }
+  isl_ctx_reset_error(context);
+  return result;
+}
+
+}  // namespace nestor

@@ -1,0 +1,31 @@
+// The proof of a finished tile program: that it computes what its nest defines, for all sizes that it admits (docs/proofs.md).
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+#include "poly/schedule.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// What became of a proof. refuted: an obligation is broken, which is a bug of Nestor. unproved: it could not be decided, within the
+/// budget or at all.
+enum class ProofVerdict : std::uint8_t { proved, refuted, unproved };
+std::string_view to_string(ProofVerdict verdict);
+
+struct ProgramProof {
+  ProofVerdict verdict = ProofVerdict::unproved;
+  std::vector<std::string> facts;  ///< what was shown, in sentences
+  std::string reason;              ///< unless proved: the obligation, the op, and a point with its sizes, or why it stays open
+};
+
+/// isl operations that the proof of one program may take.
+inline constexpr std::uint64_t kProofBudget = 20'000'000;
+
+/// Proves `program` against the nest of `schedule` after its rules, those rules' composites and dependences. Of the schedule's steps
+/// nothing is used. Shares no code with steps and builder. Every failure is a value.
+ProgramProof prove_program(const TileProgram& program, const Schedule& schedule, std::uint64_t budget = kProofBudget);
+
+}  // namespace nestor

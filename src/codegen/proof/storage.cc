@@ -1,0 +1,262 @@
+// Points that are no instances, and copies of parts of tensors.
+#include "codegen/proof/obligations.h"
+#include "codegen/proof/outcome.h"
+#include "codegen/proof/time_order.h"
+
+#include <fmt/format.h>
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+
+namespace nestor::proof {
+namespace {
+
+/// { [first `depth` loops] -> range } for some points of a member.
+isl::map in_scope(const isl::map& relation, const isl::set& points, std::size_t depth) {
+  return with_first_dims(relation.intersect_domain(points), depth);
+}
+
+/// Reads that make a term vanish when they hold the reduction's neutral element: factors of a sum's term, or the very term.
+void vanishing_reads(const ScalarExpr& value, bool product, std::vector<int>& reads) {
+  if (value.op() == ScalarOp::read) reads.push_back(value.ordinal());
+  if (value.op() == ScalarOp::cast && value.type() != ElementType::i32) vanishing_reads(value.args()[0], product, reads);
+  if (product && value.op() == ScalarOp::mul) {
+    for (const ScalarExpr& arg : value.args()) vanishing_reads(arg, product, reads);
+  }
+}
+
+class ExtraPoints {
+ public:
+  explicit ExtraPoints(const ProgramModel& model) : model_(model) {}
+
+  void prove() {
+    for (const Run& run : model_.runs()) {
+      if (run.extra.is_empty()) continue;
+      if (writes_nobodys(run)) continue;
+      if (run.part != OpPart::points || !run.op().reduction || !adds_neutral_terms(run)) refute(run);
+    }
+  }
+
+ private:
+  std::size_t scope_of(const Run& run) const { return model_.buffer(run.op().write.buffer).scope.size(); }
+
+  /// { [scope] -> [place] } that instances of any op write of the buffer, in the runs that share the scope's loops with `like`.
+  isl::map owned(int buffer, const Run& like) const {
+    const std::size_t depth = model_.buffer(buffer).scope.size();
+    isl::map all;
+    for (const Run& run : model_.runs()) {
+      if (shared_loops(run, like) < depth) continue;
+      for (const OpMember& member : run.members) {
+        if (member.op->write.buffer != buffer) continue;
+        const isl::map own = in_scope(model_.place(member, member.op->write), member.instances, depth);
+        all = all.is_null() ? own : all.unite(own);
+      }
+    }
+    return all.coalesce();
+  }
+
+  isl::map written_by_extra(const Run& run) const {
+    isl::map all;
+    for (const OpMember& member : run.members) {
+      const isl::map own = in_scope(model_.place(member, member.op->write), member.extra, scope_of(run));
+      all = all.is_null() ? own : all.unite(own);
+    }
+    return all.coalesce();
+  }
+
+  /// Only elements of a temporary that no instance writes in this copy of its buffer, so that none reads them.
+  bool writes_nobodys(const Run& run) const {
+    const Buffer& buffer = model_.buffer(run.op().write.buffer);
+    if (buffer.memory == Memory::argument) return false;
+    return written_by_extra(run).is_disjoint(owned(run.op().write.buffer, run));
+  }
+
+  /// Every extra term is one that a producer filled with the neutral element, and goes where the task alone accumulates.
+  bool adds_neutral_terms(const Run& run) const {
+    const TileOp& op = run.op();
+    if (*op.reduction == ReductionOp::mul || run.statement == nullptr) return false;
+    std::vector<int> reads;
+    vanishing_reads(op.value, *op.reduction == ReductionOp::add, reads);
+    const double neutral = neutral_element(*op.reduction, op.value.type());
+    const bool vanish = std::any_of(reads.begin(), reads.end(), [&](int read) { return all_filled(run, read, neutral); });
+    return vanish && stays_private(run);
+  }
+
+  bool all_filled(const Run& run, int read, double neutral) const {
+    isl::map wanted;
+    const int buffer = run.op().reads[static_cast<std::size_t>(read)].buffer;
+    for (const OpMember& member : run.members) {
+      const TileAccess& access = member.op->reads[static_cast<std::size_t>(read)];
+      const isl::map own = in_scope(model_.place(member, access), member.extra, run.depth());
+      if (access.buffer != buffer) return false;
+      wanted = wanted.is_null() ? own : wanted.unite(own);
+    }
+    return std::any_of(model_.runs().begin(), model_.runs().end(), [&](const Run& producer) {
+      return producer.part == OpPart::fill && producer.op().write.buffer == buffer && fills(producer, run, wanted, neutral);
+    });
+  }
+
+  /// The producer fills all places in `wanted`, { [loops] -> [place] }, in the same iteration of all loops and before they are read;
+  /// nobody else writes them.
+  bool fills(const Run& producer, const Run& reader, const isl::map& wanted, double neutral) const {
+    const std::size_t depth = reader.depth();
+    if (producer.depth() != depth || shared_loops(producer, reader) != depth ||
+        producer.positions.back() >= reader.positions.back())
+      return false;
+    isl::map filled;
+    for (const OpMember& member : producer.members) {
+      if (!member.op->fill || *member.op->fill != neutral) return false;
+      const isl::map own = in_scope(model_.place(member, member.op->write), member.executed, depth);
+      filled = filled.is_null() ? own : filled.unite(own);
+    }
+    if (!wanted.is_subset(filled)) return false;
+    const int buffer = producer.op().write.buffer;
+    const isl::map places = with_first_dims(wanted, model_.buffer(buffer).scope.size());
+    if (!places.is_disjoint(owned(buffer, reader))) return false;
+    return std::all_of(model_.runs().begin(), model_.runs().end(), [&](const Run& other) {
+      return &other == &producer || other.op().write.buffer != buffer ||
+             shared_loops(other, reader) < model_.buffer(buffer).scope.size() || other.extra.is_empty() ||
+             written_by_extra(other).is_disjoint(places);
+    });
+  }
+
+  /// A neutral term changes nothing, but it reads and writes: in the task's own memory, or where its instances do.
+  bool stays_private(const Run& run) const {
+    if (model_.buffer(run.op().write.buffer).memory == Memory::scratch) return true;
+    return std::all_of(run.members.begin(), run.members.end(), [&](const OpMember& member) {
+      const isl::map place = model_.place(member, member.op->write);
+      return in_scope(place, member.extra, run.depth()).is_subset(in_scope(place, member.instances, run.depth()));
+    });
+  }
+
+  [[noreturn]] void refute(const Run& run) const {
+    throw BrokenObligation(
+        fmt::format("extra points: {} runs points that are no instances and writes what others own, for example {}", title(run),
+                    sample_text(run.extra, run.space().variables())));
+  }
+
+  const ProgramModel& model_;
+};
+
+/// A copy of a part of a tensor, made in each iteration of the innermost loop around it, and those that read it.
+class Stage {
+ public:
+  Stage(const Subject& subject, const Run& copy) : subject_(subject), model_(subject.model), copy_(copy) {}
+
+  void prove() {
+    for (const OpMember& member : copy_.members) prove_copy(member);
+    for (const Run& run : model_.runs()) {
+      if (&run == &copy_) continue;
+      if (run.op().write.buffer == copy_.op().write.buffer && !run.is_role(OpRole::stage))
+        throw BrokenObligation(fmt::format("{} writes the copy {}", title(run), buffer().name));
+      for (std::size_t read = 0; run.part == OpPart::points && read < run.op().reads.size(); ++read) prove_reader(run, read);
+    }
+  }
+
+ private:
+  const Buffer& buffer() const { return model_.buffer(copy_.op().write.buffer); }
+
+  /// Each element is copied to the place that is its own.
+  void prove_copy(const OpMember& member) const {
+    const TileOp& op = *member.op;
+    if (op.reduction || op.reads.size() != 1 || op.value.op() != ScalarOp::read || op.guard.defined() ||
+        copy_.depth() != buffer().scope.size())
+      throw BrokenObligation(fmt::format("{} is no copy for an iteration of its loops", title(copy_)));
+    const Buffer& source = model_.buffer(op.reads[0].buffer);
+    if (source.tensor != buffer().tensor || source.memory == Memory::scratch)
+      throw BrokenObligation(fmt::format("{} copies {} to {}", title(copy_), source.name, buffer().name));
+    const isl::map from = model_.element(member, op.reads[0]).intersect_domain(member.executed);
+    const isl::map to = model_.element(member, op.write);
+    if (from.is_subset(to)) return;
+    expect_empty(from.subtract(to).domain(), member.space->variables(), fmt::format("{} copies another element", title(copy_)));
+  }
+
+  /// What instances read has been copied, in the same iteration and task.
+  void prove_reader(const Run& run, std::size_t read) const {
+    const std::size_t depth = buffer().scope.size();
+    for (const OpMember& member : run.members) {
+      const TileAccess& access = member.op->reads[read];
+      if (access.buffer != copy_.op().write.buffer) continue;
+      const bool late = shared_loops(copy_, run) < depth || copy_.positions[depth] >= run.positions[depth] ||
+                        (buffer().memory == Memory::scratch && run.task_depth() > depth);
+      if (late) throw BrokenObligation(fmt::format("order: {} reads the copy {} before it is made", title(run), buffer().name));
+      const isl::map wanted = in_scope(model_.place(member, access), member.instances, depth);
+      const isl::map copied = copied_places(depth);
+      if (!wanted.is_subset(copied)) {
+        std::vector<std::string> names(run.space().variables().begin(),
+                                       run.space().variables().begin() + static_cast<std::ptrdiff_t>(depth));
+        expect_empty(wanted.subtract(copied).domain(), names,
+                     fmt::format("storage: {} reads places of {} that are not copied", title(run), buffer().name));
+      }
+      prove_writers(run, member, access);
+    }
+  }
+
+  isl::map copied_places(std::size_t depth) const {
+    isl::map all;
+    for (const OpMember& member : copy_.members) {
+      const isl::map own = in_scope(model_.place(member, member.op->write), member.executed, depth);
+      all = all.is_null() ? own : all.unite(own);
+    }
+    return all.coalesce();
+  }
+
+  /// What the reader depends on was written before the copy was made.
+  void prove_writers(const Run& run, const OpMember& member, const TileAccess& access) const {
+    for (const Dependence& flow : subject_.dependences) {
+      if (flow.kind != DependenceKind::flow || flow.tensor != buffer().tensor || run.statement == nullptr ||
+          flow.sink != run.statement->name)
+        continue;
+      const isl::map places = model_.place(member, access).intersect_domain(member.instances);
+      for (const OpMember& copied : copy_.members) {
+        const isl::map own = model_.place(copied, copied.op->write).intersect_domain(copied.executed);
+        const isl::map made = with_equal_loops(places.apply_range(own.reverse()), buffer().scope.size());
+        for (const Run& writer : model_.runs()) {
+          if (writer.statement == nullptr || writer.statement->name != flow.source) continue;
+          isl_map* pairs = isl_map_preimage_domain_multi_aff(flow.relation.copy(), writer.instance.copy());
+          pairs = isl_map_preimage_range_multi_aff(pairs, run.instance.copy());
+          const isl::map before = isl::manage(pairs).intersect_domain(writer.instances).apply_range(made);
+          if (const auto broken = out_of_order(before, writer, copy_, OrderNeed::ordered)) {
+            throw BrokenObligation(fmt::format("order: {} is copied before {} writes it, for example {}", flow.tensor,
+                                               title(writer),
+                                               sample_text(*broken, writer.space().variables(), copy_.space().variables())));
+          }
+        }
+      }
+    }
+  }
+
+  const Subject& subject_;
+  const ProgramModel& model_;
+  const Run& copy_;
+};
+
+}  // namespace
+
+void prove_extra_points(const Subject& subject) { ExtraPoints(subject.model).prove(); }
+
+void prove_stages(const Subject& subject) {
+  std::vector<int> copied;
+  for (const Run& run : subject.model.runs()) {
+    if (!run.is_role(OpRole::stage)) continue;
+    copied.push_back(run.op().write.buffer);
+    Stage(subject, run).prove();
+  }
+  for (const Run& run : subject.model.runs()) {
+    if (run.part != OpPart::points) continue;
+    for (const TileAccess& read : run.op().reads) {
+      const Buffer& buffer = subject.model.buffer(read.buffer);
+      const bool home = buffer.memory == Memory::argument ||
+                        std::any_of(subject.model.runs().begin(), subject.model.runs().end(), [&](const Run& writer) {
+                          return writer.op().write.buffer == read.buffer && !writer.is_role(OpRole::stage);
+                        });
+      const bool staged = std::find(copied.begin(), copied.end(), read.buffer) != copied.end();
+      if (!home && !staged)
+        throw BrokenObligation(fmt::format("storage: {} reads {}, which nothing writes", title(run), buffer.name));
+    }
+  }
+}
+
+}  // namespace nestor::proof
