@@ -4,9 +4,11 @@
 #include <isl/ctx.h>
 #include <isl/options.h>
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
+#include "poly/isl_time_limit.h"
 #include "support/error.h"
 
 namespace nestor {
@@ -46,19 +48,26 @@ IslBudget::~IslBudget() {
 void with_isl_budget(const std::string& what, const std::function<void()>& compute, std::uint64_t operations) {
   isl_ctx* context = isl_context().get();
   isl_ctx_reset_error(context);
+  const double seconds = std::max(1.0, static_cast<double>(operations) / static_cast<double>(kIslBudget)) * kIslSeconds;
+  const IslTimeLimit limit(context, seconds);
   const IslBudget budget(operations);
+  // A failure inside isl's C interface arrives as a null pointer or as a truth value that is neither; only the context still knows.
+  const auto refuse_overrun = [&](bool thrown) {
+    const bool quota = thrown || isl_ctx_last_error(context) == isl_error_quota, late = isl_ctx_aborted(context) != 0;
+    if (!quota && !late) return;
+    isl_ctx_reset_error(context);
+    const std::string most =
+        late ? fmt::format("{:.0f} seconds of isl's work", seconds) : fmt::format("{} isl operations", operations);
+    user_error("{} takes more than {}; fix more sizes to numbers or use fewer steps", what, most);
+  };
   try {
     compute();
   } catch (const isl::exception& failure) {
-    // A failure inside isl's C interface arrives as a null pointer; only the context still knows its kind.
-    const bool quota =
-        dynamic_cast<const isl::exception_quota*>(&failure) != nullptr || isl_ctx_last_error(context) == isl_error_quota;
+    refuse_overrun(dynamic_cast<const isl::exception_quota*>(&failure) != nullptr);
     isl_ctx_reset_error(context);
-    if (quota) {
-      user_error("{} takes more than {} isl operations; fix more sizes to numbers or use fewer steps", what, operations);
-    }
     internal_error("isl failed in {}: {}", what, failure.what());
   }
+  refuse_overrun(false);
 }
 
 }  // namespace nestor

@@ -41,21 +41,6 @@ bool reads_tensor(const Statement& statement, const std::string& tensor) {
   return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
 }
 
-/// True when the correction or the view counts points, so that m and r must have seen exactly the same ones.
-bool counts_points(const Composite& composite) {
-  const auto names_count = [](const ScalarExpr& expr) {
-    bool found = false;
-    if (!expr.defined()) return false;
-    expr.visit([&](const ScalarExpr& node) {
-      if (node.op() != ScalarOp::scalar) return;
-      found = found || node.name() == "n" || node.name() == "n_old" || node.name() == "n_total";
-    });
-    return found;
-  };
-  return names_count(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(),
-                                                    [&](const Follower& f) { return names_count(f.correction); });
-}
-
 /// Condition 4. The name of a statement that sees a term without being corrected, or nothing.
 std::optional<std::string> outside_reader(const Nest& nest, const Composite& composite) {
   for (const std::string& mediator : composite.mediators) {
@@ -176,6 +161,20 @@ std::optional<std::string> corrected_lead(const NestFacts& facts, std::size_t wh
 }
 
 }  // namespace
+
+bool counts_points(const Composite& composite) {
+  const auto names_count = [](const ScalarExpr& expr) {
+    bool found = false;
+    if (!expr.defined()) return false;
+    expr.visit([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::scalar) return;
+      found = found || node.name() == "n" || node.name() == "n_old" || node.name() == "n_total";
+    });
+    return found;
+  };
+  return names_count(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(),
+                                                    [&](const Follower& f) { return names_count(f.correction); });
+}
 
 std::size_t shared_by_all(const Composite& composite, const TreeIndex& index) {
   std::size_t shared = SIZE_MAX;

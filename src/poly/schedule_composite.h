@@ -13,6 +13,9 @@ namespace nestor {
 /// Number of outermost loops that the lead, the mediators and the followers of a composite all share.
 std::size_t shared_by_all(const Composite& composite, const TreeIndex& index);
 
+/// True when the correction or the view counts points, so that m and r must have seen exactly the same ones.
+bool counts_points(const Composite& composite);
+
 /// Mediators of a composite, and those followers that read the leading tensor themselves.
 std::vector<std::string> leading_value_readers(const Nest& nest, const Composite& composite);
 

@@ -4,6 +4,7 @@
 
 #include "poly/conjunction.h"
 
+#include <fmt/format.h>
 #include <isl/map.h>
 
 namespace nestor {
@@ -26,17 +27,24 @@ isl::map both_at_once(const isl::map& pairs, std::size_t depth) {
 
 bool plainly_empty(const isl::map& pairs) { return isl_map_plain_is_empty(pairs.get()) == isl_bool_true; }
 
+bool runs_tasks(LoopKind loop) { return loop == LoopKind::parallel || loop == LoopKind::gpu_block; }
+
 /// The pairs that a loop of this kind breaks, given that all loops outside it agree; nothing if there are none.
-std::optional<isl::map> broken_at(const isl::map& pairs, std::size_t depth, LoopKind loop, DependenceClass dependence) {
-  const bool order_is_free = dependence == DependenceClass::accumulation;
-  const bool tasks = loop == LoopKind::parallel || loop == LoopKind::gpu_block;
-  if (order_is_free && !tasks) return std::nullopt;
+std::optional<isl::map> broken_at(const isl::map& pairs, std::size_t depth, LoopKind loop) {
   isl::map backwards = sink_before(pairs, depth);
   if (!backwards.is_empty()) return backwards;
   if (!is_concurrent(loop)) return std::nullopt;
   isl::map at_once = sink_after(pairs, depth);
   if (!at_once.is_empty()) return at_once;
   return std::nullopt;
+}
+
+/// Lanes may have partial results of one element, which are combined at their end, but not add to elements that each other have.
+std::string collision_note(DependenceClass kind, const TreeNode& loop) {
+  if (kind != DependenceClass::accumulation || runs_tasks(loop.loop_kind)) return "";
+  return fmt::format(
+      "two iterations of {} update one element, and others update others, so that no step can combine what lanes have",
+      loop.name);
 }
 
 bool concerns(const OrderScope& scope, const DependenceGroup& group) {
@@ -74,15 +82,28 @@ std::optional<Violation> OrderChecker::broken_part(const isl::map& relation, con
     if (depth > window.last && !bodies) return std::nullopt;
     if (depth >= window.first && depth <= window.last) {
       const TreeNode& loop = *loops[depth];
-      if (auto broken = broken_at(pairs, depth, loop.loop_kind, kind)) {
-        return Violation{0, loop.name, loop.loop_kind, *broken, ""};
-      }
+      const bool matters = kind != DependenceClass::accumulation || runs_tasks(loop.loop_kind) ||
+                           (is_concurrent(loop.loop_kind) && moves_write(source, depth));
+      const auto broken = matters ? broken_at(pairs, depth, loop.loop_kind) : std::nullopt;
+      if (broken) return Violation{0, loop.name, loop.loop_kind, *broken, collision_note(kind, loop)};
     }
     pairs = both_at_once(pairs, depth);
     if (plainly_empty(pairs)) return std::nullopt;
   }
   if (bodies && !pairs.is_empty()) return Violation{0, "", LoopKind::serial, pairs, ""};
   return std::nullopt;
+}
+
+bool OrderChecker::moves_write(const std::string& statement, std::size_t depth) {
+  const Statement& definition = data_.facts->nest.statement(statement);
+  const isl::map loops = loop_relation_of(definition, space(statement));
+  const isl::map written = loops.reverse().apply_range(definition.write.relation);
+  isl_map* others = isl_map_universe(isl_space_map_from_set(isl_set_get_space(loops.range().get())));
+  for (int k = 0; k < static_cast<int>(space(statement).loops().size()); ++k) {
+    if (k != static_cast<int>(depth)) others = isl_map_equate(others, isl_dim_in, k, isl_dim_out, k);
+  }
+  const isl::map elements = isl::manage(others).apply_domain(written).apply_range(written);
+  return !elements.is_subset(isl::manage(isl_map_identity(isl_map_get_space(elements.get()))));
 }
 
 bool OrderChecker::same_iteration(const isl::map& relation, const std::string& source, const std::string& sink,

@@ -28,7 +28,7 @@ struct Violation {
   std::string loop;            ///< the loop that breaks it; empty: the order of bodies
   LoopKind loop_kind = LoopKind::serial;
   isl::map pairs;    ///< { [source loops] -> [sink loops] }, not empty
-  std::string note;  ///< why a composite does not cover it, if there is one
+  std::string note;  ///< why a rule does not cover it, if there is one that might
 };
 
 /// Checks relations against the order of one ScheduleData, which must outlive it.
@@ -56,6 +56,8 @@ class OrderChecker {
   const ScheduleData& data() const { return data_; }
 
  private:
+  /// Do iterations of the loop that differ in nothing else write different elements?
+  bool moves_write(const std::string& statement, std::size_t depth);
   std::optional<Violation> broken_part(const isl::map& relation, const std::string& source, const std::string& sink,
                                        DependenceClass kind, const Window& window);
 

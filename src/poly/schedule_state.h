@@ -14,7 +14,7 @@ namespace nestor {
 /// How the legality check treats a group of dependences between two statements.
 enum class DependenceClass : std::uint8_t {
   ordinary,      ///< source strictly before sink, never concurrent
-  accumulation,  ///< a reduction that may be reassociated: any order, vector lanes included, but not parallel tasks
+  accumulation,  ///< a reduction that may be reassociated: any order, lanes of one element included, but not parallel tasks
   relaxed,       ///< leading value of a composite -> a reader of it: see schedule_composite.h
 };
 

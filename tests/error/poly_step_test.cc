@@ -110,6 +110,27 @@ TEST(StepError, fission_of_a_recurrence_names_the_instances) {
               AllOf(HasSubstr("two[i=1] must come before one[i=2] (flow through b)"), HasSubstr("for example at N=3")));
 }
 
+TEST(StepError, lanes_that_update_elements_of_each_other_are_refused) {
+  const auto nest = [](const std::string& element) {
+    return samples::NestBuilder("overlapping", {{"n", 9}, {"m", 4}})
+        .tensor("x", TensorRole::input, {"n", "m"})
+        .tensor("out", TensorRole::output, {"2n + m"})
+        .statement("z[b] : 0 <= b < 2n + m", "out[b]", {}, samples::number(0))
+        .statement("u[i, j] : 0 <= i < n and 0 <= j < m", "out[" + element + "]", {"x[i, j]"}, samples::read(0), ReductionOp::add)
+        .build();
+  };
+  for (const std::string step : {"vectorize(u.i)", "gpu_lanes(u.i)", "gpu_warps(u.i)"}) {
+    for (const std::string element : {"i + j", "floor(i / 3)", "2i + j", "i mod 2"}) {
+      EXPECT_THAT(error_of(nest(element), {"apply_rule(reassociate)"}, step),
+                  AllOf(HasSubstr("is illegal"), HasSubstr("two iterations of u.i update one element")))
+          << element;
+    }
+    EXPECT_EQ(error_of(nest("j"), {"apply_rule(reassociate)"}, step), "") << "lanes have partial sums of the same elements";
+    EXPECT_EQ(error_of(nest("i"), {"apply_rule(reassociate)"}, step), "") << "lanes have elements of their own";
+  }
+  EXPECT_THAT(error_of(nest("floor(i / 3)"), {"apply_rule(reassociate)", "split(u.i, 3, io, ii)"}, "vectorize(io)"), "");
+}
+
 TEST(StepError, marked_loops_are_split_before_marking) {
   EXPECT_THAT(error_of(samples::matmul(), {"vectorize(C_update.j)"}, "split(C_update.j, 8, jo, ji)"),
               HasSubstr("split it first"));

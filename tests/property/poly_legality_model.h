@@ -280,12 +280,28 @@ class Model {
         const std::int64_t after = values_.at(b).at(node.name)[conflict.second.index];
         if (before != after) {
           const bool tasks = node.mark == LoopKind::parallel || node.mark == LoopKind::gpu_block;
-          if (free) return tasks;
+          const bool lanes = !tasks && node.mark != LoopKind::serial && node.mark != LoopKind::unroll;
+          if (free) return tasks || (lanes && moves_write(nest_->statements[conflict.first.statement], node.name));
           if (node.mark != LoopKind::serial && node.mark != LoopKind::unroll) return true;
           return after < before;
         }
       }
       if (path_a[k].second != path_b[k].second) return !free && path_b[k].second < path_a[k].second;
+    }
+    return false;
+  }
+
+  /// Do two instances that differ in this loop alone write different elements?
+  bool moves_write(const ModelStatement& statement, const std::string& loop) const {
+    const std::map<std::string, Point>& values = values_.at(statement.name);
+    std::map<Point, std::vector<std::int64_t>> written;
+    for (std::size_t k = 0; k < statement.instances.size(); ++k) {
+      Point others;
+      for (const auto& [name, numbers] : values) {
+        if (name != loop) others.push_back(numbers[k]);
+      }
+      const auto at = element(statement.write, statement.instances[k]);
+      if (written.try_emplace(others, at).first->second != at) return true;
     }
     return false;
   }

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <thread>
 
+#include "poly/isl_attempt.h"
+#include "poly/isl_time_limit.h"
 #include "poly/isl_tools.h"
 #include "support/error.h"
 
@@ -45,6 +48,46 @@ TEST(Context, OuterLimitComesBack) {
     EXPECT_EQ(isl_ctx_get_max_operations(isl_context().get()), 77U);
   }
   EXPECT_EQ(isl_ctx_get_max_operations(isl_context().get()), 123456U);
+}
+
+TEST(Context, TimeIsLimitedWhereverIslIs) {
+  isl_ctx* context = isl_context().get();
+  const auto forever = [] {
+    for (;;) busy_work();
+  };
+  {
+    const IslTimeLimit outer(context, 1000);
+    const std::clock_t begin = std::clock();
+    {
+      const IslTimeLimit limit(context, 0.2);
+      EXPECT_THROW(forever(), isl::exception);
+      EXPECT_NE(isl_ctx_aborted(context), 0);
+    }
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);
+    EXPECT_FALSE(parse_set("{ [i] : 0 <= i < 3 }", "test").is_empty()) << "the limit around it has time left";
+    with_isl_budget("more work", [] { EXPECT_FALSE(parse_set("{ [i] : 0 <= i < 3 }", "test").is_empty()); });
+  }
+  isl_ctx_reset_error(context);
+}
+
+TEST(Context, AnOverrunInsideATimeLimitNamesTheWork) {
+  isl_ctx* context = isl_context().get();
+  const IslTimeLimit limit(context, 0.05);
+  try {
+    with_isl_budget("long work", [] {
+      for (;;) busy_work();
+    });
+    FAIL() << "no overrun";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("long work takes more than"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Context, AnAttemptSaysThatItTookTooMuch) {
+  EXPECT_FALSE(isl_attempt(1000, [] { busy_work(); }));
+  bool done = false;
+  EXPECT_TRUE(isl_attempt(1'000'000, [&] { done = !parse_set("{ [i] : 0 <= i < 3 }", "test").is_empty(); }));
+  EXPECT_TRUE(done);
 }
 
 TEST(Context, GuardedComputationReturnsItsResult) {

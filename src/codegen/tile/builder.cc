@@ -1,7 +1,6 @@
 // From a proved schedule to a tile program: the loop tree becomes loops, each statement an op at its place.
 #include "codegen/tile/claims.h"
 #include "codegen/tile/composite_ops.h"
-#include "codegen/tile/guards.h"
 #include "codegen/tile/op_builder.h"
 #include "codegen/tile/program_passes.h"
 #include "codegen/tile/staging.h"
@@ -58,7 +57,7 @@ isl::map last_as_range(const isl::set& loops) {
 struct Position {
   std::size_t depth = 0;
   isl::set known;  ///< { [loops around] }
-  std::map<std::string, int> choice;
+  PartChoice choice;
 };
 
 class ProgramBuilder {
@@ -70,10 +69,9 @@ class ProgramBuilder {
         composites_(schedule.active_composites()),
         previous_(add_previous_values(plan_, storage_)),
         stages_(plan_stages(plan_, storage_)),
-        variants_(make_variants(plan_)) {}
+        variants_(plan_, storage_) {}
 
   TileProgram build() {
-    for (const Variant& variant : variants_) guards_[variant.key] = plan_guards(plan_, storage_, variant.boxes);
     TileProgram program;
     const Nest& nest = schedule_.nest();
     program.name = program_variable("nestor_" + nest.op + "_" + nest.variant);
@@ -93,7 +91,7 @@ class ProgramBuilder {
   }
 
  private:
-  TileTree scan(const Tree& node, const Position& at) const {
+  TileTree scan(const Tree& node, const Position& at) {
     if (node->kind == TreeNode::Kind::leaf) return scan_leaf(node->name, at);
     if (node->kind == TreeNode::Kind::loop && is_outer(node, at.depth)) return scan_loop(node, at);
     std::vector<TileTree> children;
@@ -108,13 +106,12 @@ class ProgramBuilder {
     return plan_.plan(leaves.front()).outer.size() > depth;
   }
 
-  TileTree scan_loop(const Tree& loop, const Position& at) const {
-    const bool split =
-        std::any_of(variants_.begin(), variants_.end(), [&](const Variant& v) { return v.choice.count(loop->name) != 0; });
+  TileTree scan_loop(const Tree& loop, const Position& at) {
+    const bool cut = variants_.is_cut(loop->name);
     std::vector<TileTree> parts;
-    for (int part = 0; part < (split ? 3 : 1); ++part) {
+    for (int part = 0; part < (cut ? Variants::kParts : 1); ++part) {
       Position inside = at;
-      if (split) inside.choice[loop->name] = part;
+      if (cut) inside.choice[loop->name] = part;
       if (TileTree scanned = scan_part(loop, inside)) parts.push_back(std::move(scanned));
     }
     return sequence(std::move(parts));
@@ -126,17 +123,15 @@ class ProgramBuilder {
     collect_leaves(loop, leaves);
     std::vector<isl::set> out;
     for (const std::string& leaf : leaves) {
-      const StatementPlan& statement = plan_.plan(leaf);
-      const Variant* variant = find_variant(variants_, statement, at.choice);
-      if (variant == nullptr) continue;
-      const isl::set own = first_loops(variant->domains.at(leaf), at.depth + 1).coalesce();
+      const isl::set own = first_loops(variants_.domain(plan_.plan(leaf), at.choice), at.depth + 1).coalesce();
+      if (own.is_empty()) continue;
       if (std::none_of(out.begin(), out.end(), [&](const isl::set& other) { return own.is_equal(other); })) out.push_back(own);
     }
     return out;
   }
 
   /// The loop for one part (the whole loop when it is not specialised); null when nothing runs in it.
-  TileTree scan_part(const Tree& loop, Position at) const {
+  TileTree scan_part(const Tree& loop, Position at) {
     const std::vector<isl::set> sets = iterations(loop, at);
     if (sets.empty()) return nullptr;
     std::vector<std::string> leaves;
@@ -202,12 +197,10 @@ class ProgramBuilder {
       if (stage.loop != loop) continue;
       std::optional<isl::set> needed;
       for (const std::string& reader : stage.readers) {
-        const Variant* variant = find_variant(variants_, plan_.plan(reader), at.choice);
-        if (variant == nullptr) continue;
-        const isl::set own = first_loops(variant->domains.at(reader), at.depth);
+        const isl::set own = first_loops(variants_.domain(plan_.plan(reader), at.choice), at.depth);
         needed = needed ? needed->unite(own) : own;
       }
-      if (!needed) continue;
+      if (!needed || needed->is_empty()) continue;
       DimNames names = stage.reader->outer_dim_names(plan_);
       names.inputs.resize(at.depth);
       copies.push_back(
@@ -216,13 +209,13 @@ class ProgramBuilder {
     return copies;
   }
 
-  TileTree scan_leaf(const std::string& name, const Position& at) const {
+  TileTree scan_leaf(const std::string& name, const Position& at) {
     const StatementPlan& statement = plan_.plan(name);
-    const Variant* variant = find_variant(variants_, statement, at.choice);
-    if (variant == nullptr) return sequence({});
+    const OpBox* box = variants_.box(statement, at.choice);
+    if (box == nullptr) return sequence({});
     std::vector<TileTree> nodes;
-    for (TileOp& op : ops_at(statement, *variant)) nodes.push_back(op_node(std::move(op)));
-    return guarded(remaining_condition(variant->domains.at(name), at.known, statement.outer_dim_names(plan_)),
+    for (TileOp& op : ops_at(statement, *box, at.choice)) nodes.push_back(op_node(std::move(op)));
+    return guarded(remaining_condition(box->points.domain(), at.known, statement.outer_dim_names(plan_)),
                    sequence(std::move(nodes)));
   }
 
@@ -232,12 +225,13 @@ class ProgramBuilder {
                        [&](const Follower& f) { return f.statement == statement; });
   }
 
-  std::vector<TileOp> ops_at(const StatementPlan& statement, const Variant& variant) const {
+  std::vector<TileOp> ops_at(const StatementPlan& statement, const OpBox& box, const PartChoice& choice) {
     const std::string& name = statement.statement->name;
-    TileOp op = make_op(plan_, storage_, statement, variant.boxes.at(name), guards_.at(variant.key).at(name));
+    const BoxOf boxes = [&](const std::string& other) { return variants_.box(plan_.plan(other), choice); };
+    TileOp op = make_op(plan_, storage_, statement, box, variants_.guard(statement, choice));
     for (const Composite& composite : composites_) {
-      if (sees_running_value(composite, name)) apply_view(plan_, composite, variant.boxes, statement, op);
-      if (composite.lead == name) return lead_ops(plan_, storage_, composite, previous_.at(name), op, variant.boxes);
+      if (sees_running_value(composite, name)) apply_view(plan_, composite, boxes, statement, op);
+      if (composite.lead == name) return lead_ops(plan_, storage_, composite, previous_.at(name), op, boxes);
     }
     return {op};
   }
@@ -246,10 +240,9 @@ class ProgramBuilder {
   ProgramPlan plan_;
   Storage storage_;
   std::vector<Composite> composites_;
-  std::map<std::string, int> previous_;
+  std::map<std::string, Placement> previous_;
   std::vector<StagePlan> stages_;
-  std::vector<Variant> variants_;
-  std::map<std::string, std::map<std::string, GuardPlan>> guards_;
+  Variants variants_;
 };
 
 }  // namespace

@@ -14,15 +14,13 @@ void claim(const ProgramPlan& plan, const Placement& placement, Buffer& buffer) 
 
 }  // namespace
 
-std::vector<Buffer> claimed_buffers(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, int>& previous,
-                                    const std::vector<StagePlan>& stages) {
+std::vector<Buffer> claimed_buffers(const ProgramPlan& plan, const Storage& storage,
+                                    const std::map<std::string, Placement>& previous, const std::vector<StagePlan>& stages) {
   std::vector<Buffer> buffers = storage.buffers;
   const auto at = [&](int buffer) -> Buffer& { return buffers[static_cast<std::size_t>(buffer)]; };
   for (const auto& [tensor, placement] : storage.tensors) claim(plan, placement, at(placement.buffer));
   for (const StagePlan& stage : stages) claim(plan, stage.placement, at(stage.placement.buffer));
-  // A previous value lies where the leading value lies.
-  for (const auto& [lead, buffer] : previous)
-    claim(plan, storage.tensors.at(plan.plan(lead).statement->write.tensor), at(buffer));
+  for (const auto& [lead, placement] : previous) claim(plan, placement, at(placement.buffer));
   return buffers;
 }
 

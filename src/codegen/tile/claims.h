@@ -10,8 +10,8 @@
 
 namespace nestor {
 
-/// The buffers with scope and origin. `previous`: buffers of previous leading values by lead statement, as add_previous_values made them.
-std::vector<Buffer> claimed_buffers(const ProgramPlan& plan, const Storage& storage, const std::map<std::string, int>& previous,
-                                    const std::vector<StagePlan>& stages);
+/// The buffers with scope and origin. `previous`: where previous leading values lie, by lead statement, as add_previous_values chose.
+std::vector<Buffer> claimed_buffers(const ProgramPlan& plan, const Storage& storage,
+                                    const std::map<std::string, Placement>& previous, const std::vector<StagePlan>& stages);
 
 }  // namespace nestor

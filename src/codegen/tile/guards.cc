@@ -10,12 +10,6 @@
 namespace nestor {
 namespace {
 
-/// { [outer] -> Tensor[index] } the elements that a buffer has room for, at the statement's outer loops.
-isl::map room(const StatementPlan& statement, const Placement& placement) {
-  const unsigned extra = static_cast<unsigned>(statement.outer.size() - placement.depth);
-  return isl::manage(isl_map_add_dims(placement.held.copy(), isl_dim_in, extra));
-}
-
 bool reads_stay_inside(const StatementPlan& statement, const Storage& storage, const isl::map& inner) {
   return std::all_of(statement.statement->reads.begin(), statement.statement->reads.end(), [&](const Access& read) {
     return touched_by(statement, read, inner)
@@ -92,9 +86,25 @@ class GuardPlanner {
     return writer;
   }
 
+  /// At equal outer loops.
+  bool runs_before(const StatementPlan& first, const StatementPlan& second) const {
+    return plan_.index.at(first.statement->name) < plan_.index.at(second.statement->name);
+  }
+
+  /// The other factors of extra terms are numbers: what the caller gave, or elements that the tile reads for real points too. What
+  /// nobody wrote may be NaN, and so its product with 0.
+  bool others_have_values(const StatementPlan& statement, const OpBox& box, const Access& filled) const {
+    const isl::map extra = box.hull.subtract(box.points);
+    return std::all_of(statement.statement->reads.begin(), statement.statement->reads.end(), [&](const Access& read) {
+      if (&read == &filled || plan_.schedule->nest().tensor(read.tensor).role == TensorRole::input) return true;
+      return touched_by(statement, read, extra).is_subset(touched_by(statement, read, box.points));
+    });
+  }
+
   bool try_fill(const StatementPlan& statement, const OpBox& box, const Access& read, double neutral) {
     const StatementPlan* writer = only_writer(read.tensor);
     if (writer == nullptr || writer->statement->reduction || writer->outer_names() != statement.outer_names()) return false;
+    if (!runs_before(*writer, statement)) return false;
     const auto writer_box = boxes_.find(writer->statement->name);
     if (writer_box == boxes_.end() || writer_box->second.exact) return false;
     GuardPlan& treatment = out_[writer->statement->name];
@@ -105,6 +115,7 @@ class GuardPlanner {
     if (!writes_nobodys_elements(plan_, storage_, *writer, produced)) return false;
     if (!touched_by(statement, read, box.hull.subtract(box.points)).is_subset(filled)) return false;
     if (!reads_stay_inside(statement, storage_, box.hull) || !write_is_owned(statement, box)) return false;
+    if (!others_have_values(statement, box, read)) return false;
     treatment.fill = neutral;
     return true;
   }
@@ -134,6 +145,11 @@ class GuardPlanner {
 };
 
 }  // namespace
+
+isl::map room(const StatementPlan& statement, const Placement& placement) {
+  const unsigned extra = static_cast<unsigned>(statement.outer.size() - placement.depth);
+  return isl::manage(isl_map_add_dims(placement.held.copy(), isl_dim_in, extra));
+}
 
 std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage,
                                              const std::map<std::string, OpBox>& boxes) {

@@ -8,6 +8,9 @@
 
 namespace nestor {
 
+/// { [outer] -> Tensor[index] } the elements that a buffer has room for, at the statement's outer loops.
+isl::map room(const StatementPlan& statement, const Placement& placement);
+
 /// Decides the treatment of every statement at the outer iterations given in `boxes` (by statement name).
 ///
 /// An op needs no test when the extra points only write elements that nobody owns (a temporary's, inside its buffer) and

@@ -72,33 +72,38 @@ std::vector<OpDim> make_dims(const StatementPlan& statement, const OpBox& box) {
   return dims;
 }
 
-/// { [outer, inner] -> [outer, inner]' } : equal in the first `depth` loops.
-isl::map equal_prefix(const isl::space& loops, std::size_t depth) {
-  isl_map* map = isl_map_universe(isl_space_map_from_set(loops.copy()));
-  for (std::size_t k = 0; k < depth; ++k)
-    map = isl_map_equate(map, isl_dim_in, static_cast<int>(k), isl_dim_out, static_cast<int>(k));
-  return isl::manage(map);
-}
+/// Which dims of an op its statement's dependences on itself run along, given equal loops outside of the dim.
+class CarriedDims {
+ public:
+  CarriedDims(const ProgramPlan& plan, const StatementPlan& statement) : outer_(statement.outer.size()) {
+    for (const Dependence& d : plan.schedule->dependences()) {
+      if (d.source != d.sink || d.source != statement.statement->name) continue;
+      const isl::map at_loops = d.relation.apply_domain(statement.loops).apply_range(statement.loops);
+      (d.reduction ? accumulations_ : ordinary_).push_back(at_loops);
+    }
+  }
 
-/// Marks the dims that carry no dependence of the statement on itself (its own accumulation apart).
-void mark_parallel(const ProgramPlan& plan, const StatementPlan& statement, TileOp& op) {
-  isl::map carried;
-  bool any = false;
-  for (const Dependence& d : plan.schedule->dependences()) {
-    if (d.source != d.sink || d.source != statement.statement->name || d.reduction) continue;
-    const isl::map at_loops = d.relation.apply_domain(statement.loops).apply_range(statement.loops);
-    carried = any ? carried.unite(at_loops) : at_loops;
-    any = true;
+  bool orders(std::size_t dim) const { return any_carried(ordinary_, dim); }
+  /// Two values of the dim add to one element.
+  bool accumulates(std::size_t dim) const { return any_carried(accumulations_, dim); }
+
+ private:
+  bool any_carried(const std::vector<isl::map>& relations, std::size_t dim) const {
+    return std::any_of(relations.begin(), relations.end(), [&](const isl::map& pairs) { return carried(pairs, outer_ + dim); });
   }
-  for (std::size_t k = 0; k < op.dims.size(); ++k) {
-    op.dims[k].parallel = !op.dims[k].reduced;
-    if (!any) continue;
-    const std::size_t depth = statement.outer.size() + k;
-    const isl::space loops = carried.space().domain();
-    const isl::map here = carried.intersect(equal_prefix(loops, depth)).subtract(equal_prefix(loops, depth + 1));
-    if (!here.is_empty()) op.dims[k].parallel = false;
+
+  static bool carried(const isl::map& pairs, std::size_t depth) {
+    isl::map equal = pairs;
+    for (int k = 0; k < static_cast<int>(depth); ++k)
+      equal = isl::manage(isl_map_equate(equal.release(), isl_dim_in, k, isl_dim_out, k));
+    const int at = static_cast<int>(depth);
+    return !isl::manage(isl_map_order_lt(equal.copy(), isl_dim_in, at, isl_dim_out, at)).is_empty() ||
+           !isl::manage(isl_map_order_gt(equal.copy(), isl_dim_in, at, isl_dim_out, at)).is_empty();
   }
-}
+
+  std::size_t outer_;
+  std::vector<isl::map> ordinary_, accumulations_;
+};
 
 bool index_uses(const TileAccess& access, const std::string& var) {
   return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& e) { return e.uses(var); });
@@ -152,6 +157,20 @@ bool writes_once_per_point(const TileOp& op) {
   return std::all_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) { return dim.reduced || seen.count(dim.var) != 0; });
 }
 
+/// A dim is reduced where the op combines and writes the same element along it; it is parallel where no dependence is carried by it.
+/// Where values of a kept dim update one element, out[floor(i / 3)] += x[i], it is neither.
+void mark_dims(const ProgramPlan& plan, const StatementPlan& statement, TileOp& op) {
+  const CarriedDims carried(plan, statement);
+  for (std::size_t k = 0; k < op.dims.size(); ++k) {
+    OpDim& dim = op.dims[k];
+    const bool ordered = carried.orders(k);
+    dim.reduced = op.reduction && !ordered && !index_uses(op.write, dim.var);
+    dim.parallel = !ordered && !dim.reduced;
+  }
+  if (!op.reduction || writes_once_per_point(op)) return;
+  for (std::size_t k = 0; k < op.dims.size(); ++k) op.dims[k].parallel = op.dims[k].parallel && !carried.accumulates(k);
+}
+
 bool is_plain_read(const ScalarExpr& value) {
   return value.op() == ScalarOp::read || (value.op() == ScalarOp::cast && is_plain_read(value.args()[0]));
 }
@@ -164,10 +183,12 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
   const isl::set outer = box.points.domain();
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
   isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  const auto values = [&](const isl::map& points, unsigned k) {
+    isl_map* single = isl_map_project_out(points.copy(), isl_dim_out, k + 1, inner - k - 1);
+    return isl::manage(isl_map_project_out(single, isl_dim_out, 0, k));
+  };
   for (unsigned k = 0; k < inner; ++k) {
-    isl_map* single =
-        isl_map_project_out(isl_map_project_out(box.points.copy(), isl_dim_out, k + 1, inner - k - 1), isl_dim_out, 0, k);
-    box.dims.push_back(bounds_of(isl::manage(single), outer, statement.outer_dim_names(plan)));
+    box.dims.push_back(bounds_of(values(box.points, k), outer, statement.outer_dim_names(plan), values(statement.points, k)));
     hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
   }
   box.hull = isl::manage(hull);
@@ -215,8 +236,7 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
   for (const isl::pw_aff& index : s.indices) op.indices.push_back(at_loops(plan, statement, index));
   op.value = s.value;
   op.reduction = s.reduction;
-  for (OpDim& dim : op.dims) dim.reduced = s.reduction && !index_uses(op.write, dim.var);
-  mark_parallel(plan, statement, op);
+  mark_dims(plan, statement, op);
   if (guard.guarded && !box.exact) {
     const isl::set instances = isl::manage(isl_set_gist(flattened(box.points).release(), flattened(box.hull).release()));
     op.guard = to_condition(instances, statement.all_names(plan));

@@ -45,15 +45,18 @@ bool spreads_over_lanes(LoopKind kind) {
   return kind == LoopKind::vectorize || kind == LoopKind::gpu_lane || kind == LoopKind::gpu_warp;
 }
 
-/// Innermost loops that run inside the op: private ones, and shared ones whose iterations run side by side.
+/// Do the iterations of this loop, and of all loops in it, run inside ops? So do private loops, and shared ones whose iterations run
+/// side by side. A loop is a program loop for all statements below it or for none.
+bool runs_inside_ops(const TreeNode& node) {
+  const bool loop = node.kind == TreeNode::Kind::loop;
+  if (loop && (is_task_loop(node.loop_kind) || !(is_private(&node) || spreads_over_lanes(node.loop_kind)))) return false;
+  return std::all_of(node.children.begin(), node.children.end(), [](const Tree& child) { return runs_inside_ops(*child); });
+}
+
 std::size_t first_inner_loop(const Path& path) {
-  std::size_t first = path.loops.size();
-  while (first > 0) {
-    const TreeNode* loop = path.loops[first - 1];
-    if (is_task_loop(loop->loop_kind) || !(is_private(loop) || spreads_over_lanes(loop->loop_kind))) break;
-    --first;
-  }
-  return first;
+  const auto first =
+      std::find_if(path.loops.begin(), path.loops.end(), [](const TreeNode* loop) { return runs_inside_ops(*loop); });
+  return static_cast<std::size_t>(first - path.loops.begin());
 }
 
 /// { [loops] -> Statement[dims] } from the linear forms.

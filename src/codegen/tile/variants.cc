@@ -28,21 +28,15 @@ isl::map later_in_loop(const isl::set& loops) {
   return isl::manage(isl_map_order_lt(map, isl_dim_in, dims - 1, isl_dim_out, dims - 1));
 }
 
-/// The three parts of a specialised loop, each { [loops up to and including it] }.
-struct Parts {
-  std::size_t depth = 0;
-  std::vector<isl::set> parts;
-};
-
-std::optional<Parts> split_loop(const ProgramPlan& plan, const std::string& loop) {
+/// { [loops up to and including `loop`] }: before, in and after the full iterations; nothing when these are all, none, or not
+/// contiguous.
+std::optional<std::vector<isl::set>> cut_loop(const ProgramPlan& plan, const std::string& loop) {
   std::optional<isl::set> all, partial;
-  Parts out;
   for (const StatementPlan& statement : plan.statements) {
     const auto position = position_of(statement, loop);
     if (!position) continue;
-    out.depth = *position + 1;
-    const isl::set domain = first_loops(statement.points.domain(), out.depth);
-    const isl::set not_full = first_loops(partial_iterations(statement.points), out.depth);
+    const isl::set domain = first_loops(statement.points.domain(), *position + 1);
+    const isl::set not_full = first_loops(partial_iterations(statement.points), *position + 1);
     all = all ? all->unite(domain) : domain;
     partial = partial ? partial->unite(not_full) : not_full;
   }
@@ -53,8 +47,7 @@ std::optional<Parts> split_loop(const ProgramPlan& plan, const std::string& loop
   const isl::map later = later_in_loop(*all);
   const isl::set before = rest.intersect(full.apply(later.reverse()));
   if (!before.intersect(full.apply(later)).is_empty()) return std::nullopt;
-  out.parts = {before.coalesce(), full, rest.subtract(before).coalesce()};
-  return out;
+  return std::vector<isl::set>{before.coalesce(), full, rest.subtract(before).coalesce()};
 }
 
 std::vector<std::string> specialized_loops(const ProgramPlan& plan) {
@@ -65,19 +58,6 @@ std::vector<std::string> specialized_loops(const ProgramPlan& plan) {
     }
   }
   return loops;
-}
-
-isl::set restricted(const StatementPlan& statement, const std::map<std::string, Parts>& parts,
-                    const std::map<std::string, int>& choice) {
-  isl::set domain = statement.points.domain();
-  for (const auto& [loop, number] : choice) {
-    const auto position = position_of(statement, loop);
-    if (!position) continue;
-    const isl::set& part = parts.at(loop).parts[static_cast<std::size_t>(number)];
-    domain = domain.intersect(
-        isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
-  }
-  return domain.coalesce();
 }
 
 }  // namespace
@@ -111,46 +91,54 @@ isl::set partial_iterations(const isl::map& points) {
   return isl::manage(isl_map_domain(isl_map_subtract(filled, points.copy())));
 }
 
-std::vector<Variant> make_variants(const ProgramPlan& plan) {
-  std::map<std::string, Parts> parts;
-  std::vector<Variant> variants(1);
+Variants::Variants(const ProgramPlan& plan, const Storage& storage) : plan_(plan), storage_(storage) {
   for (const std::string& loop : specialized_loops(plan)) {
-    auto split = split_loop(plan, loop);
-    if (!split) continue;
-    parts[loop] = std::move(*split);
-    std::vector<Variant> refined;
-    for (const Variant& variant : variants) {
-      for (int number = 0; number < 3; ++number) {
-        refined.push_back(variant);
-        refined.back().choice[loop] = number;
-        refined.back().key += loop + "=" + std::to_string(number) + ";";
-      }
-    }
-    variants = std::move(refined);
+    if (auto parts = cut_loop(plan, loop)) parts_[loop] = std::move(*parts);
   }
-  for (Variant& variant : variants) {
-    for (const StatementPlan& statement : plan.statements) {
-      const isl::set domain = restricted(statement, parts, variant.choice);
-      if (domain.is_empty()) continue;
-      variant.domains[statement.statement->name] = domain;
-      variant.boxes[statement.statement->name] = make_box(plan, statement, domain);
-    }
-  }
-  return variants;
 }
 
-const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement,
-                            const std::map<std::string, int>& choice) {
-  const auto agrees = [&](const Variant& variant) {
-    return std::all_of(variant.choice.begin(), variant.choice.end(), [&](const auto& entry) {
-      const auto made = choice.find(entry.first);
-      return made == choice.end() || made->second == entry.second;
-    });
-  };
-  for (const Variant& variant : variants) {
-    if (variant.domains.count(statement.statement->name) != 0 && agrees(variant)) return &variant;
+isl::set Variants::domain(const StatementPlan& statement, const PartChoice& choice) const {
+  isl::set domain = statement.points.domain();
+  for (const auto& [loop, number] : choice) {
+    const auto position = position_of(statement, loop);
+    if (!position) continue;
+    const isl::set& part = parts_.at(loop).at(static_cast<std::size_t>(number));
+    domain = domain.intersect(
+        isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
   }
-  return nullptr;
+  return domain.coalesce();
+}
+
+Variants::Key Variants::key_of(const std::string& name, const StatementPlan& statement, const PartChoice& choice) const {
+  Key key{name, {}};
+  for (const PlannedLoop& loop : statement.outer) {
+    if (const auto chosen = choice.find(loop.name); chosen != choice.end()) key.second.insert(*chosen);
+  }
+  return key;
+}
+
+const OpBox* Variants::box(const StatementPlan& statement, const PartChoice& choice) {
+  const auto [place, fresh] = boxes_.try_emplace(key_of(statement.statement->name, statement, choice));
+  if (fresh) {
+    if (const isl::set iterations = domain(statement, choice); !iterations.is_empty())
+      place->second = make_box(plan_, statement, iterations);
+  }
+  return place->second.points.is_null() ? nullptr : &place->second;
+}
+
+GuardPlan Variants::guard(const StatementPlan& statement, const PartChoice& choice) {
+  std::string loops;
+  for (const std::string& name : statement.outer_names()) loops += name + ";";
+  const auto [place, fresh] = guards_.try_emplace(key_of(loops, statement, choice));
+  if (fresh) {
+    std::map<std::string, OpBox> boxes;
+    for (const StatementPlan& other : plan_.statements) {
+      const bool together = other.outer_names() == statement.outer_names();
+      if (const OpBox* own = together ? box(other, choice) : nullptr) boxes[other.statement->name] = *own;
+    }
+    place->second = plan_guards(plan_, storage_, boxes);
+  }
+  return place->second.at(statement.statement->name);
 }
 
 isl::set first_loops(const isl::set& outer, std::size_t count) {

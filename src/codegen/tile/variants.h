@@ -1,30 +1,51 @@
 // Variants: the parts into which specialised loops cut a program, so that full tiles need no tests.
 #pragma once
 
+#include "codegen/tile/guards.h"
 #include "codegen/tile/op_builder.h"
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
 
-/// One choice for every specialised loop: iterations before the full ones, full, or after them.
-struct Variant {
-  std::map<std::string, int> choice;        ///< specialised loop -> 0, 1 or 2
-  std::string key;                          ///< text of `choice`, unique
-  std::map<std::string, isl::set> domains;  ///< statement -> { [outer] } of this variant
-  std::map<std::string, OpBox> boxes;       ///< statement -> its box there
+/// Parts chosen for specialised loops, by name: iterations before the full ones (0), full (1), or after them (2).
+using PartChoice = std::map<std::string, int>;
+
+/// The parts of every specialised loop, and what a statement is where some of them are chosen. A specialised loop whose full
+/// iterations are not contiguous stays whole.
+class Variants {
+ public:
+  static constexpr int kParts = 3;
+
+  /// Both must outlive the object.
+  Variants(const ProgramPlan& plan, const Storage& storage);
+
+  bool is_cut(const std::string& loop) const { return parts_.count(loop) != 0; }
+
+  /// { [outer] } iterations of the statement in the chosen parts. Loops without a choice count whole, so that what encloses them
+  /// covers each of their parts.
+  isl::set domain(const StatementPlan& statement, const PartChoice& choice) const;
+
+  /// The statement's box there; null where it has no instances.
+  const OpBox* box(const StatementPlan& statement, const PartChoice& choice);
+
+  /// How the points of that box which are no instances are treated. There must be a box.
+  GuardPlan guard(const StatementPlan& statement, const PartChoice& choice);
+
+ private:
+  /// Statement (or what stands for several) and the choices that concern it.
+  using Key = std::pair<std::string, PartChoice>;
+  Key key_of(const std::string& name, const StatementPlan& statement, const PartChoice& choice) const;
+
+  const ProgramPlan& plan_;
+  const Storage& storage_;
+  std::map<std::string, std::vector<isl::set>> parts_;  ///< { [loops up to and including it] }, one set a part
+  std::map<Key, OpBox> boxes_;
+  std::map<Key, std::map<std::string, GuardPlan>> guards_;  ///< of all statements inside the same loops, by name
 };
-
-/// At least one variant; exactly one without specialised loops. A specialised loop whose full iterations are not
-/// contiguous stays whole.
-std::vector<Variant> make_variants(const ProgramPlan& plan);
-
-/// The variant to use for a statement (its first `depth` loops) under the choices made so far; nullptr when nothing of it
-/// is executed there. Variants that differ only in loops which are not around the statement serve alike.
-const Variant* find_variant(const std::vector<Variant>& variants, const StatementPlan& statement,
-                            const std::map<std::string, int>& choice);
 
 /// The outer iterations of `points`, { [outer] -> [inner] }, at which they do not fill a box of the largest size; none when the boxes
 /// have no constant size.
