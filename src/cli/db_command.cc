@@ -1,7 +1,9 @@
 // nestor db: what the tuning database holds, and its upkeep.
+#include "api/check_records.h"
 #include "autotune/tuner.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/interrupt.h"
 #include "cli/operator_args.h"
 #include "cli/output.h"
 #include "cli/shipped_records.h"
@@ -25,6 +27,11 @@ struct DbArgs {
   bool unpin = false;
   bool shipped = false;
   bool system = false;
+  bool run = false;  ///< of check: kernels, too
+  bool all = false;
+  int jobs = 1;
+  std::string op;
+  MeasureArgs measure{};
 };
 
 int run_summary(const DbArgs& args) {
@@ -148,13 +155,73 @@ int run_wrong(const DbArgs& args) {
   return kOk;
 }
 
-int run_check(const DbArgs& args) {
-  const std::vector<std::string> findings = args.database.open(true).check();
+std::string_view to_string(RecordCheck::Result result) {
+  return result == RecordCheck::Result::passed ? "passed" : result == RecordCheck::Result::failed ? "failed" : "not run";
+}
+
+nlohmann::json record_check_to_json(const RecordCheck& check, const Database::Origin& origin) {
+  nlohmann::json findings = nlohmann::json::array();
+  for (const Finding& finding : check.findings)
+    findings.push_back({{"check", finding.check}, {"passed", finding.passed}, {"detail", finding.detail}});
+  return {{"trial", check.trial},
+          {"problem", problem_to_json(origin.problem)},
+          {"device", device_to_json(origin.device)},
+          {"result", to_string(check.result)},
+          {"same_code", check.same_code},
+          {"status", to_string(check.status)},
+          {"reason", check.reason},
+          {"findings", findings}};
+}
+
+std::string record_check_text(const RecordCheck& check, const Database::Origin& origin) {
+  const char* code = check.same_code ? "same code" : "its steps give other code today";
+  return fmt::format("{:8} trial {}  {} ({})  {}  {}: {}", to_string(check.result), check.trial, origin.problem.op,
+                     origin.problem.variant, format_sizes(origin.problem.sizes), origin.device.key(),
+                     check.result == RecordCheck::Result::passed ? code : check.reason);
+}
+
+/// Verifies kernels that wait for a check, or all of them, and stores what was found.
+int run_check_kernels(const DbArgs& args) {
+  Database database = args.database.open(false);
+  std::vector<std::int64_t> trials = database.to_check(args.all);
+  std::erase_if(trials, [&](std::int64_t id) { return !args.op.empty() && database.origin(id)->problem.op != args.op; });
+  const InterruptGuard interrupt;
+  CheckRecordsOptions options;
+  options.measure = args.measure.resolve();
+  options.jobs = args.jobs;
+  options.stop = interrupt.flag();
+  nlohmann::json json = nlohmann::json::array();
+  std::map<RecordCheck::Result, std::int64_t> counts;
+  check_records(args.database.resolved_path(), trials, options, [&](const RecordCheck& check) {
+    ++counts[check.result];
+    const Database::Origin origin = database.origin(check.trial).value();
+    if (output_mode().json) {
+      json.push_back(record_check_to_json(check, origin));
+    } else {
+      print(record_check_text(check, origin));
+    }
+  });
   if (output_mode().json) {
-    print_json({{"sound", findings.empty()}, {"findings", findings}});
+    print_json(json);
+  } else {
+    print(fmt::format("{} checked: {} passed, {} failed, {} not run",
+                      count_of(static_cast<std::int64_t>(trials.size()), "kernel"), counts[RecordCheck::Result::passed],
+                      counts[RecordCheck::Result::failed], counts[RecordCheck::Result::not_run]));
+  }
+  return counts[RecordCheck::Result::failed] > 0 ? kCheckFailed : kOk;
+}
+
+int run_check(const DbArgs& args) {
+  if (args.run) return run_check_kernels(args);
+  const Database database = args.database.open(true);
+  const std::vector<std::string> findings = database.check();
+  const auto waiting = static_cast<std::int64_t>(database.to_check().size());
+  if (output_mode().json) {
+    print_json({{"sound", findings.empty()}, {"findings", findings}, {"waiting", waiting}});
   } else {
     for (const std::string& finding : findings) print(finding);
     print(findings.empty() ? "sound" : count_of(static_cast<std::int64_t>(findings.size()), "finding"));
+    if (waiting > 0) print(waiting_text(waiting));
   }
   return findings.empty() ? kOk : kCheckFailed;
 }
@@ -201,7 +268,13 @@ void add_db(CLI::App& app, Action& run) {
   importer->add_flag("--shipped", args->shipped, "the records that come with Nestor");
   importer->add_flag("--system", args->system,
                      "into the system database, for all users ($NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db)");
-  add("check", "Check the file and the hash of every kernel", run_check);
+  CLI::App* check = add("check", "Check the file and the hash of every kernel; with --run the kernels, too", run_check);
+  CLI::Option* run_kernels = check->add_flag(
+      "--run", args->run, "prove, compile and run kernels that wait for a check, and store which of them may serve");
+  check->add_flag("--all", args->all, "with --run: also those that were checked already")->needs(run_kernels);
+  check->add_option("--jobs", args->jobs, "with --run: kernels at once")->check(CLI::Range(1, 1024))->needs(run_kernels);
+  check->add_option("--op", args->op, "with --run: of this operator alone")->needs(run_kernels);
+  args->measure.add_to(*check);
   add("wrong", "List trials whose result was wrong: each is a bug of Nestor", run_wrong);
   add("prune", "Remove all but the fastest trials of each problem", run_prune)
       ->add_option("--keep", args->keep, "trials of each problem to keep")
@@ -215,6 +288,7 @@ void add_db(CLI::App& app, Action& run) {
   nestor db export --winners winners.jsonl
   nestor db import winners.jsonl --db other.db
   nestor db import --shipped
+  nestor db check --run --jobs 16 --target cuda
   nestor db wrong
   nestor db pin 42
 )");

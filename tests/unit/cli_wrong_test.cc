@@ -12,6 +12,12 @@
 namespace nestor::test {
 namespace {
 
+MeasureOptions one_thread() {
+  MeasureOptions options;
+  options.threads = 1;
+  return options;
+}
+
 using testing::HasSubstr;
 
 class WrongTrials : public testing::Test {
@@ -21,7 +27,7 @@ class WrongTrials : public testing::Test {
     const Nest nest = load_operator("layernorm", "f32");
     const Sizes sizes = complete_sizes(nest, {{"rows", 5}, {"width", 16}});
     Database database = Database::open(path_);
-    TrialRecord record = measure_schedule(Schedule(nest_for_tuning(nest, sizes)), nest, sizes, {.threads = 1});
+    TrialRecord record = measure_schedule(Schedule(nest_for_tuning(nest, sizes)), nest, sizes, one_thread());
     ASSERT_EQ(record.status, TrialStatus::ok) << record.reason;
     const auto add = [&](const TrialRecord& trial) {
       return database.add_trial(device_identity_host(1), problem_key(nest, sizes), nest_to_json(nest).dump(), trial);
@@ -45,8 +51,8 @@ class WrongTrials : public testing::Test {
 TEST_F(WrongTrials, AreListedWithAllThatShowsThem) {
   const Outcome listed = nestor({"db", "wrong"});
   EXPECT_EQ(listed.code, 0) << listed.err;
-  for (const std::string part : {std::to_string(wrong_).c_str(), "layernorm (f32)", "rows=5", "out[3, 2] is 7", "code revision",
-                                 "1 trial with a wrong result", "nestor verify"})
+  for (const std::string& part : std::vector<std::string>{std::to_string(wrong_), "layernorm (f32)", "rows=5", "out[3, 2] is 7",
+                                                          "code revision", "1 trial with a wrong result", "nestor verify"})
     EXPECT_THAT(listed.out, HasSubstr(part));
   const nlohmann::json json = nlohmann::json::parse(nestor({"--json", "db", "wrong"}).out);
   ASSERT_EQ(json.size(), 1u);

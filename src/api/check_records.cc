@@ -1,0 +1,190 @@
+// One process a record: the parent stores what the children find.
+#include "api/check_records.h"
+
+#include "autotune/measure/trial_messages.h"
+#include "autotune/measure/worker_process.h"
+#include "codegen/host/host_backend.h"
+#include "codegen/nvptx/simt_backend.h"
+#include "poly/nest_json.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace nestor {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kStored = "stored kernel against the oracle";
+
+/// Compiles the steps for the record's device. Throws UserError where they are refused.
+CompiledKernel compiled_today(const Database::Origin& origin, const TrialRecord& trial) {
+  const Nest nest = nest_from_json(json::parse(origin.nest_json));
+  const Schedule schedule = replay_trial_steps(nest, origin.problem.sizes, json::parse(trial.steps));
+  const TileProgram program = build_tile_program(schedule);
+  if (origin.device.kind == "host") return compile_host(program, detect_host()).kernel;
+  NvptxTarget target;
+  target.sm = std::min(std::atoi(origin.device.arch.c_str() + std::string_view("sm_").size()), 90);
+  target.keep_ir = false;
+  return compile_nvptx(program, target).kernel;
+}
+
+bool gives_stored_code(const Database::Origin& origin, const TrialRecord& trial) {
+  try {
+    const CompiledKernel today = compiled_today(origin, trial);
+    return today.architecture == trial.kernel->architecture && today.code == trial.kernel->code &&
+           recipe_to_json(today.recipe) == json::parse(trial.kernel->recipe);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// What a finding that failed makes of a record.
+TrialStatus status_after(const Finding& failed) {
+  if (failed.detail.starts_with("unproved")) return TrialStatus::unproved;
+  if (failed.check == "steps" || failed.check == "nest digest") return TrialStatus::illegal;
+  for (const TrialStatus status :
+       {TrialStatus::crash, TrialStatus::timeout, TrialStatus::compile_error, TrialStatus::infeasible}) {
+    if (failed.detail.starts_with(to_string(status))) return status;
+  }
+  return TrialStatus::wrong;
+}
+
+RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOptions& options) {
+  const Database database = Database::open(path, {.read_only = true});
+  RecordCheck check;
+  check.trial = id;
+  check.findings = verify_trial(database, id, options).findings;
+  const auto failed =
+      std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return !finding.passed; });
+  if (failed != check.findings.end()) {
+    check.result = RecordCheck::Result::failed;
+    check.status = status_after(*failed);
+    check.reason = fmt::format("{}: {}", failed->check, failed->detail);
+    return check;
+  }
+  const auto stored =
+      std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return finding.check == kStored; });
+  const bool ran = stored != check.findings.end() && !stored->detail.starts_with("not run");
+  check.result = ran ? RecordCheck::Result::passed : RecordCheck::Result::not_run;
+  if (!ran) check.reason = stored == check.findings.end() ? "there is no such device here" : stored->detail;
+  check.same_code = gives_stored_code(database.origin(id).value(), database.trial(id).value());
+  return check;
+}
+
+json check_to_json(const RecordCheck& check) {
+  json findings = json::array();
+  for (const Finding& finding : check.findings) findings.push_back({finding.check, finding.passed, finding.detail});
+  return {{"result", static_cast<int>(check.result)},
+          {"same_code", check.same_code},
+          {"status", to_string(check.status)},
+          {"reason", check.reason},
+          {"findings", findings}};
+}
+
+RecordCheck check_from_json(std::int64_t trial, const json& message) {
+  RecordCheck check;
+  check.trial = trial;
+  check.result = static_cast<RecordCheck::Result>(message.at("result").get<int>());
+  check.same_code = message.at("same_code");
+  check.status = trial_status_from(message.at("status").get<std::string>()).value();
+  check.reason = message.at("reason");
+  for (const json& finding : message.at("findings")) check.findings.push_back({finding.at(0), finding.at(1), finding.at(2)});
+  return check;
+}
+
+RecordCheck failed_check(std::int64_t trial, TrialStatus status, const std::string& reason) {
+  RecordCheck check;
+  check.trial = trial;
+  check.result = RecordCheck::Result::failed;
+  check.status = status;
+  check.reason = reason;
+  return check;
+}
+
+/// A record that cannot be verified at all: its kernel is damaged, or Nestor is at fault.
+RecordCheck guarded_check(const std::string& path, std::int64_t id, const MeasureOptions& options) {
+  try {
+    return check_one(path, id, options);
+  } catch (const DeviceError& error) {
+    RecordCheck check;
+    check.trial = id;
+    check.reason = error.what();
+    return check;
+  } catch (const std::exception& error) {
+    return failed_check(id, TrialStatus::compile_error, error.what());
+  }
+}
+
+struct Running {
+  WorkerProcess process;
+  std::int64_t trial;
+  WorkerClock::time_point deadline;
+};
+
+class Checker {
+ public:
+  Checker(const std::string& path, const CheckRecordsOptions& options, const std::function<void(const RecordCheck&)>& told)
+      : path_(path), options_(options), told_(told) {}
+
+  void run(const std::vector<std::int64_t>& trials) {
+    std::size_t next = 0;
+    while (!stopped() && (next < trials.size() || !running_.empty())) {
+      while (next < trials.size() && static_cast<int>(running_.size()) < std::max(options_.jobs, 1)) start(trials[next++]);
+      hear();
+    }
+    for (Running& running : running_) running.process.end(true);
+  }
+
+ private:
+  bool stopped() const { return options_.stop && options_.stop->load(); }
+
+  void start(std::int64_t trial) {
+    Running running{{}, trial, after_seconds(options_.timeout_s)};
+    running.process.start(
+        0, [&](int socket) { send_message(socket, check_to_json(guarded_check(path_, trial, options_.measure))); });
+    running_.push_back(std::move(running));
+  }
+
+  void hear() {
+    std::vector<Running> left;
+    for (Running& running : running_) {
+      if (wait_readable(running.process, after_seconds(0.02))) {
+        const auto message = receive_message(running.process.socket());
+        const std::string death = running.process.end(false);
+        settle(message ? check_from_json(running.trial, *message)
+                       : failed_check(running.trial, TrialStatus::crash, "its check was " + death));
+      } else if (WorkerClock::now() > running.deadline) {
+        running.process.end(true);
+        settle(
+            failed_check(running.trial, TrialStatus::timeout, fmt::format("its check took more than {} s", options_.timeout_s)));
+      } else {
+        left.push_back(std::move(running));
+      }
+    }
+    running_ = std::move(left);
+  }
+
+  void settle(const RecordCheck& check) {
+    if (check.result != RecordCheck::Result::not_run) {
+      Database database = Database::open(path_);
+      database.store_check(check.trial, {check.status, check.reason, check.same_code});
+    }
+    told_(check);
+  }
+
+  const std::string& path_;
+  const CheckRecordsOptions& options_;
+  const std::function<void(const RecordCheck&)>& told_;
+  std::vector<Running> running_;
+};
+
+}  // namespace
+
+void check_records(const std::string& path, const std::vector<std::int64_t>& trials, const CheckRecordsOptions& options,
+                   const std::function<void(const RecordCheck&)>& told) {
+  Checker(path, options, told).run(trials);
+}
+
+}  // namespace nestor

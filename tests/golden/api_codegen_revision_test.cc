@@ -1,0 +1,111 @@
+// Nobody changes emitted code without raising kCodegenRevision: code of several operators, by the first guesses of their spaces, is compared
+// with what was recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records it anew, unless records of this revision are shipped.
+#include "api/operators.h"
+#include "autotune/space/nest_space.h"
+#include "autotune/tuner.h"
+#include "codegen/host/host_backend.h"
+#include "codegen/llvm_version.h"
+#include "codegen/nvptx/simt_backend.h"
+#include "support/codegen_revision.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace nestor {
+namespace {
+
+constexpr int kKernels = 2;  ///< of each problem and target
+
+struct Problem {
+  std::string op, variant;
+  Sizes sizes;
+};
+
+std::vector<Problem> problems() {
+  return {{"attention", "causal.f16", {{"batch", 1}, {"heads", 2}, {"queries", 256}, {"keys", 256}, {"head_dim", 64}}},
+          {"softmax", "bf16", {{"rows", 64}, {"width", 4096}}},
+          {"layernorm", "f32", {{"rows", 64}, {"width", 768}}},
+          {"layernorm_backward", "f32", {{"rows", 64}, {"width", 256}}},
+          {"matmul", "f16", {{"m", 256}, {"n", 256}, {"k", 128}}},
+          {"jacobi2d", "f32", {}}};
+}
+
+/// 0: host code for a CPU that is fixed here; else compute capability times ten.
+std::string code_for(const TileProgram& program, int sm) {
+  if (sm == 0) return compile_host(program, {"x86-64-v3", "+avx2,+fma,+bmi2,+f16c", 32, 16}, {.keep_ir = true}).ir;
+  NvptxTarget target;
+  target.sm = sm;
+  target.keep_ir = false;
+  return compile_nvptx(program, target).kernel.code;
+}
+
+/// One line a problem and target: hash of all its kernels, and what they are of.
+std::string fingerprints(const Problem& problem, int sm) {
+  const Nest nest = load_operator(problem.op, problem.variant);
+  const Sizes sizes = complete_sizes(nest, problem.sizes);
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  SpaceLimits limits;
+  limits.threads = 2;
+  if (sm > 0) limits = gpu_space_limits(sm, 227 << 10, 132);
+  const auto space = make_nest_space(schedules, sizes, limits);
+  Hasher hash;
+  int kernels = 0;
+  for (const Point& point : space->defaults()) {
+    if (kernels == kKernels) break;
+    const Candidate candidate = space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    try {
+      hash.add(code_for(build_tile_program(schedules.replay(candidate.steps)), sm));
+      ++kernels;
+    } catch (const UserError& error) {
+      hash.add(error.what());
+    }
+  }
+  return fmt::format("{} {} {} {} kernels\n", hash.hex(), problem.op, sm == 0 ? "host" : fmt::format("sm_{}", sm), kernels);
+}
+
+std::string recorded_path() { return std::string(NESTOR_GOLDEN_FOLDER) + "/codegen_revision.txt"; }
+
+bool records_of_this_revision_are_shipped() {
+  const std::string revision = fmt::format("\"revision\":{}", kCodegenRevision);
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(NESTOR_GOLDEN_FOLDER) + "/../../tuning_db")) {
+    if (entry.path().extension() != ".jsonl") continue;
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) {
+      const std::size_t at = line.find(revision);
+      if (at != std::string::npos && line.find_first_of(",}", at) == at + revision.size()) return true;
+    }
+  }
+  return false;
+}
+
+TEST(CodegenRevision, IsRaisedWhenEmittedCodeChanges) {
+  const std::string head = fmt::format("revision {}\nllvm {}\n", kCodegenRevision, llvm_version());
+  const std::string recorded = test::read_whole(recorded_path());
+  const bool update = std::getenv("NESTOR_UPDATE_GOLDEN") != nullptr;
+  if (!update && recorded.find(fmt::format("\nllvm {}\n", llvm_version())) == std::string::npos)
+    GTEST_SKIP() << "recorded with another version of LLVM, which writes other code: "
+                 << recorded.substr(0, recorded.find('\n', 12));
+  std::string now = head;
+  for (const Problem& problem : problems()) {
+    for (const int sm : {0, 80, 90}) now += fingerprints(problem, sm);
+  }
+  const bool raised = recorded.find(fmt::format("revision {}\n", kCodegenRevision)) != 0;
+  if (update && (raised || !records_of_this_revision_are_shipped())) {
+    test::write_whole(recorded_path(), now);
+    return;
+  }
+  EXPECT_EQ(now, recorded)
+      << "emitted code has changed, so stored kernels are not what their steps give any more: raise kCodegenRevision in "
+         "src/support/codegen_revision.h, then run this test with NESTOR_UPDATE_GOLDEN=1";
+}
+
+}  // namespace
+}  // namespace nestor
