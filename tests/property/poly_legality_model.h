@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "property/poly_legality_nests.h"
+#include "support/random_nests.h"
 
 namespace nestor::legality {
 

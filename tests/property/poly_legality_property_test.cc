@@ -15,6 +15,7 @@
 #include "poly/algebra/rule.h"
 #include "property/poly_legality_model.h"
 #include "support/error.h"
+#include "support/random_steps.h"
 
 namespace nestor::legality {
 namespace {
@@ -22,47 +23,13 @@ namespace {
 // ---- random steps
 
 Step random_step(Random& random, const Model& model, const ModelNest& nest, int& fresh) {
-  const std::vector<std::string> loops = model.loops();
-  if (loops.empty()) return {"split", {"none", 2, "a", "b"}};
-  const auto loop = [&] { return nlohmann::json(random.pick(loops)); };
-  std::vector<std::string> together;  // the loops of one statement: these may form chains
-  for (const auto& [own, values] : model.values().at(random.pick(nest.statements).name)) together.push_back(own);
-  if (together.empty() || random.chance(10)) together = loops;
-  const auto near = [&] { return nlohmann::json(random.pick(together)); };
-  const auto statement = [&] { return nlohmann::json(random.pick(nest.statements).name); };
-  const auto name = [&] { return nlohmann::json(fmt::format("n{}", fresh++)); };
-  switch (random.below(17)) {
-    case 0:
-    case 1:
-      return {"split", {loop(), random.between(1, 4), name(), name()}};
-    case 2:
-      return {"tile", {near(), near(), name(), name(), name(), name(), random.between(1, 3), random.between(1, 3)}};
-    case 3:
-    case 4:
-      return {"reorder", {near(), near()}};
-    case 5:
-      return {"reorder", {near(), near(), near()}};
-    case 6:
-    case 7:
-    case 16:
-      return {"fuse_with", {loop(), loop()}};
-    case 8:
-      return {"fission", {near(), statement()}};
-    case 9:
-      return {"skew", {near(), near(), random.between(-2, 2)}};
-    case 10:
-      return {"shift", {statement(), near(), random.between(-2, 2)}};
-    case 11:
-      return {"reverse", {loop()}};
-    case 12:
-      return {"parallel", {loop()}};
-    case 13:
-      return {"vectorize", {loop()}};
-    case 14:
-      return {random.chance(50) ? "serial" : "unroll", {loop()}};
-    default:
-      return {random.pick(std::vector<std::string>{"gpu_blocks", "gpu_warps", "gpu_lanes"}), {loop()}};
+  StepNames names{model.loops(), {}, {}};
+  for (const ModelStatement& statement : nest.statements) {
+    names.statements.push_back(statement.name);
+    names.loops_of.emplace_back();
+    for (const auto& [own, values] : model.values().at(statement.name)) names.loops_of.back().push_back(own);
   }
+  return legality::random_step(random, names, fresh);
 }
 
 // ---- comparison

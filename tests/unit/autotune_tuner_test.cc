@@ -167,7 +167,7 @@ TEST_F(Tuner, MeasuresAgainWhatAnotherRevisionMeasuredTheFastestFirst) {
   std::filesystem::remove_all(folder_);
   std::filesystem::create_directories(folder_);
   std::string old = lines.str();
-  for (const std::string key :
+  for (const std::string& key :
        {fmt::format(",\"revision\":{}", kCodegenRevision), fmt::format("\"checked\":{},", kCodegenRevision)}) {
     for (std::size_t at = old.find(key); at != std::string::npos; at = old.find(key)) old.erase(at, key.size());
   }

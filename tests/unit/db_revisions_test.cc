@@ -126,7 +126,8 @@ TEST_F(Revisions, LinesKeepThemAndOldLinesHaveNone) {
   EXPECT_THAT(out.str(), HasSubstr("\"checked\":4"));
   EXPECT_THAT(out.str(), HasSubstr("\"revision\":3"));
   std::string old = out.str();
-  for (const std::string key : {"\"checked\":4,", "\"revision\":3,"}) old.erase(old.find(key), key.size());
+  for (const std::string& key : std::vector<std::string>{"\"checked\":4,", "\"revision\":3,"})
+    old.erase(old.find(key), key.size());
 
   Database other = Database::open(folder_.file("2.db"), {.revision = 4});
   std::istringstream first(old);

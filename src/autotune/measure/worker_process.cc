@@ -84,6 +84,7 @@ void WorkerProcess::start(std::int64_t memory, const std::function<void(int sock
     std::signal(SIGTERM, SIG_DFL);
     close(sockets[0]);
     for (const int other : open_sockets()) close(other);
+    open_sockets().clear();  // their numbers are free for workers of this process
     if (errors_ >= 0) dup2(errors_, STDERR_FILENO);
     limit_resources(memory);
     serve(sockets[1]);

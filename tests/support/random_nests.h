@@ -1,4 +1,5 @@
-// Random nests, as isl objects and as plain numbers, with every conflicting pair of instances in the original order.
+// Random nests, as isl objects and as plain numbers, with every conflicting pair of instances in the original order. As they are drawn they
+// serve questions of order alone; runnable_nest makes nests of them that compute.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -188,6 +189,96 @@ inline Nest to_nest(const ModelNest& model) {
     if (from.reduction) to.reduction = ReductionOp::add;
     nest.statements.push_back(to);
   }
+  return nest;
+}
+
+// ---- nests that compute
+
+/// The same statements on temporaries that hold every element they touch, filled from inputs before and copied to outputs after. Values
+/// stay of the order of 1: sums are halved.
+inline Nest runnable_nest(ModelNest model) {
+  const std::size_t tensors = model.ranks.size();
+  std::vector<Point> low(tensors), high(tensors);
+  const auto each_access = [&](ModelStatement& statement, const auto& visit) {
+    visit(statement.write);
+    for (ModelAccess& read : statement.reads) visit(read);
+  };
+  for (std::size_t t = 0; t < tensors; ++t) {
+    low[t].assign(static_cast<std::size_t>(model.ranks[t]), 0);
+    high[t] = low[t];
+  }
+  for (ModelStatement& statement : model.statements) {
+    each_access(statement, [&](ModelAccess& access) {
+      const auto t = static_cast<std::size_t>(access.tensor);
+      for (std::size_t d = 0; d < access.index.size(); ++d) {
+        for (const Point& point : statement.instances) {
+          low[t][d] = std::min(low[t][d], access.index[d].at(point));
+          high[t][d] = std::max(high[t][d], access.index[d].at(point));
+        }
+      }
+    });
+  }
+  for (ModelStatement& statement : model.statements) {
+    each_access(statement, [&](ModelAccess& access) {
+      for (std::size_t d = 0; d < access.index.size(); ++d)
+        access.index[d].constant -= low[static_cast<std::size_t>(access.tensor)][d];
+    });
+  }
+  // Statements without instances say nothing, and have no bounds.
+  std::erase_if(model.statements, [](const ModelStatement& statement) { return statement.instances.empty(); });
+
+  Nest nest = to_nest(model);
+  const isl::ctx ctx = isl_context();
+  std::vector<Statement> before, after;
+  std::vector<Tensor> arguments;
+  for (std::size_t t = 0; t < tensors; ++t) {
+    Tensor& tensor = nest.tensors[t];
+    std::vector<std::string> dims;
+    std::string box;
+    tensor.shape.clear();
+    for (std::size_t d = 0; d < low[t].size(); ++d) {
+      const std::int64_t extent = high[t][d] - low[t][d] + 1;
+      dims.push_back(fmt::format("{}", "xy"[d]));
+      box += fmt::format("{}0 <= {} < {}", d > 0 ? " and " : "", dims.back(), extent);
+      tensor.shape.emplace_back(ctx, fmt::format("{{ [({})] }}", extent));
+    }
+    const std::string index = fmt::format("[{}]", fmt::join(dims, ", "));
+    tensor.role = TensorRole::temporary;
+    for (const bool first : {true, false}) {
+      const std::string argument = fmt::format("{}{}", first ? "in" : "out", t), name = fmt::format("{}{}", first ? "I" : "O", t);
+      arguments.push_back({argument, tensor.type, first ? TensorRole::input : TensorRole::output, tensor.shape});
+      const std::string from = first ? argument : tensor.name, to = first ? tensor.name : argument;
+      const auto access = [&](const std::string& touched) {
+        return Access{touched, isl::map(ctx, fmt::format("{{ {}{} -> {}{} }}", name, index, touched, index))};
+      };
+      Statement copy{name,
+                     dims,
+                     isl::set(ctx, fmt::format("{{ {}{} : {} }}", name, index, box)),
+                     access(to),
+                     {access(from)},
+                     {},
+                     ScalarExpr::read(0, tensor.type),
+                     std::nullopt,
+                     0};
+      (first ? before : after).push_back(std::move(copy));
+    }
+  }
+  for (Statement& statement : nest.statements) {
+    if (!statement.reads.empty()) statement.value = ScalarExpr::make(ScalarOp::mul, {ScalarExpr::constant(0.5), statement.value});
+  }
+  nest.statements.insert(nest.statements.begin(), before.begin(), before.end());
+  nest.statements.insert(nest.statements.end(), after.begin(), after.end());
+  nest.tensors.insert(nest.tensors.end(), arguments.begin(), arguments.end());
+  int group = -1, previous = -1;
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+    // Groups of the drawn statements count from their own 0.
+    Statement& statement = nest.statements[k];
+    const bool drawn = k >= before.size() && k < nest.statements.size() - after.size();
+    if (!drawn || statement.group != previous) ++group;
+    previous = drawn ? statement.group : -1;
+    statement.group = group;
+  }
+  nest.variant = "f32";
   return nest;
 }
 

@@ -1,0 +1,145 @@
+// Replay, code generation, running and comparing, with every way to fail told apart.
+#include "soak/try_case.h"
+
+#include "codegen/host/host_backend.h"
+#include "codegen/nvptx/simt_backend.h"
+#include "codegen/proof/program_proof.h"
+#include "codegen/tile/tile_program.h"
+#include "soak/device_server.h"
+#include "support/error.h"
+
+#include <sys/resource.h>
+#include <cctype>
+#include <new>
+
+namespace nestor::soak {
+namespace {
+
+constexpr std::int64_t kSharedLimit = 227 << 10;
+
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+std::unique_ptr<LoadedCandidate> load(const Generated& generated, Engine engine, const TryOptions& options) {
+  switch (engine) {
+    case Engine::host:
+      return load_on_host(generated, options.threads);
+    case Engine::emulator:
+      return load_in_emulator(generated, options.seed);
+    case Engine::device:
+      break;
+  }
+  return load_on_device(generated, options.device);
+}
+
+std::string describe(const Run& run) {
+  std::string sizes;
+  for (const auto& [name, value] : run.sizes) sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", name, value);
+  return fmt::format("at {}, data \"{}\", seed {}", sizes, run.data, run.seed);
+}
+
+Outcome run_all(const Nest& nest, const Generated& generated, Engine engine, const std::vector<PreparedRun>& runs,
+                const TryOptions& options) {
+  Outcome outcome;
+  std::unique_ptr<LoadedCandidate> loaded;
+  std::string invalid;
+  for (const PreparedRun& prepared : runs) {
+    if (!is_valid_for(generated.kernel.recipe.valid, prepared.run.sizes, &invalid)) continue;
+    if (!loaded) loaded = load(generated, engine, options);
+    HostTensors results;
+    std::string wrong;
+    try {
+      wrong = loaded->run(prepared.run.sizes, *prepared.data, results);
+    } catch (const UserError& error) {  // a launch may refuse sizes: rows that tensor copies cannot start at
+      invalid = error.what();
+      continue;
+    }
+    if (wrong.empty()) wrong = difference(nest, *prepared.data, results);
+    ++outcome.runs;
+    if (wrong.empty()) continue;
+    outcome.verdict = Verdict::wrong;
+    outcome.detail = fmt::format("{}; {}", wrong, describe(prepared.run));
+    return outcome;
+  }
+  if (outcome.runs == 0) {
+    outcome.verdict = Verdict::infeasible;
+    outcome.detail = "not valid at any of the sizes: " + invalid;
+  }
+  return outcome;
+}
+
+Outcome failed(Verdict verdict, const std::string& detail) { return {verdict, detail}; }
+
+}  // namespace
+
+Generated generate(const TileProgram& program, Engine engine, int sm) {
+  if (engine == Engine::host) return {compile_host(program, detect_host()).kernel, "", ""};
+  NvptxTarget target;
+  target.sm = sm;
+  target.shared_limit = kSharedLimit;
+  target.keep_ir = engine == Engine::emulator;
+  CompiledNvptx compiled = compile_nvptx(program, target);
+  Generated generated{std::move(compiled.kernel), std::move(compiled.ir), ""};
+  if (engine == Engine::device) {
+    PtxasReport report = run_ptxas(generated.kernel.code, generated.kernel.architecture);
+    if (report.available && !report.accepted) internal_error("ptxas refuses the code: {}", report.log);
+    generated.binary = std::move(report.cubin);
+  }
+  return generated;
+}
+
+Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Schedule()>& replay,
+                 const std::vector<PreparedRun>& runs, const TryOptions& options) {
+  const double start = processor_seconds();
+  double generate_s = 0;
+  const auto ended = [&](Outcome outcome) {
+    outcome.generate_s = generate_s > 0 ? generate_s : processor_seconds() - start;
+    return outcome;
+  };
+  try {
+    const Schedule schedule = replay();
+    const TileProgram program = build_tile_program(schedule);
+    const ProgramProof proof = prove_program(program, schedule);
+    if (proof.verdict == ProofVerdict::refuted) return ended(failed(Verdict::refuted, proof.reason));
+    const Generated generated = generate(program, engine, sm);
+    generate_s = processor_seconds() - start;
+    if (options.generated) options.generated(generate_s);
+    Outcome outcome = run_all(nest, generated, engine, runs, options);
+    if (proof.verdict == ProofVerdict::unproved) {
+      // Never served, so that a wrong one is none that anybody meets; worth to be known all the same.
+      outcome.detail =
+          fmt::format("{}{}", outcome.verdict == Verdict::wrong ? "WRONG " + outcome.detail + "; " : "", proof.reason);
+      if (outcome.verdict <= Verdict::wrong) outcome.verdict = Verdict::unproved;
+    }
+    return ended(outcome);
+  } catch (const UserError& error) {
+    return ended(failed(Verdict::refused, error.what()));
+  } catch (const std::bad_alloc&) {
+    return ended(failed(Verdict::memory, "out of memory"));
+  } catch (const DeviceError& error) {
+    return ended(failed(Verdict::crash, error.what()));
+  } catch (const std::exception& error) {
+    return ended(failed(Verdict::internal_error, error.what()));
+  }
+}
+
+std::string kind_of_reason(const std::string& reason) {
+  constexpr std::size_t kLongest = 90;
+  std::string kind;
+  bool quoted = false;
+  for (std::size_t k = 0; k < reason.size() && kind.size() < kLongest; ++k) {
+    const char c = reason[k];
+    if (c == '`') quoted = !quoted;
+    const bool number = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (quoted || c == '\n') continue;
+    if (number && !kind.empty() && kind.back() == '#') continue;
+    kind += number ? '#' : c;
+  }
+  return kind;
+}
+
+}  // namespace nestor::soak
