@@ -95,6 +95,8 @@ std::string describe_buffer(const Buffer& buffer) {
 std::string program_text(const ProgramProof& proof) {
   std::string text = fmt::format("\ntile program, against the nest: {}\n", to_string(proof.verdict));
   for (const std::string& fact : proof.facts) text += fmt::format("  {}\n", fact);
+  if (!proof.finite.empty())
+    text += fmt::format("  finite values are needed in masked places of: {}\n", fmt::join(proof.finite, ", "));
   if (!proof.reason.empty()) text += fmt::format("  {}: {}\n", to_string(proof.verdict), proof.reason);
   return text;
 }
@@ -156,6 +158,7 @@ nlohmann::json certificate_to_json(const Certificate& certificate) {
                       {"slots", certificate.slots}};
   json["program"] = {{"verdict", to_string(certificate.program.verdict)},
                      {"facts", certificate.program.facts},
+                     {"finite", certificate.program.finite},
                      {"reason", certificate.program.reason}};
   json["rules"] = nlohmann::json::array();
   for (const Certificate::RuleUse& use : certificate.rules) {

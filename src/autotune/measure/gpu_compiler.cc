@@ -1,6 +1,7 @@
 // Replay, tile program, PTX, ptxas.
 #include "autotune/measure/gpu_compiler.h"
 
+#include "autotune/measure/proof_gate.h"
 #include "autotune/measure/worker_process.h"
 #include "codegen/nvptx/simt_backend.h"
 #include "codegen/tile/tile_program.h"
@@ -66,6 +67,7 @@ std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTr
     target.shared_limit = problem_->gpu.shared_limit;
     target.keep_ir = false;
     const CompiledKernel kernel = compile_nvptx(program, target).kernel;
+    if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   } catch (const UserError& error) {
     return ended(TrialStatus::infeasible, error.what());

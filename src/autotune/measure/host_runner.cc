@@ -2,6 +2,7 @@
 #include "autotune/measure/host_runner.h"
 
 #include "autotune/measure/argument_facts.h"
+#include "autotune/measure/proof_gate.h"
 #include "autotune/measure/worker_process.h"
 #include "db/host_device.h"
 #include "support/element_codec.h"
@@ -86,6 +87,7 @@ std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
                             milliseconds_since(start));
     }
     compiled_ = compile_host(program, detect_host()).kernel;
+    if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
     kernel_.emplace(compiled_);
   } catch (const Error& error) {
     return failed_outcome(TrialStatus::compile_error, error.what(), milliseconds_since(start));

@@ -1,4 +1,5 @@
 // The steps of composites (docs/algebra.md): save, move, correct; then terms with the moved value, used in the step that made them.
+#include "codegen/proof/composite_steps.h"
 #include "codegen/proof/counts.h"
 #include "codegen/proof/obligations.h"
 #include "codegen/proof/outcome.h"
@@ -15,34 +16,9 @@
 namespace nestor::proof {
 namespace {
 
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool is_follower(const Composite& composite, const std::string& statement) {
-  return std::any_of(composite.followers.begin(), composite.followers.end(),
-                     [&](const Follower& follower) { return follower.statement == statement; });
-}
-
-bool is_member(const Composite& composite, const std::string& statement) {
-  return statement == composite.lead || has(composite.mediators, statement) || is_follower(composite, statement);
-}
-
 bool same_place_in_time(const Run& a, const Run& b) { return shared_loops(a, b) == a.depth() && a.depth() == b.depth(); }
 
-isl::map pulled_back(const isl::map& relation, const Run& run) {
-  return isl::manage(isl_map_preimage_domain_multi_aff(relation.copy(), run.instance.copy())).intersect_domain(run.instances);
-}
-
 isl::map united(const isl::map& a, const isl::map& b) { return a.is_null() ? b : a.unite(b); }
-
-/// One lead op with the ops of its step.
-struct StepOps {
-  const Run* lead = nullptr;
-  const Run* save = nullptr;
-  const Run* hold = nullptr;
-  std::map<std::string, const Run*> corrects;  ///< by follower
-};
 
 class CompositeProof {
  public:
@@ -60,10 +36,8 @@ class CompositeProof {
       prove_save(step);
       if (step.hold != nullptr) prove_hold(step);
       for (const Follower& follower : composite_.followers) prove_corrections(step, follower);
-      prove_terms(step);
-      prove_views(step);
     }
-    prove_matches();
+    prove_terms(subject_, composite_, steps_);
   }
 
  private:
@@ -78,7 +52,7 @@ class CompositeProof {
       if (nest_.tensor(tensor).role == TensorRole::output) refute(fmt::format("{} returns terms of a moving value", mediator));
       for (const Statement& s : nest_.statements) {
         const bool reads = std::any_of(s.reads.begin(), s.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
-        if (reads && !has(composite_.mediators, s.name) && !is_follower(composite_, s.name))
+        if (reads && !is_mediator(composite_, s.name) && !is_follower(composite_, s.name))
           refute(fmt::format("{} sees terms of a moving value", s.name));
       }
     }
@@ -273,7 +247,7 @@ class CompositeProof {
       if (run.statement == nullptr || run.statement->name != follower.statement || run.part != OpPart::points) continue;
       std::size_t depth = buffer.scope.size();
       if (buffer.memory == Memory::scratch) depth = std::max({depth, run.task_depth(), correct.task_depth()});
-      const isl::map written = pulled_back(run.statement->write.relation, run);
+      const isl::map written = at_instances(run.statement->write.relation, run);
       for (const OpMember& member : correct.members) {
         const isl::map pairs =
             model_.element(member, member.op->write).intersect_domain(member.instances).apply_range(written.reverse());
@@ -287,7 +261,7 @@ class CompositeProof {
   /// Every accumulator whose leading value moves has been corrected, or has no terms yet.
   void prove_none_missed(const StepOps& step, const Statement& follower, const isl::map& leads, const isl::map& corrected) const {
     const Run& lead = *step.lead;
-    const isl::map moved = pulled_back(lead.statement->write.relation, lead).apply_range(leads.reverse());
+    const isl::map moved = at_instances(lead.statement->write.relation, lead).apply_range(leads.reverse());
     isl::map missed = moved;
     if (!corrected.is_null()) {
       const auto dims = static_cast<unsigned>(isl_map_dim(moved.get(), isl_dim_in)) - static_cast<unsigned>(lead.depth());
@@ -297,7 +271,7 @@ class CompositeProof {
     }
     for (const Run& run : model_.runs()) {
       if (run.statement != &follower || run.part != OpPart::points) continue;
-      const isl::map pairs = missed.apply_range(pulled_back(follower.write.relation, run).reverse());
+      const isl::map pairs = missed.apply_range(at_instances(follower.write.relation, run).reverse());
       if (const auto broken = out_of_order(pairs, lead, run, OrderNeed::ordered))
         refute(fmt::format("{} moves it and {} is not corrected, for example {}", title(lead), follower.name,
                            sample_text(*broken, lead.space().variables(), run.space().variables())));
@@ -307,106 +281,17 @@ class CompositeProof {
   /// Who reads an accumulator without being a member reads it when nothing moves any more.
   void prove_final(const StepOps& step, const Statement& follower, const isl::map& leads) const {
     const Run& lead = *step.lead;
-    const isl::map moved = pulled_back(lead.statement->write.relation, lead).apply_range(leads.reverse());
+    const isl::map moved = at_instances(lead.statement->write.relation, lead).apply_range(leads.reverse());
     for (const Run& run : model_.runs()) {
       if (run.statement == nullptr || run.part != OpPart::points || is_member(composite_, run.statement->name)) continue;
       for (const Access& read : run.statement->reads) {
         if (read.tensor != follower.write.tensor) continue;
-        const isl::map pairs = moved.apply_range(pulled_back(read.relation, run).reverse());
+        const isl::map pairs = moved.apply_range(at_instances(read.relation, run).reverse());
         if (const auto broken = out_of_order(pairs, lead, run, OrderNeed::ordered))
           refute(fmt::format("{} reads {} before it is final, for example {}", title(run), read.tensor,
                              sample_text(*broken, lead.space().variables(), run.space().variables())));
       }
     }
-  }
-
-  /// A term is used while the leading value is the one it was computed with.
-  void prove_terms(const StepOps& step) const {
-    for (const Dependence& flow : subject_.dependences) {
-      if (flow.kind != DependenceKind::flow || !has(composite_.mediators, flow.source) || flow.tensor == composite_.lead_tensor ||
-          !is_member(composite_, flow.sink))
-        continue;
-      for (const Run& a : model_.runs()) {
-        if (a.statement == nullptr || a.statement->name != flow.source || a.part != OpPart::points) continue;
-        for (const Run& b : model_.runs()) {
-          if (b.statement != nullptr && b.statement->name == flow.sink && b.part == OpPart::points) prove_term(step, flow, a, b);
-        }
-      }
-    }
-  }
-
-  void prove_term(const StepOps& step, const Dependence& flow, const Run& a, const Run& b) const {
-    isl_map* relation = isl_map_preimage_domain_multi_aff(flow.relation.copy(), a.instance.copy());
-    relation = isl_map_preimage_range_multi_aff(relation, b.instance.copy());
-    const isl::map pairs = isl::manage(relation).intersect_domain(a.instances).intersect_range(b.instances);
-    const std::size_t depth = std::min(shared_loops(a, *step.lead), shared_loops(b, *step.lead));
-    const int lead = step.lead->positions[depth];
-    const bool same_side = shared_loops(a, b) >= depth && (a.positions[depth] < lead) == (b.positions[depth] < lead);
-    if (same_side && is_empty(pairs.subtract(with_equal_loops(pairs, depth)))) return;
-    if (!is_empty(pairs)) refute(fmt::format("{} uses terms of {} after the next step", title(b), title(a)));
-  }
-
-  /// Counts in the values of those who see the leading value through a view.
-  void prove_views(const StepOps& step) const {
-    for (const Run& run : model_.runs()) {
-      if (run.statement == nullptr || run.part != OpPart::points || run.statement->name == composite_.lead ||
-          !is_member(composite_, run.statement->name))
-        continue;
-      for (const OpMember& member : run.members) {
-        std::vector<CountUse> counts;
-        matches(member.op->value, viewed_value(subject_, *run.statement), counts);
-        if (counts.empty()) continue;
-        const isl::map lead_element = pulled_back(lead_of(nest_, composite_, *run.statement), run);
-        prove_counts(subject_, composite_, *step.lead, run, member, lead_element, counts);
-      }
-    }
-  }
-
-  /// A point's term is added after the point was: at once, where points are counted.
-  void prove_matches() const {
-    for (const Dependence& flow : subject_.dependences) {
-      if (flow.kind != DependenceKind::flow || flow.reduction || flow.source != composite_.lead ||
-          flow.tensor != composite_.lead_tensor || flow.sink == composite_.lead || !is_member(composite_, flow.sink))
-        continue;
-      const isl::map relation = isl::manage(isl_map_intersect_params(flow.relation.copy(), model_.context().copy()));
-      const isl::map match = matching(relation, nest_.statement(flow.sink));
-      const bool counted = counts_points(composite_);
-      if (!relation.range().is_subset(match.range()) || (counted && !relation.domain().is_subset(match.domain())))
-        refute(fmt::format("{} has terms of points that it has not seen", flow.sink));
-      for (const StepOps& step : steps_) {
-        for (const Run& run : model_.runs()) {
-          if (run.statement == nullptr || run.statement->name != flow.sink || run.part != OpPart::points) continue;
-          prove_match(step, run, match, counted);
-        }
-      }
-    }
-  }
-
-  void prove_match(const StepOps& step, const Run& run, const isl::map& match, bool counted) const {
-    isl_map* relation = isl_map_preimage_domain_multi_aff(match.copy(), step.lead->instance.copy());
-    relation = isl_map_preimage_range_multi_aff(relation, run.instance.copy());
-    const isl::map pairs = isl::manage(relation).intersect_domain(step.lead->instances).intersect_range(run.instances);
-    if (const auto broken = out_of_order(pairs, *step.lead, run, OrderNeed::ordered))
-      refute(fmt::format("{} has a term before its point is seen, for example {}", title(run),
-                         sample_text(*broken, step.lead->space().variables(), run.space().variables())));
-    if (counted && !is_empty(pairs.subtract(with_equal_loops(pairs, step.lead->depth()))))
-      refute(fmt::format("{} adds a term in another step than its point", title(run)));
-  }
-
-  /// Pairs of the relation that read one element in common.
-  isl::map matching(const isl::map& relation, const Statement& reader) const {
-    isl::map result = relation;
-    bool common = false;
-    for (const Access& from : nest_.statement(composite_.lead).reads) {
-      isl::map together;
-      for (const Access& to : reader.reads) {
-        if (to.tensor == from.tensor) together = united(together, from.relation.apply_range(to.relation.reverse()));
-      }
-      if (together.is_null()) continue;
-      result = result.intersect(together);
-      common = true;
-    }
-    return common ? result.coalesce() : relation.subtract(relation);
   }
 
   const Subject& subject_;
@@ -417,36 +302,6 @@ class CompositeProof {
 };
 
 }  // namespace
-
-bool counts_points(const Composite& composite) {
-  const auto counts = [](const ScalarExpr& expr) {
-    bool found = false;
-    if (!expr.defined()) return false;
-    expr.visit([&](const ScalarExpr& node) {
-      const bool scalar = node.op() == ScalarOp::scalar;
-      found = found || (scalar && (node.name() == "n" || node.name() == "n_old" || node.name() == "n_total"));
-    });
-    return found;
-  };
-  return counts(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(),
-                                               [&](const Follower& follower) { return counts(follower.correction); });
-}
-
-isl::map lead_of(const Nest& nest, const Composite& composite, const Statement& reader) {
-  isl::map all;
-  for (const Access& read : reader.reads) {
-    if (read.tensor == composite.lead_tensor) all = united(all, read.relation);
-    for (const std::string& name : composite.mediators) {
-      const Statement& mediator = nest.statement(name);
-      if (read.tensor != mediator.write.tensor || name == reader.name) continue;
-      const isl::map inner = lead_of(nest, composite, mediator);
-      all = united(all, read.relation.apply_range(mediator.write.relation.reverse()).apply_range(inner));
-    }
-  }
-  if (all.is_null())
-    throw BrokenObligation(fmt::format("composite of {}: {} does not depend on it", composite.lead, reader.name));
-  return all.coalesce();
-}
 
 void prove_composites(const Subject& subject) {
   for (const Composite& composite : subject.composites) CompositeProof(subject, composite).prove();

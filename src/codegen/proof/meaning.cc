@@ -75,6 +75,7 @@ class Meaning {
 
   void prove_points(const Voice& voice) {
     const TileOp& op = *voice.member->op;
+    if (op.name != s_.name) throw BrokenObligation(fmt::format("{} runs another statement than its name says", title(run_)));
     if (op.reduction != s_.reduction)
       throw BrokenObligation(fmt::format("{} does not reduce as its statement does", title(run_)));
     if (op.reads.size() != s_.reads.size() || op.indices.size() < s_.indices.size())
@@ -134,6 +135,13 @@ void prove_tensor(const ProgramModel& model, const Buffer& buffer) {
     throw BrokenObligation(fmt::format("argument {} does not start at its tensor's start", buffer.name));
 }
 
+void prove_scalars(const ProgramModel& model) {
+  const auto same = [](const ScalarParam& a, const ScalarParam& b) { return a.name == b.name && a.type == b.type; };
+  const std::vector<ScalarParam>&own = model.program().scalars, &wanted = model.nest().scalars;
+  if (!std::equal(own.begin(), own.end(), wanted.begin(), wanted.end(), same))
+    throw BrokenObligation("the program's scalars are not the nest's, in their order");
+}
+
 }  // namespace
 
 std::string title(const Run& run) {
@@ -148,6 +156,13 @@ void prove_interface(const Subject& subject) {
     throw BrokenObligation(fmt::format("the program is valid for sizes outside of the nest's context, for example {}",
                                        sample_text(model.context().subtract(sizes), {})));
   }
+  for (const auto& [name, value] : model.program().fixed_sizes) {
+    const IntSpace space({}, model.context());
+    const isl::set fixed = isl::manage(isl_set_params(space.equal(IntExpr::variable(name), IntExpr(value)).release()));
+    if (!model.context().is_subset(fixed))
+      throw BrokenObligation(fmt::format("the program is made for {} = {}, and others are admitted", name, value));
+  }
+  prove_scalars(model);
   std::vector<std::string> arguments, tensors;
   for (const Buffer& buffer : model.program().buffers) {
     prove_tensor(model, buffer);

@@ -4,6 +4,7 @@
 #include "codegen/proof/program_model.h"
 #include "poly/dependences.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct Subject {
   const std::vector<Dependence>& dependences;
   std::vector<Composite> composites;  ///< those that the program follows: it has ops that correct their followers
   bool reassociation = false;
+  std::set<std::string>& finite;  ///< collects tensors that extra points multiply by 0
 };
 
 /// The sizes that the program admits lie in the nest's context, and its arguments are the nest's.

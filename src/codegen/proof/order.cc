@@ -1,4 +1,5 @@
 // Dependences of the nest in the program's time, and where values that flow through buffers are found.
+#include "codegen/proof/composite_steps.h"
 #include "codegen/proof/obligations.h"
 #include "codegen/proof/outcome.h"
 #include "codegen/proof/time_order.h"
@@ -14,17 +15,11 @@
 namespace nestor::proof {
 namespace {
 
-bool names(const std::vector<std::string>& list, const std::string& name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
 /// The flow from a leading value to the statements that may see it while it moves.
 bool is_relaxed(const std::vector<Composite>& composites, const Dependence& dependence) {
   return dependence.kind == DependenceKind::flow && !dependence.reduction &&
          std::any_of(composites.begin(), composites.end(), [&](const Composite& composite) {
-           const bool reader = names(composite.mediators, dependence.sink) ||
-                               std::any_of(composite.followers.begin(), composite.followers.end(),
-                                           [&](const Follower& follower) { return follower.statement == dependence.sink; });
+           const bool reader = dependence.sink != composite.lead && is_member(composite, dependence.sink);
            return reader && dependence.source == composite.lead && dependence.tensor == composite.lead_tensor;
          });
 }

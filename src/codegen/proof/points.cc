@@ -36,10 +36,10 @@ class Bounds {
         for (std::size_t k = 0; k < access->index.size(); ++k) {
           const IntExpr& extent = model_.buffer(access->buffer).extents[k];
           const std::string& buffer = model_.buffer(access->buffer).name;
-          if (!shown.insert(fmt::format("{}[{}]", buffer, access->index[k].str())).second) continue;
+          if (!shown.insert(fmt::format("{}[{}: {}]", buffer, k, access->index[k].str())).second) continue;
           const auto [below, above] = outside(*member.space, access->index[k], extent);
           if (around.is_disjoint(below) && around.is_disjoint(above)) continue;
-          prove_exactly(access->index[k], extent, buffer);
+          prove_exactly(access->index[k], k, access->buffer);
         }
       }
     }
@@ -50,19 +50,19 @@ class Bounds {
     return {space.at_least(IntExpr(-1), index), space.at_least(index, extent)};
   }
 
-  /// Member by member, for those that use this index.
-  void prove_exactly(const IntExpr& index, const IntExpr& extent, const std::string& buffer) {
+  /// Member by member, for those that use this index at position `k` of the buffer.
+  void prove_exactly(const IntExpr& index, std::size_t k, int buffer) {
+    const Buffer& held = model_.buffer(buffer);
     for (const OpMember& member : run_.members) {
       const auto accesses = accesses_of(run_, *member.op);
       const bool uses = std::any_of(accesses.begin(), accesses.end(), [&](const TileAccess* access) {
-        return model_.buffer(access->buffer).name == buffer &&
-               std::any_of(access->index.begin(), access->index.end(), [&](const IntExpr& e) { return e.str() == index.str(); });
+        return access->buffer == buffer && access->index[k].str() == index.str();
       });
       if (!uses) continue;
-      const auto [below, above] = outside(*member.space, index, extent);
-      expect_empty(
-          member.executed.intersect(below.unite(above)), member.space->variables(),
-          fmt::format("bounds: {} accesses {} at '{}', outside of [0, {})", title(run_), buffer, index.str(), extent.str()));
+      const auto [below, above] = outside(*member.space, index, held.extents[k]);
+      expect_empty(member.executed.intersect(below.unite(above)), member.space->variables(),
+                   fmt::format("bounds: {} accesses {} at '{}', outside of [0, {})", title(run_), held.name, index.str(),
+                               held.extents[k].str()));
     }
   }
 
@@ -100,7 +100,17 @@ class Conflicts {
     if (op_.initialize && !reduces()) refuse("only reductions start from a neutral element");
     if (op_.initialize && (op_.guard.defined() && op_.fill)) refuse("a reduction fills nothing");
     if (op_.fill && op_.reduction) refuse("a reduction fills nothing");
+    if (op_.seldom && !scales_itself()) refuse("it does not scale what it writes");
     for (const OpDim& dim : op_.dims) prove_extent(dim);
+  }
+
+  /// value = write * factor, or what it was
+  bool scales_itself() const {
+    const ScalarExpr& value = op_.value;
+    const auto own = [&](const ScalarExpr& e) {
+      return e.op() == ScalarOp::read && op_.reads[static_cast<std::size_t>(e.ordinal())].buffer == op_.write.buffer;
+    };
+    return value.op() == ScalarOp::mul && (own(value.args()[0]) || own(value.args()[1]));
   }
 
   static bool is_plain_read(const ScalarExpr& value) {

@@ -11,6 +11,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <set>
 
 namespace nestor::proof {
 namespace {
@@ -103,7 +104,10 @@ class RunReader {
  private:
   void read(const TimeSlot& slot, const PlacedOp& placed) {
     const TileOp& op = *placed.op;
-    const auto space = std::make_shared<const IntSpace>(variables_of(slot.loops, op), context_);
+    const std::vector<std::string> names = variables_of(slot.loops, op);
+    if (std::set<std::string>(names.begin(), names.end()).size() != names.size())
+      throw BrokenObligation(fmt::format("two loops or dims around the points of {} have one name", op.name));
+    const auto space = std::make_shared<const IntSpace>(names, context_);
     if (op.initialize && !op.reduction) throw BrokenObligation(op.name + " starts from a neutral element and reduces nothing");
     if (op.initialize) {
       add(slot, OpPart::start, op.claim.start, op.claim.started, member_of(space, op, box_of(*space, op, placed.around, true)));
@@ -203,10 +207,6 @@ isl::set valid_sizes(const TileProgram& program) {
                            : fact.equality  ? sizes.equal(sum, IntExpr(0))
                                             : sizes.at_least(sum, IntExpr(0));
     all = isl_set_intersect(all, isl_set_params(holds.copy()));
-  }
-  for (const auto& [name, value] : program.fixed_sizes) {
-    const int at = isl_set_find_dim_by_name(all, isl_dim_param, name.c_str());
-    if (at >= 0) all = isl_set_fix_si(all, isl_dim_param, static_cast<unsigned>(at), static_cast<int>(value));
   }
   return isl::manage(all);
 }

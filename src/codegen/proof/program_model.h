@@ -54,7 +54,7 @@ struct Run {
   bool is_role(OpRole role) const { return op().claim.role == role; }
 };
 
-/// The sizes for which a program says it is right, as a parameter set.
+/// The sizes that a launcher accepts for a program, as a parameter set.
 isl::set valid_sizes(const TileProgram& program);
 
 class ProgramModel {

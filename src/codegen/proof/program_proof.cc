@@ -38,6 +38,24 @@ std::vector<Composite> followed(const ProgramModel& model, const std::vector<Com
   return result;
 }
 
+/// Composites that back ends may use are the rules' own, and no op follows them.
+void prove_offers(const TileProgram& program, const std::vector<Composite>& stated, const std::vector<Composite>& followed) {
+  const auto text = [](const Composite& composite) {
+    const auto none = [](int) { return std::string("?"); };
+    std::string all = composite.lead + "|" + composite.lead_tensor + "|" + composite.view.str(none, none);
+    for (const std::string& mediator : composite.mediators) all += "|" + mediator;
+    for (const Follower& follower : composite.followers)
+      all += "|" + follower.statement + "=" + follower.correction.str(none, none);
+    return all;
+  };
+  for (const Composite& offer : program.composites) {
+    const auto same = [&](const Composite& composite) { return text(composite) == text(offer); };
+    const auto leads = [&](const Composite& composite) { return composite.lead == offer.lead; };
+    if (std::none_of(stated.begin(), stated.end(), same) || std::any_of(followed.begin(), followed.end(), leads))
+      throw proof::BrokenObligation(fmt::format("no rule offers the composite of {} that the program passes on", offer.lead));
+  }
+}
+
 struct Obligation {
   const char* name;
   void (*prove)(const Subject&);
@@ -68,7 +86,10 @@ void prove_all(const TileProgram& program, const Schedule& schedule, ProgramProo
   open = "reading the program";
   const ProgramModel model(program, schedule.nest());
   open = "dependences";
-  const Subject subject{model, schedule.dependences(), followed(model, schedule.composites()), schedule.reassociation_allowed()};
+  std::set<std::string> finite;
+  const Subject subject{model, schedule.dependences(), followed(model, schedule.composites()), schedule.reassociation_allowed(),
+                        finite};
+  prove_offers(program, schedule.composites(), subject.composites);
   for (const Obligation& obligation : obligations()) {
     const DebugTimer timer(fmt::format("proof: {}", obligation.name));
     open = obligation.name;
@@ -76,6 +97,7 @@ void prove_all(const TileProgram& program, const Schedule& schedule, ProgramProo
     const bool idle = obligation.prove == proof::prove_composites && subject.composites.empty();
     if (!idle) result.facts.emplace_back(obligation.fact);
   }
+  result.finite.assign(finite.begin(), finite.end());
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ std::string_view to_string(ProofVerdict verdict);
 struct ProgramProof {
   ProofVerdict verdict = ProofVerdict::unproved;
   std::vector<std::string> facts;  ///< what was shown, in sentences
-  std::string reason;              ///< unless proved: the obligation, the op, and a point with its sizes, or why it stays open
+  std::vector<std::string>
+      finite;          ///< tensors that must be finite in masked places, where their elements meet a factor 0 (docs/values.md)
+  std::string reason;  ///< unless proved: the obligation, the op, and a point with its sizes, or why it stays open
 };
 
 /// isl operations that the proof of one program may take.

@@ -9,6 +9,9 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
 
 namespace nestor::proof {
 namespace {
@@ -29,13 +32,18 @@ void vanishing_reads(const ScalarExpr& value, bool product, std::vector<int>& re
 
 class ExtraPoints {
  public:
-  explicit ExtraPoints(const ProgramModel& model) : model_(model) {}
+  explicit ExtraPoints(const Subject& subject) : model_(subject.model), finite_(subject.finite) {}
 
-  void prove() {
+  void prove() const {
     for (const Run& run : model_.runs()) {
-      if (run.extra.is_empty()) continue;
-      if (writes_nobodys(run)) continue;
-      if (run.part != OpPart::points || !run.op().reduction || !adds_neutral_terms(run)) refute(run);
+      if (run.extra.is_empty() || writes_nobodys(run)) continue;
+      const bool adds = run.part == OpPart::points && run.op().reduction.has_value();
+      const std::optional<int> neutral = adds ? neutral_read(run) : std::nullopt;
+      if (!neutral) refute(run);
+      if (run.op().reduction != ReductionOp::add) continue;
+      for (std::size_t k = 0; k < run.op().reads.size(); ++k) {
+        if (static_cast<int>(k) != *neutral) finite_.insert(model_.buffer(run.op().reads[k].buffer).tensor);
+      }
     }
   }
 
@@ -73,15 +81,32 @@ class ExtraPoints {
     return written_by_extra(run).is_disjoint(owned(run.op().write.buffer, run));
   }
 
-  /// Every extra term is one that a producer filled with the neutral element, and goes where the task alone accumulates.
-  bool adds_neutral_terms(const Run& run) const {
+  /// Every extra term is one that a producer filled with the neutral element, and goes where the task alone accumulates: the read that
+  /// makes it so.
+  std::optional<int> neutral_read(const Run& run) const {
     const TileOp& op = run.op();
-    if (*op.reduction == ReductionOp::mul || run.statement == nullptr) return false;
+    if (*op.reduction == ReductionOp::mul || run.statement == nullptr || !stays_private(run)) return std::nullopt;
     std::vector<int> reads;
     vanishing_reads(op.value, *op.reduction == ReductionOp::add, reads);
     const double neutral = neutral_element(*op.reduction, op.value.type());
-    const bool vanish = std::any_of(reads.begin(), reads.end(), [&](int read) { return all_filled(run, read, neutral); });
-    return vanish && stays_private(run);
+    for (const int read : reads) {
+      if (all_filled(run, read, neutral) && others_hold_values(run, read)) return read;
+    }
+    return std::nullopt;
+  }
+
+  /// What an extra term multiplies by 0 is an element of an input, and no place that nobody has written.
+  bool others_hold_values(const Run& run, int neutral) const {
+    for (const OpMember& member : run.members) {
+      for (std::size_t k = 0; k < member.op->reads.size(); ++k) {
+        const TileAccess& access = member.op->reads[k];
+        const Buffer& buffer = model_.buffer(access.buffer);
+        if (static_cast<int>(k) == neutral || (buffer.memory == Memory::argument && buffer.role == TensorRole::input)) continue;
+        const isl::map wanted = in_scope(model_.place(member, access), member.extra, buffer.scope.size());
+        if (!wanted.is_subset(owned(access.buffer, run))) return false;
+      }
+    }
+    return true;
   }
 
   bool all_filled(const Run& run, int read, double neutral) const {
@@ -138,6 +163,7 @@ class ExtraPoints {
   }
 
   const ProgramModel& model_;
+  std::set<std::string>& finite_;
 };
 
 /// A copy of a part of a tensor, made in each iteration of the innermost loop around it, and those that read it.
@@ -233,11 +259,33 @@ class Stage {
   const Run& copy_;
 };
 
+/// The one buffer in which each tensor is written, or given.
+std::map<std::string, int> prove_homes(const ProgramModel& model) {
+  std::map<std::string, int> homes;
+  for (int k = 0; k < static_cast<int>(model.program().buffers.size()); ++k) {
+    if (model.buffer(k).memory == Memory::argument) homes[model.buffer(k).tensor] = k;
+  }
+  for (const Run& run : model.runs()) {
+    for (const OpMember& member : run.members) {
+      const int buffer = member.op->write.buffer;
+      const auto [home, fresh] =
+          run.is_role(OpRole::statement) ? homes.try_emplace(model.buffer(buffer).tensor, buffer) : std::pair(homes.end(), true);
+      if (!fresh && home->second != buffer)
+        throw BrokenObligation(fmt::format("storage: {} writes {} to a second buffer", title(run), model.buffer(buffer).tensor));
+      const bool keeps = run.is_role(OpRole::stage) || run.is_role(OpRole::save);
+      if (keeps && model.buffer(buffer).memory == Memory::argument)
+        throw BrokenObligation(fmt::format("storage: {} writes an argument", title(run)));
+    }
+  }
+  return homes;
+}
+
 }  // namespace
 
-void prove_extra_points(const Subject& subject) { ExtraPoints(subject.model).prove(); }
+void prove_extra_points(const Subject& subject) { ExtraPoints(subject).prove(); }
 
 void prove_stages(const Subject& subject) {
+  const std::map<std::string, int> homes = prove_homes(subject.model);
   std::vector<int> copied;
   for (const Run& run : subject.model.runs()) {
     if (!run.is_role(OpRole::stage)) continue;
@@ -245,16 +293,16 @@ void prove_stages(const Subject& subject) {
     Stage(subject, run).prove();
   }
   for (const Run& run : subject.model.runs()) {
-    if (run.part != OpPart::points) continue;
-    for (const TileAccess& read : run.op().reads) {
-      const Buffer& buffer = subject.model.buffer(read.buffer);
-      const bool home = buffer.memory == Memory::argument ||
-                        std::any_of(subject.model.runs().begin(), subject.model.runs().end(), [&](const Run& writer) {
-                          return writer.op().write.buffer == read.buffer && !writer.is_role(OpRole::stage);
-                        });
-      const bool staged = std::find(copied.begin(), copied.end(), read.buffer) != copied.end();
-      if (!home && !staged)
-        throw BrokenObligation(fmt::format("storage: {} reads {}, which nothing writes", title(run), buffer.name));
+    for (const OpMember& member : run.members) {
+      for (const TileAccess& read : member.op->reads) {
+        const bool staged = std::find(copied.begin(), copied.end(), read.buffer) != copied.end();
+        if (!run.is_role(OpRole::statement) || staged) continue;
+        const Buffer& buffer = subject.model.buffer(read.buffer);
+        const auto home = homes.find(buffer.tensor);
+        if (home == homes.end() || home->second != read.buffer)
+          throw BrokenObligation(
+              fmt::format("storage: {} reads {}, where {} is not written", title(run), buffer.name, buffer.tensor));
+      }
     }
   }
 }

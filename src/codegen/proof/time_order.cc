@@ -81,7 +81,7 @@ std::optional<isl::map> out_of_order(const isl::map& pairs, const Run& a, const 
   }
   if (&a != &b) {
     // One op's parts: neutral elements first.
-    if (a.part == OpPart::start && b.part == OpPart::points && a.members.front().op == b.members.front().op) return std::nullopt;
+    if (a.part == OpPart::start && b.part == OpPart::points) return std::nullopt;
     return unless_empty(rest);
   }
   for (const OpMember& member : a.members) {

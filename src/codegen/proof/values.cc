@@ -1,6 +1,8 @@
 // Matching of scalar expressions.
 #include "codegen/proof/values.h"
 
+#include "codegen/proof/composite_steps.h"
+
 #include <algorithm>
 
 namespace nestor::proof {
@@ -37,10 +39,7 @@ ScalarExpr view_of(const Composite& composite, const ScalarExpr& value, const st
 ScalarExpr viewed_value(const Subject& subject, const Statement& statement) {
   ScalarExpr value = statement.value;
   for (const Composite& composite : subject.composites) {
-    const bool member =
-        std::find(composite.mediators.begin(), composite.mediators.end(), statement.name) != composite.mediators.end() ||
-        std::any_of(composite.followers.begin(), composite.followers.end(),
-                    [&](const Follower& follower) { return follower.statement == statement.name; });
+    const bool member = statement.name != composite.lead && is_member(composite, statement.name);
     if (!member || is_identity(composite.view)) continue;
     value = value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read) return node;

@@ -1,0 +1,31 @@
+// The ops of one step of a composite, and what its two proofs share.
+#pragma once
+
+#include "codegen/proof/obligations.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nestor::proof {
+
+/// One lead op with the ops of its step.
+struct StepOps {
+  const Run* lead = nullptr;
+  const Run* save = nullptr;
+  const Run* hold = nullptr;
+  std::map<std::string, const Run*> corrects;  ///< by follower
+};
+
+bool is_mediator(const Composite& composite, const std::string& statement);
+bool is_follower(const Composite& composite, const std::string& statement);
+/// Lead, mediator or follower.
+bool is_member(const Composite& composite, const std::string& statement);
+
+/// { [loops, dims] -> range } from { Statement[dims] -> range }, at the run's instances.
+isl::map at_instances(const isl::map& relation, const Run& run);
+
+/// Terms: used in the step that made them, seen after their points, and with the right counts.
+void prove_terms(const Subject& subject, const Composite& composite, const std::vector<StepOps>& steps);
+
+}  // namespace nestor::proof
