@@ -25,7 +25,7 @@ struct Measurement {
   std::string failure;  ///< status and reason when it is not
   double median_ms = 0;
   std::vector<double> samples_ms;  ///< raw, in measuring order
-  double max_error = 0;            ///< worst |result - reference| / (max(1, median |reference|) + |reference|)
+  double max_error = 0;            ///< worst of the results, as a fraction of what is allowed; above 1: wrong
 };
 
 /// A legal order of a nest's loops. Loops are named `<statement>.<dim>` at first. Each step changes this object and returns

@@ -56,7 +56,7 @@ struct TrialRecord {
   std::string reason;              ///< for every status but ok; a remark on an ok one
   std::vector<double> samples_ms;  ///< raw, in measuring order
   double median_ms = 0;            ///< 0 unless ok or slow
-  double max_error = 0;            ///< worst |result - reference| / (max(1, median |reference|) + |reference|)
+  double max_error = 0;            ///< worst of the results, as a fraction of what is allowed; above 1: wrong
   std::string toolchain;           ///< "nestor 0.1.0 llvm 19.1.7"
   std::string created;             ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
   std::string report;              ///< JSON: what the compiler and the driver said of the kernel (registers, spills); "" for none

@@ -72,7 +72,7 @@ struct Nest {
   isl::set context;  ///< `[params] -> { : ... }`: sizes for which the definition holds
   std::vector<Tensor> tensors;
   std::vector<Statement> statements;
-  /// Accepted |result - reference| / (max(1, median |reference|) + |reference|), the reference rounded to the result's type.
+  /// Upper limit of what rounding may be granted with ordinary data: |result - reference| / (max(1, median |reference|) + |reference|).
   double tolerance = 1e-4;
 
   const Tensor& tensor(const std::string& name) const;        ///< throws InternalError when absent

@@ -116,30 +116,31 @@ double round_to(ElementType type, double value) {
   return value;
 }
 
-std::uint32_t poison_bits(ElementType type) {
+std::uint32_t poison_bits(ElementType type, std::uint32_t generation) {
   switch (type) {
     case ElementType::f32:
-      return 0x7fbadbad;
+      return 0x7fbadb00 | (generation & 0xff);
     case ElementType::f16:
-      return 0x7dad;
+      return 0x7da0 | (generation & 0x1f);
     case ElementType::bf16:
-      return 0x7fad;
+      return 0x7fa0 | (generation & 0x1f);
     case ElementType::i32:
-      return 0x7badbadd;
+      return 0x7badba00 | (generation & 0xff);
     case ElementType::boolean:
-      return 0xad;
+      return 0xa0 | (generation & 0x0f);
   }
   return 0;
 }
 
-bool is_poison(ElementType type, const std::byte* base, std::int64_t linear) {
+bool is_poison(ElementType type, const std::byte* base, std::int64_t linear, std::uint32_t generation) {
+  const std::uint32_t bits = poison_bits(type, generation);
   switch (size_in_bytes(type)) {
     case 4:
-      return load<std::uint32_t>(base, linear) == poison_bits(type);
+      return load<std::uint32_t>(base, linear) == bits;
     case 2:
-      return load<std::uint16_t>(base, linear) == poison_bits(type);
+      return load<std::uint16_t>(base, linear) == bits;
     default:
-      return load<std::uint8_t>(base, linear) == poison_bits(type);
+      return load<std::uint8_t>(base, linear) == bits;
   }
 }
 

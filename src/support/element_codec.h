@@ -20,8 +20,12 @@ void store_element(ElementType type, std::byte* base, std::int64_t linear, doubl
 /// `value` as the type would hold it.
 double round_to(ElementType type, double value);
 
-/// Bits that no kernel writes by chance: a NaN with a payload, for i32 an unlikely number.
-std::uint32_t poison_bits(ElementType type);
-bool is_poison(ElementType type, const std::byte* base, std::int64_t linear);
+/// Generation of the poison where it does not matter.
+inline constexpr std::uint32_t kFirstPoison = 0xad;
+
+/// Bits that no kernel writes by chance: a NaN with a payload, for i32 an unlikely number. Neighbouring generations differ, so that what a
+/// launch left unwritten is not taken for the result of an earlier one.
+std::uint32_t poison_bits(ElementType type, std::uint32_t generation = kFirstPoison);
+bool is_poison(ElementType type, const std::byte* base, std::int64_t linear, std::uint32_t generation = kFirstPoison);
 
 }  // namespace nestor

@@ -18,7 +18,8 @@ class EmulatedKernel::Implementation {
     for (const auto& [name, value] : recipe_.fixed_sizes) values[name] = value;
     for (std::size_t k = 0; k < arguments.size(); ++k) {
       data.pointers.push_back(reinterpret_cast<std::uint64_t>(arguments[k].data));
-      data.strides.push_back(arguments[k].strides.empty() ? dense_strides(recipe_.arguments.at(k), values) : arguments[k].strides);
+      data.strides.push_back(arguments[k].strides.empty() ? dense_strides(recipe_.arguments.at(k), values)
+                                                          : arguments[k].strides);
     }
     std::vector<char> workspace(static_cast<std::size_t>(evaluate_in(recipe_.workspace_bytes, values)) + 64, '\xff');
     data.workspace = (reinterpret_cast<std::uint64_t>(workspace.data()) + 63) / 64 * 64;

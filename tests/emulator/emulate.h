@@ -22,8 +22,8 @@ struct EmulatedArgument {
 };
 
 struct EmulationOptions {
-  unsigned seed = 1;                         ///< of the order of threads, copies and products; equal seeds run equally
-  std::int64_t units = 2;                    ///< multiprocessors that resident blocks are counted for
+  unsigned seed = 1;                        ///< of the order of threads, copies and products; equal seeds run equally
+  std::int64_t units = 2;                   ///< multiprocessors that resident blocks are counted for
   std::map<std::string, double> scalars{};  ///< others have their default
 };
 

@@ -51,7 +51,7 @@ TEST_F(VerifyTest, ASoundTrialPasses) {
   ASSERT_TRUE(record_.kernel.has_value());
   const Verification verification = store_and_verify();
   EXPECT_THAT(failed(verification), testing::IsEmpty());
-  EXPECT_EQ(verification.findings.size(), 6U);
+  EXPECT_EQ(verification.findings.size(), 7U);
   EXPECT_FALSE(verification.certificate.buffers.empty());
 }
 

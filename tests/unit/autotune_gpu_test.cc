@@ -1,5 +1,6 @@
 // Measuring on a GPU, with a driver that runs the test's own functions as kernels: what is right is timed, and whatever a
 // kernel does wrong is found.
+#include "autotune/measure/check_sizes.h"
 #include "autotune/measure/gpu_measurer.h"
 #include "autotune/measure/gpu_memory.h"
 #include "autotune/measure/trial_messages.h"
@@ -15,8 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -74,16 +75,23 @@ class Gpu : public ::testing::Test {
     fake_.reset();
   }
 
-  /// The kernel does `work` on x and y after it has doubled all elements.
-  void kernel_also(std::function<void(const float* x, float* y)> work) {
-    fake_.kernels[recipe_.launches.at(0).symbol] = [this, work = std::move(work)](const FakeLaunch& launch) {
+  /// The kernel does `work` on x and y after it has doubled all elements but one; at smaller sizes it does `small_work`.
+  void kernel_also(
+      std::function<void(const float* x, float* y)> work, std::int64_t left_out = -1,
+      std::function<void(float* y, std::int64_t n)> small_work = [](float*, std::int64_t) {}) {
+    fake_.kernels[recipe_.launches.at(0).symbol] = [this, work = std::move(work), left_out,
+                                                    small_work = std::move(small_work)](const FakeLaunch& launch) {
       float* pointers[2] = {};
+      std::int64_t n = kCount;
       for (std::size_t k = 0; k < launch.params.size(); ++k) {
         const KernelParam& param = recipe_.launches.at(0).params.at(k);
         if (param.kind == KernelParam::Kind::pointer) pointers[param.index] = reinterpret_cast<float*>(launch.params[k]);
+        if (param.kind == KernelParam::Kind::size) n = static_cast<std::int64_t>(launch.params[k]);
       }
-      for (std::int64_t i = 0; i < kCount; ++i) pointers[1][i] = 2 * pointers[0][i];
-      work(pointers[0], pointers[1]);
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (i != left_out) pointers[1][i] = 2 * pointers[0][i];
+      }
+      n == kCount ? work(pointers[0], pointers[1]) : small_work(pointers[1], n);
     };
   }
   TrialRecord measure() { return measure_schedule(schedule_, nest_, {{"n", kCount}}, options_); }
@@ -131,13 +139,21 @@ TEST_F(Gpu, EveryWayToBeWrongIsFound) {
   struct Case {
     const char* what;
     std::function<void(const float*, float*)> work;
+    std::int64_t left_out = -1;
+    std::function<void(float*, std::int64_t)> small_work = [](float*, std::int64_t) {};
   };
+  const auto nothing = [](const float*, float*) {};
   const Case cases[] = {
       {"should be", [](const float*, float* y) { y[kCount - 1] += 1; }},
-      {"element 4000 of y was not written",
-       [](const float*, float* y) { y[4000] = std::bit_cast<float>(poison_bits(ElementType::f32)); }},
-      {"element 5002 of y was not written",
-       [](const float*, float* y) { y[5002] = std::bit_cast<float>(poison_bits(ElementType::f32)); }},
+      {"element 4000 of y was not written", nothing, 4000},
+      {"element 5002 of y was not written", nothing, 5002},
+      {"should be", nothing, -1, [](float* y, std::int64_t n) { y[n - 1] += n % 2 == 0 ? 1 : 0; }},
+      {"should be", nothing, -1,
+       [](float* y, std::int64_t n) {
+         y[0] = std::isfinite(y[0]) ? y[0] : 0;
+         y[n / 2] = std::fabs(y[n / 2]);
+       }},
+      {"memory around y was written", nothing, -1, [](float* y, std::int64_t n) { y[n] = 1; }},
       {"memory around y was written", [](const float*, float* y) { y[kCount] = 1; }},
       {"memory around y was written", [](const float*, float* y) { y[-1] = 1; }},
       {"memory around x was written", [](const float* x, float*) { const_cast<float*>(x)[kCount + 2] = 1; }},
@@ -145,7 +161,7 @@ TEST_F(Gpu, EveryWayToBeWrongIsFound) {
       {"wrong after repeated runs", [runs = 0](const float*, float* y) mutable { y[0] += ++runs > 3 ? 1 : 0; }},
   };
   for (const Case& wrong : cases) {
-    kernel_also(wrong.work);
+    kernel_also(wrong.work, wrong.left_out, wrong.small_work);
     const TrialRecord trial = measure();
     EXPECT_EQ(trial.status, TrialStatus::wrong) << wrong.what;
     EXPECT_THAT(trial.reason, HasSubstr(wrong.what));
@@ -213,9 +229,15 @@ TEST_F(Gpu, AStoredKernelIsCheckedAsItIs) {
   kernel_also([](const float*, float*) {});
   const TrialRecord trial = measure();
   ASSERT_TRUE(trial.kernel.has_value()) << trial.reason;
-  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel, options_).status, TrialStatus::ok);
+  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel,
+                                      periods_to_text(size_periods(build_tile_program(schedule_))), options_)
+                .status,
+            TrialStatus::ok);
   kernel_also([](const float*, float* y) { y[0] += 1; });
-  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel, options_).status, TrialStatus::wrong);
+  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel,
+                                      periods_to_text(size_periods(build_tile_program(schedule_))), options_)
+                .status,
+            TrialStatus::wrong);
 }
 
 TEST_F(Gpu, ThisProcessNeverUsesTheDriver) {

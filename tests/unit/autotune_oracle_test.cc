@@ -206,37 +206,70 @@ TEST(Oracle, EqualSeedsGiveEqualArgumentsAndOthersDoNot) {
   EXPECT_TRUE(is_poison(ElementType::f32, make_arguments(nest, sizes, 7).at("C").bytes.data(), 3));
 }
 
-TEST(Oracle, ErrorsAreRelativeAndNumbersThatAreNoneAreInfinite) {
+HostTensors one_tensor(ElementType type, std::initializer_list<double> values) {
+  HostTensor tensor{"y", type, {static_cast<std::int64_t>(values.size())}, ByteBuffer(values.size() * size_in_bytes(type))};
+  std::int64_t k = 0;
+  for (const double value : values) tensor.set(k++, value);
   HostTensors results;
-  HostTensor tensor{"y", ElementType::f32, {2, 2}, ByteBuffer(16)};
-  for (int k = 0; k < 4; ++k) tensor.set(k, 10.0 * k);
-  results.emplace("y", tensor);
-  EXPECT_EQ(worst_error({{"y", 0, 0}, {"y", 3, 30}}, results), 0);
-  std::string where;
-  EXPECT_NEAR(worst_error({{"y", 0, 0}, {"y", 2, 21}}, results, &where), 1.0 / (21 + 10.5), 1e-12);
-  EXPECT_EQ(where, "y[1, 0] is 20, should be 21");
-  results.at("y").set(1, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(worst_error({{"y", 1, 10}}, results), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(worst_error({{"y", 1, std::numeric_limits<double>::quiet_NaN()}}, results), 0);
+  results.emplace("y", std::move(tensor));
+  return results;
 }
 
-TEST(Oracle, ErrorsAreRelativeToWhatAnOutputIsLikeAsAWhole) {
-  HostTensors results;
-  for (const char* name : {"small", "large"}) {
-    HostTensor tensor{name, ElementType::f32, {3}, ByteBuffer(12)};
-    for (int k = 0; k < 3; ++k) tensor.set(k, 0.5);
-    results.emplace(name, tensor);
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Oracle, ErrorsAreFractionsOfWhatRoundingMayDo) {
+  const HostTensors results = one_tensor(ElementType::f32, {0, 10, 20, 30});
+  std::string where;
+  EXPECT_EQ(worst_error({{"y", 0, 0, 0}, {"y", 3, 30, 0}}, results), 0);
+  EXPECT_NEAR(worst_error({{"y", 1, 10.5, 1}}, results), 0.5, 1e-6);
+  EXPECT_NEAR(worst_error({{"y", 1, 12, 1}, {"y", 2, 20.5, 1}}, results, &where), 2, 1e-6);
+  EXPECT_EQ(where, "y[1] is 10, should be 12 (within 1)");
+}
+
+TEST(Oracle, ResultsOf16BitsAreWhatSomeValueWithinTheBoundRoundsTo) {
+  // 1 + 2^-8 lies between 1 and 1 + 2^-7, and rounds to the even one.
+  const HostTensors results = one_tensor(ElementType::bf16, {1, 1 + 0x1p-7});
+  EXPECT_LE(worst_error({{"y", 0, 1 + 0x1p-8, 0}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 1, 1 + 0x1p-8, 0}}, results), 1);
+  EXPECT_LE(worst_error({{"y", 1, 1 + 0x1p-8, 1e-6}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 0, 1 + 0x1.1p-8, 1e-6}}, results), 1);
+}
+
+TEST(Oracle, InfinitiesAndNanAreRightWhereTheDefinitionHasThem) {
+  HostTensors results = one_tensor(ElementType::f16, {kInfinite, kNan, 1, 65504});
+  EXPECT_EQ(worst_error({{"y", 0, kInfinite, 0}, {"y", 1, kNan, 0}, {"y", 2, 1, 0}}, results), 0);
+  EXPECT_EQ(worst_error({{"y", 0, kNan, 0}}, results), kInfinite);
+  EXPECT_EQ(worst_error({{"y", 1, 1, 0}}, results), kInfinite);
+  EXPECT_GT(worst_error({{"y", 0, -kInfinite, 0}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 2, kInfinite, 0}}, results), 1);
+  // Beyond the range either may come out.
+  EXPECT_LE(worst_error({{"y", 0, 65519, 8}, {"y", 3, 65521, 8}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 3, 70000, 8}}, results), 1);
+  // Nothing is promised, but an element must be written.
+  EXPECT_EQ(worst_error({{"y", 1, 1, kInfinite}}, results), 0);
+  fill_poison(results.at("y"), 3);
+  EXPECT_EQ(worst_error({{"y", 1, 1, kInfinite}}, results, nullptr, 3), kInfinite);
+  EXPECT_EQ(worst_error({{"y", 1, kNan, 0}}, results, nullptr, 3), kInfinite);
+}
+
+TEST(Oracle, PoisonOfNeighbouringLaunchesDiffers) {
+  for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::i32}) {
+    HostTensors results = one_tensor(type, {0, 0});
+    fill_poison(results.at("y"), 8);
+    const std::byte* bytes = results.at("y").bytes.data();
+    EXPECT_TRUE(is_poison(type, bytes, 1, 8));
+    EXPECT_FALSE(is_poison(type, bytes, 1, 9));
+    EXPECT_EQ(std::isnan(results.at("y").get(1)), type != ElementType::i32);
   }
-  // No output counts as smaller than 1, nor does a single large element or one that is infinite make it a large one.
-  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, 0.5}}, results), 0.5, 1e-12);
-  results.at("small").set(2, 1e6);
-  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, 1e6}}, results), 0.5, 1e-12);
-  results.at("large").set(1, -999);
-  results.at("large").set(2, 999);
-  EXPECT_NEAR(worst_error({{"large", 0, 0}, {"large", 1, -999}, {"large", 2, 999}}, results), 0.5 / 999, 1e-12);
-  const double infinite = std::numeric_limits<double>::infinity();
-  results.at("small").set(2, infinite);
-  EXPECT_NEAR(worst_error({{"small", 0, 0}, {"small", 1, 0.5}, {"small", 2, infinite}}, results), 0.5, 1e-12);
+}
+
+TEST(Oracle, BoundsAreCutAtTheTolerance) {
+  std::vector<OracleSample> samples{{"y", 0, 1, 1e-3}, {"y", 1, 1, 1e-7}, {"y", 2, 3, kInfinite}};
+  limit_bounds(samples, 1e-4);
+  EXPECT_NEAR(samples[0].bound, 2e-4, 1e-9);
+  EXPECT_EQ(samples[1].bound, 1e-7);
+  EXPECT_EQ(samples[2].bound, kInfinite);
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

@@ -233,7 +233,7 @@ TEST_F(Pipeline, OneCanBeWaitedForWhileOthersAreUnderWay) {
 
 TEST_F(Pipeline, AStoredKernelNeedsNoCompiler) {
   TrialPipeline pipeline = make();
-  pipeline.submit(5, job("good"), CompiledTrial{{"sm_90", "stored", "{}", ""}, "", "", 0});
+  pipeline.submit(5, job("good"), CompiledTrial{{"sm_90", "stored", "{}", ""}, "", "", 0, "{}"});
   const SettledTrial trial = pipeline.next();
   EXPECT_EQ(trial.outcome.status, TrialStatus::ok) << trial.outcome.reason;
   EXPECT_EQ(shared().compiled, 0);

@@ -1,6 +1,7 @@
 // Replay, tile program, PTX, ptxas.
 #include "autotune/measure/gpu_compiler.h"
 
+#include "autotune/measure/check_sizes.h"
 #include "autotune/measure/proof_gate.h"
 #include "autotune/measure/worker_process.h"
 #include "codegen/nvptx/simt_backend.h"
@@ -66,6 +67,7 @@ std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTr
     target.sm = problem_->gpu.sm;
     target.shared_limit = problem_->gpu.shared_limit;
     target.keep_ir = false;
+    compiled.periods = periods_to_text(size_periods(program));
     const CompiledKernel kernel = compile_nvptx(program, target).kernel;
     if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};

@@ -71,9 +71,9 @@ std::unique_ptr<Measurer> make_gpu_measurer(const Nest& original, const Nest& ne
 }
 
 TrialOutcome measure_stored_gpu_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel,
-                                       const MeasureOptions& options) {
+                                       const std::string& periods, const MeasureOptions& options) {
   TrialPipeline pipeline = make_pipeline(make_gpu_problem(nest, nest, sizes, options), nullptr);
-  pipeline.submit(0, TrialJob{{}, 0, true}, CompiledTrial{kernel, "", "", 0});
+  pipeline.submit(0, TrialJob{{}, 0, true}, CompiledTrial{kernel, "", "", 0, periods});
   return pipeline.wait_for(0);
 }
 

@@ -14,9 +14,10 @@ namespace nestor {
 std::unique_ptr<Measurer> make_gpu_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
                                             const MeasureOptions& options, const std::atomic<bool>* stop = nullptr);
 
-/// Checks and times a kernel as it is stored, assembled by the driver, at `sizes` of `nest` (as defined).
+/// Checks in full and times a kernel as it is stored, assembled by the driver, at `sizes` of `nest` (as defined). `periods`: of the program
+/// that its steps give (check_sizes.h).
 TrialOutcome measure_stored_gpu_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel,
-                                       const MeasureOptions& options);
+                                       const std::string& periods, const MeasureOptions& options);
 
 /// Versions that a GPU measurement depends on.
 std::string gpu_toolchain();

@@ -3,6 +3,7 @@
 
 #include "autotune/measure/gpu_problem.h"
 #include "autotune/measure/gpu_tools.h"
+#include "autotune/measure/peer_check.h"
 #include "device/cuda.h"
 
 #include <string>
@@ -39,13 +40,15 @@ class GpuMemory {
   void* pointer(std::size_t argument) const { return buffers_.at(argument).data(); }
   /// Memory of at least `bytes` for a kernel's temporaries, filled with NaNs, or nullptr for 0 bytes.
   void* workspace(std::int64_t bytes);
-  /// Outputs hold a pattern that no kernel writes by chance.
-  void poison_outputs() const;
+  /// Outputs hold a pattern that no kernel writes by chance, another one each time.
+  void poison_outputs();
   /// What a finished run did that it must not: touched memory around an argument, changed an input, left elements unwritten.
   /// "" when nothing. A changed input is restored.
   std::string find_damage();
-  /// Compares the outputs with the oracle's samples; `error` gets the worst error. "" when within the tolerance.
+  /// Compares the outputs with the oracle's samples; `error` gets the worst error. "" when nothing is wrong.
   std::string compare(double& error);
+  /// The outputs with these pieces of them.
+  const HostTensors& fetch(const std::vector<OutputPiece>& pieces);
 
  private:
   std::size_t size_of(std::size_t argument) const;
@@ -60,7 +63,8 @@ class GpuMemory {
   std::vector<GuardedDeviceBuffer> buffers_;
   std::vector<std::uint64_t> digests_;  ///< of inputs
   std::unique_ptr<GuardedDeviceBuffer> workspace_;
-  HostTensors results_;  ///< outputs; only what is compared is fetched
+  HostTensors results_;           ///< outputs; only what is compared is fetched
+  std::uint32_t generation_ = 0;  ///< of the poison
 };
 
 }  // namespace nestor

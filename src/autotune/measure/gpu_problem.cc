@@ -23,7 +23,7 @@ std::shared_ptr<GpuProblem> make_gpu_problem(const Nest& original, const Nest& n
                                              const MeasureOptions& options) {
   check_scalars(nest, options.scalars);
   auto problem = std::make_shared<GpuProblem>(
-      GpuProblem{BaseSchedules(nest), sizes, options, nest.tolerance, gpu_facts(options.target), {}, {}, 0});
+      GpuProblem{original, BaseSchedules(nest), sizes, options, gpu_facts(options.target), {}, {}, 0});
   problem->data.push_back(make_data(original, sizes, options, options.data_seed));
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::temporary) continue;

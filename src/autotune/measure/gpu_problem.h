@@ -24,10 +24,10 @@ struct GpuProblem {
     HostTensors tensors;  ///< inputs; outputs without bytes
     std::vector<OracleSample> samples;
   };
+  Nest definition;
   BaseSchedules schedules;
   Sizes sizes;
   MeasureOptions options;
-  double tolerance = 0;
   GpuFacts gpu;  ///< what is compiled for
   std::vector<Argument> arguments;
   std::vector<Data> data;           ///< the first one is timed as well; a second one where that is cheap

@@ -1,6 +1,9 @@
 // One candidate on a GPU: against the oracle first, then against the clock.
 #include "autotune/measure/gpu_runner.h"
 
+#include "autotune/measure/argument_facts.h"
+#include "autotune/measure/host_launch.h"
+#include "autotune/measure/winners.h"
 #include "autotune/measure/worker_process.h"
 #include "support/error.h"
 
@@ -71,7 +74,10 @@ GpuRunner::GpuRunner(std::shared_ptr<GpuProblem> problem, int ordinal)
       device_(CudaDevice::open(ordinal)),
       context_(*device_),
       stream_(device_),
-      timer_(device_, stream_, static_cast<std::size_t>(problem_->options.flush_bytes)) {
+      timer_(device_, stream_, static_cast<std::size_t>(problem_->options.flush_bytes)),
+      check_(problem_->definition, problem_->options.scalars, problem_->options.data_seed),
+      peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed,
+             problem_->data.front().samples) {
   for (const GpuProblem::Data& data : problem_->data)
     memories_.push_back(std::make_unique<GpuMemory>(*problem_, data, device_, stream_));
 }
@@ -99,10 +105,7 @@ GpuRunner::Loaded GpuRunner::load(const CompiledTrial& compiled) {
     loaded.local_bytes = std::max(loaded.local_bytes, kernel.at("local_bytes").get<int>());
   if (!loaded.launcher.functions().empty()) loaded.name = loaded.launcher.functions().front().name();
   for (const std::string& name : loaded.launcher.size_names()) loaded.sizes.push_back(problem_->sizes.at(name));
-  for (const ScalarSpec& scalar : loaded.recipe.scalars) {
-    const auto given = problem_->options.scalars.find(scalar.name);
-    loaded.scalars.push_back(given == problem_->options.scalars.end() ? scalar.default_value : given->second);
-  }
+  loaded.scalars = scalar_values(loaded.recipe, problem_->options.scalars);
   return loaded;
 }
 
@@ -126,6 +129,8 @@ TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) 
   try {
     loaded.emplace(load(compiled));
     outcome = check_and_time(job, *loaded);
+    note_loser(job, outcome);
+    if (outcome.status == TrialStatus::ok) check_in_full(compiled, *loaded, outcome);
   } catch (const CudaError& error) {
     lost_ = error.context_lost();
     const TrialStatus status = error.out_of_memory() ? TrialStatus::infeasible
@@ -138,6 +143,7 @@ TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) 
   if (!loaded) return outcome;
   if (outcome.status == TrialStatus::ok && loaded->local_bytes > 0)
     outcome.reason = fmt::format("keeps {} bytes a thread in local memory", loaded->local_bytes);
+  if (!outcome.report.empty()) loaded->report.update(parsed_report(outcome.report));
   outcome.report = loaded->report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return outcome;
 }
@@ -151,6 +157,60 @@ std::string GpuRunner::check(Loaded& loaded, GpuMemory& memory, double& ms, Tria
   const std::string differs = memory.compare(error);
   outcome.max_error = std::max(outcome.max_error, error);
   return damage.empty() ? differs : damage;
+}
+
+void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, TrialOutcome& outcome) {
+  const auto start = WorkerClock::now();
+  const CheckedKernel kernel{periods_from_text(compiled.periods), loaded.recipe.fixed_sizes, loaded.recipe.valid};
+  const CheckSizes sizes = check_sizes(kernel, problem_->definition, problem_->sizes);
+  CheckReport report = check_.run(sizes, [&](const Sizes& at, HostTensors& tensors) { return run_case(loaded, at, tensors); });
+  if (report.wrong.empty()) report.wrong = compare_with_peer(loaded);
+  note_check(report, std::chrono::duration<double>(WorkerClock::now() - start).count(), outcome);
+}
+
+std::string GpuRunner::compare_with_peer(Loaded& loaded) {
+  if (peers_.pieces().empty()) return "";
+  GpuMemory& memory = *memories_.front();
+  bind(loaded, memory);
+  memory.poison_outputs();
+  loaded.launch(stream_);
+  return peers_.compare(memory.fetch(peers_.pieces()));
+}
+
+CheckRun GpuRunner::run_case(const Loaded& loaded, const Sizes& sizes, HostTensors& tensors) {
+  std::vector<GuardedDeviceBuffer> buffers;
+  std::vector<void*> pointers;
+  std::vector<std::int64_t> strides, values;
+  for (const ArgumentSpec& argument : loaded.recipe.arguments) {
+    const HostTensor& tensor = tensors.at(argument.name);
+    buffers.emplace_back(device_, tensor.bytes.size(), stream_).upload(tensor.bytes.data(), stream_);
+    pointers.push_back(buffers.back().data());
+    const std::vector<std::int64_t> dense = dense_strides(tensor.shape);
+    strides.insert(strides.end(), dense.begin(), dense.end());
+  }
+  for (const std::string& name : loaded.launcher.size_names()) values.push_back(sizes.at(name));
+  std::optional<GuardedDeviceBuffer> workspace;
+  try {
+    if (const std::int64_t bytes = loaded.launcher.workspace_bytes(values); bytes > 0) {
+      workspace.emplace(device_, static_cast<std::size_t>(bytes), stream_).fill(0xffffffffu, stream_);
+    }
+    loaded.launcher.launch({pointers, strides, values, loaded.scalars, workspace ? workspace->data() : nullptr}, stream_);
+  } catch (const UserError&) {
+    return {.refused = true};
+  }
+  CheckRun run;
+  stream_.synchronise();
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    const ArgumentSpec& argument = loaded.recipe.arguments[k];
+    HostTensor& tensor = tensors.at(argument.name);
+    ByteBuffer result(tensor.bytes.size());
+    if (result.size() > 0) buffers[k].download(result.data(), 0, result.size(), stream_);
+    if (!buffers[k].zones_intact(stream_)) run.damage = fmt::format("memory around {} was written", argument.name);
+    if (!argument.output && !(result == tensor.bytes)) run.damage = fmt::format("the input {} was written", argument.name);
+    tensor.bytes = std::move(result);
+  }
+  if (workspace && !workspace->zones_intact(stream_)) run.damage = "memory around the workspace was written";
+  return run;
 }
 
 TrialOutcome GpuRunner::check_and_time(const TrialJob& job, Loaded& loaded) {

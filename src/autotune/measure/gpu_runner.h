@@ -3,6 +3,7 @@
 
 #include "autotune/measure/gpu_memory.h"
 #include "autotune/measure/gpu_timer.h"
+#include "autotune/measure/result_check.h"
 #include "autotune/measure/timing_race.h"
 #include "autotune/measure/trial_pipeline.h"
 #include "device/recipe_launcher.h"
@@ -29,6 +30,12 @@ class GpuRunner : public TrialDevice {
   /// One run against the oracle; what is wrong with it, "" for nothing.
   std::string check(Loaded& loaded, GpuMemory& memory, double& ms, TrialOutcome& outcome);
   TrialOutcome check_and_time(const TrialJob& job, Loaded& loaded);
+  /// What may be served is compared in full at small sizes, and with the kernel before that may be served at those that it is tuned at; makes
+  /// `outcome` wrong when it is.
+  void check_in_full(const CompiledTrial& compiled, Loaded& loaded, TrialOutcome& outcome);
+  std::string compare_with_peer(Loaded& loaded);
+  /// One run at other sizes, on copies of `tensors` in memory of its own.
+  CheckRun run_case(const Loaded& loaded, const Sizes& sizes, HostTensors& tensors);
   /// What the candidate showed of settling, if it was timed for so long.
   Settling time(const TrialJob& job, Loaded& loaded, double first_ms, TrialOutcome& outcome);
 
@@ -39,6 +46,8 @@ class GpuRunner : public TrialDevice {
   std::vector<std::unique_ptr<GpuMemory>> memories_;  ///< one a data set
   GpuTimer timer_;
   Settling fastest_;  ///< of the candidates timed so far
+  ResultCheck check_;
+  PeerCheck peers_;
   bool lost_ = false;
 };
 

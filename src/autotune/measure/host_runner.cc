@@ -2,7 +2,9 @@
 #include "autotune/measure/host_runner.h"
 
 #include "autotune/measure/argument_facts.h"
+#include "autotune/measure/host_launch.h"
 #include "autotune/measure/proof_gate.h"
+#include "autotune/measure/winners.h"
 #include "autotune/measure/worker_process.h"
 #include "db/host_device.h"
 #include "support/element_codec.h"
@@ -41,7 +43,7 @@ constexpr std::int64_t kScratchLimit = 16 << 20;
 std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
                                                const MeasureOptions& options) {
   auto problem =
-      std::make_shared<HostProblem>(HostProblem{BaseSchedules(nest), sizes, options, nest.tolerance, {}, {}, {}, {}, {}, {}, {}});
+      std::make_shared<HostProblem>(HostProblem{original, BaseSchedules(nest), sizes, options, {}, {}, {}, {}, {}, {}, {}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
   check_scalars(nest, options.scalars);
   HostTensors arguments = make_arguments(original, sizes, options.data_seed);
@@ -63,7 +65,10 @@ std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest&
   return problem;
 }
 
-HostRunner::HostRunner(std::shared_ptr<HostProblem> problem) : problem_(std::move(problem)) {}
+HostRunner::HostRunner(std::shared_ptr<HostProblem> problem)
+    : problem_(std::move(problem)),
+      check_(problem_->definition, problem_->options.scalars, problem_->options.data_seed),
+      peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed, problem_->samples) {}
 
 std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
   kernel_.reset();
@@ -86,6 +91,7 @@ std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
       return failed_outcome(TrialStatus::infeasible, fmt::format("the kernel is not valid at these sizes: {}", why),
                             milliseconds_since(start));
     }
+    periods_ = size_periods(program);
     compiled_ = compile_host(program, detect_host()).kernel;
     if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
     kernel_.emplace(compiled_);
@@ -97,10 +103,11 @@ std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
 }
 
 void HostRunner::poison_outputs() {
+  ++generation_;
   for (std::size_t k = 0; k < problem_->buffers.size(); ++k) {
     if (!problem_->is_output[k]) continue;
     const HostTensor& fresh = problem_->outputs.at(problem_->names[k]);
-    const std::uint32_t bits = poison_bits(fresh.type);
+    const std::uint32_t bits = poison_bits(fresh.type, generation_);
     const std::size_t width = size_in_bytes(fresh.type);
     std::byte* data = problem_->buffers[k].data();
     for (std::size_t at = 0; at < problem_->buffers[k].size(); at += width) std::memcpy(data + at, &bits, width);
@@ -119,17 +126,13 @@ double HostRunner::run_once() {
     pointers.push_back(problem_->buffers[k].data());
     strides.insert(strides.end(), problem_->strides[k].begin(), problem_->strides[k].end());
   }
-  std::vector<double> scalars;
-  for (const ScalarSpec& scalar : recipe.scalars) {
-    const auto given = problem_->options.scalars.find(scalar.name);
-    scalars.push_back(given == problem_->options.scalars.end() ? scalar.default_value : given->second);
-  }
+  const std::vector<double> scalars = scalar_values(recipe, problem_->options.scalars);
   const auto start = Clock::now();
   kernel_->run(pointers, strides, problem_->sizes, scalars, problem_->options.threads);
   return milliseconds_since(start);
 }
 
-std::string HostRunner::check(TrialOutcome& outcome) {
+std::string HostRunner::fetch_outputs() {
   for (std::size_t k = 0; k < problem_->buffers.size(); ++k) {
     if (!problem_->is_output[k]) continue;
     const GuardedBuffer& buffer = problem_->buffers[k];
@@ -138,13 +141,18 @@ std::string HostRunner::check(TrialOutcome& outcome) {
     std::memcpy(output.bytes.data(), buffer.data(), buffer.size());
     const std::int64_t elements = problem_->covered[k] ? output.elements() : 0;
     for (std::int64_t e = 0; e < elements; ++e) {
-      if (is_poison(output.type, output.bytes.data(), e)) return fmt::format("element {} of {} was not written", e, output.name);
+      if (is_poison(output.type, output.bytes.data(), e, generation_))
+        return fmt::format("element {} of {} was not written", e, output.name);
     }
   }
+  return "";
+}
+
+std::string HostRunner::check(TrialOutcome& outcome) {
+  if (std::string damage = fetch_outputs(); !damage.empty()) return damage;
   std::string where;
-  outcome.max_error = worst_error(problem_->samples, problem_->outputs, &where);
-  if (outcome.max_error <= problem_->tolerance) return "";
-  return fmt::format("{} (error {:.3g}, tolerance {:.3g})", where, outcome.max_error, problem_->tolerance);
+  outcome.max_error = worst_error(problem_->samples, problem_->outputs, &where, generation_);
+  return outcome.max_error <= 1 ? "" : where;
 }
 
 TrialOutcome HostRunner::run(const TrialJob& job) {
@@ -158,11 +166,31 @@ TrialOutcome HostRunner::run(const TrialJob& job) {
     outcome.reason = std::move(wrong);
     return outcome;
   }
-  KernelRecord record{compiled_.architecture, compiled_.code, recipe_to_json(compiled_.recipe).dump(), ""};
-  outcome.kernel = std::move(record);
   outcome.status = TrialStatus::ok;
+  time(job, first, outcome);
+  if (outcome.status == TrialStatus::ok) check_in_full(outcome);
+  if (outcome.status == TrialStatus::ok)
+    outcome.kernel = KernelRecord{compiled_.architecture, compiled_.code, recipe_to_json(compiled_.recipe).dump(), ""};
+  return outcome;
+}
+
+void HostRunner::check_in_full(TrialOutcome& outcome) {
+  const auto start = Clock::now();
+  const LaunchRecipe& recipe = compiled_.recipe;
+  const CheckSizes sizes = check_sizes({periods_, recipe.fixed_sizes, recipe.valid}, problem_->definition, problem_->sizes);
+  CheckReport report = check_host_kernel(check_, *kernel_, recipe, sizes, problem_->options.scalars, problem_->options.threads);
+  if (report.wrong.empty() && !peers_.pieces().empty()) {
+    poison_outputs();
+    run_once();
+    report.wrong = fetch_outputs();
+    if (report.wrong.empty()) report.wrong = peers_.compare(problem_->outputs);
+  }
+  note_check(report, milliseconds_since(start) / 1000, outcome);
+}
+
+void HostRunner::time(const TrialJob& job, double first_ms, TrialOutcome& outcome) {
   const bool race = job.best_ms > 0 && !job.must_finish;
-  const auto too_slow = [&](double factor) {
+  const auto slower = [&](double factor) {
     return race && *std::min_element(outcome.samples_ms.begin(), outcome.samples_ms.end()) > factor * job.best_ms;
   };
   const auto cut = [&] {
@@ -170,11 +198,10 @@ TrialOutcome HostRunner::run(const TrialJob& job) {
     outcome.median_ms = median(outcome.samples_ms);
     outcome.reason =
         fmt::format("cut after {} runs: {:.4g} ms, best is {:.4g} ms", outcome.samples_ms.size(), outcome.median_ms, job.best_ms);
-    return outcome;
   };
   // The checking run is untimed but for hopeless cases: it pays for page faults and a cold branch predictor.
-  if (race && first > 5 * job.best_ms + 1) {
-    outcome.samples_ms.push_back(first);
+  if (race && first_ms > 5 * job.best_ms + 1) {
+    outcome.samples_ms.push_back(first_ms);
     return cut();
   }
   if (!cold_) cold_ = std::make_unique<ColdCache>(problem_->options.threads);
@@ -184,11 +211,11 @@ TrialOutcome HostRunner::run(const TrialJob& job) {
     if (repetition >= 3 && milliseconds_since(start) > kEnough_ms) break;
     cold_->flush();
     outcome.samples_ms.push_back(run_once());
-    if (repetition == 0 && too_slow(2)) return cut();
-    if (repetition == 2 && too_slow(1.25)) return cut();
+    if (repetition == 0 && slower(2)) return cut();
+    if (repetition == 2 && slower(1.25)) return cut();
   }
   outcome.median_ms = median(outcome.samples_ms);
-  return outcome;
+  note_loser(job, outcome);
 }
 
 }  // namespace nestor

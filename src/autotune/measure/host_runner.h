@@ -5,6 +5,8 @@
 #include "autotune/measure/cold_cache.h"
 #include "autotune/measure/guarded_buffer.h"
 #include "autotune/measure/host_measurer.h"
+#include "autotune/measure/peer_check.h"
+#include "autotune/measure/result_check.h"
 #include "codegen/host/host_backend.h"
 
 #include <memory>
@@ -14,10 +16,10 @@ namespace nestor {
 
 /// One problem's arguments and reference values; computed by the tuner, inherited by its workers.
 struct HostProblem {
+  Nest definition;
   BaseSchedules schedules;
   Sizes sizes;
   MeasureOptions options;
-  double tolerance = 0;
   HostTensors outputs;                 ///< shapes and poison; inputs are in `buffers` only
   std::vector<std::string> names;      ///< of `buffers`, in the nest's order
   std::vector<GuardedBuffer> buffers;  ///< inputs read-only
@@ -41,9 +43,19 @@ class HostRunner : public TrialRunner {
   double run_once();
   /// Checks the outputs of the last run; the reason when they are wrong.
   std::string check(TrialOutcome& outcome);
+  /// What the last run did besides its results, which are taken to problem_->outputs.
+  std::string fetch_outputs();
   void poison_outputs();
+  void time(const TrialJob& job, double first_ms, TrialOutcome& outcome);
+  /// What may be served is compared in full at small sizes, and with the kernel before that may be served at those that it is tuned at; makes
+  /// `outcome` wrong when it is.
+  void check_in_full(TrialOutcome& outcome);
 
   std::shared_ptr<HostProblem> problem_;
+  ResultCheck check_;
+  PeerCheck peers_;
+  SizePeriods periods_;
+  std::uint32_t generation_ = 0;  ///< of the poison in the outputs
   std::unique_ptr<ColdCache> cold_;
   std::optional<LoadedHostKernel> kernel_;
   CompiledKernel compiled_;

@@ -28,7 +28,7 @@ struct TrialOutcome {
   std::string reason;                  ///< for every status but ok; a remark on an ok one (registers were spilled)
   std::vector<double> samples_ms;      ///< raw, in measuring order
   double median_ms = 0;                ///< 0 unless ok or slow
-  double max_error = 0;                ///< worst |result - reference| / (max(1, median |reference|) + |reference|)
+  double max_error = 0;                ///< worst of the results, as a fraction of what is allowed; above 1: wrong
   double compile_ms = 0;               ///< replay, tile program and code generation together
   std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct

@@ -21,12 +21,18 @@ std::uint64_t part_sum(std::uint64_t bits) {
 double normal_of(std::uint64_t sum) { return (static_cast<double>(sum) - 131070.0) * (1.0 / 37837.2); }
 
 /// Every sum as the type holds it: rounding by hand is slow, and there are few sums.
-std::vector<std::uint16_t> encoded_sums(ElementType type) {
+std::vector<std::uint16_t> encode_sums(ElementType type) {
   std::vector<std::uint16_t> table(kLargestSum + 1);
   for (std::uint64_t sum = 0; sum <= kLargestSum; ++sum) {
     table[sum] = type == ElementType::f16 ? double_to_half(normal_of(sum)) : double_to_bfloat(normal_of(sum));
   }
   return table;
+}
+
+const std::vector<std::uint16_t>& encoded_sums(ElementType type) {
+  static const std::vector<std::uint16_t> kHalf = encode_sums(ElementType::f16), kBfloat = encode_sums(ElementType::bf16);
+  static const std::vector<std::uint16_t> kNone;
+  return type == ElementType::f16 ? kHalf : type == ElementType::bf16 ? kBfloat : kNone;
 }
 
 void fill_part(ElementType type, std::byte* data, std::int64_t first, std::int64_t last, const CounterRandom& random,
@@ -63,8 +69,7 @@ std::uint64_t seed_for(const std::string& name, std::uint64_t seed) {
 
 void fill_random(ElementType type, std::byte* data, std::int64_t count, std::uint64_t seed) {
   const CounterRandom random(seed);
-  const bool half = type == ElementType::f16 || type == ElementType::bf16;
-  const std::vector<std::uint16_t> table = half ? encoded_sums(type) : std::vector<std::uint16_t>();
+  const std::vector<std::uint16_t>& table = encoded_sums(type);
   constexpr std::int64_t kWorthAThread = 1 << 20;
   const std::int64_t threads = std::clamp<std::int64_t>(count / kWorthAThread, 1, std::min(host_threads(), 32));
   std::vector<std::thread> others;

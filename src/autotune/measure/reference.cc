@@ -1,35 +1,15 @@
 // Evaluation of a nest's definition: whole, or backwards from single elements with remembered temporaries.
 #include "autotune/measure/reference.h"
 
+#include "autotune/measure/value_errors.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <bit>
-#include <utility>
+#include <cmath>
+#include <limits>
 
 namespace nestor {
-
-LazyDoubles::LazyDoubles(std::int64_t count) : count_(count) {
-  void* memory =
-      mmap(nullptr, count * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) user_error("oracle: cannot reserve {} bytes for a tensor's reference values", count * 8);
-  data_ = static_cast<std::uint64_t*>(memory);
-}
-
-LazyDoubles::~LazyDoubles() {
-  if (data_) munmap(data_, count_ * sizeof(double));
-}
-
-LazyDoubles::LazyDoubles(LazyDoubles&& other) noexcept : data_(std::exchange(other.data_, nullptr)), count_(other.count_) {}
-
-LazyDoubles& LazyDoubles::operator=(LazyDoubles&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(count_, other.count_);
-  return *this;
-}
 
 std::int64_t DimFunction::at(const std::int64_t* dims) const {
   if (!linear) return expr.evaluate(dims);
@@ -46,7 +26,7 @@ std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std:
 }
 
 /// Supplies reads and indices of one chunk; computes unknown elements first when evaluating backwards.
-class Reference::Leaves : public LeafSource {
+class Reference::Leaves : public LeafSource, public LeafErrors {
  public:
   Leaves(Reference& reference, int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, bool whole)
       : reference_(reference),
@@ -62,15 +42,15 @@ class Reference::Leaves : public LeafSource {
     std::array<std::int64_t, kChunk> address;
     addresses(access, store, address.data(), count);
     if (store.input) {
-      if (store.type == ElementType::f32) {
-        const auto* values = reinterpret_cast<const float*>(store.input);
+      if (store.type == ElementType::f32 || !store.decoded.empty()) {
+        const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
         for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : values[address[k]];
       } else {
         for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : load_element(store.type, store.input, address[k]);
       }
       return;
     }
-    const int version = whole_ ? static_cast<int>(store.writers.size()) : reference_.version_seen(statement_, access.tensor);
+    const int version = version_read(access, store);
     for (int k = 0; k < count; ++k) {
       if (address[k] < 0) {
         out[k] = 0;
@@ -88,6 +68,23 @@ class Reference::Leaves : public LeafSource {
     }
   }
 
+  /// After read(): all elements are known.
+  void read_error(int ordinal, double* out, int count) override {
+    const CompiledAccess& access = code_.reads[ordinal];
+    const Store& store = reference_.stores_[access.tensor];
+    if (store.input) {
+      std::fill_n(out, count, 0.0);
+      return;
+    }
+    std::array<std::int64_t, kChunk> address;
+    addresses(access, store, address.data(), count);
+    const int version = version_read(access, store);
+    for (int k = 0; k < count; ++k) {
+      const bool again = k > 0 && address[k] == address[k - 1];
+      out[k] = again ? out[k - 1] : address[k] < 0 ? 0 : reference_.error_of(access.tensor, version, address[k], whole_);
+    }
+  }
+
   void index(int ordinal, double* out, int count) override {
     std::array<std::int64_t, 16> dims;
     for (int k = 0; k < count; ++k) {
@@ -97,6 +94,10 @@ class Reference::Leaves : public LeafSource {
   }
 
  private:
+  int version_read(const CompiledAccess& access, const Store& store) const {
+    return whole_ ? static_cast<int>(store.writers.size()) : reference_.version_seen(statement_, access.tensor);
+  }
+
   void point(int k, std::int64_t* dims) const {
     for (int d = 0; d < code_.dims; ++d) dims[d] = dims_[d] + k * (strides_.empty() ? 0 : strides_[d]);
   }
@@ -133,6 +134,28 @@ double Reference::full_cost() const {
   return cost;
 }
 
+void Reference::set_input(Store& store, const HostTensors& inputs) {
+  constexpr std::int64_t kSmall = 1 << 20;
+  const auto data = inputs.find(store.name);
+  if (data == inputs.end()) internal_error("oracle: no data for input {}", store.name);
+  store.input = data->second.bytes.data();
+  const bool narrow = store.type == ElementType::f16 || store.type == ElementType::bf16;
+  if (!narrow || store.elements > kSmall) return;
+  store.decoded.resize(static_cast<std::size_t>(store.elements));
+  for (std::int64_t k = 0; k < store.elements; ++k)
+    store.decoded[static_cast<std::size_t>(k)] = static_cast<float>(load_element(store.type, store.input, k));
+}
+
+void Reference::rebind(const HostTensors& inputs) {
+  for (Store& store : stores_) {
+    store.versions.clear();
+    store.errors.clear();
+    if (store.input) set_input(store, inputs);
+  }
+  evaluated_ = false;
+  spent_ = 0;
+}
+
 const std::vector<std::int64_t>& Reference::shape(const std::string& tensor) const {
   return stores_[store_index_.at(tensor)].shape;
 }
@@ -149,6 +172,19 @@ LazyDoubles& Reference::version_of(int tensor, int version) {
   if (static_cast<int>(store.versions.size()) <= version) store.versions.resize(version + 1);
   if (!store.versions[version]) store.versions[version] = LazyDoubles(std::max<std::int64_t>(store.elements, 1));
   return store.versions[version];
+}
+
+LazyDoubles& Reference::errors_of(int tensor, int version) {
+  std::vector<LazyDoubles>& errors = stores_[tensor].errors;
+  if (static_cast<int>(errors.size()) <= version) errors.resize(version + 1);
+  if (!errors[version]) errors[version] = LazyDoubles(stores_[tensor].elements);
+  return errors[version];
+}
+
+double Reference::error_of(int tensor, int version, std::int64_t linear, bool whole) {
+  const Store& store = stores_[tensor];
+  if (!whole || !store.reduced) return errors_of(tensor, version).get(linear);
+  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow);
 }
 
 void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
@@ -199,24 +235,49 @@ void Reference::walk(const LoopCode& code, std::int64_t* frame, const Sink& sink
   }
 }
 
-const double* Reference::evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides,
-                                        int count, bool whole) {
+Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides,
+                                           int count, bool whole) {
   const CompiledStatement& code = statements_[statement];
   if (static_cast<int>(registers_.size()) <= depth_) registers_.push_back(std::make_unique<std::vector<double>>());
   std::vector<double>& registers = *registers_[depth_];
-  if (registers.size() < code.value.registers()) registers.resize(code.value.registers());
+  const std::size_t needed = code.value.registers();
+  if (registers.size() < 2 * needed + kChunk) registers.resize(2 * needed + kChunk);
   Leaves leaves(*this, statement, dims, strides, whole);
   ++depth_;
   const double* values = code.value.run(registers.data(), leaves, count);
+  const double* errors = run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
   --depth_;
-  return values;
+  return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
+}
+
+const double* Reference::operand_errors(int statement, const double* registers, const double* values, int count,
+                                        double* out) const {
+  const RoundingModel::Product& product = rounding_.statements[statement];
+  if (!product.narrow) return nullptr;
+  const double unit = unit_roundoff(*product.narrow);
+  for (int k = 0; k < count; ++k) out[k] = unit * std::fabs(values[k]);
+  if (*product.narrow != ElementType::f16 || product.narrow_read < 0) return out;
+  // Of f16, small numbers have less precision, and large ones are infinite.
+  constexpr double kHalfStep = 0x1p-25, kLargest = 65504;
+  const auto& instructions = statements_[statement].value.instructions();
+  const auto read = std::find_if(instructions.begin(), instructions.end(), [&](const ValueCode::Instruction& i) {
+    return i.op == ScalarOp::read && i.ordinal == product.narrow_read;
+  });
+  const double* other = registers + (read - instructions.begin()) * kChunk;
+  for (int k = 0; k < count; ++k) {
+    out[k] += kHalfStep * std::fabs(other[k]);
+    if (std::fabs(values[k]) > kLargest * std::fabs(other[k])) out[k] = std::numeric_limits<double>::infinity();
+  }
+  return out;
 }
 
 void Reference::store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
   const CompiledStatement& code = statements_[statement];
-  const double* values = evaluate_chunk(statement, dims, strides, count, true);
+  const Chunk chunk = evaluate_chunk(statement, dims, strides, count, true);
   Store& store = stores_[code.write.tensor];
-  LazyDoubles& memory = version_of(code.write.tensor, static_cast<int>(store.writers.size()));
+  const int version = static_cast<int>(store.writers.size());
+  LazyDoubles& memory = version_of(code.write.tensor, version);
+  LazyDoubles& errors = errors_of(code.write.tensor, version);
   const double neutral = code.reduction ? neutral_element(*code.reduction, store.type) : 0;
   std::array<std::int64_t, 16> at;
   std::int64_t step = 0;
@@ -230,14 +291,24 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
       for (int d = 0; d < code.dims; ++d) at[d] = dims[d] + k * strides[d];
       address = code.write.at(at.data(), store.strides);
     }
-    double value = values[k];
-    if (code.reduction) value = combine(*code.reduction, memory.known(address) ? memory.get(address) : neutral, value);
+    double value = chunk.values[k];
+    if (code.reduction) {
+      const double before = memory.known(address) ? memory.get(address) : neutral;
+      value = combine(*code.reduction, before, value);
+      store.sums[address].add(*code.reduction, store.type, chunk.values[k], chunk.errors[k],
+                              chunk.operands ? chunk.operands[k] : 0, before, value);
+    } else if (store.reduced) {
+      store.sums[address].start(value, chunk.errors[k]);
+    } else {
+      errors.set(address, chunk.errors[k]);
+    }
     memory.set(address, value);
   }
 }
 
 std::optional<double> Reference::compute(int tensor, int version, std::int64_t linear) {
   std::optional<double> result;
+  ErrorSum error;
   const Store& store = stores_[tensor];
   std::array<std::int64_t, 64> frame{};
   for (int k = 0; k < version; ++k) {
@@ -250,17 +321,26 @@ std::optional<double> Reference::compute(int tensor, int version, std::int64_t l
     walk(loops.code, frame.data(),
          [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
            const CompiledStatement& code = statements_[statement];
-           const double* values = evaluate_chunk(statement, dims, strides, count, false);
+           const Chunk chunk = evaluate_chunk(statement, dims, strides, count, false);
            if (!code.reduction) {
-             result = values[count - 1];
+             result = chunk.values[count - 1];
+             error.start(*result, chunk.errors[count - 1]);
              return;
            }
            double sum = result ? *result : neutral_element(*code.reduction, store.type);
-           for (int p = 0; p < count; ++p) sum = combine(*code.reduction, sum, values[p]);
+           for (int p = 0; p < count; ++p) {
+             const double before = sum;
+             sum = combine(*code.reduction, sum, chunk.values[p]);
+             error.add(*code.reduction, store.type, chunk.values[p], chunk.errors[p], chunk.operands ? chunk.operands[p] : 0,
+                       before, sum);
+           }
            result = sum;
          });
   }
-  if (result) version_of(tensor, version).set(linear, *result);
+  if (result) {
+    version_of(tensor, version).set(linear, *result);
+    errors_of(tensor, version).set(linear, error.error(*result, store.narrow));
+  }
   return result;
 }
 
@@ -272,6 +352,14 @@ std::optional<double> Reference::value(const std::string& tensor, std::int64_t l
   if (memory.known(linear)) return memory.get(linear);
   if (!backward_possible_) return std::nullopt;
   return compute(index, version, linear);
+}
+
+std::optional<BoundedValue> Reference::bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit) {
+  const auto found = value(tensor, linear, cost_limit);
+  if (!found) return std::nullopt;
+  const int index = store_index_.at(tensor);
+  const int version = static_cast<int>(stores_[index].writers.size());
+  return BoundedValue{*found, kErrorMargin * error_of(index, version, linear, evaluated_)};
 }
 
 }  // namespace nestor

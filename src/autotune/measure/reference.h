@@ -1,12 +1,16 @@
 // Reference: evaluates a nest's definition in double at given sizes, whole or backwards from single elements.
 #pragma once
 
+#include "autotune/measure/error_sum.h"
 #include "autotune/measure/index_code.h"
 #include "autotune/measure/oracle.h"
+#include "autotune/measure/rounding_model.h"
 #include "autotune/measure/value_code.h"
+#include "autotune/measure/zero_pages.h"
 #include "poly/nest.h"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,20 +24,22 @@ namespace nestor {
 class LazyDoubles {
  public:
   LazyDoubles() = default;
-  explicit LazyDoubles(std::int64_t count);
-  ~LazyDoubles();
-  LazyDoubles(LazyDoubles&& other) noexcept;
-  LazyDoubles& operator=(LazyDoubles&& other) noexcept;
-  bool known(std::int64_t k) const { return data_[k] != 0; }
-  double get(std::int64_t k) const { return std::bit_cast<double>(data_[k] ^ kKey); }
-  void set(std::int64_t k, double value) { data_[k] = std::bit_cast<std::uint64_t>(value) ^ kKey; }
-  explicit operator bool() const { return data_ != nullptr; }
+  explicit LazyDoubles(std::int64_t count) : bits_(count) {}
+  bool known(std::int64_t k) const { return bits_[k] != 0; }
+  double get(std::int64_t k) const { return std::bit_cast<double>(bits_[k] ^ kKey); }
+  void set(std::int64_t k, double value) { bits_[k] = std::bit_cast<std::uint64_t>(value) ^ kKey; }
+  explicit operator bool() const { return static_cast<bool>(bits_); }
 
  private:
   /// A NaN that no arithmetic produces stands for "unknown", stored as zero: the fresh pages of the system.
   static constexpr std::uint64_t kKey = 0x7ff4dead0badbeefULL;
-  std::uint64_t* data_ = nullptr;
-  std::int64_t count_ = 0;
+  ZeroPages<std::uint64_t> bits_;
+};
+
+/// A value of the definition, and how far kernels may be off (infinite: by anything).
+struct BoundedValue {
+  double value = 0;
+  double bound = 0;
 };
 
 /// An affine function of a statement's dims; most are linear, and then cost one multiply-add a dim.
@@ -66,11 +72,16 @@ struct CompiledStatement {
   double points = 0;                 ///< of the bounding box of the domain
 };
 
+/// Elementary evaluations that the whole definition takes at those sizes, about; cheaper to have than a Reference.
+double definition_cost(const Nest& nest, const Sizes& sizes);
+
 class Reference {
  public:
   /// `inputs` must outlive the object. `scalars`: missing ones take the nest's default.
   Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const HostTensors& inputs);
 
+  /// Other inputs of the same sizes; forgets all values.
+  void rebind(const HostTensors& inputs);
   /// Elementary evaluations that evaluate_all takes, about.
   double full_cost() const;
   /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
@@ -79,6 +90,8 @@ class Reference {
   void evaluate_all(double cost_limit);
   /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
+  /// The same with what rounding may do to it.
+  std::optional<BoundedValue> bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit);
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
   double spent() const { return spent_; }
 
@@ -89,8 +102,13 @@ class Reference {
     std::vector<std::int64_t> shape, strides;
     std::int64_t elements = 1;
     const std::byte* input = nullptr;
+    std::vector<float> decoded;         ///< the input, where it is small
     std::vector<int> writers;           ///< statements, in textual order
     std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
+    std::vector<LazyDoubles> errors;    ///< of these
+    bool reduced = false;               ///< a reduction writes it
+    std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
+    ZeroPages<ErrorSum> sums;           ///< full evaluation: errors where reductions write
   };
   struct ElementLoops {
     LoopCode code;
@@ -99,18 +117,26 @@ class Reference {
   class Leaves;
   using Sink = std::function<void(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count)>;
 
+  static void set_input(Store& store, const HostTensors& inputs);
   void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
   int version_seen(int statement, int tensor) const;
   const ElementLoops& element_loops(int statement);
+  void compile_groups();
   void finish_loops(LoopCode& code, bool whole) const;
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
   void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
             const Sink& sink);
-  const double* evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count,
-                               bool whole);
+  /// Values of some points, their errors, and those that come of rounding an operand to 16 bits (null: none).
+  struct Chunk {
+    const double *values, *errors, *operands;
+  };
+  Chunk evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count, bool whole);
+  const double* operand_errors(int statement, const double* registers, const double* values, int count, double* out) const;
+  double error_of(int tensor, int version, std::int64_t linear, bool whole);
   std::optional<double> compute(int tensor, int version, std::int64_t linear);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);
+  LazyDoubles& errors_of(int tensor, int version);
 
   std::vector<Store> stores_;
   std::map<std::string, int> store_index_;
@@ -118,8 +144,11 @@ class Reference {
   std::vector<isl::set> domains_;  ///< sizes fixed
   std::vector<isl::map> writes_;   ///< sizes fixed
   std::map<int, ElementLoops> element_loops_;
+  std::vector<LoopCode> group_loops_;
   std::map<std::string, double> scalars_;
+  RoundingModel rounding_;
   bool backward_possible_ = true;
+  bool evaluated_ = false;  ///< by evaluate_all
   double spent_ = 0;
   double limit_ = 0;
   int depth_ = 0;

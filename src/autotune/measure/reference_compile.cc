@@ -153,9 +153,19 @@ isl_map* order_of(const isl::set& domain, int position) {
 
 }  // namespace
 
+double definition_cost(const Nest& nest, const Sizes& sizes) {
+  double cost = 0;
+  for (const Statement& statement : nest.statements) {
+    double nodes = 1;
+    statement.value.visit([&](const ScalarExpr&) { ++nodes; });
+    cost += nodes * box_points(at_sizes(statement.domain, sizes));
+  }
+  return cost;
+}
+
 Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                      const HostTensors& inputs)
-    : scalars_(scalars) {
+    : scalars_(scalars), rounding_(rounding_model(nest)) {
   for (const ScalarParam& scalar : nest.scalars) scalars_.emplace(scalar.name, scalar.default_value);
   for (const Tensor& tensor : nest.tensors) {
     Store store;
@@ -166,11 +176,7 @@ Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::s
     for (std::size_t k = store.shape.size(); k-- > 1;)
       store.strides[k - 1] = store.strides[k] * std::max<std::int64_t>(store.shape[k], 1);
     for (const std::int64_t extent : store.shape) store.elements *= extent;
-    if (tensor.role == TensorRole::input) {
-      const auto data = inputs.find(tensor.name);
-      if (data == inputs.end()) internal_error("oracle: no data for input {}", tensor.name);
-      store.input = data->second.bytes.data();
-    }
+    if (tensor.role == TensorRole::input) set_input(store, inputs);
     store_index_[tensor.name] = static_cast<int>(stores_.size());
     stores_.push_back(std::move(store));
   }
@@ -218,7 +224,10 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
     code.indices.push_back(make_function(expression_of(only, domain_params, slots), code.dims));
   }
   code.points = box_points(domain);
-  stores_[code.write.tensor].writers.push_back(static_cast<int>(statements_.size()));
+  Store& written = stores_[code.write.tensor];
+  written.writers.push_back(static_cast<int>(statements_.size()));
+  written.reduced = written.reduced || code.reduction.has_value();
+  if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
   statements_.push_back(std::move(code));
   domains_.push_back(domain);
   writes_.push_back(write);
@@ -289,14 +298,30 @@ void Reference::evaluate_all(double cost_limit) {
   }
   constexpr double kMemoryLimit = 1.5e9;
   double bytes = 0;
-  for (const Store& store : stores_) bytes += store.input ? 0 : 8.0 * static_cast<double>(store.elements);
+  for (const Store& store : stores_) {
+    const std::size_t size = store.input ? 0 : store.reduced ? sizeof(double) + sizeof(ErrorSum) : 2 * sizeof(double);
+    bytes += static_cast<double>(size) * static_cast<double>(store.elements);
+  }
   if (bytes > kMemoryLimit) {
     user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
                kMemoryLimit / 1e9);
   }
+  for (Store& store : stores_) {
+    if (store.reduced) store.sums = ZeroPages<ErrorSum>(store.elements);
+  }
+  evaluated_ = true;
   const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
     store_chunk(statement, dims, strides, count);
   };
+  if (group_loops_.empty()) compile_groups();
+  for (const LoopCode& code : group_loops_) {
+    std::array<std::int64_t, 64> frame{};
+    walk(code, frame.data(), sink);
+  }
+}
+
+/// Loops over each group of statements in the original order.
+void Reference::compile_groups() {
   for (std::size_t first = 0; first < statements_.size();) {
     std::size_t last = first;
     while (last < statements_.size() && statements_[last].group == statements_[first].group) ++last;
@@ -308,8 +333,7 @@ void Reference::evaluate_all(double cost_limit) {
     LoopCode code;
     with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, slots); });
     finish_loops(code, true);
-    std::array<std::int64_t, 64> frame{};
-    walk(code, frame.data(), sink);
+    group_loops_.push_back(std::move(code));
     first = last;
   }
 }

@@ -89,11 +89,13 @@ nlohmann::json compiled_to_json(const CompiledTrial& compiled) {
   return {{"kernel", kernel_to_json(compiled.kernel)},
           {"binary", bytes_to_json(compiled.binary)},
           {"report", compiled.report},
-          {"compile_ms", compiled.compile_ms}};
+          {"compile_ms", compiled.compile_ms},
+          {"periods", compiled.periods}};
 }
 
 CompiledTrial compiled_from_json(const nlohmann::json& json) {
-  return {kernel_from_json(json.at("kernel")), bytes_from_json(json.at("binary")), json.at("report"), json.at("compile_ms")};
+  return {kernel_from_json(json.at("kernel")), bytes_from_json(json.at("binary")), json.at("report"), json.at("compile_ms"),
+          json.at("periods")};
 }
 
 bool send_message(int socket, const nlohmann::json& message) {

@@ -18,6 +18,7 @@ struct CompiledTrial {
   std::string binary;  ///< machine code of `kernel`, when an assembler was at hand
   std::string report;  ///< JSON
   double compile_ms = 0;
+  std::string periods = "{}";  ///< of the kernel's sizes (check_sizes.h)
 };
 
 /// Compiles candidates in a worker process. May throw: UserError is an illegal trial, anything else a compile error.

@@ -33,7 +33,6 @@ class ValueCode {
   const double* run(double* memory, LeafSource& source, int count) const;
   std::size_t size() const { return code_.size(); }
 
- private:
   struct Instruction {
     ScalarOp op;
     ElementType type;
@@ -42,6 +41,10 @@ class ValueCode {
     int ordinal = -1;
     int a = -1, b = -1, c = -1;
   };
+  /// In the order of their results in `memory`.
+  const std::vector<Instruction>& instructions() const { return code_; }
+
+ private:
   using Known = std::map<const void*, int>;  ///< node -> position of its value
   int compile(const ScalarExpr& expr, const std::map<std::string, double>& scalars, Known& known);
   std::vector<Instruction> code_;

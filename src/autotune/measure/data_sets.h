@@ -1,0 +1,34 @@
+// Data sets: kinds of inputs with which kernels are checked.
+#pragma once
+
+#include "autotune/measure/oracle.h"
+#include "poly/nest.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// ordinary: normal random numbers. large: up to some hundreds, some rows beside 0. constant: every element of an input is one number.
+/// zeros: most elements and some rows are zeros of either sign. ties: integers from -2 to 2. The others are ordinary, but one input has
+/// rows with one, many and nothing but elements of that value; `lowest` is the least finite number of its type.
+enum class DataKind : std::uint8_t { ordinary, large, constant, zeros, ties, plus_infinity, minus_infinity, lowest, nan };
+std::string_view to_string(DataKind kind);
+
+/// A kind, and for the special values the input that has them.
+struct DataSet {
+  DataKind kind = DataKind::ordinary;
+  std::string special{};
+  std::string str() const;  ///< "ties", "nan in x"
+  bool operator==(const DataSet&) const = default;
+};
+
+/// Every kind; special values in each input that may have them in turn. Those that matrix products multiply with computed operands (the
+/// values of attention) may not: kernels need finite values there in masked places.
+std::vector<DataSet> data_sets(const Nest& nest);
+
+/// Inputs of `nest`; outputs have a shape but no bytes. Equal seeds give equal data.
+HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data, std::uint64_t seed);
+
+}  // namespace nestor
