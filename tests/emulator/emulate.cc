@@ -1,48 +1,169 @@
-// The entry point of the emulator.
+// The entry point of the emulator: launches of a recipe, memory and tensor maps.
 #include "emulator/emulate.h"
 
-#include "support/simt_emulator.h"
+#include "emulator/instructions.h"
+#include "emulator/machine.h"
+#include "emulator/module.h"
+#include "support/simt_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
 
 namespace nestor::testing {
+namespace {
+
+using emulation::Region;
+using emulation::TensorMap;
+using Values = std::map<std::string, std::int64_t>;
+
+constexpr int kUnitRegisters = 65536;
+
+std::vector<std::int64_t> extents_of(const ArgumentSpec& spec, const Values& values) {
+  std::vector<std::int64_t> extents;
+  for (const IntExpr& extent : spec.shape) extents.push_back(evaluate_in(extent, values));
+  return extents;
+}
+
+std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& extents) {
+  std::vector<std::int64_t> strides(extents.size(), 1);
+  for (std::size_t k = extents.size(); k-- > 1;) strides[k - 1] = strides[k] * extents[k];
+  return strides;
+}
+
+/// The argument's memory; rows are told apart where each index steps over all of those behind it.
+Region region_of(const ArgumentSpec& spec, const EmulatedArgument& argument, const std::vector<std::int64_t>& extents,
+                 const std::vector<std::int64_t>& strides) {
+  const auto element = static_cast<std::int64_t>(size_in_bytes(spec.type));
+  Region region;
+  region.begin = static_cast<char*>(argument.data);
+  region.bytes = argument.bytes;
+  region.name = spec.name;
+  region.writable = spec.output;
+  std::int64_t inner = extents.empty() ? 1 : extents.back();
+  bool nested = true;
+  for (std::size_t k = extents.size(); k-- > 1;) {
+    nested = nested && strides[k - 1] >= inner && strides[k - 1] > 0;
+    inner = strides[k - 1] * extents[k - 1];
+    region.dims.insert(region.dims.begin(), {strides[k - 1] * element, extents[k - 1]});
+  }
+  if (nested && !extents.empty()) region.row_bytes = extents.back() * element;
+  if (!nested) region.dims.clear();
+  return region;
+}
+
+/// Why the driver would refuse a map; empty: it would not.
+std::string encode(const KernelParam& param, const ArgumentSpec& spec, const EmulatedArgument& argument,
+                   const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides, TensorMap& map) {
+  const auto rank = extents.size();
+  std::vector<int> order = param.order;
+  if (order.empty()) {
+    order.resize(rank);
+    std::iota(order.begin(), order.end(), 0);
+  }
+  map.data = static_cast<char*>(argument.data);
+  map.rank = static_cast<int>(rank);
+  map.element = static_cast<int>(size_in_bytes(spec.type));
+  map.swizzle = param.swizzle;
+  if (reinterpret_cast<std::uintptr_t>(argument.data) % 16 != 0)
+    return fmt::format("\"{}\" is not aligned to 16 bytes", spec.name);
+  for (std::size_t k = 0; k < rank; ++k) {
+    const auto dim = static_cast<std::size_t>(order[rank - 1 - k]);
+    map.extents[k] = extents[dim];
+    map.strides[k] = strides[dim] * map.element;
+    map.box[k] = param.box[dim];
+    if (extents[dim] < 1) return fmt::format("\"{}\" is empty", spec.name);
+    if (k > 0 && extents[dim] > 1 && map.strides[k] % 16 != 0)
+      return fmt::format("rows of \"{}\" are {} bytes apart, no multiple of 16", spec.name, map.strides[k]);
+  }
+  return "";
+}
+
+}  // namespace
 
 class EmulatedKernel::Implementation {
  public:
-  Implementation(LaunchRecipe recipe, const std::string& ir) : recipe_(std::move(recipe)), emulator_(ir) {}
+  Implementation(LaunchRecipe recipe, const std::string& ir) : recipe_(std::move(recipe)), module_(ir) {
+    machine_.text_of_site = [this](emulation::Site site) { return module_.text_of(site); };
+  }
 
   EmulationResult run(const Sizes& sizes, const std::vector<EmulatedArgument>& arguments, const EmulationOptions& options) {
-    EmulationResult result;
+    if (arguments.size() != recipe_.arguments.size())
+      internal_error("emulator: {} arguments for a kernel of {}", arguments.size(), recipe_.arguments.size());
+    Values values(sizes.begin(), sizes.end());
+    for (const auto& [name, value] : recipe_.fixed_sizes) values[name] = value;
     LaunchData data;
     data.sizes = sizes;
     data.scalars = options.scalars;
-    std::map<std::string, std::int64_t> values(sizes.begin(), sizes.end());
-    for (const auto& [name, value] : recipe_.fixed_sizes) values[name] = value;
+    data.units = options.units;
+    std::vector<std::vector<std::int64_t>> extents;
+    std::vector<Region> regions;
     for (std::size_t k = 0; k < arguments.size(); ++k) {
+      extents.push_back(extents_of(recipe_.arguments[k], values));
       data.pointers.push_back(reinterpret_cast<std::uint64_t>(arguments[k].data));
-      data.strides.push_back(arguments[k].strides.empty() ? dense_strides(recipe_.arguments.at(k), values)
-                                                          : arguments[k].strides);
+      data.strides.push_back(arguments[k].strides.empty() ? dense_strides(extents[k]) : arguments[k].strides);
+      regions.push_back(region_of(recipe_.arguments[k], arguments[k], extents[k], data.strides[k]));
     }
-    std::vector<char> workspace(static_cast<std::size_t>(evaluate_in(recipe_.workspace_bytes, values)) + 64, '\xff');
+    const auto bytes = static_cast<std::size_t>(evaluate_in(recipe_.workspace_bytes, values));
+    std::vector<char> workspace(bytes + 64, '\xff');
     data.workspace = (reinterpret_cast<std::uint64_t>(workspace.data()) + 63) / 64 * 64;
-    emulator_.seed(options.seed);
-    try {
-      launch_recipe(recipe_, data, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-        emulator_.run(node, blocks, params);
-      });
-    } catch (const InternalError& error) {
-      result.problem = error.what();
-    }
+    std::uint32_t counter = 0;
+    data.counter = reinterpret_cast<std::uint64_t>(&counter);
+    regions.push_back(memory(reinterpret_cast<char*>(data.workspace), bytes, "the workspace"));
+    regions.push_back(memory(reinterpret_cast<char*>(&counter), sizeof counter, "the counter"));
+    regions.back().counter = true;
+    EmulationResult result;
+    std::deque<TensorMap> maps;
+    data.tensor_map = [&](const KernelParam& param) -> void* {
+      const auto k = static_cast<std::size_t>(param.index);
+      const std::string problem =
+          encode(param, recipe_.arguments[k], arguments[k], extents[k], data.strides[k], maps.emplace_back());
+      if (result.problem.empty() && !problem.empty()) result.problem = "tensor map: " + problem;
+      return &maps.back();
+    };
+    machine_.accesses = machine_.switches = 0;
+    machine_.seed(options.seed);
+    machine_.set_regions(std::move(regions));
+    launch_recipe(recipe_, data, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
+      if (!result.problem.empty()) return;
+      launch(node, blocks, params, result);
+      if (result.problem.empty() && counter != 0)
+        result.problem = fmt::format("kernel {} leaves its counter at {}", node.symbol, counter);
+    });
+    machine_.set_regions({});
+    result.accesses = machine_.accesses;
+    result.switches = machine_.switches;
     return result;
   }
 
  private:
-  static std::vector<std::int64_t> dense_strides(const ArgumentSpec& spec, const std::map<std::string, std::int64_t>& values) {
-    std::vector<std::int64_t> strides(spec.shape.size(), 1);
-    for (std::size_t k = spec.shape.size(); k-- > 1;) strides[k - 1] = strides[k] * evaluate_in(spec.shape[k], values);
-    return strides;
+  static Region memory(char* begin, std::size_t bytes, const char* name) {
+    Region region;
+    region.begin = begin;
+    region.bytes = bytes;
+    region.name = name;
+    return region;
+  }
+
+  void launch(const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params, EmulationResult& result) {
+    emulation::LaunchShape shape;
+    shape.kernel = node.symbol;
+    shape.threads = node.block[0];
+    shape.cluster = node.cluster[0];
+    shape.blocks = blocks;
+    shape.shared_bytes = node.shared_bytes;
+    const int residents = module_.residents(node.symbol);
+    shape.registers = residents == 0 ? 0 : kUnitRegisters / residents / shape.threads / 8 * 8;
+    const auto kernel = module_.kernel(node.symbol);
+    if (!machine_.run(shape, [&] { kernel(params.data()); }))
+      result.problem = "kernel " + node.symbol + ": " + machine_.problem();
   }
 
   LaunchRecipe recipe_;
-  SimtEmulator emulator_;
+  emulation::Module module_;
+  emulation::Machine machine_;
 };
 
 EmulatedKernel::EmulatedKernel(LaunchRecipe recipe, const std::string& ir)

@@ -22,7 +22,9 @@ constexpr std::int64_t kEmulatedUnits = 2;
 struct LaunchData {
   std::vector<std::uint64_t> pointers;
   std::vector<std::vector<std::int64_t>> strides;
-  std::uint64_t workspace = 0;
+  std::uint64_t workspace = 0, counter = 0;
+  std::function<void*(const KernelParam&)> tensor_map;  ///< where the map lies; none: kernels that take maps are refused
+  std::int64_t units = kEmulatedUnits;
   Sizes sizes;
   std::map<std::string, double> scalars;
 };
@@ -78,9 +80,13 @@ inline void launch_nodes(const std::vector<LaunchNode>& nodes, const LaunchRecip
             write_element(&bits, scalar.type, given == data.scalars.end() ? scalar.default_value : given->second);
           }
           break;
-        case KernelParam::Kind::tensor_map:
         case KernelParam::Kind::counter:
-          internal_error("the emulator has no tensor maps and no work counters, which kernel \"{}\" takes", node.symbol);
+          bits = data.counter;
+          break;
+        case KernelParam::Kind::tensor_map:
+          if (!data.tensor_map) internal_error("there are no tensor maps, which kernel \"{}\" takes", node.symbol);
+          params.push_back(data.tensor_map(param));
+          continue;
       }
       std::memcpy(storage[k].data(), &bits, 8);
       params.push_back(storage[k].data());
@@ -92,7 +98,7 @@ inline void launch_nodes(const std::vector<LaunchNode>& nodes, const LaunchRecip
 inline void launch_recipe(const LaunchRecipe& recipe, const LaunchData& data, const Launcher& launcher) {
   std::map<std::string, std::int64_t> values(data.sizes.begin(), data.sizes.end());
   for (const auto& [name, value] : recipe.fixed_sizes) values[name] = value;
-  values[kUnits] = kEmulatedUnits;
+  values[kUnits] = data.units;
   launch_nodes(recipe.launches, recipe, data, values, launcher);
 }
 

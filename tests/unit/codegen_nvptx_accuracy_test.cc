@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/TargetSelect.h>
 
 #include <cmath>
 #include <limits>
@@ -36,11 +39,8 @@ Values run_function(ElementType type, const std::function<ScalarExpr(ScalarExpr)
   const Sizes sizes{{"n", count}};
   const CheckOptions options{.spread = spread};
   const CheckData data = make_data(program, recipe, sizes, options);
-  HostImage image(recipe, data, sizes, options);
-  SimtEmulator emulator(compiled.ir);
-  launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-    emulator.run(node, blocks, params);
-  });
+  const HostImage image(recipe, data, options);
+  EXPECT_EQ(emulate(recipe, compiled.ir, sizes, image.arguments).problem, "");
   const auto* results = reinterpret_cast<const float*>(image.memory.at(1)->data());
   return {data.arguments.at(0).values, {results, results + count}};
 }

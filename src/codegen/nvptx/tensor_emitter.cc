@@ -180,6 +180,9 @@ void WgmmaEmitter::consumers() {
   if (plan_->turns())
     when(b_.CreateICmpEQ(group_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kGroupThreads); });
   items([&] { run_children(plan_->consumer, true); });
+  // A block's shared memory must live until the last item's tiles have been read. Others are waited for where they are stored.
+  const auto lasts = [&](const TensorOp& op) { return op.through_shared && plan_->lender(op) < 0; };
+  if (plan_->persistent() && std::any_of(plan_->ops.begin(), plan_->ops.end(), lasts)) ptx_.wait_stores_read(0);
 }
 
 /// Calls `body` for each item of the grid that this block takes, with its coordinates in the environment.

@@ -1,0 +1,96 @@
+// Vector clocks, joined without copies where one holds the other.
+#include "emulator/clock.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace nestor::emulation {
+namespace {
+
+bool holds(const std::vector<Time>& a, const std::vector<Time>& b) {
+  if (b.size() > a.size()) return false;
+  for (std::size_t k = 0; k < b.size(); ++k) {
+    if (b[k] > a[k]) return false;
+  }
+  return true;
+}
+
+Clock joined(const Clock& a, const Clock& b) {
+  if (holds(*a, *b)) return a;
+  if (holds(*b, *a)) return b;
+  auto both = std::make_shared<std::vector<Time>>(std::max(a->size(), b->size()), 0);
+  std::copy(a->begin(), a->end(), both->begin());
+  for (std::size_t k = 0; k < b->size(); ++k) (*both)[k] = std::max((*both)[k], (*b)[k]);
+  return both;
+}
+
+}  // namespace
+
+// The threads of a block often have one clock and acquire another one, all of them: the last answers are kept.
+Clock join(const Clock& a, const Clock& b) {
+  if (b == nullptr || a == b) return a;
+  if (a == nullptr) return b;
+  struct Known {
+    Clock a, b, both;
+  };
+  thread_local std::array<Known, 8> known;
+  thread_local std::size_t next = 0;
+  for (const Known& answer : known) {
+    if (answer.a == a && answer.b == b) return answer.both;
+  }
+  Known& answer = known[next++ % known.size()];
+  answer = {a, b, joined(a, b)};
+  return answer.both;
+}
+
+void Gathering::Part::add(const Clock& clock) {
+  if (clock == nullptr || std::find(clocks.begin(), clocks.end(), clock) != clocks.end()) return;
+  clocks.push_back(clock);
+}
+
+Clock Gathering::Part::take() {
+  const auto all = std::exchange(clocks, {});
+  const auto own = std::exchange(times, {});
+  Clock first = all.empty() ? nullptr : all.front();
+  for (std::size_t k = 1; k < all.size(); ++k) first = join(first, all[k]);
+  if (own.empty()) return first;
+  auto both = first == nullptr ? std::make_shared<std::vector<Time>>() : std::make_shared<std::vector<Time>>(*first);
+  for (const auto& [agent, time] : own) {
+    if (agent >= both->size()) both->resize(agent + 1, 0);
+    (*both)[agent] = std::max((*both)[agent], time);
+  }
+  return both;
+}
+
+void Gathering::add(const Order& order, const std::vector<Own>& own, Release release) {
+  const bool all = release == Release::all;
+  if (all) seen_.add(order.seen);
+  if (all || release == Release::reads) over_.add(order.over);
+  if (all) fenced_.add(order.fenced);
+  if (all || release == Release::inits) inits_.add(order.inits);
+  for (const Own& mine : own) {
+    if (all && mine.time > 0) seen_.times.emplace_back(mine.agent, mine.time);
+    if (release != Release::inits && mine.time > 0) over_.times.emplace_back(mine.agent, mine.time);
+    if (all && mine.fenced > 0) fenced_.times.emplace_back(mine.agent, mine.fenced);
+    if (release != Release::reads && mine.inits > 0) inits_.times.emplace_back(mine.agent, mine.inits);
+  }
+}
+
+void Gathering::add_time(Agent agent, Time time) {
+  seen_.times.emplace_back(agent, time);
+  over_.times.emplace_back(agent, time);
+}
+
+Order Gathering::take() {
+  Order order;
+  const bool same = over_.clocks == seen_.clocks && over_.times == seen_.times;  // but for releases of reads alone
+  order.seen = seen_.take();
+  order.over = same ? order.seen : over_.take();
+  if (same) over_ = {};
+  order.fenced = fenced_.take();
+  order.inits = inits_.take();
+  return order;
+}
+
+}  // namespace nestor::emulation

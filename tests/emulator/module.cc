@@ -1,0 +1,164 @@
+// Parses, rewrites and compiles a module for this processor.
+#include "emulator/module.h"
+
+#include "emulator/rewrite.h"
+#include "support/error.h"
+
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/ReplaceConstant.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+namespace nestor::emulation {
+namespace {
+
+template <class T>
+T take(llvm::Expected<T> value) {
+  if (!value) internal_error("emulator: {}", llvm::toString(value.takeError()));
+  return std::move(*value);
+}
+
+void check(llvm::Error error) {
+  if (error) internal_error("emulator: {}", llvm::toString(std::move(error)));
+}
+
+std::unique_ptr<llvm::Module> parse(const std::string& ir, llvm::LLVMContext& context) {
+  llvm::SMDiagnostic diagnostic;
+  auto module = llvm::parseAssemblyString(ir, diagnostic, context);
+  if (module == nullptr) internal_error("emulator: {}", diagnostic.getMessage().str());
+  return module;
+}
+
+/// Every kernel asks once where its block's shared memory is.
+void place_shared(llvm::Module& module) {
+  constexpr unsigned kSharedSpace = 3;
+  std::vector<llvm::GlobalVariable*> all;
+  for (llvm::GlobalVariable& global : module.globals()) {
+    if (global.getAddressSpace() == kSharedSpace) all.push_back(&global);
+  }
+  llvm::IRBuilder<> b(module.getContext());
+  const auto base = module.getOrInsertFunction("emulated_shared_memory", llvm::FunctionType::get(b.getPtrTy(), {}, false));
+  for (llvm::GlobalVariable* shared : all) {
+    llvm::convertUsersOfConstantsToInstructions({shared});
+    std::map<llvm::Function*, llvm::Value*> places;
+    for (llvm::Use& use : llvm::make_early_inc_range(shared->uses())) {
+      llvm::Function* function = llvm::cast<llvm::Instruction>(use.getUser())->getFunction();
+      llvm::Value*& place = places[function];
+      if (place == nullptr) {
+        b.SetInsertPoint(&function->getEntryBlock(), function->getEntryBlock().begin());
+        place = b.CreateAddrSpaceCast(b.CreateCall(base), shared->getType());
+      }
+      use.set(place);
+    }
+    shared->eraseFromParent();
+  }
+}
+
+/// void run_<kernel>(void** params): loads each parameter and calls the kernel.
+void add_trampoline(llvm::Module& module, llvm::Function& kernel) {
+  llvm::IRBuilder<> b(module.getContext());
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false);
+  auto* function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "run_" + kernel.getName().str(), module);
+  b.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", function));
+  std::vector<llvm::Value*> values;
+  for (llvm::Argument& argument : kernel.args()) {
+    llvm::Value* slot = b.CreateLoad(b.getPtrTy(), b.CreateConstGEP1_64(b.getPtrTy(), function->getArg(0), argument.getArgNo()));
+    values.push_back(argument.hasByValAttr() ? slot : b.CreateLoad(argument.getType(), slot));
+  }
+  for (llvm::Argument& argument : kernel.args()) argument.removeAttr(llvm::Attribute::ByVal);
+  b.CreateCall(&kernel, values);
+  b.CreateRetVoid();
+}
+
+std::map<std::string, int> residents_of(const llvm::Module& module) {
+  std::map<std::string, int> residents;
+  const llvm::NamedMDNode* annotations = module.getNamedMetadata("nvvm.annotations");
+  for (unsigned k = 0; annotations != nullptr && k < annotations->getNumOperands(); ++k) {
+    const llvm::MDNode* node = annotations->getOperand(k);
+    const auto* key = llvm::dyn_cast<llvm::MDString>(node->getOperand(1));
+    if (key == nullptr || key->getString() != "minctasm") continue;
+    residents[llvm::mdconst::extract<llvm::Function>(node->getOperand(0))->getName().str()] =
+        static_cast<int>(llvm::mdconst::extract<llvm::ConstantInt>(node->getOperand(2))->getSExtValue());
+  }
+  return residents;
+}
+
+}  // namespace
+
+class Module::Code {
+ public:
+  explicit Code(const std::string& ir, std::map<std::string, int>& residents) {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto module = parse(ir, *context);
+    residents = residents_of(*module);
+    auto machine = take(llvm::orc::JITTargetMachineBuilder::detectHost());
+    machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
+    jit_ = take(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(machine)).create());
+    adapt(*module);
+    llvm::orc::SymbolMap symbols;
+    for (const auto& [name, address] : instruction_symbols())
+      symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
+                                              llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    check(jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
+    check(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+  }
+
+  Kernel kernel(const std::string& symbol) { return take(jit_->lookup("run_" + symbol)).toPtr<Kernel>(); }
+
+ private:
+  void adapt(llvm::Module& module) {
+    const Sites sites = number_instructions(module);
+    module.setTargetTriple(jit_->getTargetTriple().str());
+    module.setDataLayout(jit_->getDataLayout());
+    std::vector<llvm::Function*> kernels;
+    for (llvm::Function& function : module) {
+      if (function.isDeclaration()) continue;
+      function.setCallingConv(llvm::CallingConv::C);
+      function.removeFnAttr("target-cpu");
+      function.removeFnAttr("target-features");
+      kernels.push_back(&function);
+    }
+    for (llvm::Function* kernel : kernels) rewrite_kernel(*kernel, sites);
+    place_shared(module);
+    for (llvm::Function* kernel : kernels) add_trampoline(module, *kernel);
+    std::string problem;
+    llvm::raw_string_ostream stream(problem);
+    if (llvm::verifyModule(module, &stream)) internal_error("emulator: {}", problem);
+  }
+
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+};
+
+Module::Module(const std::string& ir) : ir_(ir), code_(std::make_unique<Code>(ir, residents_)) {}
+Module::~Module() = default;
+
+Module::Kernel Module::kernel(const std::string& symbol) { return code_->kernel(symbol); }
+
+int Module::residents(const std::string& symbol) const {
+  const auto found = residents_.find(symbol);
+  return found == residents_.end() ? 0 : found->second;
+}
+
+std::string Module::text_of(Site site) const {
+  llvm::LLVMContext context;
+  const auto module = parse(ir_, context);
+  for (const auto& [instruction, number] : number_instructions(*module)) {
+    if (number != site) continue;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    instruction->print(stream);
+    text.erase(0, text.find_first_not_of(' '));
+    if (text.size() > 300) text = text.substr(0, 300) + "...";
+    return "`" + text + "` (instruction " + std::to_string(site) + ")";
+  }
+  return "an instruction";
+}
+
+}  // namespace nestor::emulation
