@@ -24,6 +24,12 @@ using nlohmann::json;
 
 constexpr unsigned kAnswer_s = 20;
 
+/// The name lives as long as any process has the socket open.
+std::string fresh_address() {
+  static int count = 0;
+  return fmt::format("nestor-soak-{}-{}", getpid(), count++);
+}
+
 sockaddr_un socket_address(const std::string& name, socklen_t& length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -211,7 +217,7 @@ class DeviceCandidate : public LoadedCandidate {
 
 }  // namespace
 
-DeviceServers::DeviceServers(int ordinal, int count) : address_(fmt::format("nestor-soak-{}", getpid())) {
+DeviceServers::DeviceServers(int ordinal, int count) : address_(fresh_address()) {
   socklen_t length = 0;
   const sockaddr_un name = socket_address(address_, length);
   listening_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

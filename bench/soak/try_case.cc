@@ -104,16 +104,16 @@ Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Sc
     const Schedule schedule = replay();
     const TileProgram program = build_tile_program(schedule);
     const ProgramProof proof = prove_program(program, schedule);
-    if (proof.verdict == ProofVerdict::refuted) return ended(failed(Verdict::refuted, proof.reason));
     const Generated generated = generate(program, engine, sm);
     generate_s = processor_seconds() - start;
     if (options.generated) options.generated(generate_s);
     Outcome outcome = run_all(nest, generated, engine, runs, options);
-    if (proof.verdict == ProofVerdict::unproved) {
-      // Never served, so that a wrong one is none that anybody meets; worth to be known all the same.
-      outcome.detail =
-          fmt::format("{}{}", outcome.verdict == Verdict::wrong ? "WRONG " + outcome.detail + "; " : "", proof.reason);
-      if (outcome.verdict <= Verdict::wrong) outcome.verdict = Verdict::unproved;
+    if (proof.verdict != ProofVerdict::proved && outcome.verdict <= Verdict::wrong) {
+      // Never served, so that a wrong one is none that anybody meets; what it computes says who is at fault.
+      const std::string computes =
+          outcome.verdict == Verdict::wrong ? "WRONG " + outcome.detail : fmt::format("right in {} runs", outcome.runs);
+      outcome.verdict = proof.verdict == ProofVerdict::refuted ? Verdict::refuted : Verdict::unproved;
+      outcome.detail = fmt::format("{} ({})", proof.reason, computes);
     }
     return ended(outcome);
   } catch (const UserError& error) {

@@ -136,7 +136,8 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   for (const Statement* reader : readers_of(nest, statement.write.tensor)) {
     if (reader->group < statement.group) return fmt::format("{} reads it before it is complete", reader->name);
   }
-  while (HiddenFactor(nest, update).expose()) {}
+  while (nest.find_statement(update) != nullptr && HiddenFactor(nest, update).expose()) {}
+  if (nest.find_statement(update) == nullptr) return "nothing reads its result";  // rewriting drops what nobody reads
   const Deferred parts = separate(nest, nest.statement(update));
   if (is_one(parts.outside)) return "no factor of its terms is the same for all points of an element";
   if (parts.inside.factors.empty()) return "its terms are the same for all points";

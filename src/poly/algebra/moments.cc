@@ -348,7 +348,12 @@ std::optional<isl::pw_aff> dense_count(const Nest& nest, const Statement& lead) 
 }
 
 std::optional<MomentsPlan> analyse_moments(const Nest& nest, const std::string& lead, std::string* why) {
-  return MomentsAnalysis(nest, nest.statement(lead)).run(why);
+  const Statement* statement = nest.find_statement(lead);
+  if (statement == nullptr) {  // preparing drops what nobody reads
+    if (why) *why = "nothing reads its result";
+    return std::nullopt;
+  }
+  return MomentsAnalysis(nest, *statement).run(why);
 }
 
 Composite moments_composite(const MomentsPlan& plan) {

@@ -285,7 +285,14 @@ bool determined_by_write(const Nest& nest, const Statement& statement, const isl
 isl::pw_aff extent_of(const Nest& nest, const isl::set& domain, int dim) {
   const isl::set bounded = domain.intersect_params(full_context(nest));
   isl::pw_aff largest = isl::manage(isl_set_dim_max(bounded.copy(), dim));
-  return largest.add_constant(1L).coalesce().gist_params(full_context(nest));
+  largest = largest.add_constant(1L);
+  // Where there is no point at all there is no largest one.
+  const isl::set none = full_context(nest).subtract(largest.domain());
+  if (!none.is_empty()) {
+    const isl::pw_aff zero = isl::manage(isl_pw_aff_val_on_domain(none.copy(), isl_val_zero(isl_set_get_ctx(none.get()))));
+    largest = largest.union_add(zero);
+  }
+  return largest.coalesce().gist_params(full_context(nest));
 }
 
 Statement element_statement(const Nest& nest, const Statement& like, const std::string& name, isl::map& to_like) {

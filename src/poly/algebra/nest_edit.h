@@ -63,7 +63,7 @@ bool varies_along(const Statement& statement, const ScalarExpr& value, int dim);
 /// True when `map` (from the statement's dims, restricted to its domain) is a function of the written element.
 bool determined_by_write(const Nest& nest, const Statement& statement, const isl::map& map);
 
-/// Number of values of dim `dim` counted from 0: 1 + its maximum, a function of the parameters.
+/// Number of values of dim `dim` counted from 0: 1 + its maximum, a function of the parameters; 0 where there is none.
 isl::pw_aff extent_of(const Nest& nest, const isl::set& domain, int dim);
 
 /// A statement with one dim for each index of the tensor that `like` writes, over the elements that `like` writes; dims
