@@ -27,9 +27,12 @@ struct Composite {
   std::vector<std::string> mediators;  ///< elementwise statements reading m inside the reduction's range
   std::vector<Follower> followers;
   /// m as mediators and corrections see it, over scalars "m" (accumulator), "n" (points so far) and "n_total": identity
-  /// for a maximum (raised to the lowest finite number where terms may be masked by -inf), m * n_total / n for a mean whose
+  /// for a maximum (a finite number where all terms so far may be -inf), m * (n_total / n) for a mean whose
   /// definition divides by the total.
   ScalarExpr view{};
+  /// m as corrections see it where that is not as `view` says, over the same scalars; undefined: as `view` says.
+  ScalarExpr reference{};
+  const ScalarExpr& corrected_by() const { return reference.defined() ? reference : view; }
   /// Above 0: m is an extremum that stays where it is until terms would grow beyond 2^threshold. `held` is its value after a tile, over
   /// "m_old" (before the tile) and "m_new" (the extremum of that and the tile). 0: m is the extremum; `held` is undefined.
   double threshold = 0;

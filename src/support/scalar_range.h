@@ -9,16 +9,18 @@
 
 namespace nestor {
 
-/// Not so for NaN, whatever the range.
+/// Not so for NaN, whatever the range. A scalar with a limit, even one, is finite: rules rely on it.
 template <class Scalar>
 bool in_range(double value, const Scalar& scalar) {
-  return scalar.minimum <= value && value <= scalar.maximum;
+  const bool limited = std::isfinite(scalar.minimum) || std::isfinite(scalar.maximum);
+  return scalar.minimum <= value && value <= scalar.maximum && (!limited || std::isfinite(value));
 }
 
-/// "1e-30 to inf"
+/// "0.5 to 2", "0.5 to inf and finite"
 template <class Scalar>
 std::string range_text(const Scalar& scalar) {
-  return fmt::format("{} to {}", scalar.minimum, scalar.maximum);
+  const bool open = std::isinf(scalar.minimum) != std::isinf(scalar.maximum);
+  return fmt::format("{} to {}{}", scalar.minimum, scalar.maximum, open ? " and finite" : "");
 }
 
 /// The limits that there are become members "min" and "max": JSON has no infinity.

@@ -193,11 +193,16 @@ class Interpreter {
     const Index target = *image(s.write.relation, s, dims);
     Elements& elements = memory[s.write.tensor];
     if (!s.reduction) {
-      elements[target] = value;
+      elements[target] = in_range(value);
       return;
     }
     if (elements.find(target) == elements.end()) throw InternalError(s.name + " accumulates into what was not initialised");
-    elements[target] = combine(*s.reduction, elements[target], value);
+    elements[target] = in_range(combine(*s.reduction, elements[target], value));
+  }
+
+  /// Wider than f32 in precision, not in range.
+  static double in_range(double value) {
+    return std::isinf(static_cast<float>(value)) ? std::copysign(std::numeric_limits<double>::infinity(), value) : value;
   }
 
   /// Position in `s` of the dim called like the lead's reduced one.
@@ -276,14 +281,14 @@ class Interpreter {
       const double n_old = at(count_before);
       const double n_total = at(total);
       const auto view = [&](double m, double n) {
-        return scalar_value(composite.view, {{"m", m}, {"n", n}, {"n_total", n_total}});
+        return scalar_value(composite.corrected_by(), {{"m", m}, {"n", n}, {"n_total", n_total}});
       };
       double& r = memory[statement.write.tensor].at(element);
-      r = scalar_value(follower.correction, {{"r", r},
-                                             {"m_old", view(before.at(m_element), n_old)},
-                                             {"m_new", view(now.at(m_element), at(count))},
-                                             {"n_old", n_old},
-                                             {"n_total", n_total}});
+      r = in_range(scalar_value(follower.correction, {{"r", r},
+                                                      {"m_old", view(before.at(m_element), n_old)},
+                                                      {"m_new", view(now.at(m_element), at(count))},
+                                                      {"n_old", n_old},
+                                                      {"n_total", n_total}}));
     }
   }
 

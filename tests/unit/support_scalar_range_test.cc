@@ -24,8 +24,11 @@ TEST(ScalarRange, HasItsLimitsAndNoNan) {
   for (const double inside : {0.5, 1.0, 2.0}) EXPECT_TRUE(in_range(inside, spec)) << inside;
   for (const double outside : {0.49, 2.01, -kInfinity, kInfinity, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_FALSE(in_range(outside, spec)) << outside;
-  EXPECT_TRUE(in_range(kInfinity, scalar(0, kInfinity)));
-  EXPECT_EQ(range_text(scalar(0.5, kInfinity)), "0.5 to inf");
+  EXPECT_TRUE(in_range(1e38, scalar(0, kInfinity)));
+  EXPECT_FALSE(in_range(kInfinity, scalar(0, kInfinity))) << "what has a limit is finite";
+  EXPECT_TRUE(in_range(kInfinity, scalar(-kInfinity, kInfinity)));
+  EXPECT_EQ(range_text(scalar(0.5, kInfinity)), "0.5 to inf and finite");
+  EXPECT_EQ(range_text(spec), "0.5 to 2");
 }
 
 TEST(ScalarRange, IsWrittenWhereItEnds) {

@@ -75,6 +75,7 @@ struct JointReduction {
   int lead = -1;          ///< op; what it writes is, until this reduction ends, the value of the thread's own warp
   ScalarExpr correction;  ///< as in Follower and Composite, with "n_total" a number
   ScalarExpr view;
+  ScalarExpr reference;     ///< the lead's value as the correction takes it
   std::int64_t points = 0;  ///< of the reduction in each warp; 0 where they differ and the formulas do not ask
 };
 

@@ -220,7 +220,7 @@ Value* BlockEmitter::corrected(const BlockOp& op, const Partial& partial, Value*
     };
     return emit_scalar(b_, math_, expr, leaves);
   };
-  const auto view = [&](Value* value, std::int64_t n) { return evaluate(op.joint->view, {{"m", value}, {"n", number(n)}}); };
+  const auto view = [&](Value* value, std::int64_t n) { return evaluate(op.joint->reference, {{"m", value}, {"n", number(n)}}); };
   return evaluate(op.joint->correction, {{"r", partial[1]},
                                          {"m_old", view(partial[0], points.each)},
                                          {"m_new", view(lead, points.all)},

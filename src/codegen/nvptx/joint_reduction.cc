@@ -133,6 +133,26 @@ bool same_terms(const TileOp& a, const TileOp& b) {
          std::equal(a.reads.begin(), a.reads.end(), b.reads.begin(), b.reads.end(), same_read);
 }
 
+/// `op` with the lead's value in `buffer` as the composite shows it to mediators.
+TileOp with_view(const Composite& composite, TileOp op, int buffer) {
+  op.value = op.value.rewrite([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::read || op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
+    return substitute(composite.view, {{"m", node}});
+  });
+  return op;
+}
+
+/// The correction where nothing follows: a row of nothing but infinite terms, whose lead has not moved from -inf, may not keep its
+/// terms of 0. Without the exception for a lead that has not moved, they are NaN as by the definition.
+ScalarExpr final_correction(const ScalarExpr& correction) {
+  const ScalarExpr stays = ScalarExpr::make(
+      ScalarOp::eq, {ScalarExpr::scalar("m_old", ElementType::f32), ScalarExpr::scalar("m_new", ElementType::f32)});
+  return correction.rewrite([&](const ScalarExpr& node) {
+    const bool exception = node.op() == ScalarOp::select && node.args()[0].equals(stays) && node.args()[1].is_constant(1);
+    return exception ? node.args()[2] : node;
+  });
+}
+
 /// Does the follower add up the very terms that the mediator writes? Then its correction is theirs.
 bool sums(const TileOp& follower, const TileOp& mediator) {
   return follower.value.op() == ScalarOp::read &&
@@ -150,7 +170,11 @@ const TileAccess* read_of(const TileOp& op, int buffer) {
 class TermReuse {
  public:
   TermReuse(BlockPlan& plan, const Composite& composite, const TileOp& mediator, const TileOp& same, int lead)
-      : plan_(plan), composite_(composite), same_(same), terms_(with_dims_of(same, mediator)), lead_(read_of(same_, lead)) {}
+      : plan_(plan),
+        composite_(composite),
+        same_(with_view(composite, same, lead)),
+        terms_(with_dims_of(same, mediator)),
+        lead_(read_of(same_, lead)) {}
 
   /// Nothing is changed where that is not possible.
   bool apply(int op) {
@@ -192,10 +216,10 @@ class TermReuse {
       const auto row = static_cast<int>(reader.op.reads.size());
       reader.op.reads[k] = rewrite(terms_.write, there);
       reader.op.reads.push_back(rewrite(*lead_, there));
-      const auto viewed = [&](const ScalarExpr& m) { return substitute(composite_.view, {{"m", m}}); };
+      const auto viewed = [&](const ScalarExpr& m) { return substitute(composite_.corrected_by(), {{"m", m}}); };
       reader.op.value = reader.op.value.rewrite([&](const ScalarExpr& node) {
         if (node.op() != ScalarOp::read || node.ordinal() != static_cast<int>(k)) return node;
-        return substitute(composite_.followers.front().correction,
+        return substitute(final_correction(composite_.followers.front().correction),
                           {{"r", node},
                            {"m_old", viewed(ScalarExpr::scalar(kWarpLead, ElementType::f32))},
                            {"m_new", viewed(ScalarExpr::read(row, ElementType::f32))}});
@@ -214,7 +238,9 @@ class TermReuse {
 /// a factor more is a rounding more.
 void reuse_terms(BlockPlan& plan, const Composite& composite, std::vector<BlockNode>& children) {
   const auto pair = find_pair(plan, composite, children);
-  if (!pair || plan.is_all_f32() || counts_points(composite)) return;
+  // Exponents that multiply the lead before they subtract it have limits of their own for it.
+  const bool plain = composite.view.op() == ScalarOp::scalar || composite.view.args().back().op() == ScalarOp::constant;
+  if (!pair || plan.is_all_f32() || counts_points(composite) || !plain) return;
   const auto op_at = [&](std::size_t k) -> const TileOp& { return plan.ops[static_cast<std::size_t>(children[k].op)].op; };
   const int lead = op_at(pair->lead).write.buffer;
   for (std::size_t k = pair->lead + 1; k < pair->follower; ++k) {
@@ -276,12 +302,12 @@ class Joiner {
     if (!pair) return;
     const int lead = sequence.children[pair->lead].op, follower = sequence.children[pair->follower].op;
     if (!fit(lead, follower) || !is_private(sequence, *pair)) return;
-    JointReduction joint{lead, composite_.followers.front().correction, composite_.view, 0};
+    JointReduction joint{lead, composite_.followers.front().correction, composite_.view, composite_.corrected_by(), 0};
     if (counts_points(composite_)) {
       const auto points = count_points(plan_.ops[follower]);
       if (!points) return;
       joint.points = points->second;
-      for (ScalarExpr* expr : {&joint.correction, &joint.view})
+      for (ScalarExpr* expr : {&joint.correction, &joint.view, &joint.reference})
         *expr = substitute(*expr, {{"n_total", ScalarExpr::constant(static_cast<double>(points->first))}});
     }
     for (std::size_t k = pair->lead + 1; k <= pair->follower; ++k) apply_view(joint, plan_.ops[sequence.children[k].op]);

@@ -3,22 +3,26 @@
 // Pattern    r_e = sum_j f_e g_ej or sum_j g_ej / f_e; f may be hidden in an elementwise statement p_ej = f_e g_ej that the sum reads.
 // Rewrite    r'_e = sum_j g_ej;  r_e = f_e r'_e (or r'_e / f_e), computed once after the sum.
 // Conditions the reduction is a sum that starts from 0 and is alone in its loops; f is a function of the element e alone and not the
-//            number 1; nobody reads r before the sum is complete.
+//            number 1; nobody reads r before the sum is complete. f is finite, and within 2^-48 and 2^48 or 0, by ranges. Where that is not
+//            proved, the sum keeps f unless it is within 2^-32 and 2^32: sum_j select(f is, 1, f) g_ej, then times select(f is, f, 1). A
+//            temporary p in 16 bits must hold all f g without overflow, and becomes f32 if it may not hold g.
 // Proof      Distributive law: sum_j f g_j = f sum_j g_j. Known as deferred normalisation: T. Dao, 2023,
 //            arXiv:2307.08691, §3.1.
-// Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f, so
-//            overflow is possible only if f is tiny.
+// Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f,
+//            2^48 at most.
 #include <fmt/format.h>
 #include <isl/aff.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "poly/algebra/builders.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
+#include "poly/algebra/value_range.h"
 #include "poly/isl_tools.h"
 #include "support/error.h"
 
@@ -39,6 +43,29 @@ bool fixed_by_element(const Nest& nest, const Statement& statement, const Scalar
   return fixed;
 }
 
+/// Doublings within which a factor may be: by its range, and by a test where its range says nothing.
+constexpr int kRoom = 48, kTestedRoom = 32;
+
+ScalarExpr is_moderate(const ScalarExpr& factor) {
+  const ScalarExpr magnitude = build::unary(ScalarOp::abs, factor);
+  return ScalarExpr::make(ScalarOp::logical_and,
+                          {ScalarExpr::make(ScalarOp::le, {build::number(std::ldexp(1, -kTestedRoom)), magnitude}),
+                           ScalarExpr::make(ScalarOp::le, {magnitude, build::number(std::ldexp(1, kTestedRoom))})});
+}
+
+/// What stays in the sum of a factor without a proved range.
+ScalarExpr unless_moderate(const ScalarExpr& factor) { return build::select(is_moderate(factor), build::number(1), factor); }
+
+bool stays(const ScalarExpr& factor) {
+  return factor.op() == ScalarOp::select && factor.equals(unless_moderate(factor.args()[2]));
+}
+
+bool is_moderate_by_range(const Nest& nest, const Statement& statement, const std::pair<ScalarExpr, int>& factor) {
+  const ValueRange range = range_of(nest, statement, factor.first);
+  const bool defined = factor.second > 0 ? !range.infinite() : !range.has_zero();
+  return defined && range.within(kRoom / std::abs(factor.second));
+}
+
 struct Deferred {
   Monomial outside;  ///< f
   Monomial inside;   ///< g
@@ -46,11 +73,27 @@ struct Deferred {
 
 Deferred separate(const Nest& nest, const Statement& statement) {
   const Monomial product = product_of(build::as_f32(statement.value));
-  Deferred parts{Monomial{product.coefficient, {}}, Monomial{}};
+  Deferred parts;
+  const bool moderate = std::fabs(std::log2(std::fabs(product.coefficient))) <= kRoom;
+  (moderate ? parts.outside : parts.inside).coefficient = product.coefficient;
   for (const auto& factor : product.factors) {
-    (fixed_by_element(nest, statement, factor.first) ? parts.outside : parts.inside).factors.push_back(factor);
+    const bool outside = fixed_by_element(nest, statement, factor.first) && !stays(factor.first);
+    (outside ? parts.outside : parts.inside).factors.push_back(factor);
   }
   return parts;
+}
+
+/// Of f g, factors of f without a proved range stay in the sum where they are tiny, huge, 0, infinite or NaN.
+Deferred guarded(const Nest& nest, const Statement& statement, const Deferred& parts) {
+  Deferred result{{parts.outside.coefficient, {}}, parts.inside};
+  Monomial loose;
+  for (const auto& factor : parts.outside.factors)
+    (is_moderate_by_range(nest, statement, factor) ? result.outside : loose).factors.push_back(factor);
+  if (loose.factors.empty()) return result;
+  const ScalarExpr f = to_expr(loose);
+  result.inside.factors.emplace_back(unless_moderate(f), 1);
+  result.outside.factors.emplace_back(build::select(is_moderate(f), f, build::number(1)), 1);
+  return result;
 }
 
 bool is_one(const Monomial& monomial) { return monomial.coefficient == 1 && monomial.factors.empty(); }
@@ -60,9 +103,11 @@ class HiddenFactor {
  public:
   HiddenFactor(Nest& nest, const std::string& update) : nest_(nest), update_(nest.statement(update)) {}
 
+  const std::string& why() const { return why_; }
+
   bool expose() {
     for (const auto& [expr, exponent] : product_of(build::as_f32(update_.value)).factors) {
-      const ScalarExpr bare = strip_casts(expr);
+      const ScalarExpr bare = strip_exact_casts(expr);
       if (bare.op() != ScalarOp::read || exponent != 1) continue;
       const std::string tensor = update_.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor;
       if (!is_elementwise_temporary(nest_, tensor)) continue;
@@ -73,7 +118,7 @@ class HiddenFactor {
 
  private:
   bool expose_in(const Statement& producer, const ScalarExpr& read) {
-    if (!may_recompute(nest_, producer, update_)) return false;
+    if (!may_recompute(nest_, producer, update_) || !holds_products(producer)) return false;
     const isl::map relation = producer_relation(update_, read.ordinal(), producer);
     const Monomial product = product_of(build::as_f32(strip_casts(producer.value)));
     Deferred parts{Monomial{product.coefficient, {}}, Monomial{}};
@@ -102,6 +147,17 @@ class HiddenFactor {
     return true;
   }
 
+  /// Does a temporary in 16 bits hold all of its values without overflow? Then they may be computed in f32 as well.
+  bool holds_products(const Statement& producer) {
+    const ScalarExpr exact = strip_casts(producer.value);
+    double largest = largest_of(nest_.tensor(producer.write.tensor).type);
+    for (ScalarExpr cast = producer.value; cast.op() == ScalarOp::cast && is_float(cast.args()[0].type()); cast = cast.args()[0])
+      largest = std::min(largest, largest_of(cast.type()));
+    if (largest == largest_of(ElementType::f32) || range_of(nest_, producer, exact).magnitude() < largest) return true;
+    why_ = fmt::format("{} in 16 bits may overflow to infinity where the sum in f32 would not", producer.write.tensor);
+    return false;
+  }
+
   /// g as the update sees it: g itself when it is a mere read, else a read of a new temporary that holds it.
   ScalarExpr remaining_value(const Statement& producer, const Monomial& inside, const isl::map& relation, Statement& trial) {
     const ScalarExpr value = to_expr(inside);
@@ -110,6 +166,8 @@ class HiddenFactor {
     const std::string name = fresh_name(nest_, tensor + "_unscaled");
     Tensor storage = nest_.tensor(tensor);
     storage.name = name;
+    const bool fits = range_of(nest_, producer, value).magnitude() < largest_of(storage.type);
+    if (storage.type != ElementType::f32 && !fits) storage.type = ElementType::f32;
     nest_.tensors.push_back(storage);
     Statement part = renamed(producer, name);
     part.write = {name, part.write.relation.set_range_tuple(name)};
@@ -122,6 +180,7 @@ class HiddenFactor {
 
   Nest& nest_;
   Statement update_;
+  std::string why_;
 };
 
 /// Why the rule does not apply to `update`; on success leaves in `nest` a sum whose factor is in plain sight.
@@ -136,10 +195,16 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   for (const Statement* reader : readers_of(nest, statement.write.tensor)) {
     if (reader->group < statement.group) return fmt::format("{} reads it before it is complete", reader->name);
   }
-  while (nest.find_statement(update) != nullptr && HiddenFactor(nest, update).expose()) {}
+  std::string hidden;
+  for (bool more = true; more && nest.find_statement(update) != nullptr;) {
+    HiddenFactor factor(nest, update);
+    more = factor.expose();
+    hidden = factor.why();
+  }
   if (nest.find_statement(update) == nullptr) return "nothing reads its result";  // rewriting drops what nobody reads
   const Deferred parts = separate(nest, nest.statement(update));
-  if (is_one(parts.outside)) return "no factor of its terms is the same for all points of an element";
+  if (is_one(parts.outside))
+    return "no factor of its terms is the same for all points of an element" + (hidden.empty() ? "" : ": " + hidden);
   if (parts.inside.factors.empty()) return "its terms are the same for all points";
   return "";
 }
@@ -204,7 +269,7 @@ isl::set accumulate_elsewhere(Nest& nest, Statement sum, const ScalarExpr& term,
 
 void move_factor(Nest& nest, const std::string& update) {
   const Statement sum = nest.statement(update);
-  const Deferred parts = separate(nest, sum);
+  const Deferred parts = guarded(nest, sum, separate(nest, sum));
   const std::string plain = fresh_name(nest, sum.write.tensor + "_sum");
   std::vector<std::string> starts;
   for (const Statement* start : initialisers_of(nest, sum)) starts.push_back(start->name);
@@ -248,7 +313,7 @@ const Rule& defer_factor_rule() {
   static const Rule rule{"defer_factor",
                          "a factor common to all terms of a sum is applied once, after the sum",
                          "distributive law: sum_j f g_j = f sum_j g_j",
-                         "fewer roundings; the intermediate sum is larger by 1/f",
+                         "fewer roundings; the intermediate sum is larger by 1/f, at most 2^48",
                          find,
                          apply};
   return rule;

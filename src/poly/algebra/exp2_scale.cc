@@ -16,17 +16,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "poly/algebra/builders.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
+#include "poly/algebra/value_range.h"
 
 namespace nestor {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLargest = std::numeric_limits<float>::max();
 
 bool has_exp(const ScalarExpr& expr) {
   bool found = false;
@@ -40,57 +43,151 @@ bool is_shared_factor(const Statement& statement, const ScalarExpr& expr) {
   return expr.type() == ElementType::f32 && last >= 0 && !varies_along(statement, expr, last);
 }
 
-/// c * expr for c > 0. Without `pay`, only if that costs no further operation for a point of the last loop.
-std::optional<ScalarExpr> absorb(const Statement& statement, const ScalarExpr& expr, double c, bool pay = false) {
-  if (expr.type() != ElementType::f32) return std::nullopt;
-  const auto absorb_all = [&](const std::vector<std::size_t>& places, bool paying) -> std::optional<ScalarExpr> {
+bool is_number(double value) { return std::fabs(value) <= kLargest && std::fabs(value) >= std::numeric_limits<float>::min(); }
+
+/// Multiplies values of one statement by log2 e.
+class Absorber {
+ public:
+  Absorber(const Nest& nest, const Statement& statement) : nest_(nest), statement_(statement) {}
+
+  /// log2 e * expr. Without `pay`, only if that costs no further operation for a point of the last loop.
+  std::optional<ScalarExpr> absorb(const ScalarExpr& expr, bool pay = false) {
+    if (expr.type() != ElementType::f32) return std::nullopt;
+    std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(kLog2E))) : std::nullopt;
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return absorbed_constant(expr.number());
+      case ScalarOp::scalar:
+        return build::mul(expr, build::number(kLog2E));
+      case ScalarOp::mul: {
+        const auto inside = absorb_product(expr);
+        return inside ? inside : product;
+      }
+      case ScalarOp::div: {
+        const ScalarExpr& divisor = expr.args()[1];
+        if (divisor.op() == ScalarOp::constant && is_number(kLog2E / divisor.number()))
+          return build::mul(expr.args()[0], build::number(kLog2E / divisor.number()));
+        const auto inside = absorb_all(expr, {0}, false);
+        return inside ? inside : product;
+      }
+      case ScalarOp::neg:
+        return absorb_all(expr, {0}, pay);
+      case ScalarOp::add:
+      case ScalarOp::sub: {
+        // A sum takes the factor in if one side does; the other side pays for the multiplication that the exponents save.
+        const bool free = absorb(expr.args()[0]) || absorb(expr.args()[1]);
+        return free || pay ? absorb_all(expr, {0, 1}, true) : std::nullopt;
+      }
+      case ScalarOp::select:
+        return absorb_all(expr, {1, 2}, pay);
+      default:
+        return product;
+    }
+  }
+
+  /// Is log2 e * expr finite where expr is? By the ranges of what it is made of; sums of products of several tensors, and scalars, are
+  /// taken to stay below 2^127 (docs/algebra.md, Range). Largest constants stay what they are: nothing else comes near them.
+  bool has_room(const ScalarExpr& expr) {
+    if (range_of(nest_, statement_, expr).magnitude() * kLog2E <= kLargest) return true;
+    const auto arg = [&](std::size_t k) { return has_room(expr.args()[k]); };
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return clamped_.empty() || clamped_.contains(expr.number()) ? (clamped_.insert(expr.number()), true) : false;
+      case ScalarOp::scalar:
+        return true;
+      case ScalarOp::read:
+        return is_sum_of_products(statement_.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor);
+      case ScalarOp::mul: {
+        for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+          if (expr.args()[k].op() == ScalarOp::constant && !is_number(kLog2E * expr.args()[k].number())) return false;
+          if (is_shared_factor(statement_, expr.args()[k]) && is_integer(expr.args()[1 - k])) return true;
+        }
+        return arg(0) && arg(1);
+      }
+      case ScalarOp::div:
+      case ScalarOp::neg:
+        return arg(0);
+      case ScalarOp::add:
+      case ScalarOp::sub:
+        return arg(0) && arg(1);
+      case ScalarOp::select:
+        return arg(1) && arg(2);
+      default:
+        return false;
+    }
+  }
+
+  /// The constants, if any, and whether there are factors, that are not scaled where their product would overflow.
+  const std::set<double>& clamped() const { return clamped_; }
+  bool keeps_large_factors() const { return keeps_large_factors_; }
+
+ private:
+  std::optional<ScalarExpr> absorb_all(const ScalarExpr& expr, const std::vector<std::size_t>& places, bool pay) {
     std::vector<ScalarExpr> args = expr.args();
     for (const std::size_t k : places) {
-      const auto inner = absorb(statement, args[k], c, paying);
+      const auto inner = absorb(args[k], pay);
       if (!inner) return std::nullopt;
       args[k] = *inner;
     }
     return expr.with_args(args);
-  };
-  std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(c))) : std::nullopt;
-  switch (expr.op()) {
-    case ScalarOp::constant:
-      return ScalarExpr::constant(std::isinf(expr.number()) ? expr.number() : expr.number() * c);
-    case ScalarOp::scalar:
-      return build::mul(expr, build::number(c));
-    case ScalarOp::mul: {
-      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
-        if (expr.args()[k].op() == ScalarOp::constant || expr.args()[k].op() == ScalarOp::scalar) return absorb_all({k}, false);
-      }
-      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
-        if (const auto inside = absorb_all({k}, false)) return inside;
-      }
-      for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
-        if (is_shared_factor(statement, expr.args()[k])) return absorb_all({k}, true);
-      }
-      return product;
-    }
-    case ScalarOp::div: {
-      if (expr.args()[1].op() == ScalarOp::constant) {
-        return build::mul(expr.args()[0], build::number(c / expr.args()[1].number()));
-      }
-      const auto inside = absorb_all({0}, false);
-      return inside ? inside : product;
-    }
-    case ScalarOp::neg:
-      return absorb_all({0}, pay);
-    case ScalarOp::add:
-    case ScalarOp::sub: {
-      // A sum takes the factor in if one side does; the other side pays for the multiplication that the exponents save.
-      const bool free = absorb(statement, expr.args()[0], c) || absorb(statement, expr.args()[1], c);
-      return free || pay ? absorb_all({0, 1}, true) : std::nullopt;
-    }
-    case ScalarOp::select:
-      return absorb_all({1, 2}, pay);
-    default:
-      return product;
   }
-}
+
+  static ScalarExpr absorbed_constant(double number) {
+    return ScalarExpr::constant(std::isinf(number) ? number : std::clamp(number * kLog2E, -kLargest, kLargest));
+  }
+
+  std::optional<ScalarExpr> absorb_product(const ScalarExpr& expr) {
+    for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+      const ScalarExpr& factor = expr.args()[k];
+      const bool number = factor.op() == ScalarOp::constant && is_number(kLog2E * factor.number());
+      if (number || factor.op() == ScalarOp::scalar) return absorb_all(expr, {k}, false);
+    }
+    for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+      if (expr.args()[k].op() == ScalarOp::constant) continue;
+      if (const auto inside = absorb_all(expr, {k}, false)) return inside;
+    }
+    for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+      const ScalarExpr& factor = expr.args()[k];
+      if (!is_shared_factor(statement_, factor) || factor.op() == ScalarOp::constant) continue;
+      if (range_of(nest_, statement_, factor).magnitude() * kLog2E <= kLargest) return absorb_all(expr, {k}, true);
+      if (is_integer(expr.args()[1 - k])) return with_arg(expr, k, scaled_unless_large(factor));
+    }
+    return std::nullopt;
+  }
+
+  static ScalarExpr with_arg(const ScalarExpr& expr, std::size_t k, const ScalarExpr& arg) {
+    std::vector<ScalarExpr> args = expr.args();
+    args[k] = arg;
+    return expr.with_args(std::move(args));
+  }
+
+  /// Beyond 2^90, multiples of the factor by integers are equal or so far apart that exponentials of their differences are 0, whether
+  /// scaled or not.
+  ScalarExpr scaled_unless_large(const ScalarExpr& factor) {
+    keeps_large_factors_ = true;
+    const ScalarExpr small = ScalarExpr::make(ScalarOp::le, {build::unary(ScalarOp::abs, factor), build::number(0x1p90)});
+    return build::select(small, build::mul(factor, build::number(kLog2E)), factor);
+  }
+
+  static bool is_integer(const ScalarExpr& expr) {
+    return expr.op() == ScalarOp::cast && expr.type() == ElementType::f32 && expr.args()[0].type() == ElementType::i32;
+  }
+
+  bool is_sum_of_products(const std::string& tensor) const {
+    for (const Statement* writer : writers_of(nest_, tensor)) {
+      if (writer->reduction != ReductionOp::add) continue;
+      const Monomial product = product_of(writer->value);
+      return std::count_if(product.factors.begin(), product.factors.end(),
+                           [](const auto& factor) { return strip_casts(factor.first).op() == ScalarOp::read; }) > 1;
+    }
+    return false;
+  }
+
+  const Nest& nest_;
+  const Statement& statement_;
+  std::set<double> clamped_;
+  bool keeps_large_factors_ = false;
+};
 
 /// The temporaries that can be scaled together so that exponents need no factor.
 class ScaledFamily {
@@ -99,7 +196,7 @@ class ScaledFamily {
 
   /// Collects the family around an exponent of `statement`; false when some member has another use.
   bool grow(const Statement& statement, const ScalarExpr& exponent) {
-    return add_exponent(statement, exponent) && close() && absorbing_;
+    return add_exponent(statement, exponent) && close() && absorbing_ && (unscaling_.empty() || !unscaled_parts_);
   }
   const std::set<std::string>& tensors() const { return tensors_; }
   /// Statements that read extrema of the family for themselves: they divide the factor out again.
@@ -146,7 +243,12 @@ class ScaledFamily {
       add(writer.reads.at(static_cast<std::size_t>(writer.value.ordinal())).tensor);
       return true;
     }
-    if (writer.reduction || has_exp(writer.value) || !absorb(writer, writer.value, kLog2E)) return false;
+    Absorber absorber(nest_, writer);
+    if (writer.reduction || has_exp(writer.value) || !absorber.absorb(writer.value) || !absorber.has_room(writer.value))
+      return false;
+    clamped_.insert(absorber.clamped().begin(), absorber.clamped().end());
+    if (clamped_.size() > 1) return false;
+    unscaled_parts_ = unscaled_parts_ || !clamped_.empty() || absorber.keeps_large_factors();
     if (writer.value.op() != ScalarOp::constant) absorbing_ = true;
     return true;
   }
@@ -180,14 +282,16 @@ class ScaledFamily {
   std::set<std::string> tensors_;
   std::set<std::string> unscaling_;
   std::vector<std::string> open_;
-  bool absorbing_ = false;  ///< some producer takes the factor in without a further operation
+  std::set<double> clamped_;     ///< constants that stay what they are
+  bool absorbing_ = false;       ///< some producer takes the factor in without a further operation
+  bool unscaled_parts_ = false;  ///< some values are not scaled, so that nobody can divide the factor out
 };
 
 /// Scales the producers of the tensors in `fresh`; exponents that read them are in base 2 then.
 void scale_producers(Nest& nest, const std::set<std::string>& fresh) {
   for (Statement& statement : nest.statements) {
     if (!fresh.contains(statement.write.tensor) || statement.reduction) continue;
-    statement.value = *absorb(statement, statement.value, kLog2E);
+    statement.value = *Absorber(nest, Statement(statement)).absorb(statement.value);
   }
 }
 
@@ -201,9 +305,11 @@ void unscale_reads(Statement& statement, const std::set<std::string>& fresh) {
 }
 
 /// A difference stays one and is scaled as a whole: rounding is relative to what is left of it then, not to its terms.
-ScalarExpr scaled_exponent(const Statement& statement, const ScalarExpr& exponent) {
+ScalarExpr scaled_exponent(const Nest& nest, const Statement& statement, const ScalarExpr& exponent) {
   const bool sum = exponent.op() == ScalarOp::add || exponent.op() == ScalarOp::sub;
-  const auto absorbed = sum ? std::nullopt : absorb(statement, exponent, kLog2E);
+  Absorber absorber(nest, statement);
+  auto absorbed = sum ? std::nullopt : absorber.absorb(exponent);
+  if (absorber.keeps_large_factors()) absorbed.reset();  // the exponent need not be a difference
   return build::unary(ScalarOp::exp2, absorbed ? *absorbed : build::mul(exponent, build::number(kLog2E)));
 }
 
@@ -236,7 +342,7 @@ Nest rewritten(const Nest& nest) {
       if (node.op() != ScalarOp::exp) return node;
       const bool from_family =
           std::any_of(scaled.begin(), scaled.end(), [&](const std::string& t) { return reads_tensor(statement, node, t); });
-      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(statement, node.args()[0]);
+      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(nest, statement, node.args()[0]);
     });
   }
   return result;

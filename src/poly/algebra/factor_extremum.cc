@@ -4,14 +4,13 @@
 // Rewrite    t'_j = x_j and m' = max_j x_j; every other reader of t sees c t', every reader of m sees c m'. In exp2(t - m) the product
 //            joins the difference as one fma, so that a multiplication for each term is saved.
 // Conditions c is a product of positive numbers and of scalars whose range is positive; t is a temporary with that one definition; m
-//            is a temporary that starts from a number and takes nothing but t.
-// Proof      c > 0 makes x -> c x monotone: max(c x) = c max(x), and c (-inf) = -inf. Where m started from a finite number v, it starts from
-//            v / c, no lower than the lowest finite number and reduced by 2^-20 of itself, so that its product with c is finite.
+//            is a temporary that starts from an infinity, or from a number v with c (v / c) = v in f32, and takes nothing but t.
+// Proof      c > 0 makes x -> c x monotone, rounded or not: max(c x) = c max(x), c (-inf) = -inf, and NaN stays NaN. c is finite, as a scalar
+//            with a range is. c x overflows where t did.
 // Rounding   c x - c m with products that an fma does not round: 2^-24 |c m| absolute in the exponent, as where c x was rounded before.
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "poly/algebra/builders.h"
 #include "poly/algebra/nest_edit.h"
@@ -21,9 +20,6 @@
 
 namespace nestor {
 namespace {
-
-constexpr double kLowest = std::numeric_limits<float>::lowest();
-constexpr double kShrink = 1 - 0x1p-20;
 
 /// A value as positive * rest.
 struct Split {
@@ -39,6 +35,15 @@ std::optional<Split> split_value(const Nest& nest, const ScalarExpr& value) {
   const bool trivial = split.positive.factors.empty() && split.positive.coefficient == 1;
   if (trivial || split.rest.factors.empty()) return std::nullopt;
   return split;
+}
+
+/// v / c if c times that is v again in f32.
+std::optional<double> exact_quotient(double v, const ScalarExpr& c) {
+  if (std::isinf(v)) return v;
+  if (c.op() != ScalarOp::constant) return std::nullopt;
+  const auto factor = static_cast<float>(c.number()), quotient = static_cast<float>(v) / factor;
+  if (!std::isfinite(quotient) || quotient * factor != static_cast<float>(v)) return std::nullopt;
+  return quotient;
 }
 
 /// What the rule changes.
@@ -69,6 +74,11 @@ std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
     return fmt::format("the value of {} has no factor that is known to be positive (a scalar is when its range says so)",
                        plan.terms);
   plan.factor = to_expr(split->positive);
+  for (const Statement* start : starts) {
+    if (exact_quotient(start->value.number(), plan.factor)) continue;
+    return fmt::format("{} starts from {}, which has no exact quotient by {}", plan.extremum, start->value.number(),
+                       plan.factor.str({}, {}));
+  }
   plan.rest = to_expr(split->rest);
   return "";
 }
@@ -80,13 +90,6 @@ void scale_reads(Statement& statement, const std::string& tensor, const ScalarEx
     const bool scaled = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor == tensor;
     return scaled ? build::mul(node, factor) : node;
   });
-}
-
-ScalarExpr start_value(double old, const ScalarExpr& factor) {
-  if (std::isinf(old)) return build::number(old);
-  const ScalarExpr quotient = build::div(build::number(old * kShrink), factor);
-  return old < 0 ? ScalarExpr::make(ScalarOp::max, {quotient, build::number(kLowest)})
-                 : ScalarExpr::make(ScalarOp::min, {quotient, build::number(-kLowest)});
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
@@ -110,7 +113,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     const bool starts = statement.write.tensor == plan.extremum && !statement.reduction;
     if (statement.name == lead) continue;
     if (statement.write.tensor == plan.terms) statement.value = plan.rest;
-    if (starts) statement.value = start_value(statement.value.number(), plan.factor);
+    if (starts) statement.value = build::number(*exact_quotient(statement.value.number(), plan.factor));
     scale_reads(statement, plan.terms, plan.factor);
     scale_reads(statement, plan.extremum, plan.factor);
     compact(statement);

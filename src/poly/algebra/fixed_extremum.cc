@@ -5,7 +5,9 @@
 // Rewrite    m becomes a number; the search for the extremum, its reader's dependence on it and all corrections of sums disappear.
 // Conditions results do not change when m moves and the sums with it (free_reference.h): quotients of sums, m plus the logarithm of one;
 //            with B = c A log2 e and the number R the terms lie in [2^(-B-R), 2^(B-R)], which must be normal with room for sums:
-//            [2^-100, 2^60] in f32 and bf16, [2^-14, 2^15] where terms meet f16 values (and may be rounded to that type).
+//            [2^-100, 2^60] in f32 and bf16, [2^-14, 2^15] where terms meet f16 values (and may be rounded to that type). A NaN among
+//            the terms reaches all sums of its row, as every follower takes every term; if terms may be -inf, no result tells a row of
+//            nothing else by its sums of 0 (0 / 0 is NaN, as the definition has it).
 // Proof      exp(c (a - m)) = exp(c (R - m)) exp(c (a - R)): each sum is multiplied by a number of its row, on which no result depends.
 //            K. Hong et al., FlashDecoding++, 2023, arXiv:2311.01282, assume such a number for scores seen in practice; here it is proved.
 // Rounding   Terms keep their relative precision. Sums may be 2^60 times larger or 2^100 times smaller than with the extremum.
@@ -18,6 +20,7 @@
 
 #include "poly/algebra/builders.h"
 #include "poly/algebra/free_reference.h"
+#include "poly/algebra/infinite_rows.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/online.h"
 #include "poly/algebra/rule_list.h"
@@ -35,14 +38,18 @@ struct Exponents {
 };
 constexpr Exponents kWide{-100, 60}, kHalf{-14, 15};
 
-/// Terms that meet values of f16 may be rounded to that type.
+/// Terms that meet values of f16, or are f16, may be rounded to that type.
 Exponents exponents_for(const Nest& nest, const OnlinePlan& plan) {
-  for (const std::string& follower : plan.followers) {
-    for (const Access& read : nest.statement(follower).reads) {
-      if (nest.tensor(read.tensor).type == ElementType::f16) return kHalf;
-    }
-  }
-  return kWide;
+  bool half = false;
+  const auto look = [&](const std::string& name) {
+    const Statement& statement = nest.statement(name);
+    half = half || nest.tensor(statement.write.tensor).type == ElementType::f16;
+    for (const Access& read : statement.reads) half = half || nest.tensor(read.tensor).type == ElementType::f16;
+    statement.value.visit([&](const ScalarExpr& node) { half = half || node.type() == ElementType::f16; });
+  };
+  for (const std::string& mediator : plan.mediators) look(mediator);
+  for (const std::string& follower : plan.followers) look(follower);
+  return half ? kHalf : kWide;
 }
 
 /// The largest value of a rate; infinite where a scalar has no limit.
@@ -65,6 +72,9 @@ std::optional<Monomial> reference_for(const Nest& nest, const std::string& lead,
   if (!plan) return std::nullopt;
   why = objection_to_free_reference(nest, *plan);
   if (!why.empty()) return std::nullopt;
+  if (!sums_pass_nan(nest, *plan, &why)) return std::nullopt;
+  const bool may_be_infinite = maximum ? terms.minus_infinity : terms.plus_infinity;
+  if (may_be_infinite && infinite_rows_show(nest, *plan, false, &why)) return std::nullopt;
   const auto rate = common_rate(*plan);
   if (!rate) {
     why = "its terms fall at different rates";

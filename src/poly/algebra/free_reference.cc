@@ -94,7 +94,8 @@ class Shift {
     if (statement.reduction) return fmt::format("{} accumulates values that move with {}", statement.name, plan_.lead_tensor);
     const isl::map elements = lead_elements(statement);
     if (!elements.is_single_valued()) return fmt::format("{} reads values of several {}", statement.name, plan_.lead_tensor);
-    const auto motion = motion_of(statement, statement.value);
+    const auto value = motion_of(statement, statement.value);
+    const auto motion = value ? motion_of_cast(statement, *value, nest_.tensor(written).type, statement.value.type()) : value;
     if (!motion) return why_;
     if (motion->still()) return "";
     if (nest_.tensor(written).role != TensorRole::temporary)
@@ -183,6 +184,15 @@ class Shift {
     return refuse(statement, "a select between values that move differently");
   }
 
+  /// Integers do not move; 16 bits round what is added, and f16 overflows by what is multiplied.
+  std::optional<Motion> motion_of_cast(const Statement& statement, const Motion& a, ElementType to, ElementType from) {
+    const bool widens = is_float(to) && is_float(from) && (to == ElementType::f32 || to == from);
+    if (widens || a.still()) return a;
+    const bool rounds_factor = to == ElementType::bf16 && is_none(a.drift);
+    if (rounds_factor) return a;
+    return refuse(statement, fmt::format("what moves with {} is cast to {}", plan_.lead_tensor, nestor::to_string(to)));
+  }
+
   std::optional<Motion> motion_of_function(const Statement& statement, const ScalarExpr& expr, const Motion& a) {
     const bool exponential = expr.op() == ScalarOp::exp || expr.op() == ScalarOp::exp2;
     if (exponential && is_none(a.decay)) return Motion{times(-natural(expr.op()), a.drift), {0, {}}, false, false};
@@ -211,7 +221,7 @@ class Shift {
     }
     switch (expr.op()) {
       case ScalarOp::cast:
-        return args[0];
+        return motion_of_cast(statement, args[0], expr.type(), expr.args()[0].type());
       case ScalarOp::neg:
         return Motion{args[0].decay, times(-1, args[0].drift), args[0].zero, args[0].infinite};
       case ScalarOp::add:

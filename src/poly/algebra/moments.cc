@@ -10,6 +10,7 @@
 //            sum (x - mu')^2 = sum (x - mu)^2 + n (mu - mu')^2, as sum (x - mu) = 0 (the parallel axis theorem). T. Chan, G. Golub,
 //            R. LeVeque, "Algorithms for computing the sample variance", The American Statistician 37(3), 1983. In the words of
 //            docs/algebra.md the correction acts on (n, m, r) and composes: two moves make the same r as one.
+// Infinity   An infinite x makes the mean infinite or NaN, and its own square NaN; so are all later corrections, as in the definition.
 // Rounding   Chan et al. show a relative error of r of O(n u) without the factor that a difference of raw moments has; each tile adds
 //            a positive term, so nothing cancels.
 #include "poly/algebra/moments.h"
@@ -358,7 +359,8 @@ std::optional<MomentsPlan> analyse_moments(const Nest& nest, const std::string& 
 
 Composite moments_composite(const MomentsPlan& plan) {
   Composite composite{"moments", plan.lead, plan.lead_tensor, {}, {}, {}};
-  composite.view = build::div(build::mul(build::named("m"), build::named("n_total")), build::named("n"));
+  // The quotient first: m itself is no larger than the mean, where m times the total might overflow.
+  composite.view = build::mul(build::named("m"), build::div(build::named("n_total"), build::named("n")));
   for (const MomentsFollower& follower : plan.followers) composite.followers.push_back({follower.statement, follower.correction});
   return composite;
 }

@@ -85,6 +85,14 @@ bool starts_from(const Nest& nest, const Statement& update, double value) {
   });
 }
 
+bool always_has_points(const Nest& nest, const Statement& update) {
+  const isl::set reached = update.write.relation.intersect_domain(domain_in(nest, update)).range();
+  const auto starts = initialisers_of(nest, update);
+  return std::all_of(starts.begin(), starts.end(), [&](const Statement* start) {
+    return start->write.relation.intersect_domain(domain_in(nest, *start)).range().is_subset(reached);
+  });
+}
+
 std::size_t position_of(const Nest& nest, const std::string& statement) {
   for (std::size_t k = 0; k < nest.statements.size(); ++k) {
     if (nest.statements[k].name == statement) return k;

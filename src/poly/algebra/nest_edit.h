@@ -20,6 +20,9 @@ std::vector<const Statement*> initialisers_of(const Nest& nest, const Statement&
 /// True when every initialiser of `update` writes the constant `value`.
 bool starts_from(const Nest& nest, const Statement& update, double value);
 
+/// True when every element that an initialiser of `update` starts gets a point of it.
+bool always_has_points(const Nest& nest, const Statement& update);
+
 std::size_t position_of(const Nest& nest, const std::string& statement);
 /// Position after the last (before the first) statement of the group of `statement`.
 std::size_t group_end(const Nest& nest, const std::string& statement);

@@ -4,118 +4,109 @@
 //            condition, in t itself or in elementwise statements that t reads (select(c, x, -inf) under max; exp(-inf) = 0 under a sum).
 // Rewrite    that part leaves the reduction's domain; domains of statements that only computed temporaries for it shrink to what is
 //            still read (backward bounds); selects that are decided on the smaller domain are replaced by their branch.
-// Conditions the part is described by affine conditions; what stands beside a known constant is finite (0 * x = 0,
-//            -inf - x = -inf): see Rounding.
+// Conditions the part is described by affine conditions that do not wrap around. What stands beside a known constant leaves it as it is:
+//            -inf + x needs an x that is neither +inf nor NaN, 0 / x one that is neither 0 nor NaN, by its range. Where x is a row's
+//            extremum or sum, and may be infinite or NaN, another term of the row must remain, and be NaN then too; rows that would lose
+//            all their terms keep them. 0 x counts as 0 where a condition made the 0 (a masked place, docs/values.md), not where
+//            it is written down.
 // Proof      In a monoid with neutral element e, (+)_{J} t_j = (+)_{J'} t_j when t_j = e for j in J \ J'. Constants are propagated through
 //            elementwise statements by exp(-inf) = 0, 0 * x = 0, -inf - x = -inf. Not reading an element of a temporary does not change
 //            the others. For masks this is the tile skipping of T. Dao et al., 2022, arXiv:2205.14135, element by element.
-// Rounding   None on finite inputs. Where an input is infinite or not a number, the original may give NaN (0 * inf) and the rewritten
-//            nest a number. A row without any term keeps its neutral elements (0/0 stays NaN).
+// Rounding   None. Values that only masked places read must be finite for NaN to stay out of the original, and are not read here.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "poly/algebra/condition.h"
+#include "poly/algebra/known_values.h"
 #include "poly/algebra/nest_edit.h"
+#include "poly/algebra/online.h"
 #include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
+#include "poly/algebra/value_range.h"
 #include "poly/isl_tools.h"
 
 namespace nestor {
 namespace {
 
+/// { Statement -> element } of a tensor that leaves no constant where it is NaN, or, if given, that infinity.
+struct Company {
+  std::string tensor;
+  isl::map element;
+  std::optional<double> infinity;
+};
+
 /// A part of a statement's domain, and the constant that an expression has there if it is known.
 struct Piece {
   isl::set domain;
   std::optional<double> value;
+  bool masked = false;           ///< by a condition on indices
+  std::vector<Company> company;  ///< with these being infinite or NaN the value is NaN
+  std::string why;               ///< where a constant was lost: what may be infinite, NaN or 0
 };
 using Pieces = std::vector<Piece>;
 
-/// Elements of a temporary that hold a known constant.
+/// Elements of a temporary that hold a known constant, because of a condition.
 struct KnownElements {
   isl::set elements;
   double value;
+  std::vector<Company> company;  ///< from the temporary's elements
 };
 
 constexpr std::size_t kMostPieces = 16;
 
-/// Value of a sum or product with one known side, if that decides it (for finite other sides).
-std::optional<double> combine_known(ScalarOp op, std::optional<double> a, std::optional<double> b) {
-  const auto finite_or_unknown = [](std::optional<double> x) { return !x || std::isfinite(*x); };
-  switch (op) {
-    case ScalarOp::add:
-      if (a && b) return *a + *b;
-      if (a && std::isinf(*a)) return a;
-      if (b && std::isinf(*b)) return b;
-      return std::nullopt;
-    case ScalarOp::sub:
-      if (a && b) return *a - *b;
-      if (a && std::isinf(*a)) return a;
-      if (b && std::isinf(*b)) return -*b;
-      return std::nullopt;
-    case ScalarOp::mul:
-      if (a && *a == 0 && finite_or_unknown(b)) return 0;
-      if (b && *b == 0 && finite_or_unknown(a)) return 0;
-      if (a && b) return *a * *b;
-      return std::nullopt;
-    case ScalarOp::div:
-      if (a && b && *b != 0) return *a / *b;
-      if (a && *a == 0 && !b) return 0;
-      return std::nullopt;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// Abstract evaluation of a statement's value over its domain.
 class ConstantParts {
  public:
-  ConstantParts(const Statement& statement, const std::map<std::string, KnownElements>& known)
-      : statement_(statement), known_(known) {}
+  ConstantParts(const Nest& nest, const Statement& statement, const std::map<std::string, KnownElements>& known)
+      : nest_(nest), statement_(statement), known_(known) {}
 
   Pieces parts(const ScalarExpr& expr, const isl::set& domain) const {
     if (domain.is_empty()) return {};
     switch (expr.op()) {
       case ScalarOp::constant:
-        return {{domain, expr.number()}};
+        return {{domain, expr.number(), false, {}, {}}};
       case ScalarOp::read:
         return parts_of_read(expr, domain);
       case ScalarOp::select:
         return parts_of_select(expr, domain);
       case ScalarOp::cast:
-        return mapped(expr.args()[0], domain,
-                      [&](double x) { return constant_of(ScalarExpr::cast(expr.type(), ScalarExpr::constant(x))); });
       case ScalarOp::exp:
       case ScalarOp::exp2:
       case ScalarOp::neg:
       case ScalarOp::tanh:
       case ScalarOp::erf:
-        return mapped(expr.args()[0], domain,
-                      [&](double x) { return constant_of(ScalarExpr::make(expr.op(), {ScalarExpr::constant(x)})); });
+        return mapped(expr, domain);
       case ScalarOp::add:
       case ScalarOp::sub:
       case ScalarOp::mul:
       case ScalarOp::div:
         return parts_of_binary(expr, domain);
       default:
-        return {{domain, std::nullopt}};
+        return {unknown(domain)};
     }
   }
 
  private:
-  static double constant_of(const ScalarExpr& expr) {
-    return evaluate(expr, [](int) { return 0.0; }, [](int) { return 0; }, [](const std::string&) { return 0.0; });
+  static Piece unknown(const isl::set& domain, std::string why = {}) { return {domain, std::nullopt, false, {}, std::move(why)}; }
+
+  static double constant_of(const ScalarExpr& expr, const std::vector<double>& args) {
+    std::vector<ScalarExpr> constants;
+    for (std::size_t k = 0; k < args.size(); ++k) constants.push_back(ScalarExpr::constant(args[k], expr.args()[k].type()));
+    return evaluate(
+        expr.with_args(std::move(constants)), [](int) { return 0.0; }, [](int) { return 0; },
+        [](const std::string&) { return 0.0; });
   }
 
-  template <class F>
-  Pieces mapped(const ScalarExpr& arg, const isl::set& domain, const F& function) const {
-    Pieces pieces = parts(arg, domain);
+  Pieces mapped(const ScalarExpr& expr, const isl::set& domain) const {
+    Pieces pieces = parts(expr.args()[0], domain);
     for (Piece& piece : pieces) {
-      if (piece.value) piece.value = function(*piece.value);
+      if (piece.value) piece.value = constant_of(expr, {*piece.value});
     }
     return pieces;
   }
@@ -123,47 +114,114 @@ class ConstantParts {
   Pieces parts_of_read(const ScalarExpr& expr, const isl::set& domain) const {
     const Access& read = statement_.reads.at(static_cast<std::size_t>(expr.ordinal()));
     const auto found = known_.find(read.tensor);
-    if (found == known_.end()) return {{domain, std::nullopt}};
+    if (found == known_.end()) return {unknown(domain)};
     const isl::set there = domain.intersect(read.relation.intersect_range(found->second.elements).domain());
     Pieces pieces;
-    if (!there.is_empty()) pieces.push_back({there, found->second.value});
+    if (!there.is_empty()) {
+      Piece piece{there, found->second.value, true, {}, {}};
+      for (const Company& company : found->second.company)
+        piece.company.push_back({company.tensor, read.relation.apply_range(company.element), company.infinity});
+      pieces.push_back(std::move(piece));
+    }
     const isl::set elsewhere = domain.subtract(there);
-    if (!elsewhere.is_empty()) pieces.push_back({elsewhere, std::nullopt});
+    if (!elsewhere.is_empty()) pieces.push_back(unknown(elsewhere));
     return pieces;
   }
 
   Pieces parts_of_select(const ScalarExpr& expr, const isl::set& domain) const {
-    const auto condition = condition_set(statement_, expr.args()[0]);
-    if (!condition) return {{domain, std::nullopt}};
+    const auto condition = condition_set(nest_, statement_, expr.args()[0]);
+    if (!condition) return {unknown(domain)};
     Pieces pieces = parts(expr.args()[1], domain.intersect(*condition));
     for (const Piece& piece : parts(expr.args()[2], domain.subtract(*condition))) pieces.push_back(piece);
+    for (Piece& piece : pieces) piece.masked = true;
     return pieces;
   }
 
   Pieces parts_of_binary(const ScalarExpr& expr, const isl::set& domain) const {
     Pieces pieces;
     for (const Piece& a : parts(expr.args()[0], domain)) {
-      for (const Piece& b : parts(expr.args()[1], a.domain))
-        pieces.push_back({b.domain, combine_known(expr.op(), a.value, b.value)});
+      for (const Piece& b : parts(expr.args()[1], a.domain)) pieces.push_back(combined(expr, a, b));
     }
-    if (pieces.size() > kMostPieces) return {{domain, std::nullopt}};
+    if (pieces.size() > kMostPieces) return {unknown(domain)};
     return pieces;
   }
 
+  /// On the domain of `b`, which is a part of that of `a`.
+  Piece combined(const ScalarExpr& expr, const Piece& a, const Piece& b) const {
+    Piece piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.why.empty() ? b.why : a.why};
+    piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
+    if (a.value && b.value) {
+      piece.value = constant_of(expr, {*a.value, *b.value});
+    } else if (a.value || b.value) {
+      beside_unknown(expr, a.value ? a : b, expr.args()[a.value ? 1 : 0], !a.value, piece);
+    }
+    if (!piece.value) piece.company.clear();
+    return piece;
+  }
+
+  /// `known` on one side (`second`: on the right), `other` on the other.
+  void beside_unknown(const ScalarExpr& expr, const Piece& known, const ScalarExpr& other, bool second, Piece& piece) const {
+    const double value = *known.value;
+    const bool sum = expr.op() == ScalarOp::add || expr.op() == ScalarOp::sub;
+    if (sum && std::isinf(value)) {
+      const double result = expr.op() == ScalarOp::sub && second ? -value : value;
+      const bool negates = expr.op() == ScalarOp::sub;
+      const ValueRange range = range_of(nest_, statement_, other);
+      // x - x or -inf + inf: the infinity of `other` that leaves no number.
+      const bool plus = (value < 0) != negates;
+      const bool clashes = plus ? range.plus_infinity : range.minus_infinity;
+      const double infinity = std::numeric_limits<double>::infinity();
+      take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
+    } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
+      piece.value = 0;
+    } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
+      const ValueRange range = range_of(nest_, statement_, other);
+      if (range.has_zero()) {
+        piece.why = fmt::format("{} is divided by what may be 0", statement_.name);
+      } else {
+        take(0, range.nan, std::nullopt, other, piece);
+      }
+    }
+  }
+
+  /// The constant, if `other`, which may be NaN or an infinity, cannot spoil it, or spoils it for whole rows: as an extremum or a sum of them.
+  void take(double value, bool nan, std::optional<double> infinity, const ScalarExpr& other, Piece& piece) const {
+    const bool spoiled = nan || infinity;
+    const ScalarExpr bare = strip_casts(other);
+    const bool is_read = bare.op() == ScalarOp::read;
+    const Access* read = is_read ? &statement_.reads.at(static_cast<std::size_t>(bare.ordinal())) : nullptr;
+    if (spoiled && (read == nullptr || !is_reduced(read->tensor))) {
+      piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
+                              infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
+      return;
+    }
+    piece.value = value;
+    if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
+  }
+
+  bool is_reduced(const std::string& tensor) const {
+    const auto writers = writers_of(nest_, tensor);
+    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return writer->reduction.has_value(); });
+  }
+
+  const Nest& nest_;
   const Statement& statement_;
   const std::map<std::string, KnownElements>& known_;
 };
 
 class NeutralTerms {
  public:
-  explicit NeutralTerms(const Nest& nest) : nest_(nest) {}
+  explicit NeutralTerms(const Nest& nest) : old_(nest), nest_(nest) {}
 
-  /// The rewritten nest; `shrunk` receives the reductions that lost terms.
-  Nest run(std::vector<std::string>& shrunk) {
+  /// The rewritten nest; `shrunk` receives the reductions that lost terms. Where some could not, `why` says so.
+  Nest run(std::vector<std::string>& shrunk, std::string& why) {
     for (Statement& statement : nest_.statements) {
-      const Pieces pieces = ConstantParts(statement, known_).parts(statement.value, domain_in(nest_, statement));
+      const Pieces pieces = ConstantParts(old_, statement, known_).parts(statement.value, domain_in(old_, statement));
+      for (const Piece& piece : pieces) {
+        if (why.empty()) why = piece.why;
+      }
       if (statement.reduction) {
-        if (drop_neutral(statement, pieces)) shrunk.push_back(statement.name);
+        if (drop_neutral(statement, pieces, why)) shrunk.push_back(statement.name);
       } else if (is_elementwise_temporary(nest_, statement.write.tensor)) {
         remember(statement, pieces);
       }
@@ -175,16 +233,56 @@ class NeutralTerms {
     return nest_;
   }
 
+  bool keeps_rows() const { return keeps_rows_; }
+  void keep_rows() { keeps_rows_ = true; }
+
  private:
-  bool drop_neutral(Statement& statement, const Pieces& pieces) const {
+  bool drop_neutral(Statement& statement, const Pieces& pieces, std::string& why) {
     const double neutral = neutral_element(*statement.reduction, nest_.tensor(statement.write.tensor).type);
     isl::set dropped = isl::set::empty(statement.domain.space());
+    bool in_company = false;
     for (const Piece& piece : pieces) {
-      if (piece.value && *piece.value == neutral) dropped = dropped.unite(piece.domain);
+      if (!piece.value || *piece.value != neutral) continue;
+      dropped = dropped.unite(piece.domain);
+      in_company = in_company || !piece.company.empty();
+      for (const Company& company : piece.company) {
+        if (company_stays(statement, company)) continue;
+        why = fmt::format("{} would miss a NaN of {} where its terms are left out", statement.name, company.tensor);
+        return false;
+      }
+    }
+    if (dropped.is_empty()) return false;
+    const isl::set rest = domain_in(old_, statement).subtract(dropped);
+    const isl::map write = statement.write.relation;
+    if (in_company || is_extremum(statement)) {
+      // A row keeps its terms if it would lose them all: its extremum too, so that both have seen the same ones.
+      const isl::set lost = dropped.apply(write).subtract(rest.apply(write));
+      if (in_company && !lost.is_empty()) keeps_rows_ = true;
+      if (keeps_rows_) dropped = dropped.subtract(write.intersect_range(lost).domain());
     }
     if (dropped.is_empty()) return false;
     narrow(statement, statement.domain.subtract(dropped));
     return true;
+  }
+
+  static bool is_extremum(const Statement& statement) {
+    return statement.reduction == ReductionOp::max || statement.reduction == ReductionOp::min;
+  }
+
+  /// Where the element of the company is NaN, or an infinite extremum, are all terms of the accumulator NaN?
+  bool company_stays(const Statement& statement, const Company& company) const {
+    if (!determined_by_write(old_, statement, company.element)) return false;
+    const auto is_nan_with = [&](double value) {
+      return KnownValues(old_, {{company.tensor, value}}).is_nan(statement, statement.value);
+    };
+    if (!is_nan_with(std::numeric_limits<double>::quiet_NaN())) return false;
+    if (!company.infinity || is_nan_with(*company.infinity)) return true;
+    for (const Statement* writer : writers_of(old_, company.tensor)) {
+      if (!writer->reduction || neutral_element(*writer->reduction, ElementType::f32) != *company.infinity) continue;
+      const auto plan = is_extremum(*writer) ? analyse_online(old_, writer->name) : std::nullopt;
+      if (plan && KnownValues(old_, {}, &*plan).is_nan(statement, statement.value)) return true;
+    }
+    return false;
   }
 
   /// Sets the domain, in a form as simple as the sizes' context allows.
@@ -198,23 +296,20 @@ class NeutralTerms {
   }
 
   void remember(const Statement& statement, const Pieces& pieces) {
-    std::map<double, isl::set> regions;
+    const isl::map write = statement.write.relation.intersect_domain(domain_in(old_, statement));
+    const ElementType stored = nest_.tensor(statement.write.tensor).type;
+    std::map<double, KnownElements> regions;
     for (const Piece& piece : pieces) {
-      if (!piece.value || std::isnan(*piece.value)) continue;
-      const auto found = regions.find(*piece.value);
-      if (found == regions.end()) {
-        regions.emplace(*piece.value, piece.domain);
-      } else {
-        found->second = found->second.unite(piece.domain);
-      }
+      if (!piece.value || std::isnan(*piece.value) || !piece.masked) continue;
+      const double value = is_float(stored) ? *piece.value : std::numeric_limits<double>::quiet_NaN();
+      if (value != 0 && !std::isinf(value)) continue;  // one constant a temporary is enough for masks
+      const isl::set elements = piece.domain.apply(write).coalesce();
+      auto [found, fresh] = regions.try_emplace(value, KnownElements{elements, value, {}});
+      if (!fresh) found->second.elements = found->second.elements.unite(elements);
+      for (const Company& company : piece.company)
+        found->second.company.push_back({company.tensor, write.reverse().apply_range(company.element), company.infinity});
     }
-    // One constant a temporary is enough for masks; the last one found wins only among ordinary numbers.
-    for (const auto& [value, domain] : regions) {
-      const bool special = value == 0 || std::isinf(value);
-      if (!special) continue;
-      const isl::set elements = domain.apply(statement.write.relation).coalesce();
-      known_.insert_or_assign(statement.write.tensor, KnownElements{elements, value});
-    }
+    for (const auto& [value, elements] : regions) known_.insert_or_assign(statement.write.tensor, elements);
   }
 
   /// Elements of a tensor that some statement still reads.
@@ -247,7 +342,7 @@ class NeutralTerms {
     const ScalarExpr before = statement.value;
     statement.value = before.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::select) return node;
-      const auto condition = condition_set(statement, node.args()[0]);
+      const auto condition = condition_set(old_, statement, node.args()[0]);
       if (!condition) return node;
       if (domain.is_subset(*condition)) return node.args()[1];
       return domain.is_disjoint(*condition) ? node.args()[2] : node;
@@ -255,13 +350,27 @@ class NeutralTerms {
     if (!statement.value.equals(before)) compact(statement);
   }
 
+  const Nest old_;
   Nest nest_;
   std::map<std::string, KnownElements> known_;
+  bool keeps_rows_ = false;
 };
+
+/// Twice where rows keep their terms: extrema come before the sums that show it.
+Nest without_neutral_terms(const Nest& nest, std::vector<std::string>& shrunk, std::string& why) {
+  NeutralTerms first(nest);
+  const Nest result = first.run(shrunk, why);
+  if (!first.keeps_rows()) return result;
+  shrunk.clear();
+  NeutralTerms second(nest);
+  second.keep_rows();
+  return second.run(shrunk, why);
+}
 
 std::vector<RuleMatch> find(const Nest& nest) {
   std::vector<std::string> shrunk;
-  NeutralTerms(nest).run(shrunk);
+  std::string why;
+  without_neutral_terms(nest, shrunk, why);
   if (shrunk.empty()) return {};
   return {{"neutral_terms", {}, fmt::format("terms of {} that change nothing are left out", fmt::join(shrunk, ", "))}};
 }
@@ -269,10 +378,12 @@ std::vector<RuleMatch> find(const Nest& nest) {
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   expect_arguments("neutral_terms", target, 0);
   std::vector<std::string> shrunk;
-  Nest result = NeutralTerms(nest).run(shrunk);
+  std::string why;
+  Nest result = without_neutral_terms(nest, shrunk, why);
   if (shrunk.empty()) {
     refuse_rule("neutral_terms", "",
-                "no reduction has terms that are its neutral element on a part of its domain with affine bounds");
+                "no reduction has terms that are its neutral element on a part of its domain with affine bounds" +
+                    (why.empty() ? "" : ": " + why));
   }
   return {std::move(result), {}, false};
 }
@@ -283,7 +394,7 @@ const Rule& neutral_terms_rule() {
   static const Rule rule{"neutral_terms",
                          "terms that are the neutral element of their reduction leave its domain",
                          "a neutral element may be left out of a fold; constants propagate by exp(-inf) = 0 and 0 x = 0",
-                         "none on finite inputs",
+                         "none, with finite values in masked places: what a mask multiplies by 0 is not read",
                          find,
                          apply};
   return rule;

@@ -10,8 +10,11 @@
 //            C(m', m'') C(m, m') = C(m, m''), which is what the composite theorem (docs/algebra.md) asks for. Homogeneous terms of
 //            degree d have correction C^d. M. Milakov, N. Gimelshein, 2018, arXiv:1805.02867;
 //            T. Dao et al., 2022, arXiv:2205.14135; fusion of such cascades in general: RedFuser, 2026.
-// Infinity   a = -inf (a mask) with a running m = -inf would give inf - inf. The correction is 1 where m does not move, and
-//            if terms may be -inf the mediators see max(m, lowest finite number), for which exp(-inf - m) = 0.
+// Infinity   a = -inf (a mask, an input, log 0) with a running m = -inf would give inf - inf. The correction is 1 where m does not move, and
+//            unless terms are proved finite, mediators see max(m, the lowest number whose multiple is finite), for which
+//            exp(-inf - m) = 0. A row of nothing
+//            but -inf then has sums of 0, where the definition has NaN: statements for which 0 / 0 does not make up for that get NaN from
+//            m - m. +inf and NaN make m +inf or NaN, and by correction and terms all sums NaN, as in the definition.
 // Threshold  With a second argument t, m moves only where the extremum has grown so far that terms relative to m would exceed 2^t:
 //            rarely after the first tiles, and where no row moves, the corrections are by 1 and may be left out. m is then a reference
 //            within t doublings of the extremum, and all results must be the same for any reference (free_reference.h). Terms are at
@@ -26,11 +29,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
 #include "poly/algebra/builders.h"
 #include "poly/algebra/free_reference.h"
+#include "poly/algebra/infinite_rows.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
@@ -42,6 +48,11 @@ namespace {
 
 /// Of terms: their 16-bit form, if they get one, holds 2^14 times as much as 1.
 constexpr int kMostDoublings = 14;
+constexpr double kLargest = std::numeric_limits<float>::max();
+/// So that a rounded quotient times its divisor is finite.
+constexpr double kShrink = 1 - 0x1p-23;
+/// Limits beyond this change no term: where m lies beyond, all terms are 0, or 1 where they equal it.
+constexpr double kFarthest = 1e30;
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -198,11 +209,16 @@ Nest copy_shared_mediators(const Nest& nest, const OnlinePlan& plan) {
   return result;
 }
 
+/// Copies of mediators and statements of their own do not change who reads the sums.
+bool can_mark_rows(const Nest& nest, const OnlinePlan& plan) {
+  return !plan.masked || with_marked_rows(nest, plan, nullptr).has_value();
+}
+
 std::vector<RuleMatch> find(const Nest& nest) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     const auto plan = analyse_online(nest, statement.name);
-    if (!plan) continue;
+    if (!plan || !can_mark_rows(nest, *plan)) continue;
     matches.push_back({"online",
                        {statement.name},
                        fmt::format("{} and {} accumulate together with {}", statement.name, fmt::join(plan->followers, ", "),
@@ -243,22 +259,80 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 
 Nest prepare_online(const Nest& nest, const std::string& lead) {
   Nest result = outline_terms(nest, *analyse_online(nest, lead));
+  if (const auto plan = analyse_online(result, lead)) result = copy_shared_mediators(result, *plan);
   const auto plan = analyse_online(result, lead);
-  return plan ? copy_shared_mediators(result, *plan) : result;
+  if (!plan || !plan->masked) return result;
+  std::string why;
+  const auto marked = with_marked_rows(result, *plan, &why);
+  if (!marked) refuse_rule("online", lead, why);
+  return *marked;
 }
 
 ScalarExpr online_correction(const Monomial& degree, ScalarOp base, const ScalarExpr& r, const ScalarExpr& m_old,
                              const ScalarExpr& m_new) {
-  ScalarExpr moved = build::sub(m_old, m_new);
-  if (degree.coefficient != 1 || !degree.factors.empty()) moved = build::mul(moved, to_expr(degree));
-  const ScalarExpr factor = build::select(build::equal(m_old, m_new), build::number(1), build::unary(base, moved));
-  return build::mul(r, factor);
+  return build::mul(r, build::select(build::equal(m_old, m_new), build::number(1), online_factor(degree, base, m_old, m_new)));
 }
 
-ScalarExpr finite_lead(ReductionOp reduction, const ScalarExpr& m) {
-  const bool maximum = reduction == ReductionOp::max;
-  const double extreme = maximum ? std::numeric_limits<float>::lowest() : std::numeric_limits<float>::max();
-  return ScalarExpr::make(maximum ? ScalarOp::max : ScalarOp::min, {m, build::number(extreme)});
+ScalarExpr final_factor(const OnlinePlan& plan, const std::string& follower, const ScalarExpr& m_old, const ScalarExpr& m_new) {
+  const Monomial& degree = plan.degree.at(follower);
+  const bool multiplied = std::any_of(plan.lead_factors.begin(), plan.lead_factors.end(), is_multiplied);
+  if (!multiplied) return online_factor(degree, plan.base.at(follower), m_old, m_new);
+  const auto multiple = [&](const ScalarExpr& m) { return build::mul(m, to_expr(degree)); };
+  return build::unary(plan.base.at(follower), build::sub(multiple(m_old), multiple(m_new)));
+}
+
+ScalarExpr online_factor(const Monomial& degree, ScalarOp base, const ScalarExpr& m_old, const ScalarExpr& m_new) {
+  ScalarExpr moved = build::sub(m_old, m_new);
+  if (degree.coefficient != 1 || !degree.factors.empty()) moved = build::mul(moved, to_expr(degree));
+  return build::unary(base, moved);
+}
+
+bool is_multiplied(const Monomial& factor) { return !factor.factors.empty() || std::fabs(factor.coefficient) > 1; }
+
+/// The number next to `lowest` whose multiple is finite.
+double lowest_multiplied(double lowest, double factor) {
+  const auto multiple = [&](float number) { return static_cast<float>(static_cast<double>(number) * factor); };
+  auto bound = static_cast<float>(lowest / factor);
+  while (std::isfinite(multiple(bound)) && std::fabs(bound) < kLargest) bound = std::nextafter(bound, static_cast<float>(lowest));
+  while (!std::isfinite(multiple(bound))) bound = std::nextafter(bound, 0.0F);
+  return bound;
+}
+
+/// The same for a factor over scalars, as far as one division tells: all of it is the same for a whole kernel.
+ScalarExpr limit_for(double lowest, const ScalarExpr& factor) {
+  const auto at_most = [](const ScalarExpr& value, double limit) {
+    return ScalarExpr::make(ScalarOp::le, {value, build::number(limit)});
+  };
+  const ScalarExpr quotient = build::div(build::number(lowest), factor);
+  const ScalarExpr product = build::unary(ScalarOp::abs, build::mul(quotient, factor));
+  const ScalarExpr bound =
+      build::select(at_most(product, kLargest), quotient, build::div(build::number(lowest * kShrink), factor));
+  return build::select(at_most(factor, 1), build::number(lowest), bound);
+}
+
+ScalarExpr finite_lead(const OnlinePlan& plan, ReductionOp reduction, const ScalarExpr& m) {
+  const ScalarOp extremum = reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min;
+  const double lowest = reduction == ReductionOp::max ? -kLargest : kLargest;
+  ScalarExpr limit = build::number(lowest);
+  for (Monomial factor : plan.lead_factors) {
+    factor.coefficient = std::fabs(factor.coefficient);
+    if (!is_multiplied(factor)) continue;
+    const ScalarExpr bound = factor.factors.empty() ? build::number(lowest_multiplied(lowest, factor.coefficient))
+                                                    : limit_for(lowest, to_expr(factor));
+    limit = limit.is_constant(lowest) ? bound : ScalarExpr::make(extremum, {bound, limit});
+  }
+  return ScalarExpr::make(extremum, {m, limit});
+}
+
+std::optional<ScalarExpr> inside_finite_lead(ReductionOp reduction, const ScalarExpr& expr) {
+  if (expr.op() != (reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min)) return std::nullopt;
+  const double sign = reduction == ReductionOp::max ? -1 : 1;
+  const std::function<bool(const ScalarExpr&)> is_limit = [&](const ScalarExpr& limit) {
+    if (limit.op() == ScalarOp::constant) return std::isfinite(limit.number()) && limit.number() * sign >= kFarthest;
+    if (limit.op() == expr.op()) return is_limit(limit.args()[0]) && is_limit(limit.args()[1]);
+    return limit.op() == ScalarOp::select && limit.args()[1].is_constant(sign * kLargest);
+  };
+  return is_limit(expr.args()[1]) ? std::optional(expr.args()[0]) : std::nullopt;
 }
 
 std::string objection_to_threshold(const Nest& nest, const OnlinePlan& plan) {
@@ -274,14 +348,17 @@ bool may_stay_behind(const Nest& nest, const std::string& lead) {
 Composite online_composite(const Nest& nest, const OnlinePlan& plan, double threshold) {
   Composite composite{"online", plan.lead, plan.lead_tensor, plan.mediators, {}, build::named("m")};
   if (threshold > 0) {
-    // Not "<= threshold": an infinite m_old that stays makes the difference no number, and m_new is no better then.
+    // Where the difference is no number, m_new is as good, or m_new is NaN and has to be seen.
     const ScalarExpr grown = build::sub(build::named("m_new"), build::named("m_old"));
     const ScalarExpr doublings = build::mul(grown, to_expr(multiply({std::numbers::log2e, {}}, *common_rate(plan))));
-    const ScalarExpr moves = ScalarExpr::make(ScalarOp::lt, {build::number(threshold), doublings});
+    const ScalarExpr stays = ScalarExpr::make(ScalarOp::le, {doublings, build::number(threshold)});
     composite.threshold = threshold;
-    composite.held = build::select(moves, build::named("m_new"), build::named("m_old"));
+    composite.held = build::select(stays, build::named("m_old"), build::named("m_new"));
   }
-  if (plan.masked) composite.view = finite_lead(*nest.statement(plan.lead).reduction, build::named("m"));
+  if (plan.masked) {
+    composite.view = finite_lead(plan, *nest.statement(plan.lead).reduction, build::named("m"));
+    composite.reference = build::named("m");
+  }
   for (const std::string& follower : plan.followers) {
     composite.followers.push_back({follower, online_correction(plan.degree.at(follower), plan.base.at(follower),
                                                                build::named("r"), build::named("m_old"), build::named("m_new"))});

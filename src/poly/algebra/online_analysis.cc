@@ -3,15 +3,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/online.h"
 #include "poly/algebra/polynomial.h"
+#include "poly/algebra/value_range.h"
 #include "poly/isl_tools.h"
 
 namespace nestor {
 namespace {
+
+/// By which terms may exceed 1 while the leading value stays behind (rule online with a threshold).
+constexpr double kMostHeld = 0x1p14;
+constexpr double kLargest = std::numeric_limits<float>::max();
+/// What scalars are taken to multiply without overflow.
+constexpr double kRoomForScalars = 0x1p100;
 
 /// How a value depends on m: as a multiple of base^(-value * m), with a number times scalars. 0 is no dependence; zero fits any.
 struct Degree {
@@ -44,7 +52,27 @@ class OnlineAnalysis {
       return std::nullopt;
     }
     keep_needed_mediators();
-    plan_.masked = may_be_infinite();
+    const bool multiplied = std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(), is_multiplied);
+    plan_.infinite_terms = !guarded_ && may_be_infinite(lead_);
+    plan_.masked = plan_.infinite_terms && starts_infinite();
+    if (plan_.infinite_terms && selects_) {
+      if (why != nullptr)
+        *why = fmt::format("some terms are 1 where {} is infinite, others are not: no finite value of it serves both",
+                           plan_.lead_tensor);
+      return std::nullopt;
+    }
+    if (plan_.infinite_terms && multiplied && plan_.lead_factors.size() > 1) {
+      if (why != nullptr)
+        *why = fmt::format(
+            "its exponents multiply {} by different factors before they subtract it, of which some overflow before others",
+            plan_.lead_tensor);
+      return std::nullopt;
+    }
+    if (plan_.masked && nest_.tensor(plan_.lead_tensor).type != ElementType::f32) {
+      if (why != nullptr)
+        *why = fmt::format("all terms of a row may be infinite, and {} is no f32 that could be kept finite", plan_.lead_tensor);
+      return std::nullopt;
+    }
     return plan_;
   }
 
@@ -64,14 +92,61 @@ class OnlineAnalysis {
   }
 
   /// The ordinal of a read of m, or of m kept finite as in finite_lead.
-  std::optional<int> lead_read(const Statement& statement, const ScalarExpr& expr) const {
-    const bool extremum = expr.op() == ScalarOp::max || expr.op() == ScalarOp::min;
-    if (extremum && expr.equals(finite_lead(*lead_.reduction, expr.args()[0]))) return lead_read(statement, expr.args()[0]);
+  std::optional<int> lead_read(const Statement& statement, const ScalarExpr& expr) {
+    if (const auto inside = inside_finite_lead(*lead_.reduction, expr)) {
+      const auto read = plain_read_of(statement, *inside, plan_.lead_tensor);
+      guarded_reads_ += read ? 1 : 0;
+      return read;
+    }
     return plain_read_of(statement, expr, plan_.lead_tensor);
   }
 
+  /// The factors between the lead's read and the difference that it stands in.
+  struct LeadFactor {
+    Monomial value;
+    bool subtracted = false;
+  };
+  std::optional<LeadFactor> factor_of_lead(const Statement& statement, const ScalarExpr& expr) const {
+    const ScalarExpr bare = strip_exact_casts(expr);
+    if (plain_read_of(statement, bare, plan_.lead_tensor) || inside_finite_lead(*lead_.reduction, bare)) return LeadFactor{};
+    for (std::size_t k = 0; k < bare.args().size(); ++k) {
+      if (!reads_tensor(statement, bare.args()[k], plan_.lead_tensor)) continue;
+      auto found = factor_of_lead(statement, bare.args()[k]);
+      if (!found || found->subtracted) return found;
+      switch (bare.op()) {
+        case ScalarOp::add:
+        case ScalarOp::sub:
+          found->subtracted = true;
+          return found;
+        case ScalarOp::neg:
+          return found;
+        case ScalarOp::mul:
+          found->value = multiply(found->value, product_of(bare.args()[1 - k]));
+          return found;
+        case ScalarOp::div:
+          found->value = multiply(found->value, power(product_of(bare.args()[1]), -1));
+          return found;
+        default:
+          return std::nullopt;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool note_factor(const Statement& statement, const ScalarExpr& exponent) {
+    const auto factor = factor_of_lead(statement, exponent);
+    if (!factor) return false;
+    for (const auto& [expr, power] : factor->value.factors) {
+      if (!is_positive(nest_.scalars, strip_casts(expr))) return false;
+    }
+    const bool known = std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(),
+                                   [&](const Monomial& other) { return same_product(other, factor->value); });
+    if (!known) plan_.lead_factors.push_back(factor->value);
+    return true;
+  }
+
   /// A term c m of an exponent as c and the read of m, c being a number times scalars that are known to be positive.
-  std::optional<std::pair<Monomial, int>> multiple_of_lead(const Statement& statement, const Monomial& term) const {
+  std::optional<std::pair<Monomial, int>> multiple_of_lead(const Statement& statement, const Monomial& term) {
     Monomial scale{term.coefficient, {}};
     std::optional<int> ordinal;
     for (const auto& [factor, exponent] : term.factors) {
@@ -93,6 +168,7 @@ class OnlineAnalysis {
     Polynomial rest;
     std::optional<Monomial> scale;
     std::optional<int> ordinal;
+    const int guarded_before = guarded_reads_;
     for (const Monomial& term : polynomial_of(exponent)) {
       const bool has_lead = std::any_of(term.factors.begin(), term.factors.end(),
                                         [&](const auto& f) { return reads_tensor(statement, f.first, plan_.lead_tensor); });
@@ -114,6 +190,8 @@ class OnlineAnalysis {
     if (!match.match(scaled(value_, *scale), rest)) {
       return refuse(statement, "the exponent is no multiple of the difference between the lead's term and its result");
     }
+    if (!note_factor(statement, exponent)) return refuse(statement, "the leading value is not simply scaled and subtracted");
+    guarded_ = guarded_ && guarded_reads_ > guarded_before;
     match.require(lead_.write, statement.reads[static_cast<std::size_t>(*ordinal)]);
     const isl::set domain = domain_in(nest_, statement);
     const isl::map instances = match.relation(domain_in(nest_, lead_), domain);
@@ -153,6 +231,15 @@ class OnlineAnalysis {
       }
     }
     return false;
+  }
+
+  /// Where a = m = -inf the guard has 1 already, and keeps it: the exponential is not evaluated there.
+  std::optional<Degree> degree_of_guard(const Statement& statement, const ScalarExpr& guard) {
+    const bool before = guarded_;
+    const auto degree = degree_of(statement, guard.args()[2]);
+    guarded_ = before;
+    selects_ = true;
+    return degree;
   }
 
   static bool polynomials_equal(const Polynomial& a, const Polynomial& b) {
@@ -198,7 +285,7 @@ class OnlineAnalysis {
 
   std::optional<Degree> degree_of_select(const Statement& statement, const ScalarExpr& expr) {
     if (reads_tensor(statement, expr.args()[0], plan_.lead_tensor)) {
-      if (is_guard(expr)) return degree_of(statement, expr.args()[2]);
+      if (is_guard(expr)) return degree_of_guard(statement, expr);
       return refuse(statement, "the leading value decides a select");
     }
     const auto condition = degree_of(statement, expr.args()[0]);
@@ -216,6 +303,55 @@ class OnlineAnalysis {
     return mediator == tensors_.end() ? Degree{} : mediator->second;
   }
 
+  /// A cast to integers is not linear; one to 16 bits is, up to rounding, where no term overflows that the definition keeps finite.
+  std::optional<Degree> degree_of_cast(const Statement& statement, const ScalarExpr& expr) {
+    const auto degree = degree_of(statement, expr.args()[0]);
+    if (!degree || is_free(*degree)) return degree;
+    if (!is_float(expr.type())) {
+      return refuse(statement, fmt::format("a cast to {} of a term that depends on the leading value is not linear",
+                                           nestor::to_string(expr.type())));
+    }
+    return fits(statement, expr.type(), expr.args()[0]) ? degree : std::nullopt;
+  }
+
+  /// Do terms relative to any leading value so far fit into the type? They are larger than those relative to the final one.
+  bool fits(const Statement& statement, ElementType type, const ScalarExpr& value) {
+    if (type != ElementType::f16 || largest_term(statement, value) * kMostHeld <= largest_of(type)) return true;
+    refuse(statement, "a term that depends on the leading value may overflow f16 before the leading value is final");
+    return false;
+  }
+
+  /// The largest finite magnitude while exponentials of the leading value are at most 1.
+  double largest_term(const Statement& statement, const ScalarExpr& expr) const {
+    const auto largest = [&](std::size_t k) { return largest_term(statement, expr.args()[k]); };
+    switch (expr.op()) {
+      case ScalarOp::read: {
+        const std::string& tensor = statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor;
+        const auto mediator = mediator_of_.find(tensor);
+        if (mediator == mediator_of_.end()) break;
+        const Statement& producer = nest_.statement(mediator->second);
+        return largest_term(producer, producer.value);
+      }
+      case ScalarOp::exp:
+      case ScalarOp::exp2:
+        if (reads_tensor(statement, expr, plan_.lead_tensor)) return 1;
+        break;
+      case ScalarOp::neg:
+      case ScalarOp::cast:
+        return largest(0);
+      case ScalarOp::add:
+      case ScalarOp::sub:
+        return largest(0) + largest(1);
+      case ScalarOp::mul:
+        return largest(0) * largest(1);
+      case ScalarOp::select:
+        return std::max(largest(1), largest(2));
+      default:
+        break;
+    }
+    return range_of(nest_, statement, expr).magnitude();
+  }
+
   std::optional<Degree> degree_of(const Statement& statement, const ScalarExpr& expr) {
     switch (expr.op()) {
       case ScalarOp::constant:
@@ -226,8 +362,9 @@ class OnlineAnalysis {
       case ScalarOp::read:
         return degree_of_read(statement, expr);
       case ScalarOp::neg:
-      case ScalarOp::cast:
         return degree_of(statement, expr.args()[0]);
+      case ScalarOp::cast:
+        return degree_of_cast(statement, expr);
       case ScalarOp::add:
       case ScalarOp::sub:
         return degree_of_sum(statement, expr.args()[0], expr.args()[1]);
@@ -287,6 +424,12 @@ class OnlineAnalysis {
   bool join(const Statement& statement) {
     const auto degree = degree_of(statement, statement.value);
     if (!degree || is_free(*degree)) return false;
+    const ElementType stored = nest_.tensor(statement.write.tensor).type;
+    if (!is_float(stored) || (statement.reduction && stored == ElementType::f16)) {
+      refuse(statement, fmt::format("{} holds terms or sums in {}", statement.write.tensor, nestor::to_string(stored)));
+      return false;
+    }
+    if (!fits(statement, stored, statement.value)) return false;
     const isl::map elements = lead_elements(statement);
     // Coalesced, because what follows compares every piece with every other one: domains with "or" have many that are one.
     const isl::map by_element =
@@ -344,25 +487,22 @@ class OnlineAnalysis {
     plan_.mediators = kept;
   }
 
-  /// True when an infinite constant reaches the lead's terms through elementwise statements.
-  bool may_be_infinite() const {
-    std::set<std::string> seen;
-    std::vector<const Statement*> open{&lead_};
-    while (!open.empty()) {
-      const Statement& statement = *open.back();
-      open.pop_back();
-      bool infinite = false;
-      statement.value.visit(
-          [&](const ScalarExpr& e) { infinite = infinite || (e.op() == ScalarOp::constant && std::isinf(e.number())); });
-      if (infinite) return true;
-      for (const Access& read : statement.reads) {
-        if (!seen.insert(read.tensor).second) continue;
-        for (const Statement* writer : writers_of(nest_, read.tensor)) {
-          if (!writer->reduction && sole_definition(nest_, read.tensor) != nullptr) open.push_back(writer);
-        }
-      }
-    }
-    return false;
+  /// On the side from which the lead starts.
+  bool may_be_infinite(const Statement& statement) const {
+    const ValueRange range = range_of(nest_, statement, statement.value);
+    return *lead_.reduction == ReductionOp::max ? range.minus_infinity : range.plus_infinity;
+  }
+
+  /// Itself, or multiplied in the exponents.
+  bool starts_infinite() const {
+    const auto starts = initialisers_of(nest_, lead_);
+    return std::any_of(starts.begin(), starts.end(), [&](const Statement* start) {
+      const double magnitude = range_of(nest_, *start, start->value).magnitude();
+      return may_be_infinite(*start) ||
+             std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(), [&](const Monomial& factor) {
+               return magnitude * std::fabs(factor.coefficient) > (factor.factors.empty() ? kLargest : kRoomForScalars);
+             });
+    });
   }
 
   const Nest& nest_;
@@ -374,6 +514,9 @@ class OnlineAnalysis {
   std::map<std::string, std::string> mediator_of_;  ///< tensor -> mediator
   std::map<std::string, isl::map> elements_;        ///< { mediator's tensor -> lead tensor }
   std::string reason_;
+  int guarded_reads_ = 0;  ///< of the lead, kept finite by the nest itself
+  bool guarded_ = true;    ///< all of those in exponents
+  bool selects_ = false;   ///< some exponentials are guarded by select(a == m, 1, exp(c (a - m)))
 };
 
 }  // namespace

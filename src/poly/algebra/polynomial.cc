@@ -5,6 +5,7 @@
 #include <isl/map.h>
 
 #include <cmath>
+#include <limits>
 
 namespace nestor {
 namespace {
@@ -31,23 +32,55 @@ bool same_factors(const Monomial& a, const Monomial& b) {
   return true;
 }
 
-void add_monomial(Polynomial& sum, const Monomial& monomial) {
-  for (auto it = sum.begin(); it != sum.end(); ++it) {
-    if (!same_factors(*it, monomial)) continue;
-    it->coefficient += monomial.coefficient;
-    if (it->coefficient == 0) sum.erase(it);
-    return;
+/// False where terms cancel: x - x is NaN for an infinite x, and no 0.
+bool add_monomial(Polynomial& sum, const Monomial& monomial) {
+  for (Monomial& term : sum) {
+    if (!same_factors(term, monomial)) continue;
+    term.coefficient += monomial.coefficient;
+    return term.coefficient != 0;
   }
-  if (monomial.coefficient != 0) sum.push_back(monomial);
+  sum.push_back(monomial);
+  return true;
 }
 
 Polynomial atom(const ScalarExpr& expr) { return {Monomial{1, {{expr, 1}}}}; }
 
+bool is_normal_f32(double value) {
+  return std::fabs(value) <= std::numeric_limits<float>::max() && std::fabs(value) >= std::numeric_limits<float>::min();
+}
+
+/// Does a factor of one stand under the other? x / x is NaN at 0 and at infinities.
+bool cancels(const Monomial& a, const Monomial& b) {
+  for (const auto& [expr, exponent] : a.factors) {
+    for (const auto& [other, other_exponent] : b.factors) {
+      if ((exponent < 0) != (other_exponent < 0) && expr.equals(other)) return true;
+    }
+  }
+  return false;
+}
+
+/// Does (x a) b overflow where x (a b) does, and is a b a number of f32? A small excess before a decrease is let pass, and a loss of
+/// small values before an increase.
+bool may_be_one_number(double a, double b) {
+  constexpr double kExcess = 4, kLoss = 0x1p-32;
+  if (!is_normal_f32(a * b)) return false;
+  const bool falls = std::fabs(a) > 1 && std::fabs(b) < 1, rises = std::fabs(a) < 1 && std::fabs(b) > 1;
+  return falls ? std::fabs(a) <= kExcess : !rises || std::fabs(a) >= kLoss;
+}
+
+std::optional<Monomial> checked_product(const Monomial& a, const Monomial& b) {
+  if (cancels(a, b) || !may_be_one_number(a.coefficient, b.coefficient)) return std::nullopt;
+  return multiply(a, b);
+}
+
+/// nullopt where the product has too many terms, or where some cancel.
 std::optional<Polynomial> product(const Polynomial& a, const Polynomial& b) {
   if (a.size() * b.size() > kLargestExpansion) return std::nullopt;
   Polynomial result;
   for (const Monomial& x : a) {
-    for (const Monomial& y : b) add_monomial(result, multiply(x, y));
+    for (const Monomial& y : b) {
+      if (cancels(x, y) || !add_monomial(result, multiply(x, y))) return std::nullopt;
+    }
   }
   return result;
 }
@@ -73,16 +106,20 @@ Polynomial binary_polynomial(const ScalarExpr& expr) {
     case ScalarOp::add:
     case ScalarOp::sub: {
       Polynomial sum = a;
-      for (const Monomial& term : scaled(b, expr.op() == ScalarOp::add ? 1 : -1)) add_monomial(sum, term);
+      for (const Monomial& term : scaled(b, expr.op() == ScalarOp::add ? 1 : -1)) {
+        if (!add_monomial(sum, term)) return atom(expr);
+      }
       return sum;
     }
     case ScalarOp::mul: {
+      if (a.empty() || b.empty()) return atom(expr);  // 0 x is NaN for an infinite x
       const auto result = product(a, b);
       return result ? *result : atom(expr);
     }
     default: {
-      if (b.size() != 1) return *product(a, {Monomial{1, {{expr.args()[1], -1}}}});
-      return *product(a, {power(b[0], -1)});
+      if (a.empty()) return atom(expr);
+      const auto result = product(a, {b.size() == 1 ? power(b[0], -1) : Monomial{1, {{expr.args()[1], -1}}}});
+      return result ? *result : atom(expr);
     }
   }
 }
@@ -128,7 +165,7 @@ bool same_product(const Monomial& a, const Monomial& b) {
 bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr) {
   switch (expr.op()) {
     case ScalarOp::constant:
-      return expr.number() > 0;
+      return expr.number() > 0 && std::isfinite(expr.number());
     case ScalarOp::scalar:
       return std::any_of(scalars.begin(), scalars.end(),
                          [&](const ScalarParam& scalar) { return scalar.name == expr.name() && scalar.minimum > 0; });
@@ -140,10 +177,18 @@ bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr
   }
 }
 
+bool is_float(ElementType type) { return type != ElementType::i32 && type != ElementType::boolean; }
+
 ScalarExpr strip_casts(const ScalarExpr& expr) {
   ScalarExpr result = expr;
-  while (result.op() == ScalarOp::cast && result.type() != ElementType::i32 && result.type() != ElementType::boolean &&
-         result.args()[0].type() != ElementType::i32 && result.args()[0].type() != ElementType::boolean) {
+  while (result.op() == ScalarOp::cast && is_float(result.type()) && is_float(result.args()[0].type())) result = result.args()[0];
+  return result;
+}
+
+ScalarExpr strip_exact_casts(const ScalarExpr& expr) {
+  ScalarExpr result = expr;
+  while (result.op() == ScalarOp::cast && is_float(result.args()[0].type()) &&
+         (result.type() == ElementType::f32 || result.type() == result.args()[0].type())) {
     result = result.args()[0];
   }
   return result;
@@ -168,14 +213,17 @@ Monomial product_of(const ScalarExpr& expr) {
   if (expr.type() == ElementType::f32) {
     switch (expr.op()) {
       case ScalarOp::constant:
-        if (std::isfinite(expr.number())) return Monomial{expr.number(), {}};
+        if (is_normal_f32(expr.number())) return Monomial{expr.number(), {}};
         break;
       case ScalarOp::neg:
         return multiply(Monomial{-1, {}}, product_of(expr.args()[0]));
       case ScalarOp::mul:
-        return multiply(product_of(expr.args()[0]), product_of(expr.args()[1]));
+        if (const auto product = checked_product(product_of(expr.args()[0]), product_of(expr.args()[1]))) return *product;
+        break;
       case ScalarOp::div:
-        return multiply(product_of(expr.args()[0]), power(product_of(expr.args()[1]), -1));
+        if (const auto product = checked_product(product_of(expr.args()[0]), power(product_of(expr.args()[1]), -1)))
+          return *product;
+        break;
       case ScalarOp::pow:
         if (const auto exponent = small_power(expr.args()[1])) return power(product_of(expr.args()[0]), *exponent);
         break;
@@ -214,7 +262,7 @@ bool reads_tensor(const Statement& statement, const ScalarExpr& expr, const std:
 }
 
 std::optional<int> plain_read_of(const Statement& statement, const ScalarExpr& expr, const std::string& tensor) {
-  const ScalarExpr bare = strip_casts(expr);
+  const ScalarExpr bare = strip_exact_casts(expr);
   if (bare.op() != ScalarOp::read || statement.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor != tensor)
     return std::nullopt;
   return bare.ordinal();

@@ -18,9 +18,10 @@ struct Monomial {
 };
 using Polynomial = std::vector<Monomial>;
 
-/// The polynomial of a floating point expression; what cannot be expanded is one factor. Casts to f32 of f32 vanish.
+/// The polynomial of a floating point expression; what cannot be expanded is one factor. Casts to f32 of f32 vanish. Nothing cancels:
+/// x - x, 0 x and x / x stay as they are written, as they are NaN for some x.
 Polynomial polynomial_of(const ScalarExpr& expr);
-/// The expression as one product: factors are not expanded sums.
+/// The expression as one product: factors are not expanded sums. Nothing cancels, as in polynomial_of.
 Monomial product_of(const ScalarExpr& expr);
 Monomial multiply(const Monomial& a, const Monomial& b);
 Monomial power(const Monomial& a, int exponent);
@@ -28,15 +29,18 @@ Polynomial scaled(const Polynomial& polynomial, double factor);
 Polynomial scaled(const Polynomial& polynomial, const Monomial& factor);
 /// The same product up to rounding of the coefficients.
 bool same_product(const Monomial& a, const Monomial& b);
-/// True for a positive number and for a scalar argument whose range is positive; products and quotients of such.
+/// True for a positive finite number and for a scalar argument whose range is positive; products and quotients of such.
 bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr);
 ScalarExpr to_expr(const Monomial& monomial);
 
-/// Strips casts between floating point types.
+bool is_float(ElementType type);
+/// Strips casts between floating point types, those that round as well.
 ScalarExpr strip_casts(const ScalarExpr& expr);
+/// Strips casts that keep every value.
+ScalarExpr strip_exact_casts(const ScalarExpr& expr);
 /// True when the expression reads `tensor` (accesses of `statement`).
 bool reads_tensor(const Statement& statement, const ScalarExpr& expr, const std::string& tensor);
-/// The ordinal if `expr` is nothing but a read of `tensor`, casts aside.
+/// The ordinal if `expr` is nothing but a read of `tensor`, casts that keep every value aside.
 std::optional<int> plain_read_of(const Statement& statement, const ScalarExpr& expr, const std::string& tensor);
 
 /// Finds out at which pairs of instances two expressions of two statements are the same value.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "poly/algebra/infinite_rows.h"
 #include "poly/algebra/moments.h"
 #include "poly/algebra/online.h"
 #include "poly/algebra/rule_list.h"
@@ -27,7 +28,8 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
   std::optional<Composite> fresh;
   if (old.rule == online_rule().name) {
     const auto plan = analyse_online(nest, old.lead);
-    if (plan && (old.threshold == 0 || objection_to_threshold(nest, *plan).empty()))
+    const bool exact = plan && !(plan->masked && infinite_rows_show(nest, *plan, true, nullptr));
+    if (exact && (old.threshold == 0 || objection_to_threshold(nest, *plan).empty()))
       fresh = online_composite(nest, *plan, old.threshold);
   } else if (old.rule == moments_rule().name) {
     if (const auto plan = analyse_moments(nest, old.lead)) fresh = moments_composite(*plan);

@@ -3,21 +3,22 @@
 // Pattern    operations on constants; x*1, x/1, x+0, x-0; x/c with c a power of two; nested casts and casts that change nothing; -(-x);
 //            selects with a constant condition or equal branches; max(x, -inf), min(x, inf); !(!c); identity comparisons of constants.
 // Rewrite    the simpler expression; accesses and indices that are no longer used are dropped.
-// Conditions x*0 is left alone (x may be infinite), x/c becomes a product only when 1/c is exact.
+// Conditions x*0 is left alone (x may be infinite), x/c becomes a product only when 1/c is exact. (x*c)*d becomes x*(cd) where one is a power of
+//            two, both are at least 1 or both at most 1, and cd is a normal number: then both forms overflow for the same x.
 // Proof      Each identity holds for all values of IEEE 754 arithmetic, NaN included, except that x+0 turns -0 into 0, which compares equal
 //            (D. Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, §2-3).
-// Rounding   None for the identities. Constants are folded in double and rounded to f32 when a kernel is emitted.
+// Rounding   None for the identities. Constants are folded one operation at a time and rounded to f32, as a kernel would.
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "poly/algebra/nest_edit.h"
+#include "poly/algebra/polynomial.h"
 #include "poly/algebra/rule_list.h"
 
 namespace nestor {
 namespace {
-
-bool is_float(ElementType type) { return type != ElementType::i32 && type != ElementType::boolean; }
 
 bool is_power_of_two(double value) {
   int exponent = 0;
@@ -33,8 +34,16 @@ bool all_constant(const ScalarExpr& expr) {
 }
 
 ScalarExpr folded(const ScalarExpr& expr) {
-  const double value = evaluate(expr, [](int) { return 0.0; }, [](int) { return 0; }, [](const std::string&) { return 0.0; });
+  double value = evaluate(expr, [](int) { return 0.0; }, [](int) { return 0; }, [](const std::string&) { return 0.0; });
+  if (expr.type() == ElementType::f32) value = static_cast<float>(value);
   return std::isnan(value) ? expr : ScalarExpr::constant(value, expr.type());
+}
+
+/// Is (x c) d = x (c d) for all x? One of c and d is a power of two.
+bool may_be_one_factor(double c, double d) {
+  const double product = std::fabs(c * d);
+  const bool same_side = (std::fabs(c) >= 1 && std::fabs(d) >= 1) || (std::fabs(c) <= 1 && std::fabs(d) <= 1);
+  return same_side && product >= std::numeric_limits<float>::min() && product <= std::numeric_limits<float>::max();
 }
 
 /// Every value of `inner` survives a round trip through `outer`.
@@ -71,7 +80,8 @@ ScalarExpr simplify_product(const ScalarExpr& expr) {
   if (a.is_constant(1)) return b;
   // (x * c) * d = x * (c d) changes the rounding unless one factor is a power of two.
   if (is_float(expr.type()) && b.op() == ScalarOp::constant && a.op() == ScalarOp::mul &&
-      a.args()[1].op() == ScalarOp::constant && (is_power_of_two(b.number()) || is_power_of_two(a.args()[1].number()))) {
+      a.args()[1].op() == ScalarOp::constant && (is_power_of_two(b.number()) || is_power_of_two(a.args()[1].number())) &&
+      may_be_one_factor(a.args()[1].number(), b.number())) {
     return ScalarExpr::make(ScalarOp::mul, {a.args()[0], ScalarExpr::constant(b.number() * a.args()[1].number(), b.type())});
   }
   return expr;

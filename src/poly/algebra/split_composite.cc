@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "poly/algebra/builders.h"
+#include "poly/algebra/infinite_rows.h"
 #include "poly/algebra/moments.h"
 #include "poly/algebra/nest_edit.h"
 #include "poly/algebra/online.h"
@@ -88,7 +89,8 @@ class OnlineSplitter : CompositeSplitter {
     for (const std::string& follower : plan_.followers) split_follower(result, follower);
     RuleResult rewritten{std::move(result), {}, true};
     for (const std::string& lead : {lead_split_.update.name, lead_combine_.name}) {
-      if (const auto plan = analyse_online(rewritten.nest, lead))
+      const auto plan = analyse_online(rewritten.nest, lead);
+      if (plan && !(plan->masked && infinite_rows_show(rewritten.nest, *plan, true, nullptr)))
         rewritten.composites.push_back(online_composite(rewritten.nest, *plan));
     }
     return rewritten;
@@ -109,7 +111,7 @@ class OnlineSplitter : CompositeSplitter {
     statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read || std::find(changed.begin(), changed.end(), node.ordinal()) == changed.end()) return node;
       ScalarExpr value = ScalarExpr::read(node.ordinal(), stored);
-      if (plan_.masked) value = finite_lead(*lead_.reduction, value);
+      if (plan_.infinite_terms) value = finite_lead(plan_, *lead_.reduction, value);
       return before == stored ? value : ScalarExpr::cast(before, value);
     });
   }
@@ -126,8 +128,10 @@ class OnlineSplitter : CompositeSplitter {
     const int new_lead = add_read(combine, {plan_.lead_tensor, lead_element});
     const ScalarExpr m_old = ScalarExpr::read(old_lead, lead_split_.tensor.type);
     const ScalarExpr m_new = build::as_f32(ScalarExpr::read(new_lead, nest_.tensor(plan_.lead_tensor).type));
-    combine.value =
-        online_correction(plan_.degree.at(name), plan_.base.at(name), ScalarExpr::read(0, split.tensor.type), m_old, m_new);
+    const ScalarExpr r = ScalarExpr::read(0, split.tensor.type);
+    // m is final here: the sum of a row of nothing but infinite terms is NaN again.
+    combine.value = plan_.masked ? build::mul(r, final_factor(plan_, name, m_old, m_new))
+                                 : online_correction(plan_.degree.at(name), plan_.base.at(name), r, m_old, m_new);
     replace_by_parts(result, follower, split, combine);
   }
 
@@ -140,6 +144,8 @@ class MomentsSplitter : CompositeSplitter {
 
   RuleResult run() {
     plan_ = analyse_moments(nest_, lead_.name);
+    check_unexpanded(lead_);
+    for (const MomentsFollower& follower : plan_->followers) check_unexpanded(nest_.statement(follower.statement));
     Nest result = nest_;
     split_lead();
     // Parts sum x itself; the scale is applied once a part.
@@ -156,6 +162,24 @@ class MomentsSplitter : CompositeSplitter {
   }
 
  private:
+  /// x is computed anew from its polynomial: (a + b) c may not become a c + b c for a c that may be infinite.
+  void check_unexpanded(const Statement& statement) const {
+    statement.value.visit([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::mul) return;
+      const ScalarExpr &a = node.args()[0], &b = node.args()[1];
+      const bool square = a.equals(b);
+      const bool sums = polynomial_of(a).size() > 1 || polynomial_of(b).size() > 1;
+      if (square || !sums || !has_read(a) || !has_read(b)) return;
+      refuse_rule("split_reduction", lead_.name,
+                  fmt::format("in {}, a sum is multiplied by what may be infinite", statement.name));
+    });
+  }
+  static bool has_read(const ScalarExpr& expr) {
+    bool found = false;
+    expr.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::read; });
+    return found;
+  }
+
   static ScalarExpr sum_of(const Polynomial& polynomial) {
     ScalarExpr sum = to_expr(polynomial.at(0));
     for (std::size_t k = 1; k < polynomial.size(); ++k) sum = build::add(sum, to_expr(polynomial[k]));

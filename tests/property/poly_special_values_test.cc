@@ -1,0 +1,153 @@
+// Rules keep special values: random nests, random sequences of rules, inputs with infinities, NaN, zeros, tiny and huge numbers. The
+// nest before and after, plainly and by tiles of its composites, has NaN, +inf and -inf at the same elements, and other values alike.
+//
+// NESTOR_TEST_CASES: how many inputs are tried (20,000 unless it says otherwise). NESTOR_TEST_SEED: where the sequence starts, so that
+// several machines can share the work.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "poly/algebra/rule.h"
+#include "poly/nest_json.h"
+#include "support/error.h"
+#include "support/special_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::Dice;
+using samples::Elements;
+using samples::Interpreter;
+using samples::Memory;
+
+constexpr int kInputsEach = 10;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// A nest after some rules, and the composites that hold for it.
+struct Rewritten {
+  Nest nest;
+  std::vector<Composite> composites;
+  std::string steps;
+  bool leaves_masked_out = false;
+};
+
+Rewritten rewritten(const Nest& nest, Dice& dice) {
+  Rewritten result{nest, {}, nest.op, false};
+  const int most = 1 + dice.below(4);
+  for (int step = 0; step < most; ++step) {
+    std::vector<RuleMatch> matches = find_matches(result.nest);
+    std::erase_if(matches, [](const RuleMatch& match) { return match.rule == "reassociate" || match.rule == "keep_result"; });
+    if (matches.empty()) break;
+    const RuleMatch& match = dice.of(matches);
+    std::vector<std::string> target = match.target;
+    if (match.rule == "split_reduction") target[3] = "2";
+    if (match.rule == "online" && dice.chance(0.4)) target.emplace_back(dice.of<std::string>({"1", "8", "14"}));
+    std::string text = "; " + match.rule;
+    for (const std::string& argument : target) text += " " + argument;
+    try {
+      RuleResult made = rule(match.rule).apply(result.nest, target);
+      result.nest = std::move(made.nest);
+      result.composites = reprove(result.nest, result.composites);
+      for (Composite& composite : made.composites) result.composites.push_back(std::move(composite));
+    } catch (const UserError&) {
+      if (target == match.target) throw;
+      continue;  // only an argument that the match did not name may be refused
+    }
+    result.steps += text;
+    result.leaves_masked_out = result.leaves_masked_out || match.rule == "neutral_terms";
+  }
+  return result;
+}
+
+bool uses_16_bits(const Nest& nest) {
+  return std::any_of(nest.tensors.begin(), nest.tensors.end(),
+                     [](const Tensor& tensor) { return tensor.type == ElementType::f16 || tensor.type == ElementType::bf16; });
+}
+
+/// The first element that differs; empty when none does.
+std::string difference(const Nest& nest, const Memory& expected, const Memory& actual) {
+  const double tolerance = uses_16_bits(nest) ? 0.05 : 1e-5;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    const Elements &a = expected.at(tensor.name), &b = actual.at(tensor.name);
+    double scale = 1;
+    for (const auto& [index, value] : a) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
+    for (const auto& [index, value] : a) {
+      const double other = b.at(index);
+      const bool same = std::isnan(value)   ? std::isnan(other)
+                        : std::isinf(value) ? value == other
+                                            : std::isfinite(other) && std::fabs(value - other) <= tolerance * scale;
+      if (!same) return fmt::format("{}[{}] is {} where {} is right", tensor.name, fmt::join(index, ", "), other, value);
+    }
+  }
+  return "";
+}
+
+std::string inputs_text(const Nest& nest, const Memory& inputs) {
+  std::string text;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::input) continue;
+    text += tensor.name + ":";
+    for (const auto& [index, value] : inputs.at(tensor.name)) text += fmt::format(" {}", value);
+    text += "\n";
+  }
+  return text;
+}
+
+class SpecialValues : public ::testing::Test {
+ protected:
+  /// Runs the inputs of one structure; how many.
+  int run(std::uint64_t seed) {
+    Dice dice(seed);
+    const Nest nest = samples::some_nest(dice);
+    const Rewritten after = rewritten(nest, dice);
+    Sizes sizes;
+    for (const SizeParam& size : nest.sizes) sizes[size.name] = 1 + dice.below(4);
+    Interpreter definition(nest, sizes), rules(after.nest, sizes);
+    int count = 0;
+    for (; count < kInputsEach; ++count) {
+      const Memory inputs = samples::special_inputs(nest, sizes, dice, after.leaves_masked_out);
+      Memory expected = inputs, actual = inputs;
+      definition.run(expected);
+      rules.run(actual);
+      if (!compare(nest, after, seed, inputs, expected, actual, "")) return count + 1;
+      for (const Composite& composite : after.composites) {
+        if (!rules.can_run(composite)) continue;
+        const std::int64_t tile = 1 + dice.below(3);
+        actual = inputs;
+        rules.run(actual, composite, tile);
+        ++tiled_;
+        const std::string how = fmt::format(", {} by tiles of {}", composite.lead, tile);
+        if (!compare(nest, after, seed, inputs, expected, actual, how)) return count + 1;
+      }
+    }
+    return count;
+  }
+
+  int tiled_ = 0;
+
+ private:
+  static bool compare(const Nest& nest, const Rewritten& after, std::uint64_t seed, const Memory& inputs, const Memory& expected,
+                      const Memory& actual, const std::string& how) {
+    const std::string different = difference(nest, expected, actual);
+    if (different.empty()) return true;
+    ADD_FAILURE() << "NESTOR_TEST_SEED=" << seed << " " << after.steps << how << ": " << different << "\n"
+                  << inputs_text(nest, inputs) << describe(nest) << "\nbecame\n"
+                  << describe(after.nest);
+    return false;
+  }
+};
+
+TEST_F(SpecialValues, AreWhereTheDefinitionHasThem) {
+  const std::uint64_t first = from_environment("NESTOR_TEST_SEED", 1), cases = from_environment("NESTOR_TEST_CASES", 20000);
+  std::uint64_t done = 0;
+  for (std::uint64_t seed = first; done < cases && !HasFailure(); ++seed) done += static_cast<std::uint64_t>(run(seed));
+  EXPECT_TRUE(HasFailure() || tiled_ > 0 || cases < 1000) << "no composite was run by tiles";
+}
+
+}  // namespace
+}  // namespace nestor
