@@ -102,11 +102,11 @@ std::string program_text(const ProgramProof& proof) {
 }
 
 /// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
-std::vector<std::string> prove_slots(const TileProgram& program, int sm) {
+TensorFacts prove_slots(const TileProgram& program, int sm) {
   try {
     return prove_tensor_kernels(program, {.sm = sm});
   } catch (const UserError& error) {
-    return {fmt::format("nothing is proved: {}", error.what())};
+    return {{fmt::format("nothing is proved: {}", error.what())}, {}};
   }
 }
 
@@ -125,7 +125,11 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, int sm
   for (const Buffer& buffer : program.buffers) certificate.buffers.push_back(describe_buffer(buffer));
   certificate.program = prove_program(program, replayed);
   // What back ends make of a program that is wrong says nothing.
-  if (certificate.program.verdict != ProofVerdict::refuted) certificate.slots = prove_slots(program, sm);
+  if (certificate.program.verdict != ProofVerdict::refuted) {
+    TensorFacts facts = prove_slots(program, sm);
+    certificate.slots = std::move(facts.proved);
+    certificate.finite = std::move(facts.needed);
+  }
   return certificate;
 }
 
@@ -147,6 +151,8 @@ std::string describe(const Certificate& certificate) {
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
   if (!certificate.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
   for (const std::string& fact : certificate.slots) text += fmt::format("  slots: {}\n", fact);
+  if (!certificate.finite.empty()) text += "\nneeds finite values in masked places:\n";
+  for (const std::string& need : certificate.finite) text += fmt::format("  {}\n", need);
   text += "\nvalid for sizes with:\n";
   for (const std::string& constraint : certificate.valid_sizes) text += fmt::format("  {}\n", constraint);
   return text;
@@ -155,7 +161,7 @@ std::string describe(const Certificate& certificate) {
 nlohmann::json certificate_to_json(const Certificate& certificate) {
   nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
                       {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes},
-                      {"slots", certificate.slots}};
+                      {"slots", certificate.slots}, {"finite", certificate.finite}};
   json["program"] = {{"verdict", to_string(certificate.program.verdict)},
                      {"facts", certificate.program.facts},
                      {"finite", certificate.program.finite},

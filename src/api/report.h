@@ -47,6 +47,7 @@ struct Certificate {
   std::vector<std::string> buffers;      ///< every buffer of the tile program with its bound
   ProgramProof program;                  ///< of the tile program itself, against the nest
   std::vector<std::string> slots;        ///< what is proved of the synchronisation of kernels on tensor cores
+  std::vector<std::string> finite;       ///< operands that they need finite values of in masked places (docs/values.md)
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.

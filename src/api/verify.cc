@@ -138,7 +138,7 @@ bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification&
                              proved ? fmt::format("{} facts proved for all valid sizes", proof.facts.size())
                                     : fmt::format("{}: {}", to_string(proof.verdict), proof.reason)});
   if (proof.verdict == ProofVerdict::refuted) return false;
-  const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).size();
+  const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).proved.size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
   return true;

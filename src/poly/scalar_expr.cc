@@ -291,18 +291,4 @@ ScalarOp combiner(ReductionOp op) {
   return ScalarOp::add;
 }
 
-double combine(ReductionOp op, double a, double b) {
-  switch (op) {
-    case ReductionOp::add:
-      return a + b;
-    case ReductionOp::mul:
-      return a * b;
-    case ReductionOp::min:
-      return std::fmin(a, b);
-    case ReductionOp::max:
-      return std::fmax(a, b);
-  }
-  return a;
-}
-
 }  // namespace nestor

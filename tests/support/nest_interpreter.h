@@ -22,6 +22,7 @@
 #include "poly/composite.h"
 #include "poly/isl_tools.h"
 #include "poly/nest.h"
+#include "poly/scalar_semantics.h"
 #include "support/error.h"
 
 namespace nestor::samples {
@@ -193,16 +194,11 @@ class Interpreter {
     const Index target = *image(s.write.relation, s, dims);
     Elements& elements = memory[s.write.tensor];
     if (!s.reduction) {
-      elements[target] = in_range(value);
+      elements[target] = semantics::stored_value(nest_.tensor(s.write.tensor).type, s.value.type(), value);
       return;
     }
     if (elements.find(target) == elements.end()) throw InternalError(s.name + " accumulates into what was not initialised");
-    elements[target] = in_range(combine(*s.reduction, elements[target], value));
-  }
-
-  /// Wider than f32 in precision, not in range.
-  static double in_range(double value) {
-    return std::isinf(static_cast<float>(value)) ? std::copysign(std::numeric_limits<double>::infinity(), value) : value;
+    elements[target] = semantics::combine(*s.reduction, s.value.type(), elements[target], value);
   }
 
   /// Position in `s` of the dim called like the lead's reduced one.

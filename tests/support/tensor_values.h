@@ -4,6 +4,7 @@
 
 #include "codegen/llvm/int_emit.h"
 #include "codegen/nvptx/tensor_plan.h"
+#include "poly/scalar_semantics.h"
 #include "support/elements.h"
 #include "support/error.h"
 #include "support/event_walk.h"
@@ -131,7 +132,8 @@ class TensorValues {
           const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
           if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
             const double value = fragment(group, access.buffer, row, column, lane);
-            return op.finite_rows && found->second.columns == 0 && std::isinf(value) ? 0 : value;
+            const bool row = op.finite_rows && found->second.columns == 0 && std::isinf(value);
+            return row && nvptx::value_without_points(plan_, access.buffer) == value ? 0 : value;
           }
           if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
             return tile_element(group, ring->second, g * group_rows() + row, column);
@@ -199,13 +201,13 @@ class TensorValues {
       for (int column = 0; column < columns_of(op); ++column) {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         double& total = totals[static_cast<std::size_t>(lane_of(column))];
-        total = combine(*op.op.reduction, total, element(g, group, op, now, row, column, lane_of(column)));
+        total = semantics::combine(*op.op.reduction, op.op.value.type(), total, element(g, group, op, now, row, column, lane_of(column)));
       }
       double all = neutral;
-      for (const double total : totals) all = combine(*op.op.reduction, all, total);
+      for (const double total : totals) all = semantics::combine(*op.op.reduction, op.op.value.type(), all, total);
       for (int lane = 0; lane < kQuad; ++lane) {
         const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
-        values.push_back(combine(*op.op.reduction, old, in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
+        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old, in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
       }
     }
     group.tiles[buffer] = std::move(values);

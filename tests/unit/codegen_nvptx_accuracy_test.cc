@@ -65,7 +65,7 @@ double exact_exp(double x) { return std::exp(x); }
 /// x -> 2^x by NvptxMath's polynomial, on the host.
 class PolynomialExp2 {
  public:
-  PolynomialExp2() {
+  explicit PolynomialExp2(const nvptx::NvptxMath::Polynomial& form = {}) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     auto context = std::make_unique<llvm::LLVMContext>();
@@ -75,7 +75,7 @@ class PolynomialExp2 {
     auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "power", *module);
     builder.SetInsertPoint(llvm::BasicBlock::Create(*context, "entry", function));
     nvptx::NvptxMath math;
-    math.use_polynomial(true);
+    math.use_polynomial(form);
     builder.CreateRet(math.exp2(builder, function->getArg(0)));
     jit_ = cantFail(llvm::orc::LLJITBuilder().create());
     cantFail(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
@@ -104,6 +104,26 @@ TEST(NvptxAccuracy, PolynomialsOfExponentialsAreAsGoodAsDocumentedAndNothingFarB
   }
   for (const float x : {-127.0F, -127.4F, -128.0F, -1e4F, -1e30F, -std::numeric_limits<float>::infinity()})
     EXPECT_EQ(power(x), 0) << x;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float x : {128.0F, 128.6F, 129.0F, 384.0F, 1e4F, 1e30F, infinity}) EXPECT_EQ(power(x), infinity) << x;
+  for (const float x : {127.4F, 127.6F, 127.99F}) EXPECT_NEAR(power(x) / std::exp2(x), 1, 1.1e-4) << x;
+}
+
+/// Whatever tests are left out, arguments within what is known of them and NaN have the same results.
+TEST(NvptxAccuracy, PolynomialsKeepNaN) {
+  for (const bool below : {false, true}) {
+    for (const bool above : {false, true}) {
+      const PolynomialExp2 power({below, above});
+      for (const double sign : {1.0, -1.0})
+        EXPECT_TRUE(std::isnan(power(static_cast<float>(std::copysign(std::nan(""), sign)))));
+      EXPECT_EQ(power(0), 1);
+      EXPECT_NEAR(power(-126) / 0x1p-126, 1, 1e-3);
+      EXPECT_NEAR(power(126) / 0x1p126, 1, 1e-3);
+      const float infinity = std::numeric_limits<float>::infinity();
+      EXPECT_EQ(power(below ? -infinity : -126), below ? 0 : power(-126));
+      EXPECT_EQ(power(above ? infinity : 126), above ? infinity : power(126));
+    }
+  }
 }
 
 TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {

@@ -14,6 +14,7 @@
 
 #include "poly/isl_tools.h"
 #include "poly/nest.h"
+#include "poly/scalar_semantics.h"
 
 namespace nestor::testing {
 
@@ -145,13 +146,9 @@ class Interpreter {
         [&](const std::string& name) { return scalars_.at(name); });
     DenseTensor& target = tensors_.at(statement.write.tensor);
     double& element = target.values.at(target.at(evaluate_all(plan.write, point)));
-    const double result = statement.reduction ? combine(*statement.reduction, element, value) : value;
-    element = round_to(nest_.tensor(statement.write.tensor).type, result);
-  }
-
-  static double round_to(ElementType type, double value) {
-    const ScalarExpr cast = ScalarExpr::cast(type, ScalarExpr::constant(value));
-    return evaluate(cast, nullptr, nullptr, nullptr);
+    const ElementType type = statement.value.type();
+    const double result = statement.reduction ? semantics::combine(*statement.reduction, type, element, value) : value;
+    element = semantics::stored_value(nest_.tensor(statement.write.tensor).type, type, result);
   }
 
   const Nest& nest_;

@@ -2,6 +2,7 @@
 #include "autotune/measure/reference.h"
 
 #include "autotune/measure/value_errors.h"
+#include "poly/scalar_semantics.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
@@ -65,6 +66,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
         if (!value) user_error("{} reads element {} of {} before it is written", code_.name, address[k], store.name);
         out[k] = *value;
       }
+      if (store.sums_16_bits) out[k] = round_to(store.type, out[k]);
     }
   }
 
@@ -278,7 +280,7 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
   const int version = static_cast<int>(store.writers.size());
   LazyDoubles& memory = version_of(code.write.tensor, version);
   LazyDoubles& errors = errors_of(code.write.tensor, version);
-  const double neutral = code.reduction ? neutral_element(*code.reduction, store.type) : 0;
+  const double neutral = code.reduction ? neutral_element(*code.reduction, code.type) : 0;
   std::array<std::int64_t, 16> at;
   std::int64_t step = 0;
   const std::int64_t first = code.write.at(dims, store.strides);
@@ -294,10 +296,10 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
     double value = chunk.values[k];
     if (code.reduction) {
       const double before = memory.known(address) ? memory.get(address) : neutral;
-      value = combine(*code.reduction, before, value);
+      value = semantics::combine(*code.reduction, code.type, before, value);
       store.sums[address].add(*code.reduction, store.type, chunk.values[k], chunk.errors[k],
                               chunk.operands ? chunk.operands[k] : 0, before, value);
-    } else if (store.reduced) {
+    } else if (value = semantics::stored_value(store.type, code.type, value); store.reduced) {
       store.sums[address].start(value, chunk.errors[k]);
     } else {
       errors.set(address, chunk.errors[k]);
@@ -323,14 +325,14 @@ std::optional<double> Reference::compute(int tensor, int version, std::int64_t l
            const CompiledStatement& code = statements_[statement];
            const Chunk chunk = evaluate_chunk(statement, dims, strides, count, false);
            if (!code.reduction) {
-             result = chunk.values[count - 1];
+             result = semantics::stored_value(store.type, code.type, chunk.values[count - 1]);
              error.start(*result, chunk.errors[count - 1]);
              return;
            }
-           double sum = result ? *result : neutral_element(*code.reduction, store.type);
+           double sum = result ? *result : neutral_element(*code.reduction, code.type);
            for (int p = 0; p < count; ++p) {
              const double before = sum;
-             sum = combine(*code.reduction, sum, chunk.values[p]);
+             sum = semantics::combine(*code.reduction, code.type, sum, chunk.values[p]);
              error.add(*code.reduction, store.type, chunk.values[p], chunk.errors[p], chunk.operands ? chunk.operands[p] : 0,
                        before, sum);
            }

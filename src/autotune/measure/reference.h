@@ -68,6 +68,7 @@ struct CompiledStatement {
   std::vector<CompiledAccess> reads;
   std::vector<DimFunction> indices;
   std::optional<ReductionOp> reduction;
+  ElementType type = ElementType::f32;  ///< of the value
   std::vector<bool> self_dependent;  ///< by dim: reads what other iterations of this dim alone write
   double points = 0;                 ///< of the bounding box of the domain
 };
@@ -103,6 +104,7 @@ class Reference {
     std::int64_t elements = 1;
     const std::byte* input = nullptr;
     std::vector<float> decoded;         ///< the input, where it is small
+    bool sums_16_bits = false;          ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
     std::vector<int> writers;           ///< statements, in textual order
     std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
     std::vector<LazyDoubles> errors;    ///< of these

@@ -200,6 +200,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   if (code.dims > 15) user_error("oracle: statement {} has {} dims; at most 15 are supported", statement.name, code.dims);
   code.value = ValueCode(statement.value, scalars_);
   code.reduction = statement.reduction;
+  code.type = statement.value.type();
   const isl::set domain = at_sizes(statement.domain, sizes);
   const auto access_of = [&](const Access& access) {
     const int tensor = store_index_.at(access.tensor);
@@ -228,6 +229,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   written.writers.push_back(static_cast<int>(statements_.size()));
   written.reduced = written.reduced || code.reduction.has_value();
   if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
+  written.sums_16_bits = written.sums_16_bits || (code.reduction && size_in_bytes(written.type) == 2);
   statements_.push_back(std::move(code));
   domains_.push_back(domain);
   writes_.push_back(write);

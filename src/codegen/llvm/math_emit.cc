@@ -26,6 +26,13 @@ Value* fma(Builder& b, Value* x, Value* y, Value* z) {
 }
 Value* fabs(Builder& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
+/// Which zero wins does not matter: without that, x86 takes four instructions more.
+Value* extremum(Builder& b, llvm::Intrinsic::ID id, Value* x, Value* y) {
+  Value* result = b.CreateBinaryIntrinsic(id, x, y);
+  if (auto* call = llvm::dyn_cast<llvm::CallInst>(result)) call->setHasNoSignedZeros(true);
+  return result;
+}
+
 /// Horner's rule; coefficients from the constant term upwards.
 Value* polynomial(Builder& b, Value* x, std::span<const double> coefficients) {
   Value* sum = number(x, coefficients.back());
@@ -169,19 +176,27 @@ Value* exp2_f64(Builder& b, Value* z) {
 
 Value* MathEmitter::pow(Builder& b, Value* x, Value* y) const {
   llvm::Type* wide = type_like(b.getDoubleTy(), x);
-  Value* z = b.CreateFMul(b.CreateFPExt(y, wide), log2_f64(b, b.CreateFPExt(fabs(b, x), wide)));
+  Value* magnitude = fabs(b, x);
+  Value* logarithm = log2_f64(b, b.CreateFPExt(magnitude, wide));
+  Value* infinite = b.CreateFCmpOEQ(magnitude, number(x, kInfinity));
+  Value* z = b.CreateFMul(b.CreateFPExt(y, wide), b.CreateSelect(infinite, number(logarithm, kInfinity), logarithm));
   z = b.CreateSelect(b.CreateFCmpOGT(z, number(z, 1000)), number(z, 1000), z);
   z = b.CreateSelect(b.CreateFCmpOLT(z, number(z, -1000)), number(z, -1000), z);
-  Value* result = b.CreateFPTrunc(exp2_f64(b, z), x->getType());
+  Value* power = b.CreateFPTrunc(exp2_f64(b, z), x->getType());
   Value* at_zero = b.CreateSelect(b.CreateFCmpOGT(y, number(y, 0)), number(x, 0), number(x, kInfinity));
-  result = b.CreateSelect(b.CreateFCmpOEQ(x, number(x, 0)), at_zero, result);
-  // A negative base keeps its sign for odd integers and has no real power otherwise.
+  return signed_power(b, x, y, b.CreateSelect(b.CreateFCmpOEQ(x, number(x, 0)), at_zero, power));
+}
+
+Value* MathEmitter::signed_power(Builder& b, Value* x, Value* y, Value* power) const {
+  Value* magnitude = fabs(b, x);
   Value* half = b.CreateFMul(y, number(y, 0.5));
   Value* whole = b.CreateFCmpOEQ(floor(b, y), y);
   Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(floor(b, half), half));
-  Value* negative = b.CreateSelect(odd, b.CreateFNeg(result), result);
-  negative = b.CreateSelect(whole, negative, number(x, std::numeric_limits<double>::quiet_NaN()));
-  result = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0)), negative, result);
+  Value* result = b.CreateSelect(b.CreateFCmpOEQ(magnitude, number(x, 1)), number(x, 1), power);  // where y is infinite too
+  result = b.CreateSelect(odd, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x), result);
+  Value* finite_below = b.CreateAnd(b.CreateFCmpOLT(x, number(x, 0)), b.CreateFCmpONE(magnitude, number(x, kInfinity)));
+  result = b.CreateSelect(b.CreateAnd(finite_below, b.CreateNot(whole)), number(x, std::numeric_limits<double>::quiet_NaN()),
+                          result);
   result = b.CreateSelect(b.CreateFCmpUNO(x, y), b.CreateFAdd(x, y), result);
   Value* one = b.CreateOr(b.CreateFCmpOEQ(y, number(y, 0)), b.CreateFCmpOEQ(x, number(x, 1)));
   return b.CreateSelect(one, number(x, 1), result);
@@ -192,9 +207,8 @@ Value* MathEmitter::rsqrt(Builder& b, Value* x) const { return divide(b, number(
 Value* MathEmitter::divide(Builder& b, Value* x, Value* y) const { return b.CreateFDiv(x, y); }
 Value* MathEmitter::floor(Builder& b, Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x); }
 
-// A comparison and a select of its operands in this order are one minps or maxps; minnum would add NaN handling.
-Value* MathEmitter::minimum(Builder& b, Value* x, Value* y) const { return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y); }
-Value* MathEmitter::maximum(Builder& b, Value* x, Value* y) const { return b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); }
+Value* MathEmitter::minimum(Builder& b, Value* x, Value* y) const { return extremum(b, llvm::Intrinsic::minimum, x, y); }
+Value* MathEmitter::maximum(Builder& b, Value* x, Value* y) const { return extremum(b, llvm::Intrinsic::maximum, x, y); }
 
 Value* MathEmitter::widen_f16(Builder& b, Value* half) const { return b.CreateFPExt(half, type_like(b.getFloatTy(), half)); }
 Value* MathEmitter::narrow_f16(Builder& b, Value* x) const { return b.CreateFPTrunc(x, type_like(b.getHalfTy(), x)); }

@@ -24,7 +24,7 @@ class MathEmitter {
   virtual Value* rsqrt(Builder& b, Value* x) const;  ///< 1/sqrt(x), two roundings
   virtual Value* divide(Builder& b, Value* x, Value* y) const;
   virtual Value* floor(Builder& b, Value* x) const;
-  virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< one machine instruction; which NaN wins is unspecified
+  virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< NaN if either is; which zero wins is not said
   virtual Value* maximum(Builder& b, Value* x, Value* y) const;
 
   virtual Value* widen_f16(Builder& b, Value* half) const;   ///< exact
@@ -32,6 +32,11 @@ class MathEmitter {
   virtual Value* widen_bf16(Builder& b, Value* bits) const;  ///< exact
   virtual Value* narrow_bf16(Builder& b, Value* x) const;    ///< round to nearest even
   virtual Value* to_i32(Builder& b, Value* x) const;         ///< towards zero, saturating, NaN gives 0
+
+ protected:
+  /// x^y from `power`, |x|^y where |x| is not 1: signs, and what is not a real number. A negative base keeps its sign for odd integers
+  /// and has no real power otherwise.
+  Value* signed_power(Builder& b, Value* x, Value* y, Value* power) const;
 };
 
 /// `type` for one value, or <lanes of `like` x type>.

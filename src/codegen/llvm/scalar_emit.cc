@@ -339,6 +339,7 @@ Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, 
   internal_error("unknown element type {}", static_cast<int>(to));
 }
 
+// The new term first: x86 tests the first operand of an extremum for NaN, which need not wait for the sum so far then.
 Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp op, ElementType type, Value* a, Value* c) {
   const bool integer = type == ElementType::i32;
   switch (op) {
@@ -347,9 +348,9 @@ Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp
     case ReductionOp::mul:
       return integer ? b.CreateMul(a, c) : b.CreateFMul(a, c);
     case ReductionOp::min:
-      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c) : math.minimum(b, a, c);
+      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, c) : math.minimum(b, c, a);
     case ReductionOp::max:
-      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, c) : math.maximum(b, a, c);
+      return integer ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, c) : math.maximum(b, c, a);
   }
   internal_error("unknown reduction {}", static_cast<int>(op));
 }

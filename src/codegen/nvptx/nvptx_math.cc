@@ -18,26 +18,35 @@ using Builder = llvm::IRBuilderBase;
 llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return b.CreateIntrinsic(id, {}, args); }
 
+constexpr int kMantissaBits = 23;
+
 /// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] that is 1 at 0, by Remez' exchange, n added to the
-/// exponent's bits. The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits. n = -127 makes 1 the bits of 0.
-Value* exp2_polynomial(Builder& b, Value* x) {
+/// exponent's bits. The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits. n = -127 makes 1 the bits of 0, n = 128 those of
+/// infinity. Adding to bits would make a number of NaN: 0 x, added, keeps it, or a unit of 0 in its row adds nothing.
+Value* exp2_polynomial(Builder& b, Value* x, const NvptxMath::Polynomial& form) {
   constexpr double kRound = 12582912.0;
   constexpr double kCoefficients[] = {1.0, 0.6932829270991665, 0.24221095927482292, 0.05500893111988299};
-  constexpr int kMantissaBits = 23;
-  constexpr double kLeast = -127;
-  Value* bounded = b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, number(x, kLeast));
-  Value* rounded = b.CreateFAdd(bounded, number(x, kRound));
-  Value* rest = b.CreateFSub(bounded, b.CreateFSub(rounded, number(x, kRound)));
+  constexpr double kLeast = -127, kMost = 128;
+  if (form.limit_below) x = b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, number(x, kLeast));
+  if (form.limit_above) x = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, number(x, kMost));
+  Value* rounded = b.CreateFAdd(x, number(x, kRound));
+  Value* rest = b.CreateFSub(x, b.CreateFSub(rounded, number(x, kRound)));
   Value* sum = number(x, kCoefficients[3]);
   for (int k = 2; k >= 0; --k) sum = b.CreateFAdd(b.CreateFMul(sum, rest), number(x, kCoefficients[k]));
-  Value* exponent = b.CreateShl(b.CreateBitCast(rounded, b.getInt32Ty()), kMantissaBits);
-  return b.CreateBitCast(b.CreateAdd(b.CreateBitCast(sum, b.getInt32Ty()), exponent), x->getType());
+  Value* n = b.CreateBitCast(rounded, b.getInt32Ty());
+  Value* exponent = form.unit != nullptr ? b.CreateMul(n, form.unit) : b.CreateShl(n, kMantissaBits);
+  Value* power = b.CreateBitCast(b.CreateAdd(b.CreateBitCast(sum, b.getInt32Ty()), exponent), x->getType());
+  return form.unit != nullptr ? power : b.CreateFAdd(b.CreateFMul(x, number(x, 0)), power);
 }
 
 }  // namespace
 
 Value* NvptxMath::exp2(Builder& b, Value* x) const {
-  return polynomial_ ? exp2_polynomial(b, x) : call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x});
+  return polynomial_ ? exp2_polynomial(b, x, *polynomial_) : call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x});
+}
+
+Value* NvptxMath::exponent_unit(Builder& b, Value* taint) {
+  return b.CreateSelect(b.CreateFCmpORD(taint, taint), b.getInt32(1U << kMantissaBits), b.getInt32(0));
 }
 
 Value* NvptxMath::exp(Builder& b, Value* x) const {
@@ -51,16 +60,7 @@ Value* NvptxMath::log(Builder& b, Value* x) const {
 
 Value* NvptxMath::pow(Builder& b, Value* x, Value* y) const {
   Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-  Value* result = exp2(b, b.CreateFMul(y, call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {magnitude})));
-  // A negative base keeps its sign for odd integers and has no real power otherwise.
-  Value* half = b.CreateFMul(y, number(y, 0.5));
-  Value* whole = b.CreateFCmpOEQ(floor(b, y), y);
-  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(floor(b, half), half));
-  Value* negative = b.CreateSelect(odd, b.CreateFNeg(result), result);
-  negative = b.CreateSelect(whole, negative, number(x, std::numeric_limits<double>::quiet_NaN()));
-  result = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0)), negative, result);
-  Value* one = b.CreateOr(b.CreateFCmpOEQ(y, number(y, 0)), b.CreateFCmpOEQ(x, number(x, 1)));
-  return b.CreateSelect(one, number(x, 1), result);
+  return signed_power(b, x, y, exp2(b, b.CreateFMul(y, call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {magnitude}))));
 }
 
 /// Near 0 an odd polynomial (minimax by Remez' exchange, 2.8e-9 relative before rounding), beyond 1 - 2 / (e^2|x| + 1).
@@ -105,9 +105,6 @@ Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
   auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);
   return b.CreateCall(type, llvm::InlineAsm::get(type, "div.full.f32 $0, $1, $2;", "=f,f,f", false), {x, y});
 }
-
-Value* NvptxMath::minimum(Builder& b, Value* x, Value* y) const { return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, x, y); }
-Value* NvptxMath::maximum(Builder& b, Value* x, Value* y) const { return b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y); }
 
 Value* NvptxMath::narrow_bf16(Builder& b, Value* x) const {
   return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_f2bf16_rn, {x}), b.getInt16Ty());

@@ -3,6 +3,8 @@
 
 #include "codegen/llvm/math_emit.h"
 
+#include <optional>
+
 namespace nestor::nvptx {
 
 /// Overrides where the hardware is faster. Errors by NVIDIA's PTX manual: ex2.approx.ftz 2 ulp (results below 2^-126 are 0), rsqrt.approx 2^-22.9 relative,
@@ -20,13 +22,18 @@ class NvptxMath : public MathEmitter {
   Value* pow(Builder& b, Value* x, Value* y) const override;
   Value* rsqrt(Builder& b, Value* x) const override;
   Value* divide(Builder& b, Value* x, Value* y) const override;
-  Value* minimum(Builder& b, Value* x, Value* y) const override;
-  Value* maximum(Builder& b, Value* x, Value* y) const override;
   Value* narrow_bf16(Builder& b, Value* x) const override;
 
+  /// What a polynomial in place of ex2.approx has to test.
+  struct Polynomial {
+    bool limit_below = true, limit_above = true;  ///< arguments may be below -126, above 126
+    Value* unit = nullptr;                        ///< exponent_unit of a value that is NaN wherever an argument is
+  };
   /// While set, exp2 is a polynomial of degree 3 on the FMA units instead of ex2.approx: relative error below 1.1e-4 for
-  /// arguments from -126 up; below, results are less than 2^-125, and 0 from -127 down.
-  void use_polynomial(bool yes) { polynomial_ = yes; }
+  /// arguments from -126 up; below, results are less than 2^-125, and 0 from -127 down. NaN, infinities and overflow as exp2 has them.
+  void use_polynomial(std::optional<Polynomial> form) { polynomial_ = form; }
+  /// i32: what an exponent's least bit counts, 0 where `taint` is NaN.
+  static Value* exponent_unit(Builder& b, Value* taint);
 
   /// Two f32 values as one i32 of two f16 or bf16, the first in the low half; one instruction.
   Value* pack_f16(Builder& b, Value* low, Value* high) const;
@@ -36,7 +43,7 @@ class NvptxMath : public MathEmitter {
 
  private:
   bool exact_;
-  bool polynomial_ = false;
+  std::optional<Polynomial> polynomial_;
 };
 
 }  // namespace nestor::nvptx

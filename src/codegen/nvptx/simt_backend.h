@@ -27,9 +27,14 @@ struct CompiledNvptx {
 /// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory.
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
 
-/// What is proved of the synchronisation of each kernel on tensor cores, for all sizes, in sentences; empty without such kernels. Throws
-/// UserError when a kernel cannot be planned, InternalError when a plan has no proof.
-std::vector<std::string> prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target);
+/// Of the kernels on tensor cores of a program, in sentences that name them; empty without such kernels.
+struct TensorFacts {
+  std::vector<std::string> proved;  ///< of their synchronisation, for all sizes
+  std::vector<std::string> needed;  ///< finite values of operands where a mask cuts a tile (docs/values.md, masked places)
+};
+
+/// Proves each kernel on tensor cores. Throws UserError when a kernel cannot be planned, InternalError when a plan has no proof.
+TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target);
 
 /// What ptxas said of a kernel: registers, spills, stack, warnings C75xx.
 struct PtxasReport {

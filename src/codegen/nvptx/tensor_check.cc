@@ -345,16 +345,18 @@ bool asks_for_tensor_cores(const TileTree& tree) {
 
 }  // namespace
 
-std::vector<std::string> prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target) {
-  std::vector<std::string> proved;
-  if (!asks_for_tensor_cores(program.root)) return proved;
+TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target) {
+  TensorFacts facts;
+  if (!asks_for_tensor_cores(program.root)) return facts;
   const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
   for (const nvptx::KernelPlan& kernel : launches.kernels) {
     if (kernel.shape.groups == 0) continue;
-    for (const std::string& fact : nvptx::check_tensor_plan(nvptx::plan_tensor(kernel, launches.program, target)).proved)
-      proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
+    const nvptx::TensorPlan plan = nvptx::plan_tensor(kernel, launches.program, target);
+    for (const std::string& fact : nvptx::check_tensor_plan(plan).proved)
+      facts.proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
+    for (const std::string& need : nvptx::finite_operands(plan)) facts.needed.push_back(fmt::format("{}: {}", kernel.symbol, need));
   }
-  return proved;
+  return facts;
 }
 
 }  // namespace nestor

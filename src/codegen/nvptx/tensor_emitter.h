@@ -153,7 +153,7 @@ class TensorEmitter {
   Value* largest_at(const ClauseTest& test, std::int64_t slope, int row);
   Value* row_bound(Tests& tests, std::int64_t slope, int row);
   Value* mixed_test(Tests& tests, const ClauseTest& test, int row, int column);
-  Value* finite_or_zero(Value* value);
+  Value* finite_or_zero(Value* value, int buffer);
   Value* quad_sum(Value* value, ReductionOp op, ElementType type);
   Value* pack(Value* low, Value* high, ElementType from);
   int pairs_of(const TensorOp& op) const;

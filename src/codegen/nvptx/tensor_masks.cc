@@ -180,6 +180,15 @@ class Outside {
     return from->outside;
   }
 
+  /// The same, with NaN for what may be one there although no point sees it: elements that the mask hides, which are computed with all the
+  /// same. A row's values are those of its points.
+  Known hidden_read(std::size_t k, int read, const std::vector<IntExpr>& mask) const {
+    const auto fragment = plan_.fragments.find(plan_.ops[k].op.reads[static_cast<std::size_t>(read)].buffer);
+    const Known known = outside_read(k, read, mask);
+    const bool of_row = fragment != plan_.fragments.end() && fragment->second.columns == 0;
+    return known || of_row ? known : std::numeric_limits<double>::quiet_NaN();
+  }
+
   /// Does op `k` need no test of its own where its tile `buffer` holds `value` outside the mask of its writer?
   bool satisfied(std::size_t k, int buffer, double value) const {
     const TensorOp& op = plan_.ops[k];
@@ -201,7 +210,7 @@ class Outside {
     TensorOp& op = plan_.ops[k];
     if (op.kind != TensorOp::Kind::map || op.mask.empty() || !is_tile(op.op.write.buffer)) return;
     const Known natural =
-        known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
+        known_value(op.op.value, plan_.program->scalars, [&](int read) { return hidden_read(k, read, op.mask); });
     if (op.op.fill) {
       op.outside = op.op.fill;
       select_unless(op, natural && *natural == *op.op.fill);
@@ -229,7 +238,7 @@ class Outside {
     if (op.mask.empty()) return;
     if (op.kind == TensorOp::Kind::reduce) {
       const Known term =
-          known_value(op.op.value, plan_.program->scalars, [&](int read) { return outside_read(k, read, op.mask); });
+          known_value(op.op.value, plan_.program->scalars, [&](int read) { return hidden_read(k, read, op.mask); });
       select_unless(op, term && *term == neutral_element(*op.op.reduction, op.op.value.type()));
     }
     if (op.kind == TensorOp::Kind::product && op.a_ring < 0) {
@@ -255,6 +264,14 @@ bool never_negative(const OpDim& dim) {
   std::vector<IntExpr> lowers;
   split_terms(dim.lower, IntOp::max, lowers);
   return std::any_of(lowers.begin(), lowers.end(), [](const IntExpr& lower) { return lower.as_constant().value_or(-1) >= 0; });
+}
+
+Known value_without_points(const TensorPlan& plan, int buffer) {
+  for (const TensorOp& op : plan.ops) {
+    if (op.op.write.buffer == buffer && op.kind == TensorOp::Kind::reduce)
+      return neutral_element(*op.op.reduction, op.op.value.type());
+  }
+  return std::nullopt;
 }
 
 Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars, const std::function<Known(int)>& read) {
@@ -287,7 +304,7 @@ Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalar
     }
     case ScalarOp::mul: {
       const Known x = arg(0), y = arg(1);
-      if ((x && *x == 0 && !(y && std::isinf(*y))) || (y && *y == 0 && !(x && std::isinf(*x)))) return 0.0;
+      if ((x && *x == 0 && !(y && !std::isfinite(*y))) || (y && *y == 0 && !(x && !std::isfinite(*x)))) return 0.0;
       for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
         const Known& infinite = k == 0 ? x : y;
         if (infinite && std::isinf(*infinite) && is_positive(scalars, expr.args()[1 - k])) return infinite;

@@ -1,11 +1,13 @@
 // Ops on fragments: elementwise values, reductions of rows, stores.
 #include "codegen/nvptx/tensor_emitter.h"
+#include "codegen/nvptx/tensor_exponents.h"
 
 #include "support/error.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace nestor::nvptx {
@@ -131,10 +133,12 @@ llvm::Value* TensorEmitter::argument_load(const TileAccess& access, Value* addre
   return load;
 }
 
-llvm::Value* TensorEmitter::finite_or_zero(Value* value) {
-  Value* magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value);
-  Value* infinite = b_.CreateFCmpOEQ(magnitude, llvm::ConstantFP::getInfinity(value->getType()));
-  return b_.CreateSelect(infinite, llvm::ConstantFP::getZero(value->getType()), value);
+/// An infinity that comes from points stays.
+llvm::Value* TensorEmitter::finite_or_zero(Value* value, int buffer) {
+  const auto empty = value_without_points(*plan_, buffer);
+  if (!empty || !std::isinf(*empty)) return value;
+  Value* none = b_.CreateFCmpOEQ(value, llvm::ConstantFP::get(value->getType(), *empty));
+  return b_.CreateSelect(none, llvm::ConstantFP::getZero(value->getType()), value);
 }
 
 /// An element of the ring's current tile. Four words of a thread, of two row halves and two column pairs, come at once.
@@ -155,7 +159,7 @@ llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value,
     const auto fragment = plan_->fragments.find(access.buffer);
     if (fragment != plan_->fragments.end()) {
       Value* found = fragment_value(access.buffer, place);
-      return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found) : found;
+      return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found, access.buffer) : found;
     }
     if (Value* shared = shared_element(op, ordinal, place)) return shared;
     return argument_element(op, access, place);
@@ -250,6 +254,20 @@ void TensorEmitter::map(int k, bool masked) {
   };
   if (seldom && factor.defined()) return scale_seldom(buffer, factor_at);
   const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
+  const int sixteenths = fragment.columns > 0 ? plan_->kernel->shape.polynomial : 0;
+  const Exponents exponents = sixteenths > 0 ? exponents_of(*plan_, k, masked) : Exponents{};
+  std::map<int, Value*> units;  // by row
+  const auto polynomial = [&](const Place& place) {
+    NvptxMath::Polynomial form{!exponents.least, !exponents.most};
+    if (exponents.taint < 0) return form;
+    form.unit = units[2 * place.tile + place.half];
+    if (form.unit == nullptr) {
+      Value* taint = fragment_value(op.op.reads[static_cast<std::size_t>(exponents.taint)].buffer, place);
+      // Hidden, or LLVM shifts and chooses for every element instead.
+      form.unit = units[2 * place.tile + place.half] = ptx_.opaque(NvptxMath::exponent_unit(b_, taint));
+    }
+    return form;
+  };
   int made = 0;
   const auto set = [&](const Place& place, Value* scale) {
     const int number = number_in(fragment, place);
@@ -258,9 +276,9 @@ void TensorEmitter::map(int k, bool masked) {
       result = b_.CreateFMul(fragment_value(buffer, place), scale);
       return;
     }
-    math_.use_polynomial(fragment.columns > 0 && number % kSixteenths < plan_->kernel->shape.polynomial);
+    if (number % kSixteenths < sixteenths) math_.use_polynomial(polynomial(place));
     result = element(op, op.op.value, place);
-    math_.use_polynomial(false);
+    math_.use_polynomial({});
     release_amid(k, ++made, static_cast<int>(count), result);
     if (Value* test = inside(op, tests, place)) {
       Value* other =

@@ -62,6 +62,23 @@ bool scales(const TileOp& op, int buffer) {
   return (is_sum(a) && !uses_sum(b)) || (is_sum(b) && !uses_sum(a));
 }
 
+namespace {
+
+/// Is the condition on a product's terms no more than the end of an argument, beyond which copies bring zeros? `by_free`: the terms of its
+/// operand in `ring` run over rows, not along the dense index.
+bool ends_with_argument(const TensorPlan& plan, const Ring& ring, bool by_free, const IntExpr& condition) {
+  const auto index = by_free ? static_cast<std::size_t>(ring.row_index) : ring.origin.size() - 1;
+  const Affine last =
+      affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
+  const std::vector<IntExpr> alternatives = alternatives_of(condition);
+  return std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& distance) {
+    const Affine beyond = affine_of(distance) - last;
+    return beyond.is_constant() && beyond.constant >= 0;
+  });
+}
+
+}  // namespace
+
 /// Copies bring zeros beyond the end of an argument, and nothing else is left out of a tile: a product with both operands in shared memory
 /// adds up whole tiles of what its sum is over. One that goes on over iterations needs no test then.
 void require_whole_terms(TensorPlan& plan) {
@@ -69,23 +86,31 @@ void require_whole_terms(TensorPlan& plan) {
     if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
     for (const auto& [number, by_free] : {std::pair(op.a_ring, op.a_by_row), std::pair(op.b_ring, op.b_by_column)}) {
       const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
-      const auto index = by_free ? static_cast<std::size_t>(ring.row_index) : ring.origin.size() - 1;
-      const Affine last =
-          affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
       for (const IntExpr& condition : op.mask) {
         if (!condition.uses(kColumn) && op.op.initialize) continue;
-        const std::vector<IntExpr> alternatives = alternatives_of(condition);
-        const bool keeps_all = std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& distance) {
-          const Affine beyond = affine_of(distance) - last;
-          return beyond.is_constant() && beyond.constant >= 0;
-        });
-        if (keeps_all) continue;
+        if (ends_with_argument(plan, ring, by_free, condition)) continue;
         user_error("Kernel '{}' cannot use tensor cores: {} adds up a part of its tile of {}, and not up to the end of {}: {}.",
                    plan.program->name, op.op.name, plan.buffer(ring.buffer).name, plan.buffer(ring.buffer).name, condition.str());
       }
     }
     if (!op.op.initialize) op.mask.clear();
   }
+}
+
+std::vector<std::string> finite_operands(const TensorPlan& plan) {
+  std::vector<std::string> needed;
+  for (const TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::product || op.a_ring >= 0) continue;
+    const Ring& ring = plan.rings[static_cast<std::size_t>(op.b_ring)];
+    std::vector<std::string> cuts;
+    for (const IntExpr& condition : op.mask) {
+      if (!ends_with_argument(plan, ring, op.b_by_column, condition)) cuts.push_back(condition.str());
+    }
+    if (!cuts.empty())
+      needed.push_back(fmt::format("{} multiplies whole tiles of {} by weights that are 0 where {} fails", op.op.name,
+                                   plan.buffer(ring.buffer).name, fmt::join(cuts, " and ")));
+  }
+  return needed;
 }
 
 /// A sum over columns, one value a row, may stay in four parts while it is only added to and scaled.

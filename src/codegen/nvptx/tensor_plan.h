@@ -84,7 +84,7 @@ struct TensorOp {
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands
   bool finite_rows =
-      false;          ///< it follows if values of rows are finite: an infinite one, of a row without points yet, is read as 0
+      false;          ///< it follows if values of rows are finite: that of a row without points yet, an infinity, is read as 0
   bool late = false;  ///< runs beside the next iteration
   std::map<int, int> read_rings;  ///< reads of an op that is no product, whose tiles come through rings: read -> ring
   // product
@@ -209,6 +209,11 @@ bool writes_zero(const TileOp& op);
 bool scales(const TileOp& op, int buffer);
 /// The terms of nested applications of `op` (a minimum of minima).
 void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
+/// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
+/// multiplied there (docs/values.md, masked places). One sentence a product.
+std::vector<std::string> finite_operands(const TensorPlan& plan);
+/// What a row value is before any point has come to it: the neutral element of the reduction that writes it; nothing if there is none.
+std::optional<double> value_without_points(const TensorPlan& plan, int buffer);
 /// All values of the dim are 0 or more, whatever else bounds them.
 bool never_negative(const OpDim& dim);
 /// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number); `scalars` with their ranges.

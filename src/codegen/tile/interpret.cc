@@ -1,7 +1,7 @@
 // The meaning of a tile program, executed point by point in double.
 #include "codegen/tile/tile_program.h"
 
-#include "support/error.h"
+#include "poly/scalar_semantics.h"
 
 #include <limits>
 #include <numeric>
@@ -123,16 +123,9 @@ class Interpreter {
         [&](int k) { return value(op.indices[static_cast<std::size_t>(k)]); },
         [&](const std::string& name) { return scalar(name); });
     double& target = element(op.write);
-    const double result = op.reduction ? combine(*op.reduction, target, term) : term;
-    target = rounded(result, program_.buffers[static_cast<std::size_t>(op.write.buffer)]);
-  }
-
-  static double rounded(double result, const Buffer& buffer) {
-    if (buffer.type == ElementType::f32 || buffer.type == ElementType::boolean) return result;
-    const auto none = [](int) -> double { return 0; };
-    return evaluate(
-        ScalarExpr::cast(buffer.type, ScalarExpr::constant(result)), none, [](int) -> std::int64_t { return 0; },
-        [](const std::string&) { return 0.0; });
+    const ElementType type = op.value.type();
+    const double result = op.reduction ? semantics::combine(*op.reduction, type, target, term) : term;
+    target = semantics::stored_value(program_.buffers[static_cast<std::size_t>(op.write.buffer)].type, type, result);
   }
 
   double scalar(const std::string& name) const {
