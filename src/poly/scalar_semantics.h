@@ -32,9 +32,7 @@ inline double minimum(double a, double b) { return std::isnan(a) || a < b ? a : 
 inline double maximum(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// Rounds towards minus infinity; by zero gives zero, and the one overflow wraps around.
-inline double floor_quotient(double a, double b) {
-  return b == 0 ? 0 : from_word(to_word(std::floor(a / b)));
-}
+inline double floor_quotient(double a, double b) { return b == 0 ? 0 : from_word(to_word(std::floor(a / b))); }
 
 /// A value of type `from` as one of type `to`. f32 values keep what precision they have.
 inline double cast_value(ElementType to, ElementType from, double value) {

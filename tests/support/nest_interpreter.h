@@ -280,11 +280,11 @@ class Interpreter {
         return scalar_value(composite.corrected_by(), {{"m", m}, {"n", n}, {"n_total", n_total}});
       };
       double& r = memory[statement.write.tensor].at(element);
-      r = in_range(scalar_value(follower.correction, {{"r", r},
-                                                      {"m_old", view(before.at(m_element), n_old)},
-                                                      {"m_new", view(now.at(m_element), at(count))},
-                                                      {"n_old", n_old},
-                                                      {"n_total", n_total}}));
+      r = semantics::in_range(scalar_value(follower.correction, {{"r", r},
+                                                                 {"m_old", view(before.at(m_element), n_old)},
+                                                                 {"m_new", view(now.at(m_element), at(count))},
+                                                                 {"n_old", n_old},
+                                                                 {"n_total", n_total}}));
     }
   }
 

@@ -201,13 +201,15 @@ class TensorValues {
       for (int column = 0; column < columns_of(op); ++column) {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         double& total = totals[static_cast<std::size_t>(lane_of(column))];
-        total = semantics::combine(*op.op.reduction, op.op.value.type(), total, element(g, group, op, now, row, column, lane_of(column)));
+        total = semantics::combine(*op.op.reduction, op.op.value.type(), total,
+                                   element(g, group, op, now, row, column, lane_of(column)));
       }
       double all = neutral;
       for (const double total : totals) all = semantics::combine(*op.op.reduction, op.op.value.type(), all, total);
       for (int lane = 0; lane < kQuad; ++lane) {
         const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
-        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old, in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
+        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old,
+                                            in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
       }
     }
     group.tiles[buffer] = std::move(values);

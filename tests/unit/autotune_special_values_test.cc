@@ -19,9 +19,12 @@ const double kNaN = std::numeric_limits<double>::quiet_NaN();
 const std::vector<double>& floats() {
   static const std::vector<double> values = [] {
     std::vector<double> all{0.0, -0.0, kInf, -kInf, kNaN, std::copysign(kNaN, -1.0)};
-    for (const double magnitude : {0x1p-149, 1e-40, 0x1p-126, 1e-30, 1e-8, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 10.0, 87.0, 90.0, 125.5, 129.0,
-                                   1e4, 65519.0, 65520.0, 16777216.0, 2147483520.0, 2147483648.0, 1e30, 2e38,
-                                   static_cast<double>(std::numeric_limits<float>::max())}) {
+    for (const double magnitude :
+         {0x1p-149,     1e-40,        0x1p-126, 1e-30,   1e-8,
+          0.25,         0.5,          1.0,      1.5,     2.0,
+          3.0,          10.0,         87.0,     90.0,    125.5,
+          129.0,        1e4,          65519.0,  65520.0, 16777216.0,
+          2147483520.0, 2147483648.0, 1e30,     2e38,    static_cast<double>(std::numeric_limits<float>::max())}) {
       all.push_back(static_cast<float>(magnitude));
       all.push_back(-static_cast<float>(magnitude));
     }
@@ -76,7 +79,8 @@ void expect_code_agrees(const TileProgram& program, const NestInputs& inputs, co
 void expect_same_everywhere(const Nest& nest, const NestInputs& inputs, const Results& want, double tolerance,
                             const std::string& what) {
   for (const bool backwards : {false, true})
-    expect_agreement(run_oracle(nest, inputs, backwards), want, tolerance, what + (backwards ? ", oracle backwards" : ", oracle"));
+    expect_agreement(run_oracle(nest, inputs, backwards), want, tolerance,
+                     what + (backwards ? ", oracle backwards" : ", oracle"));
   expect_code_agrees(build_tile_program(Schedule(nest)), inputs, want, tolerance, what);
 }
 
@@ -87,7 +91,8 @@ ScalarExpr as_number(const ScalarExpr& value) {
 
 double evaluate_at(const ScalarExpr& value, double a, double b) {
   return evaluate(
-      value, [&](int k) { return k == 0 ? a : b; }, [](int) -> std::int64_t { return 0; }, [](const std::string&) { return 0.0; });
+      value, [&](int k) { return k == 0 ? a : b; }, [](int) -> std::int64_t { return 0; },
+      [](const std::string&) { return 0.0; });
 }
 
 /// out[i, j] = value(x[i], y[j]) for all pairs.
@@ -99,9 +104,8 @@ void expect_operation(const std::string& what, const ScalarExpr& value, ElementT
                         .tensor("out", TensorRole::output, {"N", "M"}, value.type())
                         .statement("S[i, j] : 0 <= i < N and 0 <= j < M", "out[i, j]", {"x[i]", "y[j]"}, value)
                         .build();
-  const NestInputs inputs{{{"N", static_cast<std::int64_t>(x.size())}, {"M", static_cast<std::int64_t>(y.size())}},
-                          {{"x", x}, {"y", y}},
-                          {}};
+  const NestInputs inputs{
+      {{"N", static_cast<std::int64_t>(x.size())}, {"M", static_cast<std::int64_t>(y.size())}}, {{"x", x}, {"y", y}}, {}};
   Results want;
   for (const double a : x) {
     for (const double b : y) want["out"].push_back(round_to(value.type(), evaluate_at(value, a, b)));
@@ -115,8 +119,15 @@ struct Operation {
 };
 
 TEST(SpecialValues, FloatOperationsOfTwo) {
-  for (const Operation& o : {Operation{ScalarOp::add, 1e-6}, {ScalarOp::sub, 1e-6}, {ScalarOp::mul, 1e-6}, {ScalarOp::div, 1e-6},
-                             {ScalarOp::min, 0}, {ScalarOp::max, 0}, {ScalarOp::pow, 2e-4}, {ScalarOp::lt, 0}, {ScalarOp::le, 0},
+  for (const Operation& o : {Operation{ScalarOp::add, 1e-6},
+                             {ScalarOp::sub, 1e-6},
+                             {ScalarOp::mul, 1e-6},
+                             {ScalarOp::div, 1e-6},
+                             {ScalarOp::min, 0},
+                             {ScalarOp::max, 0},
+                             {ScalarOp::pow, 2e-4},
+                             {ScalarOp::lt, 0},
+                             {ScalarOp::le, 0},
                              {ScalarOp::eq, 0}}) {
     const ScalarExpr value = as_number(ScalarExpr::make(o.op, {read(0), read(1)}));
     expect_operation(std::string(to_string(o.op)), value, ElementType::f32, floats(), floats(), o.tolerance);
@@ -124,13 +135,20 @@ TEST(SpecialValues, FloatOperationsOfTwo) {
 }
 
 TEST(SpecialValues, FloatFunctions) {
-  for (const Operation& o : {Operation{ScalarOp::neg, 0}, {ScalarOp::abs, 0}, {ScalarOp::exp, 1e-5}, {ScalarOp::exp2, 1e-5},
-                             {ScalarOp::log, 1e-6}, {ScalarOp::sqrt, 1e-6}, {ScalarOp::rsqrt, 1e-6}, {ScalarOp::tanh, 1e-6},
-                             {ScalarOp::erf, 1e-6}, {ScalarOp::floor, 0}}) {
+  for (const Operation& o : {Operation{ScalarOp::neg, 0},
+                             {ScalarOp::abs, 0},
+                             {ScalarOp::exp, 1e-5},
+                             {ScalarOp::exp2, 1e-5},
+                             {ScalarOp::log, 1e-6},
+                             {ScalarOp::sqrt, 1e-6},
+                             {ScalarOp::rsqrt, 1e-6},
+                             {ScalarOp::tanh, 1e-6},
+                             {ScalarOp::erf, 1e-6},
+                             {ScalarOp::floor, 0}}) {
     const ScalarExpr value = ScalarExpr::make(o.op, {read(0)});
     // The second column depends on the sign of zeros.
-    const ScalarExpr result = ScalarExpr::make(
-        ScalarOp::select, {ScalarExpr::make(ScalarOp::eq, {read(1), number(0)}), value, ScalarExpr::make(ScalarOp::div, {read(1), value})});
+    const ScalarExpr result = ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::eq, {read(1), number(0)}), value,
+                                                                  ScalarExpr::make(ScalarOp::div, {read(1), value})});
     expect_operation(std::string(to_string(o.op)), result, ElementType::f32, floats(), {0, 1}, 10 * o.tolerance);
   }
 }
@@ -139,23 +157,24 @@ TEST(SpecialValues, FloatFunctions) {
 TEST(SpecialValues, FunctionsOf16BitKernels) {
   std::vector<double> narrow;
   for (const double value : floats()) narrow.push_back(round_to(ElementType::bf16, value));
-  for (const ScalarOp op : {ScalarOp::exp, ScalarOp::exp2, ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::erf,
-                            ScalarOp::floor, ScalarOp::div, ScalarOp::pow, ScalarOp::max, ScalarOp::min}) {
+  for (const ScalarOp op : {ScalarOp::exp, ScalarOp::exp2, ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh,
+                            ScalarOp::erf, ScalarOp::floor, ScalarOp::div, ScalarOp::pow, ScalarOp::max, ScalarOp::min}) {
     std::vector<ScalarExpr> args{ScalarExpr::cast(ElementType::f32, read(0, ElementType::bf16))};
     if (arity(op) == 2) args.push_back(ScalarExpr::cast(ElementType::f32, read(1, ElementType::bf16)));
-    expect_operation(fmt::format("{} of bf16", to_string(op)), ScalarExpr::make(op, args), ElementType::bf16, narrow, narrow, 1e-3);
+    expect_operation(fmt::format("{} of bf16", to_string(op)), ScalarExpr::make(op, args), ElementType::bf16, narrow, narrow,
+                     1e-3);
   }
 }
 
 TEST(SpecialValues, IntegerOperations) {
   const auto number32 = [](double value) { return ScalarExpr::constant(value, ElementType::i32); };
   const ScalarExpr a = read(0, ElementType::i32), b = read(1, ElementType::i32);
-  for (const ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::min, ScalarOp::max, ScalarOp::lt,
-                            ScalarOp::le, ScalarOp::eq, ScalarOp::bit_and, ScalarOp::bit_or, ScalarOp::bit_xor, ScalarOp::shift_left,
-                            ScalarOp::shift_right_logical, ScalarOp::mul_high_unsigned, ScalarOp::neg, ScalarOp::abs, ScalarOp::floor}) {
+  for (const ScalarOp op :
+       {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::min, ScalarOp::max, ScalarOp::lt, ScalarOp::le,
+        ScalarOp::eq, ScalarOp::bit_and, ScalarOp::bit_or, ScalarOp::bit_xor, ScalarOp::shift_left, ScalarOp::shift_right_logical,
+        ScalarOp::mul_high_unsigned, ScalarOp::neg, ScalarOp::abs, ScalarOp::floor}) {
     ScalarExpr value = arity(op) == 1 ? ScalarExpr::make(op, {a}) : ScalarExpr::make(op, {a, b});
-    if (value.type() == ElementType::boolean)
-      value = ScalarExpr::make(ScalarOp::select, {value, number32(1), number32(0)});
+    if (value.type() == ElementType::boolean) value = ScalarExpr::make(ScalarOp::select, {value, number32(1), number32(0)});
     expect_operation(fmt::format("{} of i32", to_string(op)), value, ElementType::i32, integers(), integers(), 0);
   }
 }
@@ -167,7 +186,8 @@ TEST(SpecialValues, Logic) {
         op == ScalarOp::logical_not ? ScalarExpr::make(op, {positive(0)}) : ScalarExpr::make(op, {positive(0), positive(1)});
     expect_operation(std::string(to_string(op)), as_number(value), ElementType::f32, floats(), floats(), 0);
   }
-  const ScalarExpr chosen = ScalarExpr::make(ScalarOp::select, {positive(0), read(0), ScalarExpr::make(ScalarOp::mul, {read(0), read(1)})});
+  const ScalarExpr chosen =
+      ScalarExpr::make(ScalarOp::select, {positive(0), read(0), ScalarExpr::make(ScalarOp::mul, {read(0), read(1)})});
   expect_operation("select", chosen, ElementType::f32, floats(), floats(), 1e-6);
 }
 
@@ -177,16 +197,17 @@ TEST(SpecialValues, Casts) {
     std::vector<double> values;
     for (const double value : from == ElementType::i32 ? integers() : floats()) values.push_back(round_to(from, value));
     for (const ElementType to : types) {
-      expect_operation(fmt::format("{} to {}", to_string(from), to_string(to)), ScalarExpr::cast(to, read(0, from)), from, values, values,
-                       0);
+      expect_operation(fmt::format("{} to {}", to_string(from), to_string(to)), ScalarExpr::cast(to, read(0, from)), from, values,
+                       values, 0);
     }
     if (size_in_bytes(from) == 2) continue;
-    expect_operation(fmt::format("{} to bool", to_string(from)), as_number(ScalarExpr::cast(ElementType::boolean, read(0, from))), from,
-                     values, values, 0);
+    expect_operation(fmt::format("{} to bool", to_string(from)), as_number(ScalarExpr::cast(ElementType::boolean, read(0, from))),
+                     from, values, values, 0);
   }
   const ScalarExpr negative = ScalarExpr::make(ScalarOp::lt, {read(0), read(1)});
   for (const ElementType to : types)
-    expect_operation(fmt::format("bool to {}", to_string(to)), ScalarExpr::cast(to, negative), ElementType::f32, floats(), floats(), 0);
+    expect_operation(fmt::format("bool to {}", to_string(to)), ScalarExpr::cast(to, negative), ElementType::f32, floats(),
+                     floats(), 0);
 }
 
 /// Which special values a nest can take: sums of huge ones overflow in one order and not in another, and close ones cancel.
@@ -240,7 +261,8 @@ void expect_rows(const Nest& nest, std::int64_t width, double tolerance, Magnitu
   const std::string what = fmt::format("{} of rows of {}", nest.op, width);
   const Results want = run_definition(nest, inputs);
   for (const bool backwards : {false, true})
-    expect_agreement(run_oracle(nest, inputs, backwards), want, tolerance, what + (backwards ? ", oracle backwards" : ", oracle"));
+    expect_agreement(run_oracle(nest, inputs, backwards), want, tolerance,
+                     what + (backwards ? ", oracle backwards" : ", oracle"));
   int number = 0;
   for (const Schedule& schedule : simple_schedules(nest))
     expect_code_agrees(build_tile_program(schedule), inputs, want, tolerance, fmt::format("{}, schedule {}", what, number++));
@@ -303,7 +325,8 @@ TEST(SpecialValues, Softmax) {
   nest.tensor("out", TensorRole::output, {"N", "W"})
       .tensor("lse", TensorRole::output, {"N"})
       .statement("out[i, k]" + kPoint, "out[i, k]", {"x[i, k]", "m[i]", "l[i]"}, samples::operator/(term, read(2)))
-      .statement("lse[i]" + kRow, "lse[i]", {"m[i]", "l[i]"}, samples::operator+(read(0), samples::apply(ScalarOp::log, read(1))));
+      .statement("lse[i]" + kRow, "lse[i]", {"m[i]", "l[i]"},
+                 samples::operator+(read(0), samples::apply(ScalarOp::log, read(1))));
   for (const std::int64_t width : {1, 37}) expect_rows(nest.build(), width, 1e-4);
 }
 

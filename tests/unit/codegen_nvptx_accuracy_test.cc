@@ -114,8 +114,7 @@ TEST(NvptxAccuracy, PolynomialsKeepNaN) {
   for (const bool below : {false, true}) {
     for (const bool above : {false, true}) {
       const PolynomialExp2 power({below, above});
-      for (const double sign : {1.0, -1.0})
-        EXPECT_TRUE(std::isnan(power(static_cast<float>(std::copysign(std::nan(""), sign)))));
+      for (const double sign : {1.0, -1.0}) EXPECT_TRUE(std::isnan(power(static_cast<float>(std::copysign(std::nan(""), sign)))));
       EXPECT_EQ(power(0), 1);
       EXPECT_NEAR(power(-126) / 0x1p-126, 1, 1e-3);
       EXPECT_NEAR(power(126) / 0x1p126, 1, 1e-3);

@@ -69,8 +69,8 @@ struct CompiledStatement {
   std::vector<DimFunction> indices;
   std::optional<ReductionOp> reduction;
   ElementType type = ElementType::f32;  ///< of the value
-  std::vector<bool> self_dependent;  ///< by dim: reads what other iterations of this dim alone write
-  double points = 0;                 ///< of the bounding box of the domain
+  std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
+  double points = 0;                    ///< of the bounding box of the domain
 };
 
 /// Elementary evaluations that the whole definition takes at those sizes, about; cheaper to have than a Reference.
@@ -103,9 +103,9 @@ class Reference {
     std::vector<std::int64_t> shape, strides;
     std::int64_t elements = 1;
     const std::byte* input = nullptr;
-    std::vector<float> decoded;         ///< the input, where it is small
-    bool sums_16_bits = false;          ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
-    std::vector<int> writers;           ///< statements, in textual order
+    std::vector<float> decoded;  ///< the input, where it is small
+    bool sums_16_bits = false;   ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
+    std::vector<int> writers;    ///< statements, in textual order
     std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
     std::vector<LazyDoubles> errors;    ///< of these
     bool reduced = false;               ///< a reduction writes it

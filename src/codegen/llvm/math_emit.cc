@@ -195,8 +195,8 @@ Value* MathEmitter::signed_power(Builder& b, Value* x, Value* y, Value* power) c
   Value* result = b.CreateSelect(b.CreateFCmpOEQ(magnitude, number(x, 1)), number(x, 1), power);  // where y is infinite too
   result = b.CreateSelect(odd, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x), result);
   Value* finite_below = b.CreateAnd(b.CreateFCmpOLT(x, number(x, 0)), b.CreateFCmpONE(magnitude, number(x, kInfinity)));
-  result = b.CreateSelect(b.CreateAnd(finite_below, b.CreateNot(whole)), number(x, std::numeric_limits<double>::quiet_NaN()),
-                          result);
+  result =
+      b.CreateSelect(b.CreateAnd(finite_below, b.CreateNot(whole)), number(x, std::numeric_limits<double>::quiet_NaN()), result);
   result = b.CreateSelect(b.CreateFCmpUNO(x, y), b.CreateFAdd(x, y), result);
   Value* one = b.CreateOr(b.CreateFCmpOEQ(y, number(y, 0)), b.CreateFCmpOEQ(x, number(x, 1)));
   return b.CreateSelect(one, number(x, 1), result);

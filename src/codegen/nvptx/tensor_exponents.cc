@@ -99,7 +99,8 @@ class Intervals {
 
 /// The access over the dims of another op with the same row, column and place in its pack.
 IntExpr renamed(IntExpr index, const TensorOp& from, const TensorOp& to) {
-  for (const auto& [d, target] : {std::pair(from.row, to.row), std::pair(from.column, to.column), std::pair(from.pack, to.pack)}) {
+  for (const auto& [d, target] :
+       {std::pair(from.row, to.row), std::pair(from.column, to.column), std::pair(from.pack, to.pack)}) {
     if (d < 0 || target < 0) continue;
     index = index.substitute(from.op.dims[static_cast<std::size_t>(d)].var,
                              IntExpr::variable(to.op.dims[static_cast<std::size_t>(target)].var));
