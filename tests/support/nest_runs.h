@@ -4,8 +4,10 @@
 
 #include "autotune/measure/reference.h"
 #include "codegen/host/host_backend.h"
+#include "codegen/nvptx/simt_backend.h"
+#include "emulator/emulate.h"
+#include "support/element_codec.h"
 #include "support/nest_interpreter.h"
-#include "support/simt_image.h"
 
 #include <map>
 #include <string>
@@ -32,6 +34,10 @@ void for_each_output(const Nest& nest, const Sizes& sizes, const Use& use) {
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::output) use(tensor, shape_at(tensor, sizes));
   }
+}
+
+inline std::int64_t extent_at(const IntExpr& extent, const Sizes& sizes) {
+  return extent.evaluate([&](const std::string& name) { return sizes.at(name); });
 }
 
 /// The index of element `linear` of a dense tensor.
@@ -79,11 +85,10 @@ inline Results run_oracle(const Nest& nest, const NestInputs& inputs, bool backw
 /// Arguments as a tile program has them: inputs, and outputs full of NaN.
 inline Results arguments_of(const TileProgram& program, const NestInputs& inputs) {
   Results memory;
-  std::map<std::string, std::int64_t> sizes(inputs.sizes.begin(), inputs.sizes.end());
   for (const Buffer& buffer : program.buffers) {
     if (buffer.memory != Memory::argument) continue;
     std::size_t count = 1;
-    for (const IntExpr& extent : buffer.extents) count *= static_cast<std::size_t>(evaluate_in(extent, sizes));
+    for (const IntExpr& extent : buffer.extents) count *= static_cast<std::size_t>(extent_at(extent, inputs.sizes));
     const auto given = inputs.tensors.find(buffer.name);
     memory[buffer.name] = given != inputs.tensors.end() ? given->second : std::vector<double>(count, std::nan(""));
   }
@@ -110,7 +115,6 @@ inline Results run_host(const TileProgram& program, const NestInputs& inputs, co
   std::vector<std::vector<std::byte>> storage;
   std::vector<void*> pointers;
   std::vector<std::int64_t> strides;
-  const std::map<std::string, std::int64_t> sizes(inputs.sizes.begin(), inputs.sizes.end());
   for (const Buffer& buffer : program.buffers) {
     if (buffer.memory != Memory::argument) continue;
     const std::vector<double>& values = memory.at(buffer.name);
@@ -119,7 +123,7 @@ inline Results run_host(const TileProgram& program, const NestInputs& inputs, co
       store_element(buffer.type, storage.back().data(), static_cast<std::int64_t>(k), values[k]);
     pointers.push_back(storage.back().data());
     std::vector<std::int64_t> dense(buffer.extents.size(), 1);
-    for (std::size_t k = dense.size(); k-- > 1;) dense[k - 1] = dense[k] * evaluate_in(buffer.extents[k], sizes);
+    for (std::size_t k = dense.size(); k-- > 1;) dense[k - 1] = dense[k] * extent_at(buffer.extents[k], inputs.sizes);
     strides.insert(strides.end(), dense.begin(), dense.end());
   }
   std::vector<double> scalars;
@@ -140,34 +144,26 @@ inline Results run_host(const TileProgram& program, const NestInputs& inputs, co
   return outputs_of(program, memory);
 }
 
-/// GPU code of the program, by the emulator of thread blocks.
+/// GPU code of the program, by the emulator.
 inline Results run_emulated(const CompiledNvptx& compiled, const TileProgram& program, const NestInputs& inputs) {
   Results memory = arguments_of(program, inputs);
-  const LaunchRecipe& recipe = compiled.kernel.recipe;
-  CheckData data;
-  std::map<std::string, std::int64_t> values(inputs.sizes.begin(), inputs.sizes.end());
-  for (const auto& [name, value] : recipe.fixed_sizes) values[name] = value;
-  for (const ArgumentSpec& spec : recipe.arguments) {
-    ArgumentData argument;
-    for (const IntExpr& extent : spec.shape) argument.shape.push_back(evaluate_in(extent, values));
-    argument.strides.assign(argument.shape.size(), 1);
-    for (std::size_t k = argument.shape.size(); k-- > 1;) argument.strides[k - 1] = argument.strides[k] * argument.shape[k];
-    argument.values = memory.at(spec.name);
-    argument.elements = static_cast<std::int64_t>(argument.values.size());
-    data.arguments.push_back(std::move(argument));
+  std::vector<std::vector<std::byte>> storage;
+  std::vector<EmulatedArgument> arguments;
+  for (const ArgumentSpec& spec : compiled.kernel.recipe.arguments) {
+    const std::vector<double>& values = memory.at(spec.name);
+    storage.emplace_back(values.size() * size_in_bytes(spec.type));
+    for (std::size_t k = 0; k < values.size(); ++k)
+      store_element(spec.type, storage.back().data(), static_cast<std::int64_t>(k), values[k]);
+    arguments.push_back({storage.back().data(), storage.back().size()});
   }
-  HostImage image(recipe, data, inputs.sizes, {});
-  image.launch.scalars = inputs.scalars;
-  SimtEmulator emulator(compiled.ir);
-  emulator.seed(1);
-  launch_recipe(recipe, image.launch, [&](const LaunchNode& node, std::int64_t blocks, std::vector<void*>& params) {
-    emulator.run(node, blocks, params);
-  });
-  for (std::size_t k = 0; k < recipe.arguments.size(); ++k) {
-    std::vector<double>& results = memory.at(recipe.arguments[k].name);
-    const auto* bytes = reinterpret_cast<const std::byte*>(image.memory.at(k)->data());
-    for (std::size_t n = 0; n < results.size(); ++n)
-      results[n] = load_element(recipe.arguments[k].type, bytes, static_cast<std::int64_t>(n));
+  const EmulationResult result =
+      emulate(compiled.kernel.recipe, compiled.ir, inputs.sizes, arguments, {.scalars = inputs.scalars});
+  if (!result.passed()) internal_error("{}", result.problem);
+  for (std::size_t n = 0; n < storage.size(); ++n) {
+    const ArgumentSpec& spec = compiled.kernel.recipe.arguments[n];
+    std::vector<double>& values = memory.at(spec.name);
+    for (std::size_t k = 0; k < values.size(); ++k)
+      values[k] = load_element(spec.type, storage[n].data(), static_cast<std::int64_t>(k));
   }
   return outputs_of(program, memory);
 }

@@ -3,6 +3,7 @@
 
 #include "codegen/host/host_backend.h"
 #include "codegen/tile/tile_program.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <gtest/gtest.h>
@@ -107,11 +108,7 @@ inline TileOp make(OpKind kind, std::vector<OpDim> dims, TileAccess write, std::
 }
 
 inline double rounded(ElementType type, double value) {
-  const auto none = [](int) -> double { return 0; };
-  const double in_f32 = type == ElementType::i32 ? value : static_cast<double>(static_cast<float>(value));
-  return evaluate(
-      ScalarExpr::cast(type, ScalarExpr::constant(in_f32)), none, [](int) -> std::int64_t { return 0; },
-      [](const std::string&) { return 0.0; });
+  return round_to(type, type == ElementType::i32 ? value : static_cast<double>(static_cast<float>(value)));
 }
 
 inline std::uint32_t to_bits(ElementType type, double value) {
