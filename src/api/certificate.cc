@@ -101,12 +101,18 @@ std::string program_text(const ProgramProof& proof) {
   return text;
 }
 
+bool has_blocks(const TileTree& tree) {
+  return tree->loop_kind == LoopKind::gpu_block || std::any_of(tree->children.begin(), tree->children.end(), has_blocks);
+}
+
 /// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
-TensorFacts prove_slots(const TileProgram& program, int sm) {
+/// `otherwise` makes the answer of a reason why there is none.
+template <class Prove, class Otherwise>
+auto proved_by(const Prove& prove, const TileProgram& program, int sm, const Otherwise& otherwise) {
   try {
-    return prove_tensor_kernels(program, {.sm = sm});
+    return has_blocks(program.root) ? prove(program, {.sm = sm}) : decltype(prove(program, {.sm = sm})){};
   } catch (const UserError& error) {
-    return {{fmt::format("nothing is proved: {}", error.what())}, {}};
+    return otherwise(fmt::format("nothing is proved: {}", error.what()));
   }
 }
 
@@ -126,9 +132,12 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, int sm
   certificate.program = prove_program(program, replayed);
   // What back ends make of a program that is wrong says nothing.
   if (certificate.program.verdict != ProofVerdict::refuted) {
-    TensorFacts facts = prove_slots(program, sm);
+    TensorFacts facts =
+        proved_by(prove_tensor_kernels, program, sm, [](std::string why) { return TensorFacts{{std::move(why)}, {}}; });
     certificate.slots = std::move(facts.proved);
     certificate.finite = std::move(facts.needed);
+    certificate.blocks =
+        proved_by(prove_block_kernels, program, sm, [](std::string why) { return std::vector<std::string>{std::move(why)}; });
   }
   return certificate;
 }
@@ -153,6 +162,8 @@ std::string describe(const Certificate& certificate) {
   for (const std::string& fact : certificate.slots) text += fmt::format("  slots: {}\n", fact);
   if (!certificate.finite.empty()) text += "\nneeds finite values in masked places:\n";
   for (const std::string& need : certificate.finite) text += fmt::format("  {}\n", need);
+  if (!certificate.blocks.empty()) text += "\nthreads of a block, for all sizes:\n";
+  for (const std::string& fact : certificate.blocks) text += fmt::format("  blocks: {}\n", fact);
   text += "\nvalid for sizes with:\n";
   for (const std::string& constraint : certificate.valid_sizes) text += fmt::format("  {}\n", constraint);
   return text;
@@ -161,7 +172,7 @@ std::string describe(const Certificate& certificate) {
 nlohmann::json certificate_to_json(const Certificate& certificate) {
   nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
                       {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes},
-                      {"slots", certificate.slots}, {"finite", certificate.finite}};
+                      {"slots", certificate.slots}, {"finite", certificate.finite},   {"blocks", certificate.blocks}};
   json["program"] = {{"verdict", to_string(certificate.program.verdict)},
                      {"facts", certificate.program.facts},
                      {"finite", certificate.program.finite},

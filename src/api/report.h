@@ -48,6 +48,7 @@ struct Certificate {
   ProgramProof program;                  ///< of the tile program itself, against the nest
   std::vector<std::string> slots;        ///< what is proved of the synchronisation of kernels on tensor cores
   std::vector<std::string> finite;       ///< operands that they need finite values of in masked places (docs/values.md)
+  std::vector<std::string> blocks;       ///< what is proved of how the threads of other GPU kernels share their work
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.

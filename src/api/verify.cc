@@ -141,6 +141,13 @@ bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification&
   const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).proved.size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
+  const std::vector<std::string>& blocks = result.certificate.blocks;
+  if (blocks.empty()) return true;
+  const auto open = std::find_if(blocks.begin(), blocks.end(),
+                                 [](const std::string& fact) { return fact.find(kNotProved) != std::string::npos; });
+  result.findings.push_back(
+      {"blocks", open == blocks.end(),
+       open == blocks.end() ? fmt::format("{} facts of threads and blocks proved for all sizes", blocks.size()) : *open});
   return true;
 }
 

@@ -1,10 +1,13 @@
 // One kernel as an LLVM function.
 #include "codegen/nvptx/kernel_builder.h"
 
+#include "codegen/nvptx/block_check.h"
 #include "codegen/nvptx/block_emitter.h"
 #include "codegen/nvptx/tensor_emitter.h"
 #include "codegen/nvptx/tile_rewrite.h"
+#include "support/error.h"
 
+#include <fmt/ranges.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
@@ -79,20 +82,30 @@ class KernelBuilder {
 
   BuiltKernel run() {
     if (kernel_.shape.groups > 0) return run_tensor();
-    const BlockPlan vectors = plan_block(kernel_, program_, target_, true);
+    const std::vector<BlockPlan> plans = plan_bodies(kernel_, program_, target_);
+    for (const BlockPlan& plan : plans) prove(plan);
+    return emit(plans);
+  }
+
+  BuiltKernel emit(const std::vector<BlockPlan>& plans) {
     create_function();
-    if (vectors.has_conditions()) {
-      // One launch serves both bodies, so both have the same threads.
-      const BlockPlan plain = plan_block(kernel_, program_, target_, false, vectors.threads);
-      emit_both(vectors, plain);
+    if (plans.size() > 1) {
+      emit_both(plans[0], plans[1]);
     } else {
-      emit_body(vectors);
-      finish(vectors.threads, vectors.blocks_per_unit, vectors.shared_bytes);
+      emit_body(plans[0]);
+      finish(plans[0].threads, plans[0].blocks_per_unit, plans[0].shared_bytes);
     }
     return std::move(built_);
   }
 
  private:
+  void prove(const BlockPlan& plan) {
+    const BlockCertificate certificate = check_block_plan(plan);
+    if (!certificate.violations.empty())
+      internal_error("the plan of kernel {} is wrong: {}", kernel_.symbol, fmt::join(certificate.violations, "; "));
+    for (const std::string& open : certificate.unproved) built_.unproved.push_back(fmt::format("{}: {}", kernel_.symbol, open));
+  }
+
   BuiltKernel run_tensor() {
     const TensorPlan plan = plan_tensor(kernel_, program_, target_);
     const bool groups = plan.cores == TensorCores::wgmma;
@@ -332,6 +345,18 @@ class KernelBuilder {
 
 BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
   return KernelBuilder(module, kernel, program, target).run();
+}
+
+BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target,
+                         const std::vector<BlockPlan>& plans) {
+  return KernelBuilder(module, kernel, program, target).emit(plans);
+}
+
+std::vector<BlockPlan> plan_bodies(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
+  std::vector<BlockPlan> plans{plan_block(kernel, program, target, true)};
+  // One launch serves both bodies, so both have the same threads.
+  if (plans[0].has_conditions()) plans.push_back(plan_block(kernel, program, target, false, plans[0].threads));
+  return plans;
 }
 
 IntExpr held_extent(const Buffer& buffer, std::size_t index) {

@@ -269,7 +269,8 @@ void place_scratch(BlockPlan& plan) {
     };
     visit(op.op.write);
     for (const TileAccess& read : op.op.reads) visit(read);
-    if (op.divided >= 0 && !divides_well(op, op.layout)) op.divided = -1;
+    // Blocks of a cluster have no memory in which groups could combine their parts.
+    if (op.divided >= 0 && (plan.cluster > 1 || !divides_well(op, op.layout))) op.divided = -1;
     op.unroll_columns = op.unroll_columns || op.crosses_groups();
   }
 }

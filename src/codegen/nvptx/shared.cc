@@ -15,7 +15,7 @@ constexpr std::int64_t kStagingBudget = 24 << 10;  ///< bytes for the operand ti
 constexpr int kMostMessages = 128;
 constexpr int kBankPad = 4;  ///< floats: the next row starts 16 bytes further round the banks
 
-/// Something that needs shared memory while ops first..last run.
+/// Something that needs shared memory while the ops at places first..last of the tree run.
 struct Item {
   std::string what;
   std::int64_t bytes = 0;
@@ -23,16 +23,34 @@ struct Item {
   std::int64_t* offset = nullptr;
 };
 
-/// For each op, the range of ops of the outermost loop around it: what one pass writes, the next one may read.
-void loop_ranges(const BlockNode& node, std::vector<std::pair<int, int>>& ranges, bool inside) {
-  const auto first = ranges.size();
-  if (node.kind == TileNode::Kind::op) ranges.emplace_back(node.op, node.op);
-  const bool loop = node.kind == TileNode::Kind::loop;
-  for (const BlockNode& child : node.children) loop_ranges(child, ranges, inside || loop);
-  if (!loop || inside || ranges.size() == first) return;
-  const int low = ranges[first].first, high = ranges.back().second;
-  for (auto k = first; k < ranges.size(); ++k) ranges[k] = {low, high};
-}
+/// For each op, the range of places in the tree of the outermost loop around it: what one pass writes, the next one may read. Ops are not
+/// numbered in the order of the tree where copies stand before their loop or run ahead.
+class LoopRanges {
+ public:
+  explicit LoopRanges(const BlockPlan& plan) : ranges_(plan.ops.size()) { visit(plan.root, false); }
+  const std::pair<int, int>& of(int op) const { return ranges_[static_cast<std::size_t>(op)]; }
+  int place_of(int op) const { return places_.at(op); }
+
+ private:
+  void visit(const BlockNode& node, bool inside) {
+    const auto first = order_.size();
+    if (node.kind == TileNode::Kind::op) {
+      const int place = static_cast<int>(order_.size());
+      places_[node.op] = place;
+      ranges_[static_cast<std::size_t>(node.op)] = {place, place};
+      order_.push_back(node.op);
+    }
+    const bool loop = node.kind == TileNode::Kind::loop;
+    for (const BlockNode& child : node.children) visit(child, inside || loop);
+    if (!loop || inside) return;
+    for (auto k = first; k < order_.size(); ++k)
+      ranges_[static_cast<std::size_t>(order_[k])] = {static_cast<int>(first), static_cast<int>(order_.size()) - 1};
+  }
+
+  std::vector<std::pair<int, int>> ranges_;
+  std::map<int, int> places_;
+  std::vector<int> order_;
+};
 
 bool lies_in_shared(const BlockPlan& plan, const TileAccess& access) {
   const Placement* place = plan.placement(access.buffer);
@@ -111,8 +129,7 @@ int piece_bytes(const BlockPlan& plan, const BlockOp& op) {
 }
 
 std::vector<Item> collect_items(BlockPlan& plan) {
-  std::vector<std::pair<int, int>> ranges;
-  loop_ranges(plan.root, ranges, false);
+  const LoopRanges ranges(plan);
   std::vector<Item> items;
   std::map<int, Item> buffers;
   for (auto& [id, place] : plan.placements) {
@@ -129,18 +146,20 @@ std::vector<Item> collect_items(BlockPlan& plan) {
                        .try_emplace(access.buffer, Item{plan.buffer(access.buffer).name, place->second.bytes, 1 << 30, -1,
                                                         &place->second.offset})
                        .first->second;
-      item.first = std::min(item.first, ranges[k].first);
-      item.last = std::max(item.last, ranges[k].second);
+      item.first = std::min(item.first, ranges.of(k).first);
+      item.last = std::max(item.last, ranges.of(k).second);
     };
     visit(op.op.write);
     for (const TileAccess& read : op.op.reads) visit(read);
     if (op.product) {
       ProductPlan& product = *op.product;
+      const int place = ranges.place_of(k);
       const std::int64_t rows = static_cast<std::int64_t>(product.row_slots) * op.layout.groups;
-      if (!product.a_direct) items.push_back({"operand of " + op.op.name, rows * product.a_stride * 4, k, k, &product.a_offset});
+      if (!product.a_direct)
+        items.push_back({"operand of " + op.op.name, rows * product.a_stride * 4, place, place, &product.a_offset});
       if (!product.b_direct)
         items.push_back(
-            {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, k, k, &product.b_offset});
+            {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, place, place, &product.b_offset});
     }
     if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).slots - 1) {
       Placement& place = plan.placements.at(op.op.write.buffer);

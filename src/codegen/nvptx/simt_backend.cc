@@ -2,10 +2,12 @@
 #include "codegen/nvptx/simt_backend.h"
 
 #include "codegen/nvptx/kernel_builder.h"
+#include "codegen/nvptx/launch_check.h"
 
 #include "support/debug.h"
 #include "support/error.h"
 
+#include <fmt/ranges.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/IR/LLVMContext.h>
@@ -121,7 +123,9 @@ void check_target(const NvptxTarget& target) {
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
   const DebugTimer timer("GPU code");
   check_target(target);
-  nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
+  const nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
+  if (const auto problems = nvptx::check_launches(plan); !problems.empty())
+    internal_error("the launches of {} are wrong: {}", program.name, fmt::join(problems, "; "));
   const auto any_kernel = [&](const auto& holds) { return std::any_of(plan.kernels.begin(), plan.kernels.end(), holds); };
   const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
   if (clusters && target.sm < 90)
@@ -148,6 +152,8 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   debug_log(DebugSwitch::ptx, result.kernel.code);
   fill_recipe(program, plan, result.kernel.recipe);
   result.kernel.recipe.launches = plan.launches;
+  for (const auto& [symbol, kernel] : kernels)
+    result.unproved.insert(result.unproved.end(), kernel.unproved.begin(), kernel.unproved.end());
   complete(result.kernel.recipe.launches, kernels);
   return result;
 }

@@ -22,9 +22,12 @@ std::int64_t tile_registers(int threads);
 struct CompiledNvptx {
   CompiledKernel kernel;  ///< code: PTX; recipe.launches filled
   std::string ir;         ///< LLVM IR after optimisation, on request
+  /// What could not be decided of how threads share the work; empty: all of it is proved.
+  std::vector<std::string> unproved;
 };
 
-/// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory.
+/// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory, InternalError when the plan
+/// of a kernel is refuted.
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
 
 /// Of the kernels on tensor cores of a program, in sentences that name them; empty without such kernels.
@@ -35,6 +38,13 @@ struct TensorFacts {
 
 /// Proves each kernel on tensor cores. Throws UserError when a kernel cannot be planned, InternalError when a plan has no proof.
 TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target);
+
+/// Marks what could not be decided among the facts of prove_block_kernels().
+inline constexpr const char* kNotProved = "not proved: ";
+
+/// What is proved of how threads share the work of the other kernels (block_check.h), in sentences; where something could not be decided,
+/// that. Throws as compile_nvptx().
+std::vector<std::string> prove_block_kernels(const TileProgram& program, const NvptxTarget& target);
 
 /// What ptxas said of a kernel: registers, spills, stack, warnings C75xx.
 struct PtxasReport {
