@@ -201,11 +201,12 @@ class CompositeProof {
     const ScalarExpr before = ScalarExpr::scalar(kPointsBefore, ElementType::f32),
                      total = ScalarExpr::scalar(kPointsTotal, ElementType::f32);
     const ScalarExpr value =
-        with_scalars(follower.correction, {{"r", r},
-                                           {"m_old", view_of(composite_, ScalarExpr::read(1, ElementType::f32), kPointsBefore)},
-                                           {"m_new", view_of(composite_, ScalarExpr::read(2, ElementType::f32), kPointsThrough)},
-                                           {"n_old", before},
-                                           {"n_total", total}});
+        with_scalars(follower.correction,
+                     {{"r", r},
+                      {"m_old", view_of(composite_.corrected_by(), ScalarExpr::read(1, ElementType::f32), kPointsBefore)},
+                      {"m_new", view_of(composite_.corrected_by(), ScalarExpr::read(2, ElementType::f32), kPointsThrough)},
+                      {"n_old", before},
+                      {"n_total", total}});
     if (!counts_points(composite_)) return value;
     const ScalarExpr started = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), before});
     return ScalarExpr::make(ScalarOp::select, {started, value, r});

@@ -42,7 +42,8 @@ std::vector<Composite> followed(const ProgramModel& model, const std::vector<Com
 void prove_offers(const TileProgram& program, const std::vector<Composite>& stated, const std::vector<Composite>& followed) {
   const auto text = [](const Composite& composite) {
     const auto none = [](int) { return std::string("?"); };
-    std::string all = composite.lead + "|" + composite.lead_tensor + "|" + composite.view.str(none, none);
+    std::string all = composite.lead + "|" + composite.lead_tensor + "|" + composite.view.str(none, none) + "|" +
+                      composite.corrected_by().str(none, none);
     for (const std::string& mediator : composite.mediators) all += "|" + mediator;
     for (const Follower& follower : composite.followers)
       all += "|" + follower.statement + "=" + follower.correction.str(none, none);

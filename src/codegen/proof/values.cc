@@ -32,8 +32,8 @@ ScalarExpr with_scalars(const ScalarExpr& expr, const std::map<std::string, Scal
   });
 }
 
-ScalarExpr view_of(const Composite& composite, const ScalarExpr& value, const std::string& points) {
-  return with_scalars(composite.view, {{"m", value}, {"n", count(points)}, {"n_total", count(kPointsTotal)}});
+ScalarExpr view_of(const ScalarExpr& view, const ScalarExpr& value, const std::string& points) {
+  return with_scalars(view, {{"m", value}, {"n", count(points)}, {"n_total", count(kPointsTotal)}});
 }
 
 ScalarExpr viewed_value(const Subject& subject, const Statement& statement) {
@@ -44,7 +44,7 @@ ScalarExpr viewed_value(const Subject& subject, const Statement& statement) {
     value = value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read) return node;
       const bool leading = statement.reads[static_cast<std::size_t>(node.ordinal())].tensor == composite.lead_tensor;
-      return leading ? view_of(composite, node, kPointsThrough) : node;
+      return leading ? view_of(composite.view, node, kPointsThrough) : node;
     });
   }
   return value;

@@ -33,7 +33,7 @@ struct CountUse {
 bool matches(const ScalarExpr& actual, const ScalarExpr& expected, std::vector<CountUse>& counts);
 bool matches_value(const TileOp& op, const ScalarExpr& expected);
 
-/// The composite's view of a leading value after `points`.
-ScalarExpr view_of(const Composite& composite, const ScalarExpr& value, const std::string& points);
+/// What a composite's `view`, or what it corrects by, makes of a leading value after `points`.
+ScalarExpr view_of(const ScalarExpr& view, const ScalarExpr& value, const std::string& points);
 
 }  // namespace nestor::proof
