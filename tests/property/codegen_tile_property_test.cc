@@ -18,6 +18,8 @@
 namespace nestor::tile_property {
 namespace {
 
+using legality::from_environment;
+
 // ---- random steps
 
 class StepMaker {
@@ -216,11 +218,6 @@ void run_case(std::uint64_t seed, Totals& totals) {
       FAIL() << "at N=" << sizes.at("N") << ", M=" << sizes.at("M") << "\n" << history() << describe(program);
     }
   }
-}
-
-std::int64_t from_environment(const char* name, std::int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
 }
 
 TEST(TileProperty, ProgramsOfRandomSchedulesMeanWhatTheirNestsDefine) {

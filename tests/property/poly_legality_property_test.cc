@@ -229,11 +229,6 @@ void check_compute_at(const Schedule& schedule, const ModelNest& nest, const std
   }
 }
 
-std::int64_t from_environment(const char* name, std::int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
-}
-
 TEST(LegalityProperty, every_verdict_equals_brute_force_execution_order) {
   const std::int64_t cases = from_environment("NESTOR_PROPERTY_CASES", 2000);
   const std::int64_t first = from_environment("NESTOR_PROPERTY_SEED", 1);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <tuple>
@@ -29,6 +30,12 @@ class Random {
  private:
   std::mt19937_64 engine_;
 };
+
+/// A number that an environment variable sets.
+inline std::int64_t from_environment(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
+}
 
 using Point = std::vector<std::int64_t>;
 

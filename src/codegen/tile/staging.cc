@@ -97,7 +97,12 @@ TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan
   op.value = ScalarExpr::read(0, staged.type);
   for (std::size_t k = 0; k < staged.extents.size(); ++k) {
     const IntExpr origin = to_int_expr(stage.placement.origin[k], names);
-    const Interval interval = bounds_of(present_elements(stage.placement, source, k), known, names);
+    const isl::map present = present_elements(stage.placement, source, k);
+    const Interval interval = bounds_of(present, known, names);
+    if (!interval.filled.intersect_domain(known).is_subset(present)) {
+      user_error("stage({}, {}): the elements of index {} that the tensor has there are no interval; stage it at another loop",
+                 stage.tensor, stage.loop, k);
+    }
     OpDim dim;
     dim.var = program_variable("stage_" + stage.tensor + "_" + std::to_string(k));
     dim.lower = interval.lower;
