@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "property/poly_legality_nests.h"
+#include "support/random_nests.h"
 #include "support/error.h"
 #include "support/sample_nests.h"
 #include "support/tile_definition.h"

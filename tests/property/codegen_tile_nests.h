@@ -2,7 +2,7 @@
 // temporaries, rows of reductions, sizes down to 0. All values are integers, so that sums are exact in any order.
 #pragma once
 
-#include "property/poly_legality_nests.h"
+#include "support/random_nests.h"
 #include "support/sample_nests.h"
 
 #include <array>

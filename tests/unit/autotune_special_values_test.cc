@@ -1,6 +1,7 @@
 // Every operation, cast and reduction means the same of infinities, NaN, zeros, subnormal and huge numbers and wrapping integers
 // wherever it is computed (docs/values.md): evaluator, oracle, tile program, host code of three widths, emulated GPU code.
 #include "support/nest_runs.h"
+#include "support/sample_nests.h"
 
 #include <gtest/gtest.h>
 
