@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "support/random_nests.h"
 #include "support/error.h"
+#include "support/random_nests.h"
 #include "support/sample_nests.h"
 #include "support/tile_definition.h"
 
