@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace nestor::emulation {
 
@@ -39,9 +40,7 @@ void Machine::settle(PhaseBarrier& barrier) {
   acquire_into(barrier.passed, barrier.gathering.take());
   ++barrier.phase;
   barrier.pending = barrier.count;
-  for (Thread& thread : threads_) {
-    if (thread.wait == Wait::phase && thread.phase == &barrier) go_on(thread);
-  }
+  for (const std::uint32_t number : std::exchange(barrier.waiting, {})) go_on(threads_[number]);
 }
 
 void Machine::complete_bytes(PhaseBarrier& barrier, std::int64_t bytes) {
@@ -118,10 +117,9 @@ void wait_phase(std::uint32_t address, std::int32_t parity, Site site) {
   Thread& me = machine.me();
   // Who is told that the phase is over may be late: with two more phases gone by, it finds the same parity again.
   while ((barrier.phase & 1) == static_cast<std::uint32_t>(parity & 1)) {
-    me.phase = &barrier;
+    barrier.waiting.push_back(me.number);
     machine.wait(Wait::phase, site);
   }
-  me.phase = nullptr;
   machine.acquire(me, barrier.passed);
 }
 

@@ -22,6 +22,7 @@ namespace nestor::emulation {
 inline constexpr std::size_t kSharedWindow = 256 * 1024;  ///< of one block; as large as descriptors of products can name
 inline constexpr int kWarp = 32;
 inline constexpr int kNamedBarriers = 16;
+inline constexpr int kMostBlocks = 64;  ///< that run at once
 
 /// Numbers that a seed draws (xorshift).
 class Random {
@@ -50,6 +51,7 @@ struct PhaseBarrier {
   bool reported = false;  ///< bytes have come in this phase
   Gathering gathering;
   Order passed;  ///< what the end of the last phase told
+  std::vector<std::uint32_t> waiting;
 };
 
 struct NamedBarrier {
@@ -62,14 +64,12 @@ enum class Wait : std::uint8_t { nothing, warp, barrier, cluster, phase, registe
 
 struct Thread {
   void* context = nullptr;
+  std::size_t place = 0;     ///< among those that are ready
   std::uint32_t number = 0;  ///< of all that run; its agent, too
   std::uint32_t block = 0;   ///< of those that run
   int in_block = 0;
   Wait wait = Wait::nothing;
   Site site = 0;                    ///< at which it waits
-  PhaseBarrier* phase = nullptr;    ///< it waits for, in words of
-  std::uint32_t parity = 0;         ///< this parity
-  std::uint64_t named = 0;          ///< barrier it waits at
   std::uint64_t cluster_phase = 0;  ///< in which it has arrived
   bool arrived_in_cluster = false;
   int registers = 0;
@@ -140,6 +140,9 @@ struct LaunchShape {
   std::int64_t shared_bytes = 0;
   int registers = 0;  ///< of each thread at its start; 0: unknown
 };
+
+/// Thrown for a problem that shows between threads' turns.
+struct Stopped {};
 
 class Machine : public AgentKinds {
  public:
