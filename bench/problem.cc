@@ -2,6 +2,7 @@
 #include "problem.h"
 
 #include "frontend/affine.h"
+#include "frontend/halide_target.h"
 #include "operator.h"
 #include "support/error.h"
 
@@ -119,7 +120,7 @@ Prepared Problem::prepare_halide(const std::string& scheduler, int threads) {
   std::vector<Halide::Func> funcs;
   for (const HalideOutput& output : definition_.outputs) funcs.push_back(output.func);
   auto pipeline = std::make_shared<Halide::Pipeline>(funcs);
-  const Halide::Target target = Halide::get_jit_target_from_environment();
+  const Halide::Target target = halide_jit_target();
   schedule(*pipeline, scheduler, target, threads);
   pipeline->compile_jit(target);
   // Since Halide 15, a Realization takes the vector over.

@@ -12,6 +12,8 @@ namespace {
 
 using samples::number;
 using samples::read;
+using samples::operator*;
+using samples::operator/;
 using testing::HasSubstr;
 
 std::string refusal(const Nest& nest, const std::string& name, const std::vector<std::string>& target) {
@@ -170,6 +172,38 @@ TEST(AlgebraError, DeferNeedsACommonFactor) {
   EXPECT_EQ(refusal(samples::matmul(), "defer_factor", {"C_update"}),
             "rule defer_factor does not apply to C_update: no factor of its terms is the same for all points of an element");
   EXPECT_THAT(refusal(samples::scores_softmax_values(), "defer_factor", {"Mx_update"}), HasSubstr("it is no sum"));
+}
+
+/// p = x * number * w[i] / d[i] masked by a select, r = sum of p: w and d are the same for a row.
+Nest masked_products(double factor, bool divided) {
+  const std::string row = "0 <= i < R", pair = row + " and 0 <= j < C";
+  const ScalarExpr masked = ScalarExpr::make(
+      ScalarOp::select,
+      {ScalarExpr::make(ScalarOp::le, {ScalarExpr::index(1), ScalarExpr::index(0)}), read(0), ScalarExpr::constant(0)});
+  const ScalarExpr row_factor = divided ? ScalarExpr::constant(1) / read(1) : read(1);
+  return samples::NestBuilder("masked_products", {{"R", 4}, {"C", 4}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("w", TensorRole::input, {"R"})
+      .tensor("p", TensorRole::temporary, {"R", "C"})
+      .tensor("r", TensorRole::output, {"R"})
+      .statement("p[i, j] : " + pair, "p[i, j]", {"x[i, j]", "w[i]"}, masked * number(factor) * row_factor, std::nullopt,
+                 {"i", "j"})
+      .statement("r_init[i] : " + row, "r[i]", {}, number(0))
+      .statement("r_update[i, j] : " + pair, "r[i]", {"p[i, j]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(AlgebraError, DeferKeepsProductsFromOverflowingInAnotherOrder) {
+  EXPECT_EQ(refusal(masked_products(2, false), "defer_factor", {"r_update"}), "(no error)");
+  EXPECT_EQ(refusal(masked_products(1e30, false), "defer_factor", {"r_update"}),
+            "rule defer_factor does not apply to r_update: no factor of its terms is the same for all points of an element: the "
+            "factor 1e+30 is not within 2^-48 and 2^48: in another order products may overflow");
+}
+
+TEST(AlgebraError, NeutralTermsKeepsWhatMayBeDividedByZero) {
+  EXPECT_EQ(refusal(masked_products(2, false), "neutral_terms", {}), "(no error)");
+  EXPECT_THAT(refusal(masked_products(2, true), "neutral_terms", {}),
+              HasSubstr("in p, what stands beside 0 may be infinite where its operands are finite"));
 }
 
 TEST(AlgebraError, SplitNeedsAReducedDim) {

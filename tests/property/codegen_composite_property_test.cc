@@ -103,8 +103,8 @@ class OnePass {
     for (const std::string& s : columns_) step(fmt::format("split({0}.j, {1}, {0}.jo, {0}.ji)", s, tile));
     if (rows > 1) tile_rows(rows);
     const std::string row = rows > 1 ? "io" : "i";
-    for (const std::string& s : all_) {
-      if (s != "out_upd") step(fmt::format("fuse_with({0}.{1}, out_upd.{1})", s, row));
+    for (auto s = all_.rbegin(); s != all_.rend(); ++s) {  // the last first: bodies keep their order
+      if (*s != "out_upd") step(fmt::format("fuse_with({0}.{1}, out_upd.{1})", *s, row));
     }
     for (std::size_t k = columns_.size() - 1; k-- > 0;) step(fmt::format("fuse_with({}.jo, out_upd.jo)", columns_[k]));
     const std::string outer = "out_upd." + row;

@@ -68,8 +68,20 @@ bool uses_16_bits(const Nest& nest) {
                      [](const Tensor& tensor) { return tensor.type == ElementType::f16 || tensor.type == ElementType::bf16; });
 }
 
+/// Sums in another order differ by as much as their terms are large: the largest finite number of the inputs and outputs tells.
+double largest_finite(const Nest& nest, const Memory& memory) {
+  double largest = 1;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::input && tensor.role != TensorRole::output) continue;
+    for (const auto& [index, value] : memory.at(tensor.name))
+      largest = std::isfinite(value) ? std::max(largest, std::fabs(value)) : largest;
+  }
+  return largest;
+}
+
 /// The first element that differs; empty when none does.
 std::string difference(const Nest& nest, const Memory& expected, const Memory& actual) {
+  const double rounding = 1e-13 * largest_finite(nest, expected);  // the interpreter computes in f64
   const double tolerance = uses_16_bits(nest) ? 0.05 : 1e-5;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
@@ -80,7 +92,7 @@ std::string difference(const Nest& nest, const Memory& expected, const Memory& a
       const double other = b.at(index);
       const bool same = std::isnan(value)   ? std::isnan(other)
                         : std::isinf(value) ? value == other
-                                            : std::isfinite(other) && std::fabs(value - other) <= tolerance * scale;
+                                            : std::isfinite(other) && std::fabs(value - other) <= tolerance * scale + rounding;
       if (!same) return fmt::format("{}[{}] is {} where {} is right", tensor.name, fmt::join(index, ", "), other, value);
     }
   }

@@ -141,6 +141,22 @@ Nest strided() {
       .build();
 }
 
+/// A copy, of which a second statement replaces every third element from the second: none where N is 1.
+Nest every_third(std::int64_t n) {
+  using samples::read, samples::operator+;
+  return samples::NestBuilder("every_third", {{"N", n}})
+      .context("N >= 1")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("y", TensorRole::output, {"N"})
+      .statement("c[i] : 0 <= i < N", "y[i]", {"x[i]"}, read(0))
+      .statement("u[i] : 0 <= i < N and exists(k : i = 3k + 1)", "y[i]", {"y[floor(i / 3)]", "x[i]"}, read(0) + read(1))
+      .build();
+}
+
+TEST(Oracle, StatementsMayHaveNoPoints) {
+  for (const std::int64_t n : {1, 2, 11}) expect_agreement(every_third(n), false);
+}
+
 TEST(Oracle, WholeEvaluationFollowsTheDefinition) {
   expect_agreement(samples::matmul(), false);
   expect_agreement(samples::row_norm(), false);

@@ -11,6 +11,7 @@
 
 #include "frontend/halide_frontend.h"
 #include "frontend/halide_graph.h"
+#include "frontend/halide_target.h"
 #include "unit/frontend_interpreter.h"
 
 namespace nestor::testing {
@@ -98,7 +99,7 @@ class HalideRun {
 #else
     Halide::Realization results(buffers);
 #endif
-    pipeline_.realize(results);
+    pipeline_.realize(results, halide_jit_target());
     DenseTensors tensors;
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       DenseTensor dense{shape_at(nest.tensor(names[k]), sizes), {}};

@@ -171,6 +171,15 @@ TEST(Online, DerivedCompositeIsProvedAgainAfterOtherRules) {
   EXPECT_TRUE(reprove(samples::matmul(), online.composites).empty());
 }
 
+TEST(Algebra, CompositesWhoseTermsOthersReadAreGivenUp) {
+  const RuleResult online = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"});
+  std::vector<Composite> composites = online.composites;
+  ASSERT_EQ(followers_of(composites.at(0)), (std::vector<std::string>{"L_update", "PV_update"}));
+  ASSERT_EQ(reprove(online.nest, composites).size(), 1u);
+  composites[0].followers.pop_back();  // PV reads E too, which is relative to the running maximum
+  EXPECT_TRUE(reprove(online.nest, composites).empty());
+}
+
 TEST(Online, TermsStoredInHalfPrecisionAreStillHomogeneous) {
   Nest nest = samples::scores_softmax_values();
   nest.tensors[6].type = ElementType::f16;

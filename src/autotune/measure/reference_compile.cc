@@ -48,7 +48,16 @@ DimFunction make_function(IndexExpr expr, int dims) {
   return function;
 }
 
+/// 0 for a function of no points, of which isl has no expression: nothing asks for its value.
 IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context, const SlotMap& slots) {
+  if (isl_pw_aff_n_piece(function) == 0) {
+    isl_ctx* ctx = isl_pw_aff_get_ctx(function);
+    isl_pw_aff_free(function);
+    isl_ast_expr* zero = isl_ast_expr_from_val(isl_val_zero(ctx));
+    IndexExpr result(zero, slots);
+    isl_ast_expr_free(zero);
+    return result;
+  }
   isl_ast_build* build = isl_ast_build_from_context(isl_set_params(context.copy()));
   isl_ast_expr* expr = isl_ast_build_expr_from_pw_aff(build, function);
   if (!expr) internal_error("oracle: isl gives no expression for an access");

@@ -1,5 +1,6 @@
 // The plan's tree beside the kernel's body: the same ops at the same iterations, in an order that keeps what depends on each other.
 #include "codegen/nvptx/block_paths.h"
+#include "poly/composite_correction.h"
 
 #include <map>
 #include <set>
@@ -8,13 +9,6 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr const char* kItemName = "$item";
-
-ScalarExpr substituted(const ScalarExpr& expr, const std::map<std::string, ScalarExpr>& values) {
-  return expr.rewrite([&](const ScalarExpr& node) {
-    const auto found = node.op() == ScalarOp::scalar ? values.find(node.name()) : values.end();
-    return found == values.end() ? node : found->second;
-  });
-}
 
 /// One op of the body and those of the plan that compute it.
 struct Match {
@@ -152,18 +146,16 @@ class TreeProver {
       const auto lead = lead_reads.find(node.ordinal());
       if (lead != lead_reads.end()) return corrected(match, node, lead->second, buffer);
       if (joint == nullptr || buffer != proof_.op(joint->lead).op.write.buffer) return node;
-      return substituted(joint->view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint->points))}});
+      return substitute_scalars(joint->view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint->points))}});
     });
   }
 
   ScalarExpr corrected(const Match& match, const ScalarExpr& node, int lead_read, int buffer) {
     const Composite* composite = reuse_of(buffer);
     if (composite == nullptr) return node;
-    const auto viewed = [&](const ScalarExpr& m) { return substituted(composite->view, {{"m", m}}); };
     const ScalarExpr final_lead = ScalarExpr::read(lead_read, ElementType::f32);
     const ScalarExpr own_lead = op(match).warp_lead >= 0 ? ScalarExpr::scalar(kWarpLead, ElementType::f32) : final_lead;
-    return substituted(composite->followers.front().correction,
-                       {{"r", node}, {"m_old", viewed(own_lead)}, {"m_new", viewed(final_lead)}});
+    return substitute_scalars(settled_correction(*composite), {{"r", node}, {"m_old", own_lead}, {"m_new", final_lead}});
   }
 
   // ---- terms that are computed once

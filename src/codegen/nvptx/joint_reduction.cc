@@ -6,6 +6,7 @@
 // the lead's value over that part, which is what the composite allows, and nobody else does.
 #include "codegen/nvptx/block_plan.h"
 #include "codegen/nvptx/tile_rewrite.h"
+#include "poly/composite_correction.h"
 
 #include <algorithm>
 #include <functional>
@@ -100,14 +101,6 @@ bool counts_points(const Composite& composite) {
   return counts;
 }
 
-ScalarExpr substitute(const ScalarExpr& expr, const std::map<std::string, ScalarExpr>& values) {
-  return expr.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::scalar) return node;
-    const auto found = values.find(node.name());
-    return found == values.end() ? node : found->second;
-  });
-}
-
 /// `op` with the dims of `like` in place of its own, which are as many.
 TileOp with_dims_of(const TileOp& like, const TileOp& op) {
   TileOp result = op;
@@ -137,20 +130,9 @@ bool same_terms(const TileOp& a, const TileOp& b) {
 TileOp with_view(const Composite& composite, TileOp op, int buffer) {
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::read || op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
-    return substitute(composite.view, {{"m", node}});
+    return substitute_scalars(composite.view, {{"m", node}});
   });
   return op;
-}
-
-/// The correction where nothing follows: a row of nothing but infinite terms, whose lead has not moved from -inf, may not keep its
-/// terms of 0. Without the exception for a lead that has not moved, they are NaN as by the definition.
-ScalarExpr final_correction(const ScalarExpr& correction) {
-  const ScalarExpr stays = ScalarExpr::make(
-      ScalarOp::eq, {ScalarExpr::scalar("m_old", ElementType::f32), ScalarExpr::scalar("m_new", ElementType::f32)});
-  return correction.rewrite([&](const ScalarExpr& node) {
-    const bool exception = node.op() == ScalarOp::select && node.args()[0].equals(stays) && node.args()[1].is_constant(1);
-    return exception ? node.args()[2] : node;
-  });
 }
 
 /// Does the follower add up the very terms that the mediator writes? Then its correction is theirs.
@@ -172,15 +154,16 @@ class TermReuse {
   TermReuse(BlockPlan& plan, const Composite& composite, const TileOp& mediator, const TileOp& same, int lead)
       : plan_(plan),
         composite_(composite),
-        same_(with_view(composite, same, lead)),
+        same_(same),
         terms_(with_dims_of(same, mediator)),
-        lead_(read_of(same_, lead)) {}
+        lead_(read_of(same_, lead)),
+        equal_(same_terms(terms_, same_) || same_terms(terms_, with_view(composite, same_, lead))) {}
 
   /// Nothing is changed where that is not possible.
   bool apply(int op) {
     const auto constant_or_dim = [&](const IntExpr& index) { return index.as_constant() || dim_named(index.str()); };
     const bool plain = std::all_of(same_.write.index.begin(), same_.write.index.end(), constant_or_dim);
-    if (lead_ == nullptr || !plain || !same_terms(terms_, same_) || !is_tile(same_.write) || !is_tile(terms_.write)) return false;
+    if (lead_ == nullptr || !plain || !equal_ || !is_tile(same_.write) || !is_tile(terms_.write)) return false;
     std::vector<BlockOp*> readers;
     for (int k = 0; k < static_cast<int>(plan_.ops.size()); ++k) {
       BlockOp& other = plan_.ops[static_cast<std::size_t>(k)];
@@ -216,13 +199,11 @@ class TermReuse {
       const auto row = static_cast<int>(reader.op.reads.size());
       reader.op.reads[k] = rewrite(terms_.write, there);
       reader.op.reads.push_back(rewrite(*lead_, there));
-      const auto viewed = [&](const ScalarExpr& m) { return substitute(composite_.corrected_by(), {{"m", m}}); };
       reader.op.value = reader.op.value.rewrite([&](const ScalarExpr& node) {
         if (node.op() != ScalarOp::read || node.ordinal() != static_cast<int>(k)) return node;
-        return substitute(final_correction(composite_.followers.front().correction),
-                          {{"r", node},
-                           {"m_old", viewed(ScalarExpr::scalar(kWarpLead, ElementType::f32))},
-                           {"m_new", viewed(ScalarExpr::read(row, ElementType::f32))}});
+        return substitute_scalars(settled_correction(composite_), {{"r", node},
+                                                                   {"m_old", ScalarExpr::scalar(kWarpLead, ElementType::f32)},
+                                                                   {"m_new", ScalarExpr::read(row, ElementType::f32)}});
       });
     }
     reader.read_vectors.assign(reader.op.reads.size(), false);
@@ -232,6 +213,7 @@ class TermReuse {
   const Composite& composite_;
   const TileOp same_, terms_;  ///< the mediator by the names of the other's dims
   const TileAccess* lead_;
+  const bool equal_;  ///< the mediator sees the lead itself, or as the composite shows it where a tile is not the whole row
 };
 
 /// Takes out ops behind the follower that compute a mediator's terms anew, with the lead's final value. Not where results are f32:
@@ -308,7 +290,7 @@ class Joiner {
       if (!points) return;
       joint.points = points->second;
       for (ScalarExpr* expr : {&joint.correction, &joint.view, &joint.reference})
-        *expr = substitute(*expr, {{"n_total", ScalarExpr::constant(static_cast<double>(points->first))}});
+        *expr = substitute_scalars(*expr, {{"n_total", ScalarExpr::constant(static_cast<double>(points->first))}});
     }
     for (std::size_t k = pair->lead + 1; k <= pair->follower; ++k) apply_view(joint, plan_.ops[sequence.children[k].op]);
     plan_.ops[follower].joint = joint;
@@ -375,7 +357,7 @@ class Joiner {
     const int buffer = plan_.ops[static_cast<std::size_t>(joint.lead)].op.write.buffer;
     op.op.value = op.op.value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
-      return substitute(joint.view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint.points))}});
+      return substitute_scalars(joint.view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint.points))}});
     });
   }
 
@@ -403,7 +385,7 @@ void join_reductions(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) {
     if (op.warp_lead >= 0 || !means_warp_lead(op.op.value)) continue;
     const int row = static_cast<int>(op.op.reads.size()) - 1;
-    op.op.value = substitute(op.op.value, {{kWarpLead, ScalarExpr::read(row, ElementType::f32)}});
+    op.op.value = substitute_scalars(op.op.value, {{kWarpLead, ScalarExpr::read(row, ElementType::f32)}});
   }
 }
 

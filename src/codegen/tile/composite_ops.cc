@@ -3,6 +3,7 @@
 
 #include "codegen/tile/guards.h"
 #include "codegen/tile/point_counts.h"
+#include "poly/composite_correction.h"
 #include "poly/schedule_composite.h"
 #include "poly/schedule_isl.h"
 #include "support/error.h"
@@ -20,15 +21,6 @@ namespace {
 constexpr const char* kSavePrefix = "save ";
 constexpr const char* kCorrectPrefix = "correct ";
 constexpr const char* kHoldPrefix = "hold ";
-
-/// Replaces scalar leaves by expressions.
-ScalarExpr substitute(const ScalarExpr& expr, const std::map<std::string, ScalarExpr>& values) {
-  return expr.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::scalar) return node;
-    const auto found = values.find(node.name());
-    return found == values.end() ? node : found->second;
-  });
-}
 
 ScalarExpr as_float(int index_ordinal) { return ScalarExpr::cast(ElementType::f32, ScalarExpr::index(index_ordinal)); }
 
@@ -121,7 +113,7 @@ TileOp hold_op(const Composite& composite, const TileOp& lead, const TileOp& sav
   op.claim.role = OpRole::hold;
   std::swap(op.write, op.reads[0]);
   op.reads.push_back(lead.write);
-  op.value = substitute(composite.held, {{"m_old", op.value}, {"m_new", ScalarExpr::read(1, ElementType::f32)}});
+  op.value = substitute_scalars(composite.held, {{"m_old", op.value}, {"m_new", ScalarExpr::read(1, ElementType::f32)}});
   op.kind = OpKind::map;
   return op;
 }
@@ -215,11 +207,11 @@ ScalarExpr corrected_value(const Composite& composite, const Follower& follower,
   const ScalarExpr n_before = count(counts.before), n_through = count(counts.through), total = count(counts.total);
   const ScalarExpr r = ScalarExpr::read(0, ElementType::f32);
   const ScalarExpr m_old =
-      substitute(composite.corrected_by(), {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
+      substitute_scalars(composite.corrected_by(), {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
   const ScalarExpr m_new =
-      substitute(composite.corrected_by(), {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
+      substitute_scalars(composite.corrected_by(), {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
   const ScalarExpr value =
-      substitute(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
+      substitute_scalars(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
   if (!counted) return value;
   return ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), n_before}), value, r});
 }
@@ -326,7 +318,7 @@ void apply_view(const ProgramPlan& plan, const Composite& composite, const BoxOf
     if (node.op() != ScalarOp::read ||
         reader.statement->reads[static_cast<std::size_t>(node.ordinal())].tensor != composite.lead_tensor)
       return node;
-    return substitute(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});
+    return substitute_scalars(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});
   });
 }
 

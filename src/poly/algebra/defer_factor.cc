@@ -5,7 +5,8 @@
 // Conditions the reduction is a sum that starts from 0 and is alone in its loops; f is a function of the element e alone and not the
 //            number 1; nobody reads r before the sum is complete. f is finite, and within 2^-48 and 2^48 or 0, by ranges. Where that is not
 //            proved, the sum keeps f unless it is within 2^-32 and 2^32: sum_j select(f is, 1, f) g_ej, then times select(f is, f, 1). A
-//            temporary p in 16 bits must hold all f g without overflow, and becomes f32 if it may not hold g.
+//            temporary p in 16 bits must hold all f g without overflow, and becomes f32 if it may not hold g. Constant factors
+//            are within 2^-48 and 2^48.
 // Proof      Distributive law: sum_j f g_j = f sum_j g_j. Known as deferred normalisation: T. Dao, 2023,
 //            arXiv:2307.08691, §3.1.
 // Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f,
@@ -66,32 +67,61 @@ bool is_moderate_by_range(const Nest& nest, const Statement& statement, const st
   return defined && range.within(kRoom / std::abs(factor.second));
 }
 
+/// A number among the factors that another order of factors would let overflow where the definition does not, or the other way.
+std::optional<double> extreme_number(const ScalarExpr& product) {
+  switch (product.op()) {
+    case ScalarOp::constant:
+      return std::fabs(std::log2(std::fabs(product.number()))) <= kRoom ? std::nullopt : std::optional(product.number());
+    case ScalarOp::mul:
+    case ScalarOp::div:
+    case ScalarOp::neg:
+    case ScalarOp::cast:
+      for (const ScalarExpr& factor : product.args()) {
+        if (const auto number = extreme_number(factor)) return number;
+      }
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string objection_to(double number) {
+  return fmt::format("the factor {:g} is not within 2^-{} and 2^{}: in another order products may overflow", number, kRoom, kRoom);
+}
+
 struct Deferred {
-  Monomial outside;  ///< f
-  Monomial inside;   ///< g
+  Monomial outside;                ///< f
+  Monomial inside;                 ///< g
+  std::vector<std::size_t> place;  ///< of each factor of f: how many factors of g stand before it
 };
 
 Deferred separate(const Nest& nest, const Statement& statement) {
   const Monomial product = product_of(build::as_f32(statement.value));
   Deferred parts;
-  const bool moderate = std::fabs(std::log2(std::fabs(product.coefficient))) <= kRoom;
-  (moderate ? parts.outside : parts.inside).coefficient = product.coefficient;
+  parts.outside.coefficient = product.coefficient;
   for (const auto& factor : product.factors) {
     const bool outside = fixed_by_element(nest, statement, factor.first) && !stays(factor.first);
+    if (outside) parts.place.push_back(parts.inside.factors.size());
     (outside ? parts.outside : parts.inside).factors.push_back(factor);
   }
   return parts;
 }
 
-/// Of f g, factors of f without a proved range stay in the sum where they are tiny, huge, 0, infinite or NaN.
+/// Of f g, factors of f without a proved range stay in the sum where they are tiny, huge, 0, infinite or NaN. They stay at their
+/// place among the factors: a product of the others could overflow before a tiny factor meets it.
 Deferred guarded(const Nest& nest, const Statement& statement, const Deferred& parts) {
-  Deferred result{{parts.outside.coefficient, {}}, parts.inside};
+  Deferred result{{parts.outside.coefficient, {}}, parts.inside, {}};
   Monomial loose;
-  for (const auto& factor : parts.outside.factors)
-    (is_moderate_by_range(nest, statement, factor) ? result.outside : loose).factors.push_back(factor);
+  std::size_t place = parts.inside.factors.size();
+  for (std::size_t k = 0; k < parts.outside.factors.size(); ++k) {
+    const auto& factor = parts.outside.factors[k];
+    const bool moderate = is_moderate_by_range(nest, statement, factor);
+    (moderate ? result.outside : loose).factors.push_back(factor);
+    if (!moderate) place = std::min(place, parts.place[k]);
+  }
   if (loose.factors.empty()) return result;
   const ScalarExpr f = to_expr(loose);
-  result.inside.factors.emplace_back(unless_moderate(f), 1);
+  result.inside.factors.emplace(result.inside.factors.begin() + static_cast<std::ptrdiff_t>(place), unless_moderate(f), 1);
   result.outside.factors.emplace_back(build::select(is_moderate(f), f, build::number(1)), 1);
   return result;
 }
@@ -120,8 +150,12 @@ class HiddenFactor {
   bool expose_in(const Statement& producer, const ScalarExpr& read) {
     if (!may_recompute(nest_, producer, update_) || !holds_products(producer)) return false;
     const isl::map relation = producer_relation(update_, read.ordinal(), producer);
+    if (const auto number = extreme_number(strip_casts(producer.value))) {
+      why_ = objection_to(*number);
+      return false;
+    }
     const Monomial product = product_of(build::as_f32(strip_casts(producer.value)));
-    Deferred parts{Monomial{product.coefficient, {}}, Monomial{}};
+    Deferred parts{Monomial{product.coefficient, {}}, Monomial{}, {}};
     Statement trial = update_;
     for (const auto& factor : product.factors) {
       const ScalarExpr seen = import_value(trial, producer, relation, factor.first);
@@ -188,6 +222,7 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   const Statement& statement = nest.statement(update);
   if (statement.reduction != ReductionOp::add) return "it is no sum";
   if (nest.tensor(statement.write.tensor).type == ElementType::i32) return "it sums integers";
+  if (const auto number = extreme_number(statement.value)) return objection_to(*number);
   if (!starts_from(nest, statement, 0)) return "it does not start from 0, or has several reductions";
   if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";
   if (group_end(nest, update) - group_begin(nest, update) != 1)

@@ -207,6 +207,10 @@ class ScaledFamily {
     const Polynomial sum = polynomial_of(exponent);
     for (const Monomial& term : sum) {
       if (term.factors.size() != 1 || term.factors[0].second != 1 || term.factors[0].first.op() != ScalarOp::read) return false;
+      // A multiple of the scaled value must not overflow where that of the value does not.
+      const double multiple = std::fabs(term.coefficient) * kLog2E;
+      const double magnitude = range_of(nest_, statement, term.factors[0].first).magnitude();
+      if (std::fabs(term.coefficient) > 1 && magnitude * multiple > kLargest) return false;
       const Access& read = statement.reads.at(static_cast<std::size_t>(term.factors[0].first.ordinal()));
       add(read.tensor);
     }

@@ -173,7 +173,11 @@ class ConstantParts {
       const double infinity = std::numeric_limits<double>::infinity();
       take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
     } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
-      piece.value = 0;
+      if (has_pole(statement_, other)) {
+        piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
+      } else {
+        piece.value = 0;
+      }
     } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
       const ValueRange range = range_of(nest_, statement_, other);
       if (range.has_zero()) {
@@ -197,6 +201,24 @@ class ConstantParts {
     }
     piece.value = value;
     if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
+  }
+
+  /// Does a quotient by 0, or a logarithm or root of it, make an infinity or NaN of finite operands?
+  bool has_pole(const Statement& statement, const ScalarExpr& expr) const {
+    bool found = false;
+    const auto look = [&](const ScalarExpr& node) {
+      const bool divides = node.op() == ScalarOp::div && node.type() != ElementType::i32;
+      const bool falls = node.op() == ScalarOp::log || node.op() == ScalarOp::rsqrt;
+      if (divides || falls) found = found || range_of(nest_, statement, node.args().back()).has_zero();
+      if (found || node.op() != ScalarOp::read) return;
+      const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
+      if (is_elementwise_temporary(nest_, tensor)) {
+        const Statement& definition = *sole_definition(nest_, tensor);
+        found = has_pole(definition, definition.value);
+      }
+    };
+    expr.visit(look);
+    return found;
   }
 
   bool is_reduced(const std::string& tensor) const {

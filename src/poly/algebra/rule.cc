@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "poly/algebra/infinite_rows.h"
 #include "poly/algebra/moments.h"
+#include "poly/algebra/nest_edit.h"
 #include "poly/algebra/online.h"
 #include "poly/algebra/rule_list.h"
 #include "support/error.h"
@@ -22,7 +24,29 @@ bool exists(const Nest& nest, const Composite& composite) {
                       [&](const Follower& f) { return missing(f.statement); });
 }
 
-/// The composite as the rule would find it now, with the members that it had.
+/// Leaves the mediators that some follower reads, also through others; false where what is left is read by others too.
+bool keep_needed_mediators(const Nest& nest, Composite& composite) {
+  std::set<std::string> members, needed;
+  for (const Follower& follower : composite.followers) members.insert(follower.statement);
+  const auto reads_of = [&](const std::string& name) {
+    for (const Access& read : nest.statement(name).reads) needed.insert(read.tensor);
+  };
+  std::for_each(members.begin(), members.end(), reads_of);
+  std::vector<std::string> kept;
+  for (auto mediator = composite.mediators.rbegin(); mediator != composite.mediators.rend(); ++mediator) {  // the last reads others
+    if (needed.count(nest.statement(*mediator).write.tensor) == 0) continue;
+    reads_of(*mediator);
+    kept.insert(kept.begin(), *mediator);
+  }
+  composite.mediators = kept;
+  members.insert(kept.begin(), kept.end());
+  return std::all_of(kept.begin(), kept.end(), [&](const std::string& mediator) {
+    const auto readers = readers_of(nest, nest.statement(mediator).write.tensor);
+    return std::all_of(readers.begin(), readers.end(), [&](const Statement* reader) { return members.count(reader->name) > 0; });
+  });
+}
+
+/// The composite as the rule would find it now, with the followers that it had.
 std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
   if (!exists(nest, old)) return std::nullopt;
   std::optional<Composite> fresh;
@@ -39,7 +63,7 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
     return std::none_of(old.followers.begin(), old.followers.end(),
                         [&](const Follower& f) { return f.statement == follower.statement; });
   });
-  return fresh->followers.empty() ? std::nullopt : fresh;
+  return fresh->followers.empty() || !keep_needed_mediators(nest, *fresh) ? std::nullopt : fresh;
 }
 
 }  // namespace
