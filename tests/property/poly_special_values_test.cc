@@ -68,7 +68,7 @@ bool uses_16_bits(const Nest& nest) {
                      [](const Tensor& tensor) { return tensor.type == ElementType::f16 || tensor.type == ElementType::bf16; });
 }
 
-/// Sums in another order differ by as much as their terms are large: the largest finite number of the inputs and outputs tells.
+/// The largest finite number of the inputs and outputs, at least 1.
 double largest_finite(const Nest& nest, const Memory& memory) {
   double largest = 1;
   for (const Tensor& tensor : nest.tensors) {
@@ -81,7 +81,8 @@ double largest_finite(const Nest& nest, const Memory& memory) {
 
 /// The first element that differs; empty when none does.
 std::string difference(const Nest& nest, const Memory& expected, const Memory& actual) {
-  const double rounding = 1e-13 * largest_finite(nest, expected);  // the interpreter computes in f64
+  // Sums in another order differ by as much as their terms are large, products of up to three values; the interpreter computes in f64.
+  const double rounding = 1e-13 * std::pow(largest_finite(nest, expected), 3);
   const double tolerance = uses_16_bits(nest) ? 0.05 : 1e-5;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
