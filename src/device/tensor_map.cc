@@ -1,4 +1,4 @@
-// Checks what the driver would refuse without saying why, then has it encode the map.
+// Checks what the driver would refuse of a recipe without saying why, then has it encode the map.
 #include "device/tensor_map.h"
 
 #include "support/error.h"
@@ -12,10 +12,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;  // bytes, of addresses, strides and the dense extent of a box
 constexpr int kLargestBox = 256;
-constexpr std::int64_t kLargestExtent = (std::int64_t{1} << 32) - 1;
-constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;  // bytes
 constexpr int kFirstArchitecture = 90;
 
 int driver_type(const ArgumentSpec& argument) {
@@ -116,8 +113,9 @@ void TensorMapMaker::check_box() const {
   if (driver_swizzle(swizzle_) < 0)
     user_error("launch recipe: the swizzle of \"{}\" spans {} bytes; 0, 32, 64 and 128 are possible", name_, swizzle_);
   const int bytes = box_.back() * element_bytes_;
-  if (bytes % kAlignment != 0)
-    user_error("launch recipe: the box of \"{}\" has {} dense bytes; they must be a multiple of {}", name_, bytes, kAlignment);
+  if (bytes % kTensorMapAlignment != 0)
+    user_error("launch recipe: the box of \"{}\" has {} dense bytes; they must be a multiple of {}", name_, bytes,
+               kTensorMapAlignment);
   if (swizzle_ != 0 && bytes > swizzle_)
     user_error("launch recipe: the box of \"{}\" has {} dense bytes, more than its swizzle of {}", name_, bytes, swizzle_);
 }
@@ -145,43 +143,10 @@ void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::sp
 }
 
 TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const {
-  const std::size_t rank = shape_.size();
-  TensorView view;
-  view.address() = reinterpret_cast<std::uint64_t>(data);
-  if (view.address() % kAlignment != 0)
-    user_error("tensor \"{}\" is copied by tensor maps: its address must be a multiple of {} bytes, but {:#x} is not", name_,
-               kAlignment, view.address());
-  // Innermost first. A dimension of one index is never stepped along: it takes the stride of the dimension inside it.
-  std::uint64_t inner = 0;
-  for (std::size_t k = 0; k < rank; ++k) {
-    const auto dim = static_cast<std::size_t>(order_[rank - 1 - k]);
-    const std::int64_t extent = shape_[dim].evaluate(sizes);
-    if (extent < 1 || extent > kLargestExtent)
-      user_error("tensor \"{}\" is copied by tensor maps: its extent {} must be 1 to {}, not {}", name_, dim, kLargestExtent,
-                 extent);
-    view.extents()[k] = static_cast<std::uint64_t>(extent);
-    if (k == 0) {
-      if (extent > 1 && strides[dim] != 1)
-        user_error("tensor \"{}\" is copied by tensor maps: its last stride must be 1, not {}", name_, strides[dim]);
-      const std::int64_t bytes = extent * element_bytes_;
-      inner = static_cast<std::uint64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment);
-      continue;
-    }
-    if (extent > 1) inner = byte_stride(dim, strides[dim]);
-    view.byte_strides()[k - 1] = inner;
-  }
-  return view;
-}
-
-std::uint64_t TensorMapMaker::byte_stride(std::size_t dim, std::int64_t stride) const {
-  const std::int64_t most = kStrideLimit / element_bytes_ - 1;
-  if (stride < 0 || stride > most)
-    user_error("tensor \"{}\" is copied by tensor maps: its stride {} must be 0 to {} elements (less than 2^40 bytes), not {}",
-               name_, dim, most, stride);
-  if (stride * element_bytes_ % kAlignment != 0)
-    user_error("tensor \"{}\" is copied by tensor maps: its stride {} must be a multiple of {} elements ({} bytes), not {}",
-               name_, dim, kAlignment / element_bytes_, kAlignment, stride);
-  return static_cast<std::uint64_t>(stride * element_bytes_);
+  std::array<std::int64_t, TensorView::kRank> extents;
+  for (std::size_t k = 0; k < shape_.size(); ++k) extents[k] = shape_[k].evaluate(sizes);
+  return tensor_view({name_, element_bytes_, reinterpret_cast<std::uint64_t>(data), {extents.data(), shape_.size()}, strides},
+                     order_);
 }
 
 void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {

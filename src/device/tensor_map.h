@@ -5,6 +5,7 @@
 #include "device/cuda.h"
 #include "device/size_formula.h"
 #include "support/launch_recipe.h"
+#include "support/tensor_view.h"
 
 #include <array>
 #include <atomic>
@@ -15,16 +16,6 @@
 #include <vector>
 
 namespace nestor {
-
-/// An argument as the driver is told of it: innermost dimension first, unused entries 0. What makes two maps of a parameter
-/// differ.
-struct TensorView {
-  static constexpr std::size_t kRank = 5;
-  std::array<std::uint64_t, 2 * kRank> words{};  ///< address, extents, byte strides of all dimensions but the innermost
-  std::uint64_t& address() { return words[0]; }
-  std::uint64_t* extents() { return &words[1]; }
-  std::uint64_t* byte_strides() { return &words[1 + kRank]; }
-};
 
 /// The last maps of a parameter. Safe to use from several threads: they share it without locks, and one that finds an entry
 /// being written does without.
@@ -55,17 +46,14 @@ class TensorMapMaker {
 
   bool makes(const KernelParam& param) const;
 
-  /// The argument's map; `data`: its address, `strides`: its strides in elements, outermost first. Throws UserError, naming the
-  /// argument, for what bulk copies cannot do: an address or a stride (of a dimension with more than one index) that is no
-  /// multiple of 16 bytes, strides of 2^40 bytes or more, a last stride other than 1, extents outside 1 to 2^32 - 1.
-  /// Asks the driver only when the cache has no such map; allocates nothing, takes no lock.
+  /// The argument's map; `data`: its address, `strides`: its strides in elements, outermost first. Throws UserError for what
+  /// bulk copies cannot do (support/tensor_view.h). Asks the driver only when the cache has no such map; allocates nothing, takes no lock.
   void make(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes, cuda::TensorMap& map) const;
 
  private:
   void check_box() const;
   void check_order() const;
   TensorView view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const;
-  std::uint64_t byte_stride(std::size_t dim, std::int64_t stride) const;
   void encode(TensorView view, cuda::TensorMap& map) const;
 
   const CudaDevice* device_;

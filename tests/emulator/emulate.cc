@@ -5,6 +5,7 @@
 #include "emulator/machine.h"
 #include "emulator/module.h"
 #include "support/simt_launch.h"
+#include "support/tensor_view.h"
 
 #include <fmt/format.h>
 
@@ -54,31 +55,28 @@ Region region_of(const ArgumentSpec& spec, const EmulatedArgument& argument, con
   return region;
 }
 
-/// Why the driver would refuse a map; empty: it would not.
-std::string encode(const KernelParam& param, const ArgumentSpec& spec, const EmulatedArgument& argument,
-                   const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides, TensorMap& map) {
+/// Throws UserError for what the runtime refuses to launch.
+TensorMap encode(const KernelParam& param, const ArgumentSpec& spec, const EmulatedArgument& argument,
+                 const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides) {
   const auto rank = extents.size();
   std::vector<int> order = param.order;
   if (order.empty()) {
     order.resize(rank);
     std::iota(order.begin(), order.end(), 0);
   }
+  TensorMap map;
   map.data = static_cast<char*>(argument.data);
   map.rank = static_cast<int>(rank);
   map.element = static_cast<int>(size_in_bytes(spec.type));
   map.swizzle = param.swizzle;
-  if (reinterpret_cast<std::uintptr_t>(argument.data) % 16 != 0)
-    return fmt::format("\"{}\" is not aligned to 16 bytes", spec.name);
+  TensorView view =
+      tensor_view({spec.name, map.element, reinterpret_cast<std::uint64_t>(argument.data), extents, strides.data()}, order);
   for (std::size_t k = 0; k < rank; ++k) {
-    const auto dim = static_cast<std::size_t>(order[rank - 1 - k]);
-    map.extents[k] = extents[dim];
-    map.strides[k] = strides[dim] * map.element;
-    map.box[k] = param.box[dim];
-    if (extents[dim] < 1) return fmt::format("\"{}\" is empty", spec.name);
-    if (k > 0 && extents[dim] > 1 && map.strides[k] % 16 != 0)
-      return fmt::format("rows of \"{}\" are {} bytes apart, no multiple of 16", spec.name, map.strides[k]);
+    map.extents[k] = static_cast<std::int64_t>(view.extents()[k]);
+    map.strides[k] = k == 0 ? map.element : static_cast<std::int64_t>(view.byte_strides()[k - 1]);
+    map.box[k] = param.box[static_cast<std::size_t>(order[rank - 1 - k])];
   }
-  return "";
+  return map;
 }
 
 }  // namespace
@@ -118,10 +116,7 @@ class EmulatedKernel::Implementation {
     std::deque<TensorMap> maps;
     data.tensor_map = [&](const KernelParam& param) -> void* {
       const auto k = static_cast<std::size_t>(param.index);
-      const std::string problem =
-          encode(param, recipe_.arguments[k], arguments[k], extents[k], data.strides[k], maps.emplace_back());
-      if (result.problem.empty() && !problem.empty()) result.problem = "tensor map: " + problem;
-      return &maps.back();
+      return &maps.emplace_back(encode(param, recipe_.arguments[k], arguments[k], extents[k], data.strides[k]));
     };
     machine_.accesses = machine_.switches = 0;
     machine_.seed(options.seed);

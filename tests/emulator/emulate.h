@@ -46,7 +46,8 @@ class EmulatedKernel {
   EmulatedKernel(const EmulatedKernel&) = delete;
   EmulatedKernel& operator=(const EmulatedKernel&) = delete;
 
-  /// Runs all launches of the recipe. Output arguments should hold NaNs, so that what is not written shows.
+  /// Runs all launches of the recipe. Output arguments should hold NaNs, so that what is not written shows. Throws UserError where the
+  /// runtime refuses the launch: arguments that tensor maps cannot describe (support/tensor_view.h).
   EmulationResult run(const Sizes& sizes, const std::vector<EmulatedArgument>& arguments, const EmulationOptions& options = {});
 
  private:

@@ -1,10 +1,12 @@
 // The emulator of GPU kernels reports what it is there to report: races planted in small kernels, whatever order threads run in, and nothing
 // where all is right. What it says of tensor kernels is held by mutants of their code (codegen_mutants_test.cc).
 #include "emulator/emulate.h"
+#include "support/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 namespace nestor::testing {
@@ -142,6 +144,36 @@ TEST(Emulator, writes_to_inputs_are_reported) {
   EXPECT_THAT(
       SmallKernel("  %to = getelementptr float, ptr addrspace(1) %x, i32 %t\n  store float 0.0, ptr addrspace(1) %to").problem(),
       HasSubstr("which is an input"));
+}
+
+/// A kernel that copies tiles of `x`, f16 of 4 rows and `columns`, by a tensor map.
+std::string refusal_of(std::int64_t columns, std::vector<std::int64_t> strides = {}) {
+  LaunchRecipe recipe;
+  recipe.arguments.push_back({"x", ElementType::f16, false, {IntExpr(4), IntExpr(columns)}});
+  LaunchNode node;
+  node.symbol = "kernel";
+  node.grid[0] = IntExpr(1);
+  node.block[0] = kThreads;
+  node.params.push_back({KernelParam::Kind::tensor_map, 0, 0, "", {2, 8}, 0});
+  recipe.launches.push_back(node);
+  EmulatedKernel kernel(recipe, "define void @kernel(ptr %x) {\n  ret void\n}\n");
+  alignas(16) std::array<char, 4096> x{};
+  try {
+    EXPECT_EQ(kernel.run({}, {{x.data(), x.size(), std::move(strides)}}).problem, "");
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+// The rule is the runtime's own (support/tensor_view.h): what it refuses to launch is no problem of the kernel.
+TEST(Emulator, launches_that_the_runtime_refuses_are_refused) {
+  EXPECT_EQ(refusal_of(8), "");
+  EXPECT_EQ(refusal_of(6),
+            "tensor \"x\" is copied by tensor maps: its stride 0 must be a multiple of 8 elements (16 bytes), not 6");
+  EXPECT_EQ(refusal_of(6, {8, 1}), "");
+  EXPECT_THAT(refusal_of(8, {8, 2}), HasSubstr("its last stride must be 1, not 2"));
+  EXPECT_THAT(refusal_of(0), HasSubstr("its extent 1 must be 1 to 4294967295, not 0"));
 }
 
 TEST(Emulator, equal_seeds_run_equally) {
