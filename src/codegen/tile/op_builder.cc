@@ -18,21 +18,21 @@ namespace {
 /// { [outer, inner] } from { [outer] -> [inner] }
 isl::set flattened(const isl::map& points) { return isl::manage(isl_set_flatten(isl_map_wrap(points.copy()))); }
 
-/// The affine function of a piecewise one with one piece.
-isl::aff only_piece(const isl::pw_aff& function) {
-  isl::aff value;
+/// The affine functions of a piecewise one, whatever their domains.
+std::vector<isl::aff> affine_pieces(const isl::pw_aff& function) {
+  std::vector<isl::aff> values;
   isl_pw_aff_foreach_piece(
       function.get(),
       [](isl_set* set, isl_aff* piece, void* user) {
         isl_set_free(set);
-        *static_cast<isl::aff*>(user) = isl::manage(piece);
+        static_cast<std::vector<isl::aff>*>(user)->push_back(isl::manage(piece));
         return isl_stat_ok;
       },
-      &value);
-  return value;
+      &values);
+  return values;
 }
 
-/// Pulls a function of the statement's dims back to its loops, simplified where the statement has instances.
+/// Pulls a function of the statement's dims back to its loops, simplified for the statement's instances: elsewhere it may be another one.
 isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& function) {
   const isl::set instances = statement.loops.range();
   isl_pw_aff* named =
@@ -40,10 +40,30 @@ isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& funct
   isl_pw_aff* back = isl_pw_aff_pullback_multi_aff(named, statement.instance.copy());
   // One piece has the value wherever there are instances, whatever their parts.
   if (is_union(instances) && isl_pw_aff_n_piece(back) == 1) {
-    const isl::pw_aff everywhere(only_piece(isl::manage(back)));
+    const isl::pw_aff everywhere(affine_pieces(isl::manage(back)).front());
     return isl::manage(isl_pw_aff_gist(everywhere.copy(), conjunction_around(instances).release()));
   }
   return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(isl_pw_aff_intersect_domain(back, instances.copy()), instances.copy())));
+}
+
+/// The indices of an access over the statement's loops, as ops compute them.
+std::vector<isl::pw_aff> computed_indices(const StatementPlan& statement, const Access& access) {
+  std::vector<isl::pw_aff> functions = functions_of(access.relation.intersect_domain(statement.statement->domain));
+  for (isl::pw_aff& function : functions) function = pulled_back(statement, function);
+  return functions;
+}
+
+/// { [outer, inner] -> [index] } at instances; at other points what an op may compute there, which is any piece of the function.
+isl::map computed_index(const StatementPlan& statement, const isl::pw_aff& function) {
+  const std::vector<isl::aff> pieces = affine_pieces(function);
+  if (pieces.size() == 1) return isl::manage(isl_map_from_aff(pieces.front().copy()));
+  const isl::set instances = statement.loops.range();
+  isl::map all = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(instances);
+  for (const isl::aff& piece : pieces) {
+    const isl::set elsewhere = instances.complement();
+    all = all.unite(isl::manage(isl_map_from_aff(piece.copy())).intersect_domain(elsewhere));
+  }
+  return all;
 }
 
 /// The origin of a buffer along one index as a function of the statement's loops.
@@ -197,9 +217,12 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
 }
 
 isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner) {
-  const isl::map instance = isl::manage(isl_map_from_multi_aff(plan.instance.copy()));
-  const isl::map touched = instance.intersect_domain(flattened(inner)).apply_range(access.relation);
-  return isl::manage(isl_map_project_out(touched.copy(), isl_dim_in, static_cast<unsigned>(plan.outer.size()),
+  isl_map* touched =
+      isl_map_from_domain_and_range(flattened(inner).release(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  for (const isl::pw_aff& function : computed_indices(plan, access))
+    touched = isl_map_flat_range_product(touched, computed_index(plan, function).release());
+  touched = isl_map_set_tuple_id(touched, isl_dim_out, isl_map_get_tuple_id(access.relation.get(), isl_dim_out));
+  return isl::manage(isl_map_project_out(touched, isl_dim_in, static_cast<unsigned>(plan.outer.size()),
                                          static_cast<unsigned>(plan.inner.size())));
 }
 
@@ -212,11 +235,9 @@ TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, co
   const DimNames names = statement.all_names(plan);
   TileAccess out;
   out.buffer = placement.buffer;
-  const std::vector<isl::pw_aff> functions = functions_of(access.relation.intersect_domain(statement.statement->domain));
-  for (std::size_t k = 0; k < functions.size(); ++k) {
-    const isl::pw_aff absolute = pulled_back(statement, functions[k]);
-    out.index.push_back(to_int_expr(absolute.sub(origin_at(statement, placement.origin[k])).coalesce(), names));
-  }
+  const std::vector<isl::pw_aff> indices = computed_indices(statement, access);
+  for (std::size_t k = 0; k < indices.size(); ++k)
+    out.index.push_back(to_int_expr(indices[k].sub(origin_at(statement, placement.origin[k])).coalesce(), names));
   return out;
 }
 

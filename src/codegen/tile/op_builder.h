@@ -20,7 +20,8 @@ struct OpBox {
 /// `domain`: the outer iterations { [outer] } at which the op runs.
 OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain);
 
-/// { [outer] -> Tensor[index] } that `access` touches when the inner loops run over `inner`, { [outer] -> [inner] }.
+/// { [outer] -> Tensor[index] } that the op touches through `access` when its inner loops run over `inner`, { [outer] -> [inner] }. At
+/// points that are no instances ops compute what is simplest for the instances; where that is a choice, all that it may be.
 isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner);
 
 /// How points of the hull that are no instances are treated.

@@ -1,0 +1,47 @@
+// Where tile programs put things: points beyond the instances. Every program is proved, and run by the adversary of tests/support/tile_adversary.h.
+#include "codegen/proof/program_proof.h"
+#include "support/sample_nests.h"
+#include "support/tile_definition.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor::testing {
+namespace {
+
+using samples::NestBuilder;
+using samples::number;
+using samples::read;
+using samples::operator+;
+using samples::operator*;
+
+void expect_proved(const Nest& nest, const std::vector<std::string>& steps, const std::vector<Sizes>& sizes) {
+  const Schedule schedule = apply_steps(Schedule(nest), steps);
+  const TileProgram program = build_tile_program(schedule);
+  const ProgramProof proof = prove_program(program, schedule);
+  EXPECT_EQ(proof.verdict, ProofVerdict::proved) << proof.reason << "\n" << describe(program);
+  expect_defined(schedule, sizes);
+}
+
+Nest row_sums() {
+  return NestBuilder("row_sums", {{"rows", 9}, {"w", 11}})
+      .tensor("x", TensorRole::input, {"rows", "w"})
+      .tensor("t", TensorRole::temporary, {"rows", "w"})
+      .tensor("r", TensorRole::temporary, {"rows"})
+      .tensor("out", TensorRole::output, {"rows", "w"})
+      .statement("t[i, j] : 0 <= i < rows and 0 <= j < w", "t[i, j]", {"x[i, j]"}, read(0) * read(0))
+      .statement("z[i] : 0 <= i < rows", "r[i]", {}, number(0))
+      .statement("s[i, k] : 0 <= i < rows and 0 <= k < w", "r[i]", {"t[i, k]"}, read(0), ReductionOp::add)
+      .statement("out[i, c] : 0 <= i < rows and 0 <= c < w", "out[i, c]", {"t[i, c]", "r[i]", "x[i, c]"},
+                 read(0) * read(1) + read(2))
+      .build();
+}
+
+const std::vector<Sizes> kSizes{{{"rows", 1}, {"w", 1}}, {{"rows", 5}, {"w", 3}}, {{"rows", 7}, {"w", 17}}};
+/// Instances lie on a diagonal of the box, so that indices may be written by either dim: at other points these differ.
+TEST(TilePlaces, PartsOfPartsKeepTheirTest) {
+  expect_proved(row_sums(), {"apply_rule(split_reduction, s, k, p, 4)", "apply_rule(split_reduction, s_part, k, q, 4)"}, kSizes);
+  expect_proved(row_sums(), {"apply_rule(split_reduction, s, k, p, 2)", "apply_rule(split_reduction, s_part, k, q, 4)"}, kSizes);
+}
+
+}  // namespace
+}  // namespace nestor::testing
