@@ -278,6 +278,7 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, b
     std::vector<double> specials{0, -0.0, 1e15, -1e15, 1e-15};
     if (score) specials = {0, -0.0, 1e30, -1e30, 1e-40, kFarthest, -kFarthest, -kFarthest};
     if (nest.op == "quotients") specials = {0, -0.0, 1e30, -1e30, 1e-40, 1e-20, kFarthest};
+    if (masked && nest.tensor(name).type == ElementType::f16) specials = {0, -0.0, 1e4, -1e4, 1e-4};  // finite in 16 bits too
     if (!masked) specials.insert(specials.end(), {inf, -inf, -inf, nan});
     const double same = dice.of(specials);
     const std::int64_t special_row = dice.chance(0.3) ? dice.below(4) : -1;
