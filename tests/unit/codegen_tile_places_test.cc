@@ -1,4 +1,5 @@
-// Where tile programs put things: points beyond the instances. Every program is proved, and run by the adversary of tests/support/tile_adversary.h.
+// Where tile programs put things: points beyond the instances, loops over tasks within a task, copies and temporaries that several of them
+// use. Every program is proved, and run by the adversary of tests/support/tile_adversary.h.
 #include "codegen/proof/program_proof.h"
 #include "support/sample_nests.h"
 #include "support/tile_definition.h"
@@ -37,10 +38,32 @@ Nest row_sums() {
 }
 
 const std::vector<Sizes> kSizes{{{"rows", 1}, {"w", 1}}, {{"rows", 5}, {"w", 3}}, {{"rows", 7}, {"w", 17}}};
+const std::vector<std::string> kOneRow{"apply_rule(reassociate)", "fuse_with(t.i, z.i)", "fuse_with(z.i, s.i)",
+                                       "fuse_with(s.i, out.i)"};
+
+std::vector<std::string> in_one_row(const std::vector<std::string>& further) {
+  std::vector<std::string> steps = kOneRow;
+  steps.insert(steps.end(), further.begin(), further.end());
+  return steps;
+}
+
 /// Instances lie on a diagonal of the box, so that indices may be written by either dim: at other points these differ.
 TEST(TilePlaces, PartsOfPartsKeepTheirTest) {
   expect_proved(row_sums(), {"apply_rule(split_reduction, s, k, p, 4)", "apply_rule(split_reduction, s_part, k, q, 4)"}, kSizes);
   expect_proved(row_sums(), {"apply_rule(split_reduction, s, k, p, 2)", "apply_rule(split_reduction, s_part, k, q, 4)"}, kSizes);
+}
+
+TEST(TilePlaces, LoopsOverTasksWithinATaskAreItsOwn) {
+  for (const std::string kind : {"parallel", "gpu_blocks"}) {
+    for (const std::string loop : {"out.c", "t.j"})
+      expect_proved(row_sums(), in_one_row({kind + "(out.i)", kind + "(" + loop + ")"}), kSizes);
+    expect_proved(row_sums(), in_one_row({"split(out.c, 4, co, ci)", kind + "(out.i)", kind + "(co)", kind + "(ci)"}), kSizes);
+  }
+}
+
+TEST(TilePlaces, CopiesOfATaskAreReadByLoopsOverTasksInIt) {
+  expect_proved(row_sums(), {"split(out.c, 4, co, ci)", "gpu_blocks(out.i)", "gpu_blocks(co)", "stage(r, out.i, scratch)"},
+                kSizes);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class ProgramBuilder {
     program.fixed_sizes = plan_.fixed;
     program.scalars = nest.scalars;
     isl_set* anywhere = isl_set_universe(isl_space_set_from_params(isl_set_get_space(plan_.context.get())));
-    program.root = scan(schedule_.tree(), {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
+    program.root = scan(plan_.tree, {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
     program.valid = size_constraints(plan_.context);
     for (const Composite& composite : schedule_.composites()) {

@@ -15,6 +15,34 @@
 namespace nestor {
 namespace {
 
+/// What is around a node: no loop over tasks, such loops alone (which it may form a grid with), or a task and something else.
+enum class Around : std::uint8_t { nothing, grid, task };
+
+bool has_stage(const Schedule& schedule, const std::string& loop) {
+  const auto& stages = schedule.stages();
+  return std::any_of(stages.begin(), stages.end(), [&](const StageDirective& stage) { return stage.loop == loop; });
+}
+
+/// Loops over tasks directly inside one another are one grid. Any other one within a task is run by that task, so it is serial here:
+/// what it shares with its surroundings in scratch stays within one task.
+Tree with_one_grid(const Schedule& schedule, const Tree& node, Around around) {
+  if (node->kind == TreeNode::Kind::leaf) return node;
+  TreeNode out = *node;
+  if (node->kind == TreeNode::Kind::sequence) {
+    if (around == Around::grid && node->children.size() > 1) around = Around::task;
+  } else if (!is_task_loop(node->loop_kind)) {
+    around = around == Around::nothing ? Around::nothing : Around::task;
+  } else if (around == Around::task) {
+    out.loop_kind = LoopKind::serial;
+    out.factor = 0;
+    out.grid = {};
+  } else {
+    around = has_stage(schedule, node->name) ? Around::task : Around::grid;
+  }
+  for (Tree& child : out.children) child = with_one_grid(schedule, child, around);
+  return std::make_shared<const TreeNode>(std::move(out));
+}
+
 struct Path {
   std::string statement;
   std::vector<const TreeNode*> loops;
@@ -164,9 +192,10 @@ ProgramPlan make_plan(const Schedule& schedule) {
   plan.schedule = &schedule;
   plan.context = full_context(schedule.nest());
   plan.fixed = fixed_values(plan.context);
+  plan.tree = with_one_grid(schedule, schedule.tree(), Around::nothing);
   std::vector<Path> paths;
   std::vector<const TreeNode*> around;
-  collect_paths(schedule.tree(), around, paths);
+  collect_paths(plan.tree, around, paths);
   for (const Path& path : paths) {
     plan.index[path.statement] = plan.statements.size();
     plan.statements.push_back(plan_statement(schedule, plan.context, path));

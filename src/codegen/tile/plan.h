@@ -42,7 +42,8 @@ struct StatementPlan {
 /// Everything about a schedule that building needs, computed once.
 struct ProgramPlan {
   const Schedule* schedule = nullptr;
-  isl::set context;                           ///< sizes for which the program holds, minima and maxima included
+  Tree tree;         ///< the schedule's, with one grid around a task: further loops over tasks in it are serial
+  isl::set context;  ///< sizes for which the program holds, minima and maxima included
   std::map<std::string, std::int64_t> fixed;  ///< sizes with one possible value
   std::vector<StatementPlan> statements;      ///< in tree order (the order of execution at equal outer loops)
   std::map<std::string, std::size_t> index;   ///< by statement name
