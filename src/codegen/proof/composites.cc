@@ -102,7 +102,11 @@ class CompositeProof {
         return &run == step.save || &run == step.hold ||
                std::any_of(step.corrects.begin(), step.corrects.end(), [&](const auto& entry) { return entry.second == &run; });
       });
-      if (!used || run.op().reduction || run.op().guard.defined()) refute(fmt::format("{} belongs to no step", title(run)));
+      if (!used) refute(fmt::format("{} belongs to no step", title(run)));
+      const bool assigns = std::none_of(run.members.begin(), run.members.end(), [](const OpMember& member) {
+        return member.op->reduction.has_value() || member.op->fill.has_value();
+      });
+      if (!assigns) refute(fmt::format("{} does more than to assign", title(run)));
     }
   }
 

@@ -137,8 +137,15 @@ isl::pw_aff IntSpace::value(const IntExpr& expr) const {
 }
 
 isl::set IntSpace::nonnegative(const IntExpr& expr) const {
-  if (is_affine(expr))
-    return isl::manage(isl_set_from_basic_set(isl_basic_set_from_constraint(isl_inequality_from_aff(affine(expr).release()))));
+  if (is_affine(expr)) {
+    const isl::aff function = affine(expr);
+    // Where there are no dims isl does not see that a set with the constraint -1 >= 0 is empty.
+    if (isl_aff_is_cst(function.get()) == isl_bool_true) {
+      const isl::val constant = isl::manage(isl_aff_get_constant_val(function.get()));
+      return isl_val_is_neg(constant.get()) == isl_bool_true ? isl::manage(isl_set_empty(space_.copy())) : universe();
+    }
+    return isl::manage(isl_set_from_basic_set(isl_basic_set_from_constraint(isl_inequality_from_aff(function.copy()))));
+  }
   const isl::pw_aff function = value(expr);
   return isl::manage(isl_pw_aff_nonneg_set(function.copy()));
 }

@@ -26,6 +26,7 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
   stage.tensor = directive.tensor;
   stage.loop = directive.loop;
   std::optional<isl::map> elements;
+  bool tasks_read = false;
   for (const StatementPlan& statement : plan.statements) {
     const auto depth = depth_inside(statement, directive.loop);
     for (const Access& read : statement.statement->reads) {
@@ -35,6 +36,7 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
       stage.reader = &statement;
       stage.depth = *depth;
       stage.readers.push_back(statement.statement->name);
+      tasks_read = tasks_read || statement.inside_parallel(statement.outer.size());
     }
   }
   if (!elements)
@@ -51,8 +53,7 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
   stage.placement = fit_buffer(plan, plan.schedule->nest().tensor(directive.tensor), elements->coalesce(), false, buffer);
   stage.placement.depth = stage.depth;
   for (std::size_t k = 0; k < stage.depth; ++k) stage.placement.scope.push_back(stage.reader->outer[k].name);
-  if (!stage.reader->inside_parallel(stage.depth) && stage.reader->inside_parallel(stage.reader->outer.size()))
-    buffer.memory = Memory::workspace;
+  if (!stage.reader->inside_parallel(stage.depth) && tasks_read) buffer.memory = Memory::workspace;
   stage.placement.buffer = static_cast<int>(storage.buffers.size());
   storage.buffers.push_back(std::move(buffer));
   for (const std::string& reader : stage.readers) storage.staged[{reader, stage.tensor}] = stage.placement;
