@@ -1,6 +1,6 @@
 // Tile programs of random nests under random steps mean what the nests define. A program runs with parallel iterations backwards, with all
 // loads of an op before its stores and with poisoned scratch (tests/support/tile_adversary.h); every statement instance must run exactly
-// once, and every element must have the value of the definition, interpreted instance by instance.
+// once, and every element must have the value of the definition, interpreted instance by instance. The proof of programs refutes none.
 //
 // NESTOR_PROPERTY_CASES sets the number of cases, NESTOR_PROPERTY_SEED the first one.
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule_tree.h"
 #include "property/codegen_tile_nests.h"
@@ -83,7 +84,7 @@ class StepMaker {
 };
 
 struct Totals {
-  int steps = 0, programs = 0, refused = 0, invalid = 0, runs = 0;
+  int steps = 0, programs = 0, refused = 0, unproved = 0, invalid = 0, runs = 0;
   double slowest = 0;
 };
 
@@ -207,6 +208,13 @@ void run_case(std::uint64_t seed, Totals& totals) {
     std::printf("case %llu took %.1f s\n", static_cast<unsigned long long>(seed), seconds);
   totals.slowest = std::max(totals.slowest, seconds);
   ++totals.programs;
+  const ProgramProof proof = prove_program(program, schedule);
+  if (proof.verdict == ProofVerdict::refuted) FAIL() << "refuted: " << proof.reason << "\n" << history() << describe(program);
+  if (proof.verdict == ProofVerdict::unproved) {
+    ++totals.unproved;
+    if (std::getenv("NESTOR_PROPERTY_VERBOSE") != nullptr)
+      std::printf("case %llu: unproved: %s\n", static_cast<unsigned long long>(seed), proof.reason.c_str());
+  }
   for (const Sizes& sizes : all) {
     ++totals.runs;
     try {
@@ -225,9 +233,9 @@ TEST(TileProperty, ProgramsOfRandomSchedulesMeanWhatTheirNestsDefine) {
   const std::int64_t first = from_environment("NESTOR_PROPERTY_SEED", 1);
   Totals totals;
   for (std::int64_t k = 0; k < cases && !HasFailure(); ++k) run_case(static_cast<std::uint64_t>(first + k), totals);
-  std::printf("%lld cases: %d steps, %d programs run %d times, %d refused, %d nests invalid, slowest %.2f s\n",
-              static_cast<long long>(cases), totals.steps, totals.programs, totals.runs, totals.refused, totals.invalid,
-              totals.slowest);
+  std::printf("%lld cases: %d steps, %d programs run %d times, %d refused, %d unproved, %d nests invalid, slowest %.2f s\n",
+              static_cast<long long>(cases), totals.steps, totals.programs, totals.runs, totals.refused, totals.unproved,
+              totals.invalid, totals.slowest);
   if (cases >= 100) {
     EXPECT_GT(totals.programs, cases / 2);
   }

@@ -271,6 +271,9 @@ OpKind classify(const TileOp& op) {
   const bool ordered =
       std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
   if (ordered || !writes_once_per_point(op)) return OpKind::points;
+  const bool reads_result =
+      std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
+  if (op.reduction && reads_result) return OpKind::points;
   if (op.reduction) return is_contraction(op) ? OpKind::contract : OpKind::reduce;
   return is_plain_read(op.value) ? OpKind::copy : OpKind::map;
 }
