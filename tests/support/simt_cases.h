@@ -122,7 +122,7 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
   list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
-  list.add("one_pass_masked", streaming_attention_program(f32, 64, true), {{"heads", 1}, {"s", 200}});
+  list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
   for (bool prefix : {false, true}) {
     list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", scheduled_scores_program(prefix),

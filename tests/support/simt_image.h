@@ -24,11 +24,10 @@ struct HostImage {
   std::vector<std::unique_ptr<GuardedMemory>> memory;
 };
 
-/// Compares emulated runs with what `meaning` computes; empty when they agree, else what the emulator reports, or the first difference.
-inline std::string run_emulated(const CompiledNvptx& compiled, const TileProgram& meaning, const Sizes& sizes,
+/// Compares emulated runs with what the program means; empty when they agree, else what the emulator reports, or the first difference.
+inline std::string run_emulated(const CompiledNvptx& compiled, const CheckData& data, const Sizes& sizes,
                                 const CheckOptions& options, const std::vector<unsigned>& seeds) {
   const LaunchRecipe& recipe = compiled.kernel.recipe;
-  const CheckData data = make_data(meaning, recipe, sizes, options);
   EmulatedKernel kernel(recipe, compiled.ir);
   for (const unsigned seed : seeds) {
     HostImage image(recipe, data, options);
@@ -38,6 +37,11 @@ inline std::string run_emulated(const CompiledNvptx& compiled, const TileProgram
     if (!difference.empty()) return fmt::format("{}, order of threads {}", difference, seed);
   }
   return "";
+}
+
+inline std::string run_emulated(const CompiledNvptx& compiled, const TileProgram& meaning, const Sizes& sizes,
+                                const CheckOptions& options, const std::vector<unsigned>& seeds) {
+  return run_emulated(compiled, make_data(meaning, compiled.kernel.recipe, sizes, options), sizes, options, seeds);
 }
 
 }  // namespace nestor::testing

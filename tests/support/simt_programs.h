@@ -292,20 +292,20 @@ inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, st
 }
 
 /// One pass over keys in tiles with a running maximum: scores, maximum, weights, corrections, weighted sum.
-inline TileProgram streaming_attention_program(ElementType type, std::int64_t width, bool causal, bool biased = false) {
-  constexpr std::int64_t kTile = 64;
+inline TileProgram streaming_attention_program(ElementType type, std::int64_t width, bool causal, bool biased = false,
+                                               std::int64_t tile = 64) {
   ProgramMaker m("stream");
   m.size("heads").size("s").fixed("d", width).scalar("scale", 0.125);
   const std::vector<IntExpr> shape{var("heads"), var("s"), var("d")};
   const int q = m.input("q", type, shape), k = m.input("k", type, shape), v = m.input("v", type, shape),
             o = m.output("o", type, shape);
-  const int scores = m.scratch("scores", {kTile, kTile}), weights = m.scratch("weights", {kTile, kTile}),
-            acc = m.scratch("acc", {kTile, width});
-  const int top = m.scratch("top", {kTile}), before = m.scratch("before", {kTile}), total = m.scratch("total", {kTile});
-  const IntExpr q0 = IntExpr(kTile) * var("qt"), k0 = IntExpr(kTile) * var("kt"), h = var("h");
-  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("s") - q0), kTile),
-             c = parallel_dim("c", 0, min(IntExpr(kTile), var("s") - k0), kTile);
-  const auto cr = reduced_dim("c", 0, min(IntExpr(kTile), var("s") - k0), kTile), e = parallel_dim("e", 0, var("d"), width);
+  const int scores = m.scratch("scores", {tile, tile}), weights = m.scratch("weights", {tile, tile}),
+            acc = m.scratch("acc", {tile, width});
+  const int top = m.scratch("top", {tile}), before = m.scratch("before", {tile}), total = m.scratch("total", {tile});
+  const IntExpr q0 = IntExpr(tile) * var("qt"), k0 = IntExpr(tile) * var("kt"), h = var("h");
+  const auto r = parallel_dim("r", 0, min(IntExpr(tile), var("s") - q0), tile),
+             c = parallel_dim("c", 0, min(IntExpr(tile), var("s") - k0), tile);
+  const auto cr = reduced_dim("c", 0, min(IntExpr(tile), var("s") - k0), tile), e = parallel_dim("e", 0, var("d"), width);
   const auto ek = reduced_dim("e", 0, var("d"), width);
   const TileAccess at_r{top, {var("r")}}, at_rc{scores, {var("r"), var("c")}};
   const auto constant_op = [&](const std::string& name, std::vector<OpDim> dims, TileAccess write, double value) {
@@ -352,7 +352,7 @@ inline TileProgram streaming_attention_program(ElementType type, std::int64_t wi
   TileOp out =
       make_op(OpKind::map, "out", {r, e}, {o, {h, q0 + var("r"), var("e")}}, {{acc, {var("r"), var("e")}}, {total, {var("r")}}});
   out.value = as(type, over(m.read(out, 0), m.read(out, 1)));
-  const IntExpr tiles = floor_div(var("s") + IntExpr(kTile - 1), kTile);
+  const IntExpr tiles = floor_div(var("s") + IntExpr(tile - 1), tile);
   const TileTree stream = loop("kt", 0, causal ? var("qt") + IntExpr(1) : tiles,
                                sequence({leaf(dot), leaf(mask), leaf(save), leaf(highest), leaf(weigh), leaf(fix_total),
                                          leaf(fix_acc), leaf(count), leaf(gather)}));

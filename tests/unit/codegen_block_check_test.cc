@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 namespace nestor::testing {
@@ -198,13 +199,15 @@ CompiledNvptx with_plans(const CompiledNvptx& compiled, const nvptx::LaunchPlan&
   return result;
 }
 
+constexpr unsigned kLongestRun = 20;  ///< seconds, of a mutant at all settings
+
 /// What `compute` returns, from a process of its own: a mutant may touch what it must not.
 std::string in_own_process(const std::function<std::string()>& compute) {
   int ends[2];
   if (pipe(ends) != 0) internal_error("no pipe");
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(kLongestRun);
     std::string text;
     try {
       text = compute();
@@ -222,7 +225,9 @@ std::string in_own_process(const std::function<std::string()>& compute) {
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "it ends by a signal";
+  if (WIFEXITED(status)) return WEXITSTATUS(status) == 0 ? text : "its result is lost";
+  if (WTERMSIG(status) == SIGALRM) return fmt::format("it runs for more than {} s", kLongestRun);
+  return fmt::format("it ends by signal {}", WTERMSIG(status));
 }
 
 /// Which mutants are run: a few of those that have a proof, all of those, or all there are, to count what a run tells apart.
@@ -241,6 +246,8 @@ class MutantRun {
   explicit MutantRun(const SimtCase& test) : test_(test), launches_(nvptx::plan_launches(test.program, test.threads)) {
     target_.threads = test.threads;
     compiled_ = compile_nvptx(test.program, target_);
+    for (const Setting& setting : settings_of(test))
+      settings_.emplace_back(setting, make_data(test.program, compiled_.kernel.recipe, setting.sizes, setting.options));
   }
 
   void run() {
@@ -281,8 +288,8 @@ class MutantRun {
   std::string difference_of(std::size_t kernel, const std::vector<BlockPlan>& plans) const {
     return in_own_process([&] {
       const CompiledNvptx code = with_plans(compiled_, launches_, target_, kernel, plans);
-      for (const Setting& setting : settings_of(test_)) {
-        const std::string found = run_emulated(code, test_.program, setting.sizes, setting.options, {1});
+      for (const auto& [setting, data] : settings_) {
+        const std::string found = run_emulated(code, data, setting.sizes, setting.options, {1});
         if (!found.empty()) return found;
       }
       return std::string();
@@ -293,6 +300,7 @@ class MutantRun {
   NvptxTarget target_;
   nvptx::LaunchPlan launches_;
   CompiledNvptx compiled_;
+  std::vector<std::pair<Setting, CheckData>> settings_;
   int mutants_ = 0, accepted_ = 0, run_ = 0, told_apart_ = 0;
 };
 
@@ -300,18 +308,34 @@ class BlockMutants : public ::testing::TestWithParam<SimtCase> {};
 
 TEST_P(BlockMutants, with_a_proof_compute_what_the_program_says) { MutantRun(GetParam()).run(); }
 
-/// One small case for each thing that plans can have.
+/// One small case for each thing that plans can have. Sizes replace those of the case: each mutant runs at several settings, one thread of
+/// the emulator for each of the kernel's.
 std::vector<SimtCase> mutated_cases() {
-  const std::vector<std::string> kinds{"vector_f16",       "rows_f16",       "rows_across_warps", "resident_rows",
-                                       "resident_cluster", "cluster_rows",   "cluster_crowded",   "column_parts",
-                                       "column_sums",      "unknown_width",  "product_tails",     "stream_product",
-                                       "one_pass_masked",  "masked_product", "block_steps",       "transpose",
-                                       "running_sums",     "wavefronts",     "integers"};
+  const std::vector<std::pair<std::string, Sizes>> kinds{{"vector_f16", {}},
+                                                         {"rows_f16", {}},
+                                                         {"rows_across_warps", {}},
+                                                         {"resident_rows", {}},
+                                                         {"resident_cluster", {}},
+                                                         {"cluster_rows", {}},
+                                                         {"cluster_crowded", {}},
+                                                         {"column_parts", {}},
+                                                         {"column_sums", {}},
+                                                         {"unknown_width", {}},
+                                                         {"product_tails", {{"m", 20}, {"n", 70}, {"k", 21}}},
+                                                         {"stream_product", {{"m", 65}, {"n", 67}, {"k", 35}}},
+                                                         {"one_pass_masked", {{"heads", 1}, {"s", 35}}},
+                                                         {"masked_product", {{"n", 40}}},
+                                                         {"block_steps", {}},
+                                                         {"transpose", {}},
+                                                         {"running_sums", {}},
+                                                         {"wavefronts", {}},
+                                                         {"integers", {}}};
   std::vector<SimtCase> chosen;
-  for (const std::string& kind : kinds) {
+  for (const auto& [kind, sizes] : kinds) {
     for (const SimtCase& test : all_cases()) {
       if (test.name.substr(0, test.name.rfind('_')) != kind) continue;
       chosen.push_back(test);
+      if (!sizes.empty()) chosen.back().sizes = sizes;
       break;
     }
   }
