@@ -2,6 +2,7 @@
 // quotients by rows, chains of constants.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -272,13 +273,16 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, b
   Memory memory = Interpreter::random_inputs(nest, sizes, dice.seed());
   const double inf = infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const double rate = dice.of<double>({0, 0.05, 0.3, 0.7});
+  const bool multiplies = std::any_of(nest.statements.begin(), nest.statements.end(),
+                                      [](const Statement& statement) { return statement.reduction == ReductionOp::mul; });
   for (auto& [name, elements] : memory) {
     const bool score = name == "T" || name == "B";
     const bool masked = finite && !score && (nest.op == "softmax" || name == "v" || name == "g");
     std::vector<double> specials{0, -0.0, 1e15, -1e15, 1e-15};
     if (score) specials = {0, -0.0, 1e30, -1e30, 1e-40, kFarthest, -kFarthest, -kFarthest};
     if (nest.op == "quotients") specials = {0, -0.0, 1e30, -1e30, 1e-40, 1e-20, kFarthest};
-    if (masked && nest.tensor(name).type == ElementType::f16) specials = {0, -0.0, 1e4, -1e4, 1e-4};  // finite in 16 bits too
+    // Finite in 16 bits too; and products of terms overflow in no order.
+    if ((masked && nest.tensor(name).type == ElementType::f16) || multiplies) specials = {0, -0.0, 1e4, -1e4, 1e-4};
     if (!masked) specials.insert(specials.end(), {inf, -inf, -inf, nan});
     const double same = dice.of(specials);
     const std::int64_t special_row = dice.chance(0.3) ? dice.below(4) : -1;
