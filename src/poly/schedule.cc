@@ -1,6 +1,8 @@
 // Schedule: construction, the persistent step list, and what it tells about itself.
 #include "poly/schedule.h"
 
+#include <algorithm>
+
 #include "poly/schedule_edit.h"
 #include "poly/schedule_isl.h"
 #include "poly/schedule_state.h"
@@ -22,7 +24,10 @@ Tree group_tree(const std::vector<const Statement*>& group) {
 
 LoopForm original_form(const Statement& statement, const Statement& first) {
   LoopForm form;
-  for (const std::string& dim : first.dims) form.dims.push_back(LinearForm::variable(first.name + "." + dim));
+  for (const std::string& dim : first.dims) {
+    if (std::count(first.dims.begin(), first.dims.end(), dim) > 1) internal_error("two dims of {} are named {}", first.name, dim);
+    form.dims.push_back(LinearForm::variable(first.name + "." + dim));
+  }
   if (statement.dims.size() != first.dims.size()) {
     internal_error("statements {} and {} share a group but not their dimensions", first.name, statement.name);
   }

@@ -9,6 +9,7 @@
 #include <isl/space.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "poly/isl_tools.h"
@@ -16,6 +17,13 @@
 
 namespace nestor {
 namespace {
+
+std::string untaken(const std::string& base, const std::function<bool(const std::string&)>& taken) {
+  if (!taken(base)) return base;
+  int number = 2;
+  while (taken(fmt::format("{}_{}", base, number))) ++number;
+  return fmt::format("{}_{}", base, number);
+}
 
 isl::pw_aff with_domain_tuple(const isl::pw_aff& function, const std::string& name) {
   isl_id* id = isl_id_alloc(isl_context().get(), name.c_str(), nullptr);
@@ -122,10 +130,11 @@ std::string fresh_name(const Nest& nest, const std::string& base) {
            std::any_of(nest.sizes.begin(), nest.sizes.end(), is_size) ||
            std::any_of(nest.scalars.begin(), nest.scalars.end(), is_scalar);
   };
-  if (!taken(base)) return base;
-  int number = 2;
-  while (taken(fmt::format("{}_{}", base, number))) ++number;
-  return fmt::format("{}_{}", base, number);
+  return untaken(base, taken);
+}
+
+std::string fresh_dim(const std::vector<std::string>& dims, const std::string& base) {
+  return untaken(base, [&](const std::string& name) { return std::find(dims.begin(), dims.end(), name) != dims.end(); });
 }
 
 void insert_statement(Nest& nest, std::size_t position, const Statement& statement) {
@@ -310,7 +319,7 @@ Statement element_statement(const Nest& nest, const Statement& like, const std::
   const std::vector<isl::pw_aff> functions = functions_of(like.write.relation);
   std::vector<std::string> dims;
   for (std::size_t k = 0; k < functions.size(); ++k) {
-    std::string dim = fmt::format("e{}", k);
+    std::string dim = fresh_dim(dims, fmt::format("e{}", k));
     for (std::size_t d = 0; d < like.dims.size(); ++d) {
       const isl::map same = as_map(dim_function(like.domain, static_cast<int>(d)));
       const bool free = std::find(dims.begin(), dims.end(), like.dims[d]) == dims.end();
