@@ -53,12 +53,40 @@ TEST(TilePlaces, PartsOfPartsKeepTheirTest) {
   expect_proved(row_sums(), {"apply_rule(split_reduction, s, k, p, 2)", "apply_rule(split_reduction, s_part, k, q, 4)"}, kSizes);
 }
 
+/// All points lie in one part, whose number is then an index of the sum as well.
+TEST(TilePlaces, OnePartHasANameOfItsOwn) {
+  const Nest nest = NestBuilder("one_part", {})
+                        .tensor("x", TensorRole::input, {"3", "2"})
+                        .tensor("out", TensorRole::output, {"2", "3"})
+                        .statement("z[x, y] : 0 <= x < 2 and 0 <= y < 3", "out[x, y]", {}, number(0))
+                        .statement("s[i, j] : 0 <= i < 3 and 0 <= j < 2", "out[0, 1 + j]", {"x[i, j]"}, read(0), ReductionOp::add)
+                        .build();
+  expect_proved(nest, {"apply_rule(split_reduction, s, i, p, 256)", "gpu_blocks(s_combine.p)"}, {{}});
+  expect_proved(nest, {"apply_rule(split_reduction, s, i, p, 256)", "apply_rule(split_reduction, s_part, i, q, 256)"}, {{}});
+}
+
 TEST(TilePlaces, LoopsOverTasksWithinATaskAreItsOwn) {
   for (const std::string kind : {"parallel", "gpu_blocks"}) {
     for (const std::string loop : {"out.c", "t.j"})
       expect_proved(row_sums(), in_one_row({kind + "(out.i)", kind + "(" + loop + ")"}), kSizes);
     expect_proved(row_sums(), in_one_row({"split(out.c, 4, co, ci)", kind + "(out.i)", kind + "(co)", kind + "(ci)"}), kSizes);
   }
+}
+
+TEST(TilePlaces, CopiesAreWhereAllTheirReadersAre) {
+  // One reader in tasks and one beside them; a copy of a temporary that no task uses.
+  expect_proved(fix_sizes(row_sums(), {{"w", 16}}), in_one_row({"gpu_blocks(t.j)", "stage(x, out.i, scratch)"}),
+                {{{"rows", 1}, {"w", 16}}, {{"rows", 5}, {"w", 16}}});
+  const Nest further = NestBuilder("two_readers", {{"rows", 9}, {"w", 11}})
+                           .tensor("x", TensorRole::input, {"rows", "w"})
+                           .tensor("r", TensorRole::temporary, {"rows"})
+                           .tensor("a", TensorRole::output, {"rows"})
+                           .tensor("b", TensorRole::output, {"rows", "w"})
+                           .statement("r[i] : 0 <= i < rows", "r[i]", {"x[i, 0]"}, read(0) + number(1))
+                           .statement("a[i] : 0 <= i < rows", "a[i]", {"r[i]"}, read(0) + number(1))
+                           .statement("b[i, c] : 0 <= i < rows and 0 <= c < w", "b[i, c]", {"r[i]", "x[i, c]"}, read(0) * read(1))
+                           .build();
+  expect_proved(further, {"fuse_with(a.i, b.i)", "stage(r, b.i, scratch)"}, kSizes);
 }
 
 TEST(TilePlaces, CopiesOfATaskAreReadByLoopsOverTasksInIt) {

@@ -191,7 +191,7 @@ class Stage {
         copy_.depth() != buffer().scope.size())
       throw BrokenObligation(fmt::format("{} is no copy for an iteration of its loops", title(copy_)));
     const Buffer& source = model_.buffer(op.reads[0].buffer);
-    if (source.tensor != buffer().tensor || source.memory == Memory::scratch)
+    if (source.tensor != buffer().tensor)
       throw BrokenObligation(fmt::format("{} copies {} to {}", title(copy_), source.name, buffer().name));
     const isl::map from = model_.element(member, op.reads[0]).intersect_domain(member.executed);
     const isl::map to = model_.element(member, op.write);
@@ -249,9 +249,22 @@ class Stage {
                                                title(writer),
                                                sample_text(*broken, writer.space().variables(), copy_.space().variables())));
           }
+          prove_source(before, writer, model_.buffer(copied.op->reads[0].buffer));
         }
       }
     }
+  }
+
+  /// What is copied lies in the copy of its own buffer to which it was written. `before`: { [writer] -> [copy] }.
+  void prove_source(const isl::map& before, const Run& writer, const Buffer& source) const {
+    if (source.memory == Memory::argument) return;
+    std::size_t depth = source.scope.size();
+    if (source.memory == Memory::scratch) depth = std::max({depth, writer.task_depth(), copy_.task_depth()});
+    const isl::map leaving = shared_loops(writer, copy_) < depth ? before : before.subtract(with_equal_loops(before, depth));
+    if (is_empty(leaving)) return;
+    throw BrokenObligation(fmt::format("storage: a value of {} leaves the copy of its buffer between {} and {}, for example {}",
+                                       source.tensor, title(writer), title(copy_),
+                                       sample_text(leaving, writer.space().variables(), copy_.space().variables())));
   }
 
   const Subject& subject_;
