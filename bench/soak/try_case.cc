@@ -5,6 +5,7 @@
 #include "codegen/nvptx/simt_backend.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
+#include "poly/candidate_time.h"
 #include "soak/device_server.h"
 #include "support/error.h"
 
@@ -101,10 +102,14 @@ Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Sc
     return outcome;
   };
   try {
-    const Schedule schedule = replay();
-    const TileProgram program = build_tile_program(schedule);
-    const ProgramProof proof = prove_program(program, schedule);
-    const Generated generated = generate(program, engine, sm);
+    ProgramProof proof;
+    Generated generated;
+    with_candidate_time([&] {
+      const Schedule schedule = replay();
+      const TileProgram program = build_tile_program(schedule);
+      proof = prove_program(program, schedule);
+      generated = generate(program, engine, sm);
+    });
     generate_s = processor_seconds() - start;
     if (options.generated) options.generated(generate_s);
     Outcome outcome = run_all(nest, generated, engine, runs, options);

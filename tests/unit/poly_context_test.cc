@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <functional>
 #include <thread>
 
+#include "poly/candidate_time.h"
 #include "poly/isl_attempt.h"
 #include "poly/isl_time_limit.h"
 #include "poly/isl_tools.h"
@@ -81,6 +83,30 @@ TEST(Context, AnOverrunInsideATimeLimitNamesTheWork) {
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("long work takes more than"), std::string::npos) << error.what();
   }
+}
+
+TEST(Context, ACandidatesTimeEndsWhateverIsComputedInIt) {
+  const auto forever = [] {
+    for (;;) busy_work();
+  };
+  const auto refusal = [](const std::function<void()>& compute) {
+    try {
+      with_candidate_time(compute, 0.05);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal(forever).find("from steps to code"), std::string::npos) << "isl alone";
+  EXPECT_NE(refusal([&] { with_isl_budget("work", forever); }).find("from steps to code"), std::string::npos) << "in a budget";
+  EXPECT_NE(refusal([] {
+              while (isl_ctx_aborted(isl_context().get()) == 0) {}
+              internal_error("misled by isl's silence");
+            }).find("from steps to code"),
+            std::string::npos)
+      << "without isl";
+  EXPECT_EQ(refusal([] { EXPECT_FALSE(parse_set("{ [i] : 0 <= i < 3 }", "test").is_empty()); }), "") << "and not the next one's";
+  EXPECT_THROW(with_candidate_time([] { internal_error("of its own"); }), InternalError);
 }
 
 TEST(Context, AnAttemptSaysThatItTookTooMuch) {

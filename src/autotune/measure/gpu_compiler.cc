@@ -6,6 +6,7 @@
 #include "autotune/measure/worker_process.h"
 #include "codegen/nvptx/simt_backend.h"
 #include "codegen/tile/tile_program.h"
+#include "poly/candidate_time.h"
 #include "support/error.h"
 
 #include <sstream>
@@ -47,6 +48,17 @@ std::string assemble(CompiledTrial& compiled) {
 }
 
 std::optional<TrialOutcome> GpuCompiler::compile(const TrialJob& job, CompiledTrial& compiled) {
+  const auto start = WorkerClock::now();
+  std::optional<TrialOutcome> outcome;
+  try {
+    with_candidate_time([&] { outcome = generate(job, compiled); });
+  } catch (const UserError& error) {
+    return failed_outcome(TrialStatus::infeasible, error.what(), milliseconds_since(start));
+  }
+  return outcome;
+}
+
+std::optional<TrialOutcome> GpuCompiler::generate(const TrialJob& job, CompiledTrial& compiled) {
   const auto start = WorkerClock::now();
   const auto ended = [&](TrialStatus status, const std::string& reason) {
     return failed_outcome(status, reason, milliseconds_since(start));

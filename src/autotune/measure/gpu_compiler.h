@@ -12,6 +12,9 @@ class GpuCompiler : public TrialCompiler {
   std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) override;
 
  private:
+  /// Replay to machine code.
+  std::optional<TrialOutcome> generate(const TrialJob& job, CompiledTrial& compiled);
+
   std::shared_ptr<GpuProblem> problem_;
 };
 

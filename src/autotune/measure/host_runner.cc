@@ -7,6 +7,7 @@
 #include "autotune/measure/winners.h"
 #include "autotune/measure/worker_process.h"
 #include "db/host_device.h"
+#include "poly/candidate_time.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -71,6 +72,17 @@ HostRunner::HostRunner(std::shared_ptr<HostProblem> problem)
       peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed, problem_->samples) {}
 
 std::optional<TrialOutcome> HostRunner::prepare(const TrialJob& job) {
+  const auto start = Clock::now();
+  std::optional<TrialOutcome> outcome;
+  try {
+    with_candidate_time([&] { outcome = generate(job); });
+  } catch (const UserError& error) {
+    return failed_outcome(TrialStatus::infeasible, error.what(), milliseconds_since(start));
+  }
+  return outcome;
+}
+
+std::optional<TrialOutcome> HostRunner::generate(const TrialJob& job) {
   kernel_.reset();
   const auto start = Clock::now();
   std::optional<Schedule> schedule;

@@ -40,6 +40,9 @@ class HostRunner : public TrialRunner {
   TrialOutcome run(const TrialJob& job) override;
 
  private:
+  /// Replay to a loaded kernel.
+  std::optional<TrialOutcome> generate(const TrialJob& job);
+
   double run_once();
   /// Checks the outputs of the last run; the reason when they are wrong.
   std::string check(TrialOutcome& outcome);

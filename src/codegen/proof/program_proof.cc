@@ -4,6 +4,7 @@
 #include "codegen/proof/obligations.h"
 #include "codegen/proof/outcome.h"
 #include "poly/context.h"
+#include "poly/isl_time_limit.h"
 #include "support/debug.h"
 #include "support/error.h"
 
@@ -121,22 +122,31 @@ ProgramProof prove_program(const TileProgram& program, const Schedule& schedule,
   std::string open;
   isl_ctx* context = isl_context().get();
   isl_ctx_reset_error(context);
-  try {
+  const double seconds = std::max(1.0, static_cast<double>(budget) / static_cast<double>(kProofBudget)) * kIslSeconds;
+  {
+    const IslTimeLimit time(context, seconds);
     const IslBudget limit(budget);
-    prove_all(program, schedule, result, open);
-    result.verdict = ProofVerdict::proved;
-  } catch (const proof::BrokenObligation& broken) {
-    result.verdict = ProofVerdict::refuted;
-    result.reason = broken.what();
-  } catch (const proof::OpenObligation& undecided) {
-    result.reason = fmt::format("{}: {}", open, undecided.what());
-  } catch (const isl::exception& failure) {
-    const bool quota =
-        dynamic_cast<const isl::exception_quota*>(&failure) != nullptr || isl_ctx_last_error(context) == isl_error_quota;
-    result.reason = fmt::format(
-        "{}: {}", open, quota ? fmt::format("it takes more than {} isl operations", budget) : std::string(failure.what()));
-  } catch (const UserError& error) {
-    result.reason = fmt::format("{}: {}", open, error.what());
+    try {
+      prove_all(program, schedule, result, open);
+      result.verdict = ProofVerdict::proved;
+    } catch (const proof::BrokenObligation& broken) {
+      result.verdict = ProofVerdict::refuted;
+      result.reason = broken.what();
+    } catch (const proof::OpenObligation& undecided) {
+      result.reason = fmt::format("{}: {}", open, undecided.what());
+    } catch (const isl::exception& failure) {
+      result.reason = fmt::format("{}: {}", open, failure.what());
+    } catch (const UserError& error) {
+      result.reason = fmt::format("{}: {}", open, error.what());
+    }
+    // Behind an overrun isl answers nothing, and its silence may be taken for an answer.
+    const bool late = isl_ctx_aborted(context) != 0;
+    if (late || isl_ctx_last_error(context) == isl_error_quota) {
+      result.verdict = ProofVerdict::unproved;
+      result.reason =
+          fmt::format("{}: it takes more than {}", open,
+                      late ? fmt::format("{:.0f} seconds of isl's work", seconds) : fmt::format("{} isl operations", budget));
+    }
   }
   isl_ctx_reset_error(context);
   return result;
