@@ -5,6 +5,7 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr std::int64_t kStep = 4;  ///< ks that the code takes at once
+constexpr int kWidest = 4;         ///< floats of an access to shared memory
 
 const ScalarExpr& uncast(const ScalarExpr& expr) { return expr.op() == ScalarOp::cast ? uncast(expr.args()[0]) : expr; }
 
@@ -114,7 +115,9 @@ class ProductProver {
   void places() {
     if (!product_.a_direct && (product_.a_stride < product_.k_tile || product_.a_stride % 4 != 0))
       proof_.fail("{}: rows of the first operand are {} elements apart in shared memory", name(), product_.a_stride);
-    if (!product_.b_direct && (product_.b_stride < columns() || product_.b_stride % 4 != 0))
+    // Threads read their vectors of it, copies write theirs where they run along the columns.
+    const int vector = std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
+    if (!product_.b_direct && (product_.b_stride < columns() || product_.b_stride % vector != 0))
       proof_.fail("{}: rows of the second operand are {} elements apart in shared memory", name(), product_.b_stride);
   }
 

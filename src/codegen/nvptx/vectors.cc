@@ -68,6 +68,9 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit) {
   const std::set<std::string> sizes = dynamic_sizes(*plan.program);
   Conditions conditions;
   if (op.op.guard.defined() && op.op.guard.uses(dim.var)) return false;
+  for (const OpDim& other : op.op.dims) {  // elements of a vector run over the other dims together
+    if (other.lower.uses(dim.var) || other.upper.uses(dim.var)) return false;
+  }
   if (!divides(dim.lower, width, op.multiples, sizes, conditions) || !divides(dim.upper, width, op.multiples, sizes, conditions))
     return false;
   Multiples multiples = op.multiples;
