@@ -77,8 +77,7 @@ class BarrierPass {
     Pending before, after;  // before and after the barriers inside of the op, if it has any
     touches(op, before, after);
     // What the blocks of a cluster exchange comes with a synchronisation of its own, which orders nothing else.
-    const bool inner = (op.crosses_warps() && plan_.cluster == 1) || op.crosses_groups() ||
-                       (op.product && !(op.product->a_direct && op.product->b_direct));
+    const bool inner = combines_in_memory(op) || (op.product && !(op.product->a_direct && op.product->b_direct));
     if (!inner) before.insert(before.end(), after.begin(), after.end());
     const auto meets_pending = [&](const Touch& touch) {
       return std::any_of(pending.begin(), pending.end(), [&](const Touch& old) { return meet(old, touch); });
@@ -89,6 +88,11 @@ class BarrierPass {
     if (op.barrier_before || inner) pending.clear();
     if (!inner) merge(pending, before);
     if (inner) merge(pending, after);
+  }
+
+  /// Partial results pass through shared memory, with a barrier between; those of one warp do not.
+  bool combines_in_memory(const BlockOp& op) const {
+    return (op.crosses_warps() && plan_.cluster == 1) || (op.crosses_groups() && op.group_partials() > 1);
   }
 
   void touches(const BlockOp& op, Pending& before, Pending& after) const {
@@ -123,7 +127,7 @@ class BarrierPass {
     }
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
-    if ((op.crosses_warps() && plan_.cluster == 1) || op.crosses_groups()) {
+    if (combines_in_memory(op)) {
       for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, plan_.partials_bytes(op));
     }
     if (op.product) {

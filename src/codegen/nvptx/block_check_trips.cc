@@ -63,6 +63,10 @@ class Run {
   /// `trips - (this trip + so many) > 0`, or a condition of the body's own.
   void condition(const BlockNode& node, bool straight) {
     const IntExpr& test = node.condition;
+    if (const auto known = test.as_constant()) {  // of a number of trips that is a constant
+      if (*known != 0) children(node, straight);
+      return;
+    }
     if (test.op() == IntOp::gt && test.args()[1].is_constant(0)) {
       Affine rest = affine_of(loop_.upper) - affine_of(test.args()[0]);
       const auto trip = rest.terms.find(kTrip);
@@ -191,8 +195,15 @@ class TripProver {
 
   void simulate(const BlockNode& parent, const BlockNode& loop) {
     if (!loop.lower.is_constant(0) || loop.step != 1) proof_.fail("trips are not counted from 0");
+    const std::int64_t longest = 3 * deepest_ + 4;
     // A resident block has an item: there are no more blocks than items.
-    for (std::int64_t trips = proof_.resident() && loop.independent ? 1 : 0; trips <= 3 * deepest_ + 4; ++trips) {
+    std::int64_t from = proof_.resident() && loop.independent ? 1 : 0, to = longest;
+    if (const auto count = loop.upper.as_constant()) {
+      // One number of trips; a large one does what those do that have a trip for each copy before the first.
+      from = std::min<std::int64_t>(std::max<std::int64_t>(*count, 0), deepest_ + 1);
+      to = std::min(std::max<std::int64_t>(*count, 0), longest);
+    }
+    for (std::int64_t trips = from; trips <= to; ++trips) {
       if (proof_.good()) Run(proof_, loop, buffers_, trips).visit(parent);
     }
   }

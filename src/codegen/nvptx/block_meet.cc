@@ -197,7 +197,9 @@ class Question {
     }
     for (const IntExpr& condition : side.conditions(false)) text_.state(text_.holds(condition));
     const TileOp& op = side.op().op;
-    const bool everywhere = op.reduction || op.fill || side.op().product || side.op().ahead > 0;
+    // Sums of a reduction are stored whatever was added; a point by itself that its guard leaves out touches nothing.
+    const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
+    const bool everywhere = stored || op.fill || side.op().product || side.op().ahead > 0;
     if (op.guard.defined() && !everywhere) text_.state(text_.holds(side.closed(op.guard)));
   }
 
