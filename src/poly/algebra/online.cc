@@ -275,10 +275,15 @@ ScalarExpr online_correction(const Monomial& degree, ScalarOp base, const Scalar
 
 ScalarExpr final_factor(const OnlinePlan& plan, const std::string& follower, const ScalarExpr& m_old, const ScalarExpr& m_new) {
   const Monomial& degree = plan.degree.at(follower);
-  const bool multiplied = std::any_of(plan.lead_factors.begin(), plan.lead_factors.end(), is_multiplied);
-  if (!multiplied) return online_factor(degree, plan.base.at(follower), m_old, m_new);
-  const auto multiple = [&](const ScalarExpr& m) { return build::mul(m, to_expr(degree)); };
-  return build::unary(plan.base.at(follower), build::sub(multiple(m_old), multiple(m_new)));
+  const auto lead = std::find_if(plan.lead_factors.begin(), plan.lead_factors.end(), is_multiplied);
+  if (lead == plan.lead_factors.end()) return online_factor(degree, plan.base.at(follower), m_old, m_new);
+  // The multiples that the terms subtract, so that none overflows that theirs do not; what multiplies their difference comes after.
+  const Monomial rest{degree.coefficient / lead->coefficient, {}};
+  const bool apart = same_product(multiply(*lead, rest), degree);
+  const Monomial& inner = apart ? *lead : degree;
+  const auto multiple = [&](const ScalarExpr& m) { return build::mul(m, to_expr(inner)); };
+  const ScalarExpr moved = build::sub(multiple(m_old), multiple(m_new));
+  return build::unary(plan.base.at(follower), apart && rest.coefficient != 1 ? build::mul(moved, to_expr(rest)) : moved);
 }
 
 ScalarExpr online_factor(const Monomial& degree, ScalarOp base, const ScalarExpr& m_old, const ScalarExpr& m_new) {
