@@ -84,15 +84,15 @@ const std::vector<NamedFill>& fills() {
   return kFills;
 }
 
-Fill fill_named(const std::string& name) {
+const NamedFill& fill_named(const std::string& name) {
   for (const NamedFill& known : fills()) {
-    if (known.kind.name == name) return known.fill;
+    if (known.kind.name == name) return known;
   }
   user_error("there is no data \"{}\"", name);
 }
 
 void fill_inputs(const Nest& nest, const Run& run, HostTensors& tensors) {
-  const Fill fill = fill_named(run.data);
+  const Fill fill = fill_named(run.data).fill;
   if (fill == nullptr) return;
   // Special values in one or two inputs: in all of them at once every result would be NaN.
   std::vector<std::string> inputs;
@@ -106,10 +106,6 @@ void fill_inputs(const Nest& nest, const Run& run, HostTensors& tensors) {
     if (tensor.elements() > 0) fill(tensor, random);
   }
 }
-
-}  // namespace
-
-namespace {
 
 std::vector<OracleSample> all_elements(const Nest& nest, const Run& run, const ProblemData& data, double cost_limit) {
   Reference reference(nest, run.sizes, data.scalars, data.tensors);
@@ -128,13 +124,31 @@ const std::vector<DataKind>& data_kinds() {
   return kKinds;
 }
 
-ProblemData make_problem_data(const Nest& nest, const Run& run, double cost_limit) {
+bool is_special(const std::string& kind) { return fill_named(kind).kind.special; }
+
+ProblemData make_problem_data(const Nest& nest, const Run& run, double cost_limit, const ElementLists& finite) {
   ProblemData data;
   for (const ScalarParam& scalar : nest.scalars) data.scalars[scalar.name] = scalar.default_value;
   data.tensors = make_arguments(nest, run.sizes, run.seed);
   fill_inputs(nest, run, data.tensors);
+  if (has_special(data, finite)) {
+    const HostTensors ordinary = make_inputs(nest, run.sizes, run.seed);
+    for (const auto& [name, elements] : finite) {
+      HostTensor& tensor = data.tensors.at(name);
+      for (const std::int64_t k : elements) {
+        if (!std::isfinite(tensor.get(k))) tensor.set(k, ordinary.at(name).get(k));
+      }
+    }
+  }
   data.expected = all_elements(nest, run, data, cost_limit);
   return data;
+}
+
+bool has_special(const ProblemData& data, const ElementLists& elements) {
+  return std::any_of(elements.begin(), elements.end(), [&](const auto& list) {
+    const HostTensor& tensor = data.tensors.at(list.first);
+    return std::any_of(list.second.begin(), list.second.end(), [&](std::int64_t k) { return !std::isfinite(tensor.get(k)); });
+  });
 }
 
 std::string difference(const Nest& nest, const ProblemData& data, const HostTensors& results) {

@@ -7,6 +7,7 @@
 #include "codegen/tile/tile_program.h"
 #include "poly/candidate_time.h"
 #include "soak/device_server.h"
+#include "soak/draw_sizes.h"
 #include "support/error.h"
 
 #include <sys/resource.h>
@@ -73,6 +74,21 @@ Outcome run_all(const Nest& nest, const Generated& generated, Engine engine, con
   return outcome;
 }
 
+/// The runs, with finite values wherever the certificate of the candidate asks for them (docs/values.md, masked places).
+std::vector<PreparedRun> runs_for(const Nest& nest, const Schedule& schedule, const TileProgram& program,
+                                  const ProgramProof& proof, int sm, const std::vector<PreparedRun>& runs) {
+  const TensorFacts facts = sm > 0 ? prove_tensor_kernels(program, {.sm = sm}) : TensorFacts{};
+  const std::vector<std::string> finite = finite_tensors(schedule, proof, facts);
+  std::vector<PreparedRun> result = runs;
+  for (PreparedRun& prepared : result) {
+    if (finite.empty() || !is_special(prepared.run.data)) continue;
+    const ElementLists places = masked_places(schedule, finite, prepared.run.sizes);
+    if (has_special(*prepared.data, places))
+      prepared.data = std::make_shared<const ProblemData>(make_problem_data(nest, prepared.run, kReferenceLimit, places));
+  }
+  return result;
+}
+
 Outcome failed(Verdict verdict, const std::string& detail) { return {verdict, detail}; }
 
 }  // namespace
@@ -104,15 +120,17 @@ Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Sc
   try {
     ProgramProof proof;
     Generated generated;
+    std::vector<PreparedRun> allowed;
     with_candidate_time([&] {
       const Schedule schedule = replay();
       const TileProgram program = build_tile_program(schedule);
       proof = prove_program(program, schedule);
+      allowed = runs_for(nest, schedule, program, proof, sm, runs);
       generated = generate(program, engine, sm);
     });
     generate_s = processor_seconds() - start;
     if (options.generated) options.generated(generate_s);
-    Outcome outcome = run_all(nest, generated, engine, runs, options);
+    Outcome outcome = run_all(nest, generated, engine, allowed, options);
     if (proof.verdict != ProofVerdict::proved && outcome.verdict <= Verdict::wrong) {
       // Never served, so that a wrong one is none that anybody meets; what it computes says who is at fault.
       const std::string computes =

@@ -1,5 +1,6 @@
 // The certificate: replays a schedule's steps and checks every dependence against the final order, with isl alone.
 #include "api/report.h"
+#include "autotune/measure/masked_places.h"
 #include "codegen/nvptx/simt_backend.h"
 #include "poly/algebra/rule.h"
 #include "poly/context.h"
@@ -133,7 +134,8 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, int sm
   // What back ends make of a program that is wrong says nothing.
   if (certificate.program.verdict != ProofVerdict::refuted) {
     TensorFacts facts =
-        proved_by(prove_tensor_kernels, program, sm, [](std::string why) { return TensorFacts{{std::move(why)}, {}}; });
+        proved_by(prove_tensor_kernels, program, sm, [](std::string why) { return TensorFacts{{std::move(why)}, {}, {}}; });
+    certificate.program.finite = finite_tensors(replayed, certificate.program, facts);
     certificate.slots = std::move(facts.proved);
     certificate.finite = std::move(facts.needed);
     certificate.blocks =

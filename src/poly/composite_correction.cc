@@ -16,8 +16,7 @@ ScalarExpr settled_correction(const Composite& composite) {
   const ScalarExpr before = reference(old), after = reference(m);
   const ScalarExpr stays = ScalarExpr::make(ScalarOp::eq, {before, after});
   const ScalarExpr seen = ScalarExpr::make(ScalarOp::eq, {substitute_scalars(composite.view, {{"m", m}}), m});
-  const ScalarExpr correction =
-      substitute_scalars(composite.followers.front().correction, {{"m_old", before}, {"m_new", after}});
+  const ScalarExpr correction = substitute_scalars(composite.followers.front().correction, {{"m_old", before}, {"m_new", after}});
   return correction.rewrite([&](const ScalarExpr& node) {
     const bool exception = node.op() == ScalarOp::select && node.args()[0].equals(stays) && node.args()[1].is_constant(1);
     if (!exception) return node;

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/random_nests.h"
 #include "support/random_operators.h"
+#include "support/tensor_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,6 +75,32 @@ TEST(SoakVerdict, SpecialValuesMustBeWhereTheDefinitionHasThem) {
     changed.at("y").set(sample.linear, std::isnan(sample.value) ? 1 : std::nan(""));
     EXPECT_NE(difference(nest, data, changed), "") << sample.linear;
   }
+}
+
+/// Causal attention in host code multiplies whole tiles: NaN among the values shows beside rows that do not see it, which its certificate
+/// says. So the soak puts none there; where all rows see a value, it stays NaN, and results must be.
+TEST(SoakVerdict, MaskedPlacesStayFiniteWhereTheCertificateSaysSo) {
+  const Nest nest =
+      nestor::testing::attention_nest({.seen = nestor::testing::Seen::causal, .type = ElementType::f32, .depth = 8});
+  const Schedule schedule(nest);
+  const TileProgram program = build_tile_program(schedule);
+  int masked = 0, seen = 0;
+  for (std::uint64_t seed = 1; seed < 12; ++seed) {
+    const soak::Run run{{{"H", 2}, {"Q", 5}, {"K", 9}}, "nan", seed};
+    const auto data = std::make_shared<const ProblemData>(make_problem_data(nest, run, kReferenceLimit));
+    const ElementLists places =
+        masked_places(schedule, finite_tensors(schedule, prove_program(program, schedule), {}), run.sizes);
+    ASSERT_EQ(places.size(), 1U);
+    const ProblemData finite = make_problem_data(nest, run, kReferenceLimit, places);
+    EXPECT_FALSE(has_special(finite, places));
+    masked += has_special(*data, places) ? 1 : 0;
+    const HostTensor& values = finite.tensors.at("v");
+    for (std::int64_t k = 0; k < values.elements(); ++k) seen += std::isnan(values.get(k)) ? 1 : 0;
+    const Outcome outcome = try_case(nest, Engine::host, 0, [&] { return schedule; }, {{run, data}}, {});
+    EXPECT_EQ(outcome.verdict, Verdict::right) << outcome.detail;
+  }
+  EXPECT_GT(masked, 0);
+  EXPECT_GT(seen, 0);
 }
 
 TEST(SoakVerdict, AnElementThatIsLeftOutIsFound) {

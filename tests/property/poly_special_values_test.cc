@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "poly/algebra/rule.h"
 #include "poly/nest_json.h"
@@ -32,11 +33,22 @@ struct Rewritten {
   Nest nest;
   std::vector<Composite> composites;
   std::string steps;
-  bool leaves_masked_out = false;
+  std::set<std::string> finite;  ///< inputs that rules need finite values of in masked places
 };
 
+/// The inputs that a tensor is computed from, or itself.
+void add_inputs_behind(const Nest& nest, const std::string& tensor, std::set<std::string>& inputs) {
+  if (nest.tensor(tensor).role == TensorRole::input) inputs.insert(tensor);
+  for (const Statement& statement : nest.statements) {
+    if (statement.write.tensor != tensor) continue;
+    for (const Access& read : statement.reads) {
+      if (read.tensor != tensor) add_inputs_behind(nest, read.tensor, inputs);
+    }
+  }
+}
+
 Rewritten rewritten(const Nest& nest, Dice& dice) {
-  Rewritten result{nest, {}, nest.op, false};
+  Rewritten result{nest, {}, nest.op, {}};
   const int most = 1 + dice.below(4);
   for (int step = 0; step < most; ++step) {
     std::vector<RuleMatch> matches = find_matches(result.nest);
@@ -48,7 +60,10 @@ Rewritten rewritten(const Nest& nest, Dice& dice) {
     if (match.rule == "online" && dice.chance(0.4)) target.emplace_back(dice.of<std::string>({"1", "8", "14"}));
     std::string text = "; " + match.rule;
     for (const std::string& argument : target) text += " " + argument;
+    const auto needs = rule(match.rule).finite;
+    const std::vector<std::string> needed = needs != nullptr ? needs(result.nest) : std::vector<std::string>{};
     try {
+      for (const std::string& tensor : needed) add_inputs_behind(result.nest, tensor, result.finite);
       RuleResult made = rule(match.rule).apply(result.nest, target);
       result.nest = std::move(made.nest);
       result.composites = reprove(result.nest, result.composites);
@@ -58,7 +73,6 @@ Rewritten rewritten(const Nest& nest, Dice& dice) {
       continue;  // only an argument that the match did not name may be refused
     }
     result.steps += text;
-    result.leaves_masked_out = result.leaves_masked_out || match.rule == "neutral_terms";
   }
   return result;
 }
@@ -123,7 +137,7 @@ class SpecialValues : public ::testing::Test {
     Interpreter definition(nest, sizes), rules(after.nest, sizes);
     int count = 0;
     for (; count < kInputsEach; ++count) {
-      const Memory inputs = samples::special_inputs(nest, sizes, dice, after.leaves_masked_out);
+      const Memory inputs = samples::special_inputs(nest, sizes, dice, after.finite);
       Memory expected = inputs, actual = inputs;
       definition.run(expected);
       rules.run(actual);

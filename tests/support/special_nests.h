@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -268,8 +269,8 @@ inline Nest some_nest(Dice& dice) {
 }
 
 /// Inputs of which some elements, or whole rows, are special. Scores (T, B) may be as large as numbers are; others leave sums and
-/// products room. With `finite`, what a mask may multiply by 0 has neither infinities nor NaN.
-inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, bool finite) {
+/// products room. Those in `finite`, which a mask may multiply by 0, have neither infinities nor NaN.
+inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, const std::set<std::string>& finite) {
   Memory memory = Interpreter::random_inputs(nest, sizes, dice.seed());
   const double inf = infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const double rate = dice.of<double>({0, 0.05, 0.3, 0.7});
@@ -277,10 +278,10 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, b
                                       [](const Statement& statement) { return statement.reduction == ReductionOp::mul; });
   for (auto& [name, elements] : memory) {
     const bool score = name == "T" || name == "B";
-    const bool masked = finite && !score && (nest.op == "softmax" || name == "v" || name == "g");
     std::vector<double> specials{0, -0.0, 1e15, -1e15, 1e-15};
     if (score) specials = {0, -0.0, 1e30, -1e30, 1e-40, kFarthest, -kFarthest, -kFarthest};
     if (nest.op == "quotients") specials = {0, -0.0, 1e30, -1e30, 1e-40, 1e-20, kFarthest};
+    const bool masked = finite.contains(name);
     // Finite in 16 bits too; and products of terms overflow in no order.
     if ((masked && nest.tensor(name).type == ElementType::f16) || multiplies) specials = {0, -0.0, 1e4, -1e4, 1e-4};
     if (!masked) specials.insert(specials.end(), {inf, -inf, -inf, nan});

@@ -34,6 +34,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
 struct TensorFacts {
   std::vector<std::string> proved;  ///< of their synchronisation, for all sizes
   std::vector<std::string> needed;  ///< finite values of operands where a mask cuts a tile (docs/values.md, masked places)
+  std::vector<std::string> finite;  ///< the tensors of these
 };
 
 /// Proves each kernel on tensor cores. Throws UserError when a kernel cannot be planned, InternalError when a plan has no proof.

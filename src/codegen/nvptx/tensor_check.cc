@@ -354,8 +354,10 @@ TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& 
     const nvptx::TensorPlan plan = nvptx::plan_tensor(kernel, launches.program, target);
     for (const std::string& fact : nvptx::check_tensor_plan(plan).proved)
       facts.proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
-    for (const std::string& need : nvptx::finite_operands(plan))
-      facts.needed.push_back(fmt::format("{}: {}", kernel.symbol, need));
+    for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
+      facts.needed.push_back(fmt::format("{}: {}", kernel.symbol, operand.why));
+      facts.finite.push_back(operand.tensor);
+    }
   }
   return facts;
 }

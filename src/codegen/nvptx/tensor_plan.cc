@@ -97,8 +97,8 @@ void require_whole_terms(TensorPlan& plan) {
   }
 }
 
-std::vector<std::string> finite_operands(const TensorPlan& plan) {
-  std::vector<std::string> needed;
+std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
+  std::vector<FiniteOperand> needed;
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product || op.a_ring >= 0) continue;
     const Ring& ring = plan.rings[static_cast<std::size_t>(op.b_ring)];
@@ -107,8 +107,9 @@ std::vector<std::string> finite_operands(const TensorPlan& plan) {
       if (!ends_with_argument(plan, ring, op.b_by_column, condition)) cuts.push_back(condition.str());
     }
     if (!cuts.empty())
-      needed.push_back(fmt::format("{} multiplies whole tiles of {} by weights that are 0 where {} fails", op.op.name,
-                                   plan.buffer(ring.buffer).name, fmt::join(cuts, " and ")));
+      needed.push_back(
+          {plan.buffer(ring.buffer).tensor, fmt::format("{} multiplies whole tiles of {} by weights that are 0 where {} fails",
+                                                        op.op.name, plan.buffer(ring.buffer).name, fmt::join(cuts, " and "))});
   }
   return needed;
 }

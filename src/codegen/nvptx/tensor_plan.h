@@ -210,8 +210,12 @@ bool scales(const TileOp& op, int buffer);
 /// The terms of nested applications of `op` (a minimum of minima).
 void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
 /// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
-/// multiplied there (docs/values.md, masked places). One sentence a product.
-std::vector<std::string> finite_operands(const TensorPlan& plan);
+/// multiplied there (docs/values.md, masked places).
+struct FiniteOperand {
+  std::string tensor;
+  std::string why;  ///< a sentence
+};
+std::vector<FiniteOperand> finite_operands(const TensorPlan& plan);
 /// What a row value is before any point has come to it: the neutral element of the reduction that writes it; nothing if there is none.
 std::optional<double> value_without_points(const TensorPlan& plan, int buffer);
 /// All values of the dim are 0 or more, whatever else bounds them.

@@ -206,12 +206,12 @@ ScalarExpr corrected_value(const Composite& composite, const Follower& follower,
   const auto count = [&](const IntExpr& value) { return counted ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
   const ScalarExpr n_before = count(counts.before), n_through = count(counts.through), total = count(counts.total);
   const ScalarExpr r = ScalarExpr::read(0, ElementType::f32);
-  const ScalarExpr m_old =
-      substitute_scalars(composite.corrected_by(), {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
-  const ScalarExpr m_new =
-      substitute_scalars(composite.corrected_by(), {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
-  const ScalarExpr value =
-      substitute_scalars(follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
+  const ScalarExpr m_old = substitute_scalars(
+      composite.corrected_by(), {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
+  const ScalarExpr m_new = substitute_scalars(
+      composite.corrected_by(), {{"m", ScalarExpr::read(2, ElementType::f32)}, {"n", n_through}, {"n_total", total}});
+  const ScalarExpr value = substitute_scalars(
+      follower.correction, {{"r", r}, {"m_old", m_old}, {"m_new", m_new}, {"n_old", n_before}, {"n_total", total}});
   if (!counted) return value;
   return ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), n_before}), value, r});
 }

@@ -86,7 +86,8 @@ std::optional<double> extreme_number(const ScalarExpr& product) {
 }
 
 std::string objection_to(double number) {
-  return fmt::format("the factor {:g} is not within 2^-{} and 2^{}: in another order products may overflow", number, kRoom, kRoom);
+  return fmt::format("the factor {:g} is not within 2^-{} and 2^{}: in another order products may overflow", number, kRoom,
+                     kRoom);
 }
 
 struct Deferred {

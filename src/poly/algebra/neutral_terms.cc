@@ -21,6 +21,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "poly/algebra/condition.h"
 #include "poly/algebra/known_values.h"
@@ -45,9 +46,10 @@ struct Company {
 struct Piece {
   isl::set domain;
   std::optional<double> value;
-  bool masked = false;           ///< by a condition on indices
-  std::vector<Company> company;  ///< with these being infinite or NaN the value is NaN
-  std::string why;               ///< where a constant was lost: what may be infinite, NaN or 0
+  bool masked = false;              ///< by a condition on indices
+  std::vector<Company> company;     ///< with these being infinite or NaN the value is NaN
+  std::set<std::string> factors{};  ///< tensors that a mask multiplies by 0 there, and that may be infinite or NaN
+  std::string why{};                ///< where a constant was lost: what may be infinite, NaN or 0
 };
 using Pieces = std::vector<Piece>;
 
@@ -56,6 +58,7 @@ struct KnownElements {
   isl::set elements;
   double value;
   std::vector<Company> company;  ///< from the temporary's elements
+  std::set<std::string> factors{};
 };
 
 constexpr std::size_t kMostPieces = 16;
@@ -70,7 +73,7 @@ class ConstantParts {
     if (domain.is_empty()) return {};
     switch (expr.op()) {
       case ScalarOp::constant:
-        return {{domain, expr.number(), false, {}, {}}};
+        return {{domain, expr.number(), false, {}}};
       case ScalarOp::read:
         return parts_of_read(expr, domain);
       case ScalarOp::select:
@@ -93,7 +96,9 @@ class ConstantParts {
   }
 
  private:
-  static Piece unknown(const isl::set& domain, std::string why = {}) { return {domain, std::nullopt, false, {}, std::move(why)}; }
+  static Piece unknown(const isl::set& domain, std::string why = {}) {
+    return {domain, std::nullopt, false, {}, {}, std::move(why)};
+  }
 
   static double constant_of(const ScalarExpr& expr, const std::vector<double>& args) {
     std::vector<ScalarExpr> constants;
@@ -118,7 +123,7 @@ class ConstantParts {
     const isl::set there = domain.intersect(read.relation.intersect_range(found->second.elements).domain());
     Pieces pieces;
     if (!there.is_empty()) {
-      Piece piece{there, found->second.value, true, {}, {}};
+      Piece piece{there, found->second.value, true, {}, found->second.factors};
       for (const Company& company : found->second.company)
         piece.company.push_back({company.tensor, read.relation.apply_range(company.element), company.infinity});
       pieces.push_back(std::move(piece));
@@ -148,14 +153,18 @@ class ConstantParts {
 
   /// On the domain of `b`, which is a part of that of `a`.
   Piece combined(const ScalarExpr& expr, const Piece& a, const Piece& b) const {
-    Piece piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.why.empty() ? b.why : a.why};
+    Piece piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.factors, a.why.empty() ? b.why : a.why};
     piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
+    piece.factors.insert(b.factors.begin(), b.factors.end());
     if (a.value && b.value) {
       piece.value = constant_of(expr, {*a.value, *b.value});
     } else if (a.value || b.value) {
       beside_unknown(expr, a.value ? a : b, expr.args()[a.value ? 1 : 0], !a.value, piece);
     }
-    if (!piece.value) piece.company.clear();
+    if (!piece.value) {
+      piece.company.clear();
+      piece.factors.clear();
+    }
     return piece;
   }
 
@@ -177,6 +186,8 @@ class ConstantParts {
         piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
       } else {
         piece.value = 0;
+        const ValueRange range = range_of(nest_, statement_, other);
+        if (range.nan || range.plus_infinity || range.minus_infinity) add_reads(other, piece.factors);
       }
     } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
       const ValueRange range = range_of(nest_, statement_, other);
@@ -221,6 +232,12 @@ class ConstantParts {
     return found;
   }
 
+  void add_reads(const ScalarExpr& expr, std::set<std::string>& tensors) const {
+    expr.visit([&](const ScalarExpr& part) {
+      if (part.op() == ScalarOp::read) tensors.insert(statement_.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+    });
+  }
+
   bool is_reduced(const std::string& tensor) const {
     const auto writers = writers_of(nest_, tensor);
     return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return writer->reduction.has_value(); });
@@ -256,6 +273,7 @@ class NeutralTerms {
   }
 
   bool keeps_rows() const { return keeps_rows_; }
+  const std::set<std::string>& factors() const { return factors_; }
   void keep_rows() { keeps_rows_ = true; }
 
  private:
@@ -283,6 +301,9 @@ class NeutralTerms {
       if (keeps_rows_) dropped = dropped.subtract(write.intersect_range(lost).domain());
     }
     if (dropped.is_empty()) return false;
+    for (const Piece& piece : pieces) {
+      if (piece.value && *piece.value == neutral) factors_.insert(piece.factors.begin(), piece.factors.end());
+    }
     narrow(statement, statement.domain.subtract(dropped));
     return true;
   }
@@ -326,8 +347,9 @@ class NeutralTerms {
       const double value = is_float(stored) ? *piece.value : std::numeric_limits<double>::quiet_NaN();
       if (value != 0 && !std::isinf(value)) continue;  // one constant a temporary is enough for masks
       const isl::set elements = piece.domain.apply(write).coalesce();
-      auto [found, fresh] = regions.try_emplace(value, KnownElements{elements, value, {}});
+      auto [found, fresh] = regions.try_emplace(value, KnownElements{elements, value, {}, {}});
       if (!fresh) found->second.elements = found->second.elements.unite(elements);
+      found->second.factors.insert(piece.factors.begin(), piece.factors.end());
       for (const Company& company : piece.company)
         found->second.company.push_back({company.tensor, write.reverse().apply_range(company.element), company.infinity});
     }
@@ -375,18 +397,22 @@ class NeutralTerms {
   const Nest old_;
   Nest nest_;
   std::map<std::string, KnownElements> known_;
+  std::set<std::string> factors_;
   bool keeps_rows_ = false;
 };
 
 /// Twice where rows keep their terms: extrema come before the sums that show it.
-Nest without_neutral_terms(const Nest& nest, std::vector<std::string>& shrunk, std::string& why) {
-  NeutralTerms first(nest);
-  const Nest result = first.run(shrunk, why);
-  if (!first.keeps_rows()) return result;
-  shrunk.clear();
-  NeutralTerms second(nest);
-  second.keep_rows();
-  return second.run(shrunk, why);
+Nest without_neutral_terms(const Nest& nest, std::vector<std::string>& shrunk, std::string& why,
+                           std::set<std::string>* factors = nullptr) {
+  NeutralTerms first(nest), second(nest);
+  Nest result = first.run(shrunk, why);
+  if (first.keeps_rows()) {
+    shrunk.clear();
+    second.keep_rows();
+    result = second.run(shrunk, why);
+  }
+  if (factors) *factors = (first.keeps_rows() ? second : first).factors();
+  return result;
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
@@ -410,6 +436,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   return {std::move(result), {}, false};
 }
 
+std::vector<std::string> factors_left_out(const Nest& nest) {
+  std::vector<std::string> shrunk;
+  std::string why;
+  std::set<std::string> factors;
+  without_neutral_terms(nest, shrunk, why, &factors);
+  return {factors.begin(), factors.end()};
+}
+
 }  // namespace
 
 const Rule& neutral_terms_rule() {
@@ -418,7 +452,8 @@ const Rule& neutral_terms_rule() {
                          "a neutral element may be left out of a fold; constants propagate by exp(-inf) = 0 and 0 x = 0",
                          "none, with finite values in masked places: what a mask multiplies by 0 is not read",
                          find,
-                         apply};
+                         apply,
+                         factors_left_out};
   return rule;
 }
 

@@ -33,7 +33,8 @@ bool keep_needed_mediators(const Nest& nest, Composite& composite) {
   };
   std::for_each(members.begin(), members.end(), reads_of);
   std::vector<std::string> kept;
-  for (auto mediator = composite.mediators.rbegin(); mediator != composite.mediators.rend(); ++mediator) {  // the last reads others
+  for (auto mediator = composite.mediators.rbegin(); mediator != composite.mediators.rend();
+       ++mediator) {  // the last reads others
     if (needed.count(nest.statement(*mediator).write.tensor) == 0) continue;
     reads_of(*mediator);
     kept.insert(kept.begin(), *mediator);

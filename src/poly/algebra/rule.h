@@ -32,6 +32,8 @@ struct Rule {
   std::vector<RuleMatch> (*find)(const Nest& nest);
   /// Throws UserError when the target is no match, saying which side condition fails.
   RuleResult (*apply)(const Nest& nest, const std::vector<std::string>& target);
+  /// Tensors that must be finite in masked places (docs/values.md) for the rewrite to keep NaN where it is; null: none ever.
+  std::vector<std::string> (*finite)(const Nest& nest) = nullptr;
 };
 
 /// All rules, in the order in which `find_matches` tries them.
