@@ -390,5 +390,16 @@ TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {
   EXPECT_NE(axis("QK_update", 0), axis("QK_update", 1));
 }
 
+/// Parts of parts, of one size: either axis could be the other's name, but one loop lies inside the other.
+TEST(NestStructure, LoopsOfAStatementHaveAxesOfTheirOwn) {
+  Schedule schedule(samples::scores_softmax_values(Mask::none, 128, 128, 32));
+  for (const char* step : {"apply_rule(split_reduction, QK_update, d, p, 16)", "apply_rule(split_reduction, QK_update_part, d, pp, 16)"})
+    schedule = schedule.apply(parse_step(step));
+  const NestStructure structure = analyse(schedule, complete_sizes(schedule.nest(), {}));
+  EXPECT_FALSE(structure.parts.empty());
+  for (const Unit& unit : structure.units)
+    EXPECT_EQ(std::set<int>(unit.axes.begin(), unit.axes.end()).size(), unit.axes.size()) << unit.first;
+}
+
 }  // namespace
 }  // namespace nestor

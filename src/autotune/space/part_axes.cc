@@ -47,10 +47,17 @@ void rename_axis(NestStructure& structure, int from, int to) {
   for (PartAxis& part : structure.parts) part.axis = part.axis == from ? to : part.axis;
 }
 
+/// No two loops of a unit may run along one axis.
+bool share_a_unit(const NestStructure& structure, int a, int b) {
+  return std::any_of(structure.units.begin(), structure.units.end(),
+                     [&](const Unit& unit) { return unit.position_of(a) >= 0 && unit.position_of(b) >= 0; });
+}
+
 void add_part(NestStructure& structure, const PartAxis& part) {
   for (const PartAxis& known : structure.parts) {
     if (known.whole != part.whole || known.size != part.size) continue;
-    if (known.axis != part.axis) rename_axis(structure, part.axis, known.axis);
+    if (known.axis != part.axis && !share_a_unit(structure, known.axis, part.axis))
+      rename_axis(structure, part.axis, known.axis);
     return;
   }
   structure.parts.push_back(part);
