@@ -243,6 +243,29 @@ TEST(Oracle, ErrorsAreFractionsOfWhatRoundingMayDo) {
   EXPECT_EQ(where, "y[1] is 10, should be 12 (within 1)");
 }
 
+/// Rules may take another reference than m, even where x - m is 0: then exponentials and what they are divided by are rounded.
+TEST(Oracle, ExponentialsOfDifferencesAreNeverExact) {
+  using samples::read, samples::operator-;
+  const ScalarExpr difference = read(0) - read(1);
+  const auto bound_of = [](const ScalarExpr& exponent) {
+    const Nest nest = samples::NestBuilder("weights", {{"N", 1}})
+                          .tensor("x", TensorRole::input, {"N"})
+                          .tensor("m", TensorRole::input, {"N"})
+                          .tensor("y", TensorRole::output, {"N"})
+                          .statement("y[i] : 0 <= i < N", "y[i]", {"x[i]", "m[i]"}, ScalarExpr::make(ScalarOp::exp, {exponent}))
+                          .build();
+    HostTensors inputs = make_inputs(nest, {{"N", 1}}, 1);
+    for (const char* name : {"x", "m"}) inputs.at(name).set(0, 0);
+    Reference reference(nest, {{"N", 1}}, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("y", 0, 1e3)->bound;
+  };
+  EXPECT_EQ(bound_of(read(0)), 0);
+  EXPECT_GE(bound_of(difference), 4 * 0x1p-24);
+  EXPECT_LE(bound_of(difference), 64 * 0x1p-24);
+  EXPECT_GE(bound_of(ScalarExpr::make(ScalarOp::neg, {difference})), 4 * 0x1p-24);
+}
+
 TEST(Oracle, ResultsOf16BitsAreWhatSomeValueWithinTheBoundRoundsTo) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7, and rounds to the even one.
   const HostTensors results = one_tensor(ElementType::bf16, {1, 1 + 0x1p-7});

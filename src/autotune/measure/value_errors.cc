@@ -80,16 +80,21 @@ double power_error(const Value& a, const Value& b, double result) {
   return rounded(result, std::fabs(result) * relative, 16);
 }
 
-double exponential_error(const Value& a, double result, double scale, bool coarse) {
+/// Of a difference to a reference, exp(a - m), rules may take another one: then the terms of a quotient are rounded even where m is a, and
+/// the exponential 1.
+double exponential_error(const Value& a, double result, double scale, bool coarse, bool relative_to_other) {
   if (a.error == kInfinite) return kInfinite;
   if (!std::isfinite(a.value)) return 0;
   const double exponent = scale * a.value, margin = scale * a.margin();
   if (exponent - margin > kLargestExponent + 0.01) return 0;  // infinite, whoever computes it
   if (exponent + margin > kLargestExponent - 0.01) return kInfinite;
   const double inherited = std::exp(exponent + scale * a.error) - std::exp(exponent);
-  const double relative = 2 * kUnit * std::fabs(exponent) + (coarse && a.value != 0 ? kCoarseExp : 0);
+  constexpr double kUnits = 4;
+  const bool moved = relative_to_other && a.value == 0;
+  const double relative =
+      2 * kUnit * std::fabs(exponent) + (coarse && a.value != 0 ? kCoarseExp : 0) + (moved ? kUnits * kUnit : 0);
   if (std::exp(exponent + margin) < 0x1p-152) return result;
-  return rounded(result, inherited + relative * result, a.value == 0 ? 0 : 4) +
+  return rounded(result, inherited + relative * result, a.value == 0 ? 0 : kUnits) +
          (result < 8 * kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
 }
 
@@ -172,8 +177,27 @@ double logic_error(const Value& a, const Value& b, bool decisive) {
 
 double integer_error(const Value& a, const Value& b) { return a.error == 0 && b.error == 0 ? 0 : kInfinite; }
 
-double floating_error(const ValueCode::Instruction& i, const RoundingModel& model, const Value& a, const Value& b,
-                      double result) {
+/// Is the value of an instruction a difference of others, or a multiple of one?
+bool is_difference(const ValueCode& code, int position) {
+  if (position < 0) return false;
+  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  switch (i.op) {
+    case ScalarOp::sub:
+    case ScalarOp::add:
+      return true;
+    case ScalarOp::mul:
+      return is_difference(code, i.a) || is_difference(code, i.b);
+    case ScalarOp::div:
+    case ScalarOp::neg:
+    case ScalarOp::cast:
+      return is_difference(code, i.a);
+    default:
+      return false;
+  }
+}
+
+double floating_error(const ValueCode& code, const ValueCode::Instruction& i, const RoundingModel& model, const Value& a,
+                      const Value& b, double result) {
   switch (i.op) {
     case ScalarOp::add:
     case ScalarOp::sub:
@@ -185,9 +209,9 @@ double floating_error(const ValueCode::Instruction& i, const RoundingModel& mode
     case ScalarOp::pow:
       return power_error(a, b, result);
     case ScalarOp::exp:
-      return exponential_error(a, result, 1, model.matrix_type.has_value());
+      return exponential_error(a, result, 1, model.matrix_type.has_value(), is_difference(code, i.a));
     case ScalarOp::exp2:
-      return exponential_error(a, result, 0.6931471805599453, model.matrix_type.has_value());
+      return exponential_error(a, result, 0.6931471805599453, model.matrix_type.has_value(), is_difference(code, i.a));
     case ScalarOp::log:
       return logarithm_error(a, result);
     case ScalarOp::sqrt:
@@ -203,8 +227,8 @@ double floating_error(const ValueCode::Instruction& i, const RoundingModel& mode
   }
 }
 
-double error_of(const ValueCode::Instruction& i, const RoundingModel& model, const Value& a, const Value& b, const Value& c,
-                double result) {
+double error_of(const ValueCode& code, const ValueCode::Instruction& i, const RoundingModel& model, const Value& a,
+                const Value& b, const Value& c, double result) {
   switch (i.op) {
     case ScalarOp::min:
       return larger_error(-a.value, a.error, -b.value, b.error);
@@ -230,7 +254,7 @@ double error_of(const ValueCode::Instruction& i, const RoundingModel& model, con
     case ScalarOp::logical_not:
       return a.error;
     default:
-      return i.type == ElementType::i32 ? integer_error(a, b) : floating_error(i, model, a, b, result);
+      return i.type == ElementType::i32 ? integer_error(a, b) : floating_error(code, i, model, a, b, result);
   }
 }
 
@@ -258,7 +282,7 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
         break;
       default:
         for (int k = 0; k < count; ++k) {
-          const double error = error_of(i, model, at(i.a, k), at(i.b, k), at(i.c, k), result[k]);
+          const double error = error_of(code, i, model, at(i.a, k), at(i.b, k), at(i.c, k), result[k]);
           out[k] = std::isnan(error) ? kInfinite : error;
         }
     }
