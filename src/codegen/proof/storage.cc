@@ -174,11 +174,27 @@ class Stage {
   void prove() {
     for (const OpMember& member : copy_.members) prove_copy(member);
     for (const Run& run : model_.runs()) {
-      if (&run == &copy_) continue;
       if (run.op().write.buffer == copy_.op().write.buffer && !run.is_role(OpRole::stage))
         throw BrokenObligation(fmt::format("{} writes the copy {}", title(run), buffer().name));
-      for (std::size_t read = 0; run.part == OpPart::points && read < run.op().reads.size(); ++read) prove_reader(run, read);
+      if (run.part == OpPart::points && is_made_before(run)) prove_source_of(run);
     }
+  }
+
+  /// In the same iteration and task as the run, and before it.
+  bool is_made_before(const Run& run) const {
+    const std::size_t depth = buffer().scope.size();
+    return shared_loops(copy_, run) >= depth && copy_.positions[depth] < run.positions[depth] &&
+           (buffer().memory != Memory::scratch || run.task_depth() <= depth);
+  }
+
+  /// { [scope] -> [place] } that are copied.
+  isl::map copied_places() const {
+    isl::map all;
+    for (const OpMember& member : copy_.members) {
+      const isl::map own = in_scope(model_.place(member, member.op->write), member.executed, buffer().scope.size());
+      all = all.is_null() ? own : all.unite(own);
+    }
+    return all.coalesce();
   }
 
  private:
@@ -199,34 +215,12 @@ class Stage {
     expect_empty(from.subtract(to).domain(), member.space->variables(), fmt::format("{} copies another element", title(copy_)));
   }
 
-  /// What instances read has been copied, in the same iteration and task.
-  void prove_reader(const Run& run, std::size_t read) const {
-    const std::size_t depth = buffer().scope.size();
+  void prove_source_of(const Run& run) const {
     for (const OpMember& member : run.members) {
-      const TileAccess& access = member.op->reads[read];
-      if (access.buffer != copy_.op().write.buffer) continue;
-      const bool late = shared_loops(copy_, run) < depth || copy_.positions[depth] >= run.positions[depth] ||
-                        (buffer().memory == Memory::scratch && run.task_depth() > depth);
-      if (late) throw BrokenObligation(fmt::format("order: {} reads the copy {} before it is made", title(run), buffer().name));
-      const isl::map wanted = in_scope(model_.place(member, access), member.instances, depth);
-      const isl::map copied = copied_places(depth);
-      if (!wanted.is_subset(copied)) {
-        std::vector<std::string> names(run.space().variables().begin(),
-                                       run.space().variables().begin() + static_cast<std::ptrdiff_t>(depth));
-        expect_empty(wanted.subtract(copied).domain(), names,
-                     fmt::format("storage: {} reads places of {} that are not copied", title(run), buffer().name));
+      for (const TileAccess& access : member.op->reads) {
+        if (access.buffer == copy_.op().write.buffer) prove_writers(run, member, access);
       }
-      prove_writers(run, member, access);
     }
-  }
-
-  isl::map copied_places(std::size_t depth) const {
-    isl::map all;
-    for (const OpMember& member : copy_.members) {
-      const isl::map own = in_scope(model_.place(member, member.op->write), member.executed, depth);
-      all = all.is_null() ? own : all.unite(own);
-    }
-    return all.coalesce();
   }
 
   /// What the reader depends on was written before the copy was made.
@@ -293,22 +287,54 @@ std::map<std::string, int> prove_homes(const ProgramModel& model) {
   return homes;
 }
 
+/// { [scope] -> [place] } of what has been copied where a run starts; null where no copy is made before it.
+isl::map copied_before(const std::vector<Stage>& copies, const Run& run) {
+  isl::map all;
+  for (const Stage& copy : copies) {
+    if (copy.is_made_before(run)) all = all.is_null() ? copy.copied_places() : all.unite(copy.copied_places()).coalesce();
+  }
+  return all;
+}
+
+/// What instances of a run read of a staged buffer has been copied, in the same iteration and task, by its copies.
+void prove_copied(const ProgramModel& model, int buffer, const std::vector<Stage>& copies, const Run& run) {
+  const Buffer& staged = model.buffer(buffer);
+  const std::size_t depth = staged.scope.size();
+  isl::map copied;
+  for (const OpMember& member : run.members) {
+    for (const TileAccess& access : member.op->reads) {
+      if (access.buffer != buffer || run.part != OpPart::points) continue;
+      if (copied.is_null()) copied = copied_before(copies, run);
+      if (copied.is_null())
+        throw BrokenObligation(fmt::format("order: {} reads the copy {} before it is made", title(run), staged.name));
+      const isl::map wanted = in_scope(model.place(member, access), member.instances, depth);
+      if (wanted.is_subset(copied)) continue;
+      const std::vector<std::string>& names = run.space().variables();
+      expect_empty(wanted.subtract(copied).domain(), {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(depth)},
+                   fmt::format("storage: {} reads places of {} that are not copied", title(run), staged.name));
+    }
+  }
+}
+
 }  // namespace
 
 void prove_extra_points(const Subject& subject) { ExtraPoints(subject).prove(); }
 
 void prove_stages(const Subject& subject) {
   const std::map<std::string, int> homes = prove_homes(subject.model);
-  std::vector<int> copied;
+  std::map<int, std::vector<Stage>> stages;
   for (const Run& run : subject.model.runs()) {
     if (!run.is_role(OpRole::stage)) continue;
-    copied.push_back(run.op().write.buffer);
-    Stage(subject, run).prove();
+    Stage& stage = stages[run.op().write.buffer].emplace_back(subject, run);
+    stage.prove();
+  }
+  for (const auto& [buffer, copies] : stages) {
+    for (const Run& run : subject.model.runs()) prove_copied(subject.model, buffer, copies, run);
   }
   for (const Run& run : subject.model.runs()) {
     for (const OpMember& member : run.members) {
       for (const TileAccess& read : member.op->reads) {
-        const bool staged = std::find(copied.begin(), copied.end(), read.buffer) != copied.end();
+        const bool staged = stages.count(read.buffer) != 0;
         if (!run.is_role(OpRole::statement) || staged) continue;
         const Buffer& buffer = subject.model.buffer(read.buffer);
         const auto home = homes.find(buffer.tensor);
