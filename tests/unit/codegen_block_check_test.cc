@@ -144,6 +144,87 @@ TEST(LaunchMutants, have_no_proof) {
   EXPECT_GE(refused, 45);
   const auto later = [](Launches& p) { p.launches[1].lower = p.launches[1].lower + IntExpr(1); };
   EXPECT_THAT(problems_after(steps, later), ::testing::Not(::testing::IsEmpty()));
+  // What a kernel's plan relies on is what its launches give.
+  const std::vector<std::pair<std::string, std::function<void(nvptx::KernelPlan&)>>> beliefs{
+      {"fewer trips", [](auto& k) { k.launch_loops[0].upper = k.launch_loops[0].upper - IntExpr(1); }},
+      {"later trips", [](auto& k) { k.launch_loops[0].lower = k.launch_loops[0].lower + IntExpr(1); }},
+      {"another loop", [](auto& k) { k.launch_loops[0].var = "other"; }},
+      {"no loop", [](auto& k) { k.launch_loops.clear(); }},
+      {"a condition", [](auto& k) { k.condition = IntExpr::make(IntOp::gt, {var("n"), IntExpr(8)}); }},
+  };
+  for (const auto& [what, change] : beliefs) {
+    const auto in_loop = [&](Launches& p) { change(p.kernels[1]); };
+    EXPECT_THAT(problems_after(steps, in_loop), ::testing::Not(::testing::IsEmpty())) << what;
+  }
+}
+
+/// out[r, i], i <= r, with a bound of 64 values that only the launcher's loop keeps, or its condition.
+TileProgram triangle_program(std::int64_t rows, const IntExpr& condition = {}) {
+  ProgramMaker m("triangle");
+  m.size("n");
+  const int x = m.input("x", ElementType::f32, {128, var("n"), 128}),
+            out = m.output("out", ElementType::f32, {128, var("n"), 128});
+  OpDim columns = parallel_dim("i", 0, var("r") + IntExpr(1), 64);
+  TileOp op = make_op(OpKind::copy, "u", {columns}, {out, {var("r"), var("b"), var("i")}}, {{x, {var("r"), var("b"), var("i")}}});
+  op.value = m.read(op, 0);
+  TileTree body = loop("b", 0, var("n"), leaf(op), LoopKind::gpu_block);
+  if (condition.defined()) {
+    auto node = std::make_shared<TileNode>();
+    node->kind = TileNode::Kind::condition;
+    node->condition = condition;
+    node->children = {body};
+    body = node;
+  }
+  return m.finish(loop("r", 0, IntExpr(rows), body));
+}
+
+TEST(BlockLaunches, bounds_of_loops_around_a_launch_are_known_in_its_kernels) {
+  EXPECT_EQ(refusal(triangle_program(64)), "");
+  EXPECT_THAT(refusal(triangle_program(65)), ::testing::HasSubstr("i has more than 64 values where"));
+  const IntExpr first_rows = IntExpr::make(IntOp::gt, {IntExpr(64), var("r")}),
+                more = IntExpr::make(IntOp::gt, {IntExpr(65), var("r")});
+  EXPECT_EQ(refusal(triangle_program(100, first_rows)), "");
+  EXPECT_THAT(refusal(triangle_program(100, more)), ::testing::HasSubstr("i has more than 64 values where"));
+}
+
+/// Points that a guard leaves out touch nothing; sums are stored whatever their guard.
+TEST(BlockRaces, guards_keep_points_apart_but_not_sums) {
+  for (const bool sum : {false, true}) {
+    ProgramMaker m("guarded");
+    m.size("n");
+    const int x = m.input("x", ElementType::f32, {var("n"), 8}), out = m.output("out", ElementType::f32, {var("n")});
+    const IntExpr place = IntExpr(4) * var("i") + IntExpr(3) * var("j") + var("k");
+    const IntExpr inside = IntExpr::make(IntOp::ge, {IntExpr(3), IntExpr(3) * var("j") + var("k")});
+    const IntExpr within = IntExpr::make(IntOp::gt, {var("n"), place});
+    TileOp op = make_op(sum ? OpKind::reduce : OpKind::points, "u",
+                        {parallel_dim("i", 0, floor_div(var("n") + IntExpr(3), 4)), parallel_dim("j", 0, 2),
+                         parallel_dim("k", 0, 3), reduced_dim("l", 0, 8)},
+                        {out, {place}}, {{x, {place, var("l")}}});
+    op.value = m.read(op, 0);
+    op.reduction = ReductionOp::add;
+    op.guard = inside && within;
+    const std::string refused = refusal(m.finish(leaf(op)));
+    EXPECT_THAT(refused, ::testing::HasSubstr(sum ? "two blocks at u touch out" : ""));
+    EXPECT_EQ(refused.empty(), !sum) << refused;
+  }
+}
+
+/// x[p, p] of p = q alone: the guard's equality tells points apart, whatever the bounds.
+TEST(BlockRaces, equal_indices_in_a_guard_tell_points_apart) {
+  for (const bool guarded : {true, false}) {
+    ProgramMaker m("diagonal");
+    m.size("n").size("w");
+    const int out = m.output("out", ElementType::f32, {var("n"), var("n"), var("w")});
+    const IntExpr low = max(floor_div(var("n") - var("w"), 16), 0);
+    TileOp op = make_op(OpKind::points, "u",
+                        {parallel_dim("p", low, var("n")), parallel_dim("i", 0, var("w")), parallel_dim("q", low, var("n"))},
+                        {out, {var("p"), var("p"), var("i")}}, {});
+    op.value = ScalarExpr::constant(0);
+    if (guarded) op.guard = IntExpr::make(IntOp::eq, {var("p"), var("q")});
+    const std::string refused = refusal(m.finish(leaf(op)));
+    EXPECT_THAT(refused, ::testing::HasSubstr(guarded ? "" : "touch out[p, p, i]"));
+    EXPECT_EQ(refused.empty(), guarded) << refused;
+  }
 }
 
 // ---- mutants

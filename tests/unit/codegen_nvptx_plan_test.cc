@@ -167,7 +167,9 @@ TEST(NvptxPlan, sequential_loops_around_parallel_work_become_launch_loops) {
   ASSERT_EQ(plan.launches.size(), 3u);
   EXPECT_EQ(plan.launches[1].kind, LaunchNode::Kind::loop);
   EXPECT_EQ(plan.launches[1].var, "t");
-  EXPECT_EQ(plan.kernels[1].launch_loops, std::vector<std::string>{"t"});
+  ASSERT_EQ(plan.kernels[1].launch_loops.size(), 1U);
+  EXPECT_EQ(plan.kernels[1].launch_loops[0].var, "t");
+  EXPECT_EQ(plan.kernels[1].launch_loops[0].upper.str(), plan.launches[1].upper.str());
 }
 
 TEST(NvptxRecipe, says_all_that_a_launcher_needs) {

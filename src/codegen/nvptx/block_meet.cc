@@ -148,6 +148,15 @@ void state_sizes(const TileProgram& program, IslText& text) {
   }
 }
 
+/// What holds wherever the kernel is launched.
+void state_launch(const KernelPlan& kernel, IslText& text) {
+  for (const LaunchLoop& loop : kernel.launch_loops) {
+    const std::string value = text.of(loop.var);
+    text.state(fmt::format("{} >= {} and {}", value, text.of(loop.lower), text.below(value, loop.upper)));
+  }
+  if (kernel.condition.defined()) text.state(text.holds(kernel.condition));
+}
+
 /// A variable takes one of its values.
 void state_axis(const Axis& axis, IslText& text) {
   const std::string value = text.of(axis.var);
@@ -173,8 +182,9 @@ class Question {
   Question(const BlockProof& proof, const Meeting& meeting, const Side& a, const Side& b)
       : proof_(proof), meeting_(meeting), a_(a), b_(b) {}
 
-  MeetingAnswer answer() {
+  MeetingAnswer answer(bool launched) {
     state_sizes(*proof_.plan.program, text_);
+    if (launched) state_launch(*proof_.plan.kernel, text_);
     for (const Axis& axis : a_.shared()) state_axis(axis, text_);
     for (const IntExpr& condition : a_.conditions(true)) text_.state(text_.holds(condition));
     for (const Side* side : {&a_, &b_}) state_side(*side);
@@ -196,11 +206,7 @@ class Question {
       if (variable.high) text_.state(fmt::format("{} <= {}", name, *variable.high));
     }
     for (const IntExpr& condition : side.conditions(false)) text_.state(text_.holds(condition));
-    const TileOp& op = side.op().op;
-    // Sums of a reduction are stored whatever was added; a point by itself that its guard leaves out touches nothing.
-    const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
-    const bool everywhere = stored || op.fill || side.op().product || side.op().ahead > 0;
-    if (op.guard.defined() && !everywhere) text_.state(text_.holds(side.closed(op.guard)));
+    if (const IntExpr guard = side.guard(); guard.defined()) text_.state(text_.holds(guard));
   }
 
   void state_carried() {
@@ -269,15 +275,20 @@ class Question {
   IslText text_;
 };
 
-/// What is beyond the budget is left open.
-MeetingAnswer within_budget(const std::function<MeetingAnswer()>& ask) {
-  MeetingAnswer result;
-  try {
-    with_isl_budget("telling accesses apart", [&] { result = ask(); }, kMeetingBudget);
-  } catch (const Error&) {
-    result = {};
-  }
-  return result;
+/// What is beyond the budget is left open. `ask(launched)`: where the kernel is launched, or wherever, which is the simpler question.
+MeetingAnswer within_budget(const KernelPlan& kernel, const std::function<MeetingAnswer(bool launched)>& ask) {
+  const auto answer = [&](bool launched) {
+    MeetingAnswer result;
+    try {
+      with_isl_budget("telling accesses apart", [&] { result = ask(launched); }, kMeetingBudget);
+    } catch (const Error&) {
+      result = {};
+    }
+    return result;
+  };
+  const MeetingAnswer anywhere = answer(false);
+  const bool everything = kernel.launch_loops.empty() && !kernel.condition.defined();
+  return everything || anywhere.verdict == MeetingAnswer::Verdict::never ? anywhere : answer(true);
 }
 
 }  // namespace
@@ -291,13 +302,14 @@ std::size_t common_nodes(const OpSite& a, const OpSite& b) {
 MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting) {
   const Side a(proof, meeting, true), b(proof, meeting, false);
   if (stay_apart(meeting, a, b)) return {MeetingAnswer::Verdict::never, ""};
-  return within_budget([&] { return Question(proof, meeting, a, b).answer(); });
+  return within_budget(*proof.plan.kernel, [&](bool launched) { return Question(proof, meeting, a, b).answer(launched); });
 }
 
 MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition) {
-  return within_budget([&] {
+  return within_budget(*proof.plan.kernel, [&](bool launched) {
     IslText text;
     state_sizes(*proof.plan.program, text);
+    if (launched) state_launch(*proof.plan.kernel, text);
     for (const Axis& axis : proof.axes(site)) {
       if (axis.dim < 0) state_axis(axis, text);
     }

@@ -325,6 +325,14 @@ const SideVariable* Side::of_axis(const BlockNode* node, const std::string& var)
   return nullptr;
 }
 
+IntExpr Side::guard() const {
+  const TileOp& op = op_->op;
+  // Sums of a reduction are stored whatever was added, products and copies ahead ask for themselves.
+  const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
+  const bool everywhere = stored || op.fill || op_->product || op_->ahead > 0;
+  return op.guard.defined() && !everywhere ? closed(op.guard) : IntExpr();
+}
+
 std::vector<IntExpr> Side::conditions(bool of_shared) const {
   std::vector<IntExpr> result;
   const auto& around = toucher_->site->around;
@@ -359,6 +367,19 @@ std::vector<Pair> partners(const Meeting& meeting, const Side& a, const Side& b)
   return pairs;
 }
 
+namespace {
+
+/// What a condition says to be 0.
+void zeros_of(const IntExpr& condition, std::vector<Affine>& zeros) {
+  if (condition.op() == IntOp::logical_and) {
+    for (const IntExpr& arg : condition.args()) zeros_of(arg, zeros);
+  } else if (condition.op() == IntOp::eq) {
+    zeros.push_back(affine_of(condition.args()[0]) - affine_of(condition.args()[1]));
+  }
+}
+
+}  // namespace
+
 bool stay_apart(const Meeting& meeting, const Side& a, const Side& b) {
   Differences differences(a, b, partners(meeting, a, b));
   const TileAccess &first = *meeting.a->access, &second = *meeting.b->access;
@@ -366,6 +387,12 @@ bool stay_apart(const Meeting& meeting, const Side& a, const Side& b) {
     Affine difference = affine_of(a.closed(first.index[k])) - affine_of(b.closed(second.index[k]));
     // What is not linear in positions says nothing; what is made of shared values alone cancels.
     differences.add(difference);
+  }
+  if (const IntExpr guard = a.guard(), other = b.guard(); guard.defined() && meeting.a->site == meeting.b->site) {
+    std::vector<Affine> zeros, other_zeros;  // one guard's: in the same order
+    zeros_of(guard, zeros);
+    zeros_of(other, other_zeros);
+    for (std::size_t k = 0; k < zeros.size(); ++k) differences.add(zeros[k] - other_zeros[k]);
   }
   return differences.contradict() || same_where_it_counts(meeting, a, b, differences);
 }

@@ -175,8 +175,8 @@ class KernelBuilder {
       if (uses.integers.count(size) != 0 && program_.fixed_sizes.count(size) == 0)
         add(KernelParam::Kind::size, 0, 0, size, b_.getInt64Ty());
     }
-    for (const std::string& loop : kernel_.launch_loops) {
-      if (uses.integers.count(loop) != 0) add(KernelParam::Kind::loop, 0, 0, loop, b_.getInt64Ty());
+    for (const LaunchLoop& loop : kernel_.launch_loops) {
+      if (uses.integers.count(loop.var) != 0) add(KernelParam::Kind::loop, 0, 0, loop.var, b_.getInt64Ty());
     }
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));

@@ -98,6 +98,7 @@ class LaunchProver {
   void of_kernel(std::size_t number, const LaunchNode& node, LaunchedOp around) {
     const KernelPlan& kernel = plan_.kernels[number];
     around.kernel = number;
+    launch_loops(kernel, around);
     IntExpr blocks(1);
     for (const GridLoop& loop : kernel.grid) {
       blocks = blocks * loop.count;
@@ -113,7 +114,10 @@ class LaunchProver {
       if (times) grid = IntExpr(grid.args()[0]);
       if (!times) blocks = blocks * IntExpr(cluster);
     }
-    if (grid.op() == IntOp::select) {
+    const bool conditional = grid.op() == IntOp::select;
+    if (!same_expr(kernel.condition, conditional ? grid.args()[0] : IntExpr()))
+      fail("{} is not launched behind the condition that it relies on", kernel.symbol);
+    if (conditional) {
       split_conjunction(grid.args()[0], around.conditions);
       if (!grid.args()[2].is_constant(0)) fail("{} runs where its condition does not hold", kernel.symbol);
       grid = IntExpr(grid.args()[1]);
@@ -121,6 +125,16 @@ class LaunchProver {
     if (!same_expr(grid, blocks)) fail("{}: {} blocks are not those of its grid, {}", kernel.symbol, grid.str(), blocks.str());
     if (node.cluster[0] != cluster) fail("{}: clusters of {} blocks are launched", kernel.symbol, node.cluster[0]);
     collect(kernel.body, around, launched_);
+  }
+
+  /// A kernel's plan relies on the bounds of the loops around its launches.
+  void launch_loops(const KernelPlan& kernel, const LaunchedOp& around) {
+    const bool same =
+        std::equal(kernel.launch_loops.begin(), kernel.launch_loops.end(), around.levels.begin(), around.levels.end(),
+                   [](const LaunchLoop& a, const Level& b) {
+                     return a.var == b.loop.var && same_expr(a.lower, b.loop.lower) && same_expr(a.upper, b.loop.upper);
+                   });
+    if (!same) fail("{} is not launched in the loops that it relies on", kernel.symbol);
   }
 
   // ---- op by op

@@ -98,7 +98,7 @@ class Planner {
       const IntExpr value = tree->lower + IntExpr(tree->step) * IntExpr::variable(loop.var);
       body = rewrite(body, [&](const IntExpr& expr) { return expr.substitute(tree->var, value); });
     }
-    loops_.push_back(loop.var);
+    loops_.push_back({loop.var, loop.lower, loop.upper});
     visit(body, loop.children);
     loops_.pop_back();
     condition_ = outer;
@@ -186,6 +186,7 @@ class Planner {
     kernel.shape = shape;
     kernel.grid = std::move(grid);
     kernel.launch_loops = loops_;
+    kernel.condition = condition_;
     const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
     const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
     kernel.body = keep_accumulators(body, plan_.program.buffers, room);
@@ -201,7 +202,7 @@ class Planner {
   int threads_;
   LaunchPlan plan_;
   IntExpr condition_;  ///< of the tile tree around the current node, over sizes and launch loops
-  std::vector<std::string> loops_;
+  std::vector<LaunchLoop> loops_;
 };
 
 }  // namespace

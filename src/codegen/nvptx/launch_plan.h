@@ -16,6 +16,12 @@ struct GridLoop {
   std::int64_t step = 1;
 };
 
+/// A loop of the launcher: its variable arrives as a parameter of the kernels in it.
+struct LaunchLoop {
+  std::string var;
+  IntExpr lower, upper;
+};
+
 /// Names of the integers that every kernel can refer to: its block's (or cluster's) number, and how many there are.
 inline constexpr const char* kBlockNumber = "$block";
 inline constexpr const char* kBlockCount = "$blocks";
@@ -23,9 +29,10 @@ inline constexpr const char* kBlockCount = "$blocks";
 struct KernelPlan {
   std::string symbol;
   GridShape shape;
-  std::vector<GridLoop> grid;             ///< linearised over blockIdx.x, the last one fastest
-  std::vector<std::string> launch_loops;  ///< loop variables that arrive as parameters
-  TileTree body;                          ///< what one block does
+  std::vector<GridLoop> grid;            ///< linearised over blockIdx.x, the last one fastest
+  std::vector<LaunchLoop> launch_loops;  ///< around it, outermost first
+  IntExpr condition;                     ///< of its launches, over sizes and launch loops: without it there are no blocks
+  TileTree body;                         ///< what one block does
 };
 
 struct LaunchPlan {

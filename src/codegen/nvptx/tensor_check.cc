@@ -61,7 +61,7 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
 std::set<std::string> uniform_names(const TensorPlan& plan) {
   std::set<std::string> names(plan.program->sizes.begin(), plan.program->sizes.end());
   for (const GridLoop& loop : plan.kernel->grid) names.insert(loop.var);
-  names.insert(plan.kernel->launch_loops.begin(), plan.kernel->launch_loops.end());
+  for (const LaunchLoop& loop : plan.kernel->launch_loops) names.insert(loop.var);
   return names;
 }
 
