@@ -25,6 +25,7 @@ struct Generated {
   CompiledKernel kernel;
   std::string ir;      ///< for the emulator
   std::string binary;  ///< for a device: machine code, where ptxas is there
+  std::string open;    ///< of the proof of how threads share it; "": nothing
 };
 
 /// On `threads` threads of this machine.

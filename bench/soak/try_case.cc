@@ -10,6 +10,7 @@
 #include "soak/draw_sizes.h"
 #include "support/error.h"
 
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <cctype>
 #include <new>
@@ -94,13 +95,14 @@ Outcome failed(Verdict verdict, const std::string& detail) { return {verdict, de
 }  // namespace
 
 Generated generate(const TileProgram& program, Engine engine, int sm) {
-  if (engine == Engine::host) return {compile_host(program, detect_host()).kernel, "", ""};
+  if (engine == Engine::host) return {compile_host(program, detect_host()).kernel, "", "", ""};
   NvptxTarget target;
   target.sm = sm;
   target.shared_limit = kSharedLimit;
   target.keep_ir = engine == Engine::emulator;
   CompiledNvptx compiled = compile_nvptx(program, target);
-  Generated generated{std::move(compiled.kernel), std::move(compiled.ir), ""};
+  Generated generated{std::move(compiled.kernel), std::move(compiled.ir), "",
+                      fmt::format("{}", fmt::join(compiled.unproved, "; "))};
   if (engine == Engine::device) {
     PtxasReport report = run_ptxas(generated.kernel.code, generated.kernel.architecture);
     if (report.available && !report.accepted) internal_error("ptxas refuses the code: {}", report.log);
@@ -121,22 +123,30 @@ Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Sc
     ProgramProof proof;
     Generated generated;
     std::vector<PreparedRun> allowed;
+    std::string contradicted;  // what checks the plans of a program that is wrong finds that as well
     with_candidate_time([&] {
       const Schedule schedule = replay();
       const TileProgram program = build_tile_program(schedule);
       proof = prove_program(program, schedule);
       allowed = runs_for(nest, schedule, program, proof, sm, runs);
-      generated = generate(program, engine, sm);
+      try {
+        generated = generate(program, engine, sm);
+      } catch (const InternalError& error) {
+        if (proof.verdict != ProofVerdict::refuted) throw;
+        contradicted = error.what();
+      }
     });
+    if (!contradicted.empty()) return ended(failed(Verdict::refuted, fmt::format("{} ({})", proof.reason, contradicted)));
     generate_s = processor_seconds() - start;
     if (options.generated) options.generated(generate_s);
     Outcome outcome = run_all(nest, generated, engine, allowed, options);
-    if (proof.verdict != ProofVerdict::proved && outcome.verdict <= Verdict::wrong) {
+    const bool proved = proof.verdict == ProofVerdict::proved && generated.open.empty();
+    if (!proved && outcome.verdict <= Verdict::wrong) {
       // Never served, so that a wrong one is none that anybody meets; what it computes says who is at fault.
       const std::string computes =
           outcome.verdict == Verdict::wrong ? "WRONG " + outcome.detail : fmt::format("right in {} runs", outcome.runs);
       outcome.verdict = proof.verdict == ProofVerdict::refuted ? Verdict::refuted : Verdict::unproved;
-      outcome.detail = fmt::format("{} ({})", proof.reason, computes);
+      outcome.detail = fmt::format("{} ({})", proof.verdict == ProofVerdict::proved ? generated.open : proof.reason, computes);
     }
     return ended(outcome);
   } catch (const UserError& error) {

@@ -1,6 +1,8 @@
 // No candidate runs without a proof of its tile program: what is refuted is wrong, and the row says why.
 #include "autotune/measure/proof_gate.h"
+#include "codegen/nvptx/simt_backend.h"
 #include "support/sample_nests.h"
+#include "support/simt_programs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,6 +41,28 @@ TEST(ProofGate, WhatCannotBeDecidedIsUnproved) {
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->status, TrialStatus::unproved) << outcome->reason;
   EXPECT_THAT(outcome->reason, HasSubstr("is not affine"));
+}
+
+/// out[b * w + c] for a width that is a size: no linear arithmetic tells its elements apart.
+TileProgram program_over_products_of_sizes() {
+  testing::ProgramMaker m("products");
+  m.size("n").size("w");
+  const IntExpr n = testing::var("n"), w = testing::var("w"), place = testing::var("b") * w + testing::var("c");
+  const int out = m.output("out", ElementType::f32, {n * w});
+  TileOp op = testing::make_op(OpKind::map, "fill", {testing::parallel_dim("c", 0, w)}, {out, {place}}, {});
+  op.value = ScalarExpr::constant(1);
+  return m.finish(testing::loop("b", 0, n, testing::leaf(op), LoopKind::gpu_block));
+}
+
+TEST(ProofGate, PlansOfKernelsThatCannotBeDecidedAreUnproved) {
+  const CompiledNvptx compiled = compile_nvptx(program_over_products_of_sizes(), {});
+  const auto outcome = outcome_without_plan_proof(compiled.unproved, 1.0);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->status, TrialStatus::unproved);
+  EXPECT_THAT(outcome->reason,
+              HasSubstr("how threads share the tile program is not proved: products_0: two blocks at fill may touch out"));
+  EXPECT_FALSE(outcome->kernel);
+  EXPECT_FALSE(outcome_without_plan_proof({}, 1.0));
 }
 
 }  // namespace

@@ -80,8 +80,10 @@ std::optional<TrialOutcome> GpuCompiler::generate(const TrialJob& job, CompiledT
     target.shared_limit = problem_->gpu.shared_limit;
     target.keep_ir = false;
     compiled.periods = periods_to_text(size_periods(program));
-    const CompiledKernel kernel = compile_nvptx(program, target).kernel;
+    const CompiledNvptx code = compile_nvptx(program, target);
+    const CompiledKernel& kernel = code.kernel;
     if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
+    if (auto unproved = outcome_without_plan_proof(code.unproved, milliseconds_since(start))) return unproved;
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   } catch (const UserError& error) {
     return ended(TrialStatus::infeasible, error.what());

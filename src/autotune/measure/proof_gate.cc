@@ -4,7 +4,7 @@
 #include "autotune/measure/worker_process.h"
 #include "codegen/proof/program_proof.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace nestor {
 
@@ -19,6 +19,12 @@ std::optional<TrialOutcome> outcome_without_proof(const TileProgram& program, co
       break;
   }
   return failed_outcome(TrialStatus::unproved, fmt::format("the tile program is not proved: {}", proof.reason), compile_ms);
+}
+
+std::optional<TrialOutcome> outcome_without_plan_proof(const std::vector<std::string>& open, double compile_ms) {
+  if (open.empty()) return std::nullopt;
+  return failed_outcome(TrialStatus::unproved,
+                        fmt::format("how threads share the tile program is not proved: {}", fmt::join(open, "; ")), compile_ms);
 }
 
 }  // namespace nestor
