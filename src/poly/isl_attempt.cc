@@ -15,7 +15,8 @@ bool isl_attempt(std::uint64_t operations, const std::function<void()>& compute)
     compute();
   } catch (const isl::exception_quota&) {
     overrun = true;
-  } catch (const isl::exception&) {
+  } catch (const std::exception&) {
+    // Behind an overrun isl answers nothing, and whoever relied on an answer may have thrown.
     if (isl_ctx_last_error(context) != isl_error_quota) throw;
   }
   // A failure inside isl's C interface may have left no more than this.

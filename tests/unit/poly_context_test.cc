@@ -2,6 +2,7 @@
 #include "poly/context.h"
 
 #include <gtest/gtest.h>
+#include <isl/set.h>
 
 #include <ctime>
 #include <functional>
@@ -114,6 +115,19 @@ TEST(Context, AnAttemptSaysThatItTookTooMuch) {
   bool done = false;
   EXPECT_TRUE(isl_attempt(1'000'000, [&] { done = !parse_set("{ [i] : 0 <= i < 3 }", "test").is_empty(); }));
   EXPECT_TRUE(done);
+}
+
+TEST(Context, WhoIsMisledByAnOverrunDoesNotFail) {
+  const auto misled = [] {
+    isl_set* set = parse_set("[N] -> { [a, b, c, d] : 0 <= a, b, c, d < N and 3a + 5b = 7c + 2d }", "test").release();
+    for (int k = 0; k < 1000 && set != nullptr; ++k) set = isl_set_coalesce(isl_set_complement(set));
+    ASSERT_EQ(set, nullptr);
+    internal_error("a number was expected");
+  };
+  EXPECT_FALSE(isl_attempt(1000, misled));
+  EXPECT_THROW(with_isl_budget("the test's work", misled, 1000), UserError);
+  EXPECT_THROW(isl_attempt(1000, [] { internal_error("of its own"); }), InternalError);
+  EXPECT_THROW(with_isl_budget("the test's work", [] { internal_error("of its own"); }), InternalError);
 }
 
 TEST(Context, GuardedComputationReturnsItsResult) {
