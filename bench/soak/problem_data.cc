@@ -1,6 +1,7 @@
 // Fills arguments, evaluates the definition and compares whole outputs.
 #include "soak/problem_data.h"
 
+#include "autotune/measure/data_sets.h"
 #include "autotune/measure/random_fill.h"
 #include "autotune/measure/reference.h"
 #include "support/element_codec.h"
@@ -131,15 +132,7 @@ ProblemData make_problem_data(const Nest& nest, const Run& run, double cost_limi
   for (const ScalarParam& scalar : nest.scalars) data.scalars[scalar.name] = scalar.default_value;
   data.tensors = make_arguments(nest, run.sizes, run.seed);
   fill_inputs(nest, run, data.tensors);
-  if (has_special(data, finite)) {
-    const HostTensors ordinary = make_inputs(nest, run.sizes, run.seed);
-    for (const auto& [name, elements] : finite) {
-      HostTensor& tensor = data.tensors.at(name);
-      for (const std::int64_t k : elements) {
-        if (!std::isfinite(tensor.get(k))) tensor.set(k, ordinary.at(name).get(k));
-      }
-    }
-  }
+  if (has_special(data, finite)) keep_finite(data.tensors, make_inputs(nest, run.sizes, run.seed), finite);
   data.expected = all_elements(nest, run, data, cost_limit);
   return data;
 }

@@ -114,6 +114,44 @@ TEST(ResultCheckRun, EveryCaseMustBeRight) {
               HasSubstr("data: y["));
 }
 
+/// o[i] = sum over j <= i of w[i, j] v[j], with w = 2 x.
+Nest masked_sum() {
+  const std::string seen = "0 <= i < r and 0 <= j < c and j <= i";
+  const ScalarExpr twice = ScalarExpr::make(ScalarOp::mul, {samples::number(2), samples::read(0)});
+  return samples::NestBuilder("masked_sum", {{"r", 24}, {"c", 16}})
+      .tensor("x", TensorRole::input, {"r", "c"})
+      .tensor("v", TensorRole::input, {"c"})
+      .tensor("w", TensorRole::temporary, {"r", "c"})
+      .tensor("o", TensorRole::output, {"r"})
+      .statement("W[i, j] : " + seen, "w[i, j]", {"x[i, j]"}, twice)
+      .statement("O[i] : 0 <= i < r", "o[i]", {}, samples::number(0))
+      .statement("S[i, j] : " + seen, "o[i]", {"w[i, j]", "v[j]"},
+                 ScalarExpr::make(ScalarOp::mul, {samples::read(0), samples::read(1)}), ReductionOp::add)
+      .build();
+}
+
+/// Multiplies whole rows, with weights of 0 behind the mask; `value` is what it makes of an element of v.
+KernelRun whole_rows(double (*value)(double)) {
+  return [value](const Sizes& sizes, HostTensors& tensors) {
+    for (std::int64_t i = 0; i < sizes.at("r"); ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < sizes.at("c"); ++j)
+        sum += (j <= i ? 2 * tensors.at("x").get(i * sizes.at("c") + j) : 0) * value(tensors.at("v").get(j));
+      tensors.at("o").set(i, sum);
+    }
+    return CheckRun{};
+  };
+}
+
+/// A kernel may multiply what the mask hides by 0: those places are finite. Where every row sees it, v is NaN and infinite like others.
+TEST(ResultCheckRun, MaskedPlacesOfFactorsAreFiniteAndOthersAreNot) {
+  const Nest nest = masked_sum();
+  const CheckSizes sizes = sizes_of(nest, {"split(S.i, 8, io, ii)"});
+  ResultCheck check(nest, {}, 1);
+  EXPECT_EQ(check.run(sizes, whole_rows([](double v) { return v; })).wrong, "");
+  EXPECT_THAT(check.run(sizes, whole_rows([](double v) { return std::isfinite(v) ? v : 0; })).wrong, HasSubstr(" in v"));
+}
+
 TEST(ResultCheckRun, SizesThatALaunchRefusesAreRoundedUp) {
   const Nest nest = doubled(64, 64);
   ResultCheck check(nest, {}, 1);

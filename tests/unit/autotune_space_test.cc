@@ -393,7 +393,8 @@ TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {
 /// Parts of parts, of one size: either axis could be the other's name, but one loop lies inside the other.
 TEST(NestStructure, LoopsOfAStatementHaveAxesOfTheirOwn) {
   Schedule schedule(samples::scores_softmax_values(Mask::none, 128, 128, 32));
-  for (const char* step : {"apply_rule(split_reduction, QK_update, d, p, 16)", "apply_rule(split_reduction, QK_update_part, d, pp, 16)"})
+  for (const char* step :
+       {"apply_rule(split_reduction, QK_update, d, p, 16)", "apply_rule(split_reduction, QK_update_part, d, pp, 16)"})
     schedule = schedule.apply(parse_step(step));
   const NestStructure structure = analyse(schedule, complete_sizes(schedule.nest(), {}));
   EXPECT_FALSE(structure.parts.empty());

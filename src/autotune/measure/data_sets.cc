@@ -2,7 +2,6 @@
 #include "autotune/measure/data_sets.h"
 
 #include "autotune/measure/random_fill.h"
-#include "autotune/measure/rounding_model.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
@@ -71,15 +70,17 @@ void reshape_values(HostTensor& tensor, DataKind kind, const CounterRandom& rand
   }
 }
 
-/// Inputs that matrix products multiply with computed operands.
-std::vector<std::string> value_operands(const Nest& nest) {
-  std::vector<std::string> names;
-  const RoundingModel model = rounding_model(nest);
-  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
-    for (const int read : model.statements[s].values)
-      names.push_back(nest.statements[s].reads.at(static_cast<std::size_t>(read)).tensor);
+/// One element at least is special if any may be.
+void keep_special(HostTensor& tensor, DataKind kind, const std::vector<std::int64_t>& finite, const CounterRandom& random) {
+  const double value = special_value(kind, tensor.type);
+  std::vector<std::int64_t> others;
+  for (std::int64_t k = 0; k < tensor.elements(); ++k) {
+    if (std::binary_search(finite.begin(), finite.end(), k)) continue;
+    const double found = tensor.get(k);
+    if (std::isnan(value) ? std::isnan(found) : found == value) return;
+    others.push_back(k);
   }
-  return names;
+  if (!others.empty()) tensor.set(others[random.at(0) % others.size()], value);
 }
 
 }  // namespace
@@ -98,12 +99,9 @@ std::vector<DataSet> data_sets(const Nest& nest) {
   std::vector<DataSet> sets;
   for (const DataKind kind : {DataKind::ordinary, DataKind::large, DataKind::constant, DataKind::zeros, DataKind::ties})
     sets.push_back({kind, ""});
-  const std::vector<std::string> finite = value_operands(nest);
   std::vector<std::string> names;
   for (const Tensor& tensor : nest.tensors) {
-    if (tensor.role == TensorRole::input && is_float(tensor.type) &&
-        std::find(finite.begin(), finite.end(), tensor.name) == finite.end())
-      names.push_back(tensor.name);
+    if (tensor.role == TensorRole::input && is_float(tensor.type)) names.push_back(tensor.name);
   }
   constexpr std::array kKinds{DataKind::minus_infinity, DataKind::nan, DataKind::plus_infinity, DataKind::lowest};
   const std::size_t all = kKinds.size() * names.size();
@@ -115,7 +113,17 @@ std::vector<DataSet> data_sets(const Nest& nest) {
   return sets;
 }
 
-HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data, std::uint64_t seed) {
+void keep_finite(HostTensors& tensors, const HostTensors& ordinary, const ElementLists& finite) {
+  for (const auto& [name, elements] : finite) {
+    HostTensor& tensor = tensors.at(name);
+    const HostTensor& numbers = ordinary.at(name);
+    for (const std::int64_t k : elements) {
+      if (!std::isfinite(tensor.get(k))) tensor.set(k, numbers.get(k));
+    }
+  }
+}
+
+HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data, std::uint64_t seed, const ElementLists& finite) {
   HostTensors tensors = make_inputs(nest, sizes, seed);
   if (data.kind == DataKind::ordinary) return tensors;
   for (const Tensor& tensor : nest.tensors) {
@@ -128,6 +136,9 @@ HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data,
       sprinkle(input, special_value(data.kind, tensor.type), random);
     }
   }
+  if (!is_special(data.kind) || !finite.contains(data.special)) return tensors;
+  keep_finite(tensors, make_inputs(nest, sizes, seed), finite);
+  keep_special(tensors.at(data.special), data.kind, finite.at(data.special), CounterRandom(seed));
   return tensors;
 }
 

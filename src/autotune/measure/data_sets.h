@@ -1,6 +1,7 @@
 // Data sets: kinds of inputs with which kernels are checked.
 #pragma once
 
+#include "autotune/measure/masked_places.h"
 #include "autotune/measure/oracle.h"
 #include "poly/nest.h"
 
@@ -24,11 +25,15 @@ struct DataSet {
   bool operator==(const DataSet&) const = default;
 };
 
-/// Every kind; special values in each input that may have them in turn. Those that matrix products multiply with computed operands (the
-/// values of attention) may not: kernels need finite values there in masked places.
+/// Every kind; special values in each input in turn.
 std::vector<DataSet> data_sets(const Nest& nest);
 
 /// Inputs of `nest`; outputs have a shape but no bytes. Equal seeds give equal data.
-HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data, std::uint64_t seed);
+/// `finite`: elements of inputs that stay ordinary numbers instead of infinities and NaN.
+HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data, std::uint64_t seed,
+                      const ElementLists& finite = {});
+
+/// Puts the elements of `ordinary` in place of infinities and NaN, where `finite` says so.
+void keep_finite(HostTensors& tensors, const HostTensors& ordinary, const ElementLists& finite);
 
 }  // namespace nestor

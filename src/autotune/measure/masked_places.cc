@@ -41,6 +41,45 @@ const Tensor* find_tensor(const Nest& nest, const std::string& name) {
   return found == nest.tensors.end() ? nullptr : &*found;
 }
 
+bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
+  ScalarExpr core = factor;
+  while (core.op() == ScalarOp::cast) core = ScalarExpr(core.args()[0]);
+  return core.op() != ScalarOp::read ||
+         nest.tensor(statement.reads.at(static_cast<std::size_t>(core.ordinal())).tensor).role == TensorRole::temporary;
+}
+
+/// Tensors that sums multiply with what a kernel computes, and may fill with zeros.
+std::set<std::string> factors_beside_computed(const Nest& nest) {
+  std::set<std::string> tensors;
+  for (const Statement& statement : nest.statements) {
+    if (statement.reduction != ReductionOp::add) continue;
+    const auto add_reads = [&](const ScalarExpr& part) {
+      if (part.op() == ScalarOp::read) tensors.insert(statement.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+    };
+    statement.value.visit([&](const ScalarExpr& product) {
+      if (product.op() != ScalarOp::mul) return;
+      for (std::size_t k = 0; k < 2; ++k) {
+        if (is_computed(product.args()[1 - k], statement, nest)) product.args()[k].visit(add_reads);
+      }
+    });
+  }
+  return tensors;
+}
+
+/// With every rule that asks for finite values.
+Schedule with_asking_rules(const Nest& definition) {
+  Schedule schedule(definition);
+  for (const Rule& asking : rules()) {
+    if (asking.finite == nullptr) continue;
+    for (const RuleMatch& match : asking.find(definition)) {
+      Step step{"apply_rule", {match.rule}};
+      step.args.insert(step.args.end(), match.target.begin(), match.target.end());
+      schedule = schedule.apply(step);
+    }
+  }
+  return schedule;
+}
+
 /// Elements of the tensors of one nest that must be finite, at fixed sizes.
 class MaskedElements {
  public:
@@ -83,7 +122,7 @@ class MaskedElements {
     ElementLists lists;
     for (const auto& [name, elements] : elements_) {
       const Tensor& tensor = nest_.tensor(name);
-      if (tensor.role == TensorRole::input && !elements.is_empty()) lists[name] = numbers(elements, shape_at(tensor, sizes_));
+      if (tensor.role == TensorRole::input && !elements.is_empty()) lists[name] = numbers(elements, tensor);
     }
     return lists;
   }
@@ -127,7 +166,34 @@ class MaskedElements {
     return grows;
   }
 
-  static std::vector<std::int64_t> numbers(const isl::set& elements, const std::vector<std::int64_t>& shape) {
+  /// Points one by one along the dims that decide, all of the others' at once: batches and heads are many, and alike.
+  std::vector<std::int64_t> numbers(const isl::set& elements, const Tensor& tensor) const {
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes_);
+    const isl::set all = everything(tensor);
+    isl::set deciding = elements;
+    std::vector<bool> alike;
+    for (unsigned k = 0; k < shape.size(); ++k) {
+      isl_set* any = isl_set_eliminate(deciding.copy(), isl_dim_set, k, 1);
+      alike.push_back(isl::manage(isl_set_copy(any)).intersect(all).is_subset(elements));
+      isl_set_free(any);
+      if (alike.back()) deciding = isl::manage(isl_set_fix_si(deciding.release(), isl_dim_set, k, 0));
+    }
+    std::vector<std::int64_t> found = points_of(deciding, shape);
+    for (std::size_t k = 0, count = shape.size(); k < count; ++k) {
+      if (!alike[k]) continue;
+      std::int64_t stride = 1;
+      for (std::size_t d = k + 1; d < count; ++d) stride *= shape[d];
+      const std::size_t known = found.size();
+      for (std::int64_t at = 1; at < shape[k]; ++at) {
+        for (std::size_t n = 0; n < known; ++n) found.push_back(found[n] + at * stride);
+      }
+    }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+
+  static std::vector<std::int64_t> points_of(const isl::set& elements, const std::vector<std::int64_t>& shape) {
     struct Walk {
       const std::vector<std::int64_t>& shape;
       std::vector<std::int64_t> numbers{};
@@ -144,8 +210,6 @@ class MaskedElements {
       return isl_stat_ok;
     };
     isl_set_foreach_point(elements.get(), visit, &walk);
-    std::sort(walk.numbers.begin(), walk.numbers.end());
-    walk.numbers.erase(std::unique(walk.numbers.begin(), walk.numbers.end()), walk.numbers.end());
     return std::move(walk.numbers);
   }
 
@@ -189,6 +253,12 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
     }
   }
   return lists;
+}
+
+MaskedFactors::MaskedFactors(const Nest& definition) : schedule_(with_asking_rules(definition)) {
+  std::set<std::string> tensors = factors_beside_computed(definition);
+  tensors.merge(finite_for_rules(schedule_));
+  tensors_.assign(tensors.begin(), tensors.end());
 }
 
 }  // namespace nestor

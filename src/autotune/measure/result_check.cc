@@ -56,7 +56,7 @@ const ResultCheck::Expected& ResultCheck::expected(const CheckCase& wanted) {
   const std::string key = wanted.str();
   const auto known = expected_.find(key);
   if (known != expected_.end()) return known->second;
-  Expected made{make_data(definition_, wanted.sizes, wanted.data, seed_), {}};
+  Expected made{make_data(definition_, wanted.sizes, wanted.data, seed_, finite_at(wanted)), {}};
   if (reference_ && reference_sizes_ == wanted.sizes) {
     reference_->rebind(made.inputs);
   } else {
@@ -67,6 +67,14 @@ const ResultCheck::Expected& ResultCheck::expected(const CheckCase& wanted) {
   made.samples = all_samples(*reference_, definition_, std::numeric_limits<std::int64_t>::max());
   if (wanted.data.kind == DataKind::ordinary) limit_bounds(made.samples, definition_.tolerance);
   return expected_.emplace(key, std::move(made)).first->second;
+}
+
+ElementLists ResultCheck::finite_at(const CheckCase& wanted) {
+  if (wanted.data.special.empty()) return {};
+  if (!masked_) masked_ = std::make_unique<MaskedFactors>(definition_);
+  ElementLists places = masked_->at(wanted.sizes);
+  std::erase_if(places, [&](const auto& list) { return list.first != wanted.data.special; });
+  return places;
 }
 
 bool ResultCheck::check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report) {

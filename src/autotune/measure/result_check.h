@@ -65,6 +65,8 @@ class ResultCheck {
  private:
   /// False when the launch was refused.
   bool check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report);
+  /// Elements that must stay finite: masked places of the input that has special values.
+  ElementLists finite_at(const CheckCase& wanted);
   std::optional<Sizes> rounded_up(Sizes sizes, const std::vector<std::string>& dynamic) const;
 
   Nest definition_;
@@ -72,6 +74,7 @@ class ResultCheck {
   std::uint64_t seed_;
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
+  std::unique_ptr<MaskedFactors> masked_;
   std::unique_ptr<Reference> reference_;  ///< compiled for the sizes of the last case
   Sizes reference_sizes_;
 };

@@ -78,7 +78,6 @@ class ProductFinder {
     const Factor a = factor_of(product.args()[0], statement, nest_), b = factor_of(product.args()[1], statement, nest_);
     if (!has_own_dim(a, b) || !has_own_dim(b, a)) return;
     const bool direct_a = !a.computed, direct_b = !b.computed;
-    if (direct_a != direct_b) found.values.push_back(direct_a ? a.read : b.read);
     if (!input_) return;
     if ((direct_a && !is_narrow(type_of(a, statement))) || (direct_b && !is_narrow(type_of(b, statement)))) return;
     model.matrix_type = direct_a ? type_of(a, statement) : direct_b ? type_of(b, statement) : *input_;

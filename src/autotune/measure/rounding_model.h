@@ -14,7 +14,6 @@ struct RoundingModel {
   struct Product {
     std::optional<ElementType> narrow;  ///< computed operands may be rounded to this type
     int narrow_read = -1;               ///< ordinal of the read that is the other operand; -1: both are computed
-    std::vector<int> values;            ///< ordinals of reads that are multiplied with computed operands, of any type
   };
   std::vector<Product> statements;         ///< one a statement
   std::optional<ElementType> matrix_type;  ///< 16-bit type whose matrix products the nest has

@@ -56,8 +56,7 @@ bool share_a_unit(const NestStructure& structure, int a, int b) {
 void add_part(NestStructure& structure, const PartAxis& part) {
   for (const PartAxis& known : structure.parts) {
     if (known.whole != part.whole || known.size != part.size) continue;
-    if (known.axis != part.axis && !share_a_unit(structure, known.axis, part.axis))
-      rename_axis(structure, part.axis, known.axis);
+    if (known.axis != part.axis && !share_a_unit(structure, known.axis, part.axis)) rename_axis(structure, part.axis, known.axis);
     return;
   }
   structure.parts.push_back(part);
