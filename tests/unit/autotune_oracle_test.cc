@@ -266,6 +266,34 @@ TEST(Oracle, ExponentialsOfDifferencesAreNeverExact) {
   EXPECT_GE(bound_of(ScalarExpr::make(ScalarOp::neg, {difference})), 4 * 0x1p-24);
 }
 
+/// A weight that f16 rounds to 0 makes NaN of an infinite value on tensor cores.
+TEST(Oracle, WeightsThatVanishIn16BitsPromiseNothingOfInfinities) {
+  using samples::read, samples::number, samples::operator*;
+  const Sizes sizes{{"R", 1}, {"C", 2}, {"D", 1}};
+  const auto bound_of = [&](ElementType type, double weight) {
+    const Nest nest = samples::NestBuilder("weighted", {{"R", 1}, {"C", 2}, {"D", 1}})
+                          .tensor("x", TensorRole::input, {"R", "C"}, ElementType::f32)
+                          .tensor("v", TensorRole::input, {"C", "D"}, type)
+                          .tensor("w", TensorRole::temporary, {"R", "C"})
+                          .tensor("o", TensorRole::output, {"R", "D"})
+                          .statement("W[i, j] : 0 <= i < R and 0 <= j < C", "w[i, j]", {"x[i, j]"}, read(0) * number(1))
+                          .statement("O[i, d] : 0 <= i < R and 0 <= d < D", "o[i, d]", {}, number(0))
+                          .statement("S[i, d, j] : 0 <= i < R and 0 <= d < D and 0 <= j < C", "o[i, d]", {"w[i, j]", "v[j, d]"},
+                                     read(0) * ScalarExpr::cast(ElementType::f32, read(1, type)), ReductionOp::add)
+                          .build();
+    HostTensors inputs = make_inputs(nest, sizes, 1);
+    inputs.at("x").set(0, weight);
+    inputs.at("v").set(0, std::numeric_limits<double>::infinity());
+    Reference reference(nest, sizes, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("o", 0, 1e3)->bound;
+  };
+  EXPECT_EQ(bound_of(ElementType::f16, 0.5), 0);
+  EXPECT_EQ(bound_of(ElementType::f16, 0), 0);
+  EXPECT_EQ(bound_of(ElementType::f16, 1e-9), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(bound_of(ElementType::bf16, 1e-9), 0);
+}
+
 TEST(Oracle, ResultsOf16BitsAreWhatSomeValueWithinTheBoundRoundsTo) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7, and rounds to the even one.
   const HostTensors results = one_tensor(ElementType::bf16, {1, 1 + 0x1p-7});

@@ -75,7 +75,7 @@ void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, 
     case ReductionOp::add:
       break;
   }
-  inherited_ += error;
+  inherited_ += operand == kInfinite ? kInfinite : error;
   if (special_ || type == ElementType::i32) return;
   squares_ += operand * operand;
   magnitude_ += std::fabs(term);

@@ -252,12 +252,28 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
   return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
 }
 
+namespace {
+
+/// The instruction whose result is multiplied with that of `position` or with a cast of it; -1: there is none.
+int factor_beside(const std::vector<ValueCode::Instruction>& instructions, int position) {
+  for (const ValueCode::Instruction& i : instructions) {
+    const int number = static_cast<int>(&i - instructions.data());
+    if (i.op == ScalarOp::cast && i.a == position) {
+      if (const int found = factor_beside(instructions, number); found >= 0) return found;
+    }
+    if (i.op == ScalarOp::mul && (i.a == position || i.b == position)) return i.a == position ? i.b : i.a;
+  }
+  return -1;
+}
+
+}  // namespace
+
 const double* Reference::operand_errors(int statement, const double* registers, const double* values, int count,
                                         double* out) const {
   const RoundingModel::Product& product = rounding_.statements[statement];
   if (!product.narrow) return nullptr;
   const double unit = unit_roundoff(*product.narrow);
-  for (int k = 0; k < count; ++k) out[k] = unit * std::fabs(values[k]);
+  for (int k = 0; k < count; ++k) out[k] = std::isfinite(values[k]) ? unit * std::fabs(values[k]) : 0;
   if (*product.narrow != ElementType::f16 || product.narrow_read < 0) return out;
   // Of f16, small numbers have less precision, and large ones are infinite.
   constexpr double kHalfStep = 0x1p-25, kLargest = 65504;
@@ -266,9 +282,13 @@ const double* Reference::operand_errors(int statement, const double* registers, 
     return i.op == ScalarOp::read && i.ordinal == product.narrow_read;
   });
   const double* other = registers + (read - instructions.begin()) * kChunk;
+  const int computed = factor_beside(instructions, static_cast<int>(read - instructions.begin()));
   for (int k = 0; k < count; ++k) {
-    out[k] += kHalfStep * std::fabs(other[k]);
-    if (std::fabs(values[k]) > kLargest * std::fabs(other[k])) out[k] = std::numeric_limits<double>::infinity();
+    if (std::isfinite(other[k])) out[k] += kHalfStep * std::fabs(other[k]);
+    // One that may be rounded to 0 makes NaN of an infinity.
+    const double factor = computed < 0 ? 0 : std::fabs(registers[std::ptrdiff_t{kChunk} * computed + k]);
+    const bool vanishes = std::isinf(other[k]) && factor > 0 && factor <= 2 * kHalfStep;
+    if (vanishes || std::fabs(values[k]) > kLargest * std::fabs(other[k])) out[k] = std::numeric_limits<double>::infinity();
   }
   return out;
 }
