@@ -89,6 +89,7 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("column_parts", column_parts_program(f32, 256, 5, slots, {.threads = 64}), {{"batch", 23}});
     list.add("column_parts_bf16", column_parts_program(bf16, 1024, 4, slots), {{"batch", 37}}, bfloat);
   }
+  list.add("column_parts_known", column_parts_program(f32, 256, 4, 3, {.threads = 32}, 12), {});
   list.add("column_parts_misaligned", column_parts_program(f16, 512, 3, 3), {{"batch", 8}},
            {.misalignment = 1, .tolerance = 8e-3});
   for (int slots : {1, 3}) list.add("column_parts_odd_width", column_parts_program(f32, 201, 5, slots), {{"batch", 33}});
@@ -121,6 +122,8 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("product_bf16", product_program(bf16, false, false), {{"m", 64}, {"n", 64}, {"k", 32}}, {.tolerance = 4e-2});
   list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
   list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);
+  for (std::int64_t tile : {3, 6, 20})
+    list.add("narrow_product", tiled_product_program(f32, tile, 8), {{"m", 2 * tile + 1}, {"n", 3 * tile - 1}, {"k", 13}});
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
   list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
@@ -137,6 +140,8 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
   list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
+  for (std::int64_t width : {188, 192}) list.add("short_tiles", short_tiles_program(width), {{"n", 1}});
+  list.add("sums_in_a_loop", sums_in_a_loop_program(), {{"rows", 77}}, plain, 32);
   list.add("functions", functions_program(), {{"n", 300}}, {.spread = 3});
   for (int threads : {32, 96, 512}) {
     list.add("threads", norm_program(f32, 1000, 2), {{"batch", 3}}, plain, threads);
