@@ -122,8 +122,9 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("product_bf16", product_program(bf16, false, false), {{"m", 64}, {"n", 64}, {"k", 32}}, {.tolerance = 4e-2});
   list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
   list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);
-  for (std::int64_t tile : {3, 6, 20})
-    list.add("narrow_product", tiled_product_program(f32, tile, 8), {{"m", 2 * tile + 1}, {"n", 3 * tile - 1}, {"k", 13}});
+  for (std::int64_t columns : {2, 3, 7, 22})
+    list.add("narrow_product", tiled_product_program(f32, 96, 8, columns), {{"m", 100}, {"n", 2 * columns - 1}, {"k", 13}}, plain,
+             32);
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
   list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);

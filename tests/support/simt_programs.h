@@ -267,16 +267,17 @@ inline TileProgram product_program(ElementType type, bool transposed, bool batch
   return m.finish(leaf(op));
 }
 
-/// The same by tiles with a stream over k: the sums live across the stream loop.
-inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, std::int64_t k_tile) {
+/// The same by tiles with a stream over k: the sums live across the stream loop. `columns` of a tile: 0 for as many as rows.
+inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, std::int64_t k_tile, std::int64_t columns = 0) {
+  if (columns == 0) columns = tile;
   ProgramMaker m("tiled_product");
   m.size("m").size("n").size("k");
   const int a = m.input("a", type, {var("m"), var("k")}), b = m.input("b", type, {var("k"), var("n")}),
             c = m.output("c", type, {var("m"), var("n")});
-  const int sums = m.scratch("sums", {tile, tile});
-  const IntExpr i0 = IntExpr(tile) * var("io"), j0 = IntExpr(tile) * var("jo"), l0 = IntExpr(k_tile) * var("lo");
+  const int sums = m.scratch("sums", {tile, columns});
+  const IntExpr i0 = IntExpr(tile) * var("io"), j0 = IntExpr(columns) * var("jo"), l0 = IntExpr(k_tile) * var("lo");
   const auto i = parallel_dim("i", 0, min(IntExpr(tile), var("m") - i0), tile),
-             j = parallel_dim("j", 0, min(IntExpr(tile), var("n") - j0), tile);
+             j = parallel_dim("j", 0, min(IntExpr(columns), var("n") - j0), columns);
   TileOp zero = make_op(OpKind::map, "zero", {i, j}, {sums, {var("i"), var("j")}}, {});
   zero.value = ScalarExpr::constant(0);
   TileOp add = make_op(OpKind::contract, "add", {i, j, reduced_dim("l", 0, min(IntExpr(k_tile), var("k") - l0), k_tile)},
@@ -288,7 +289,7 @@ inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, st
   const auto blocks = [](const std::string& size, std::int64_t t) { return floor_div(var(size) + IntExpr(t - 1), t); };
   const TileTree body = sequence({leaf(zero), loop("lo", 0, blocks("k", k_tile), leaf(add)), leaf(store)});
   return m.finish(
-      loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", tile), body, LoopKind::gpu_block), LoopKind::gpu_block));
+      loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", columns), body, LoopKind::gpu_block), LoopKind::gpu_block));
 }
 
 /// One pass over keys in tiles with a running maximum: scores, maximum, weights, corrections, weighted sum.
