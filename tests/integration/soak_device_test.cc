@@ -41,7 +41,7 @@ Generated generated(const std::string& kernel) {
   for (int k = 0; k < 2; ++k) node.params.push_back({.kind = KernelParam::Kind::pointer, .index = k, .dim = 0, .name = ""});
   node.params.push_back({.kind = KernelParam::Kind::size, .index = 0, .dim = 0, .name = "n"});
   recipe.launches = {node};
-  return {{"sm_90", nestor::testing::fake_ptx(kernel, 3), recipe}, "", ""};
+  return {{"sm_90", nestor::testing::fake_ptx(kernel, 3), recipe}, "", "", ""};
 }
 
 float* at(const FakeLaunch& launch, std::size_t k) { return reinterpret_cast<float*>(launch.params[k]); }
