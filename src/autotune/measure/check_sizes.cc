@@ -131,7 +131,8 @@ class Chooser {
     for (const std::ptrdiff_t fresh : {2, 1}) {
       for (const auto& [cost, k] : by_cost) take(wanted[k], cost, fresh);
     }
-    if (chosen_.sizes.empty()) chosen_.sizes.push_back(tuned);
+    // Fixed sizes may be so large that no others are cheap.
+    if (chosen_.sizes.empty()) chosen_.sizes.push_back(by_cost.empty() ? tuned : wanted[by_cost.front().second]);
     return chosen_;
   }
 

@@ -14,6 +14,8 @@ double unit_roundoff(ElementType type);
 inline constexpr double kInfiniteFrom = 0x1p128 - 0x1p103;
 /// Below this f32 may hold 0 instead of a result.
 inline constexpr double kSmallestNormal = 0x1p-126;
+/// So much larger than the definition's may a rule make sums (docs/algebra.md, Range).
+inline constexpr double kRoomOfRules = 0x1p60;
 
 /// An error estimate counts this many times before a result is wrong. Estimates of single operations are bounds, those of sums
 /// and of operands in 16 bits are about two standard deviations.
