@@ -309,7 +309,7 @@ class Joiner {
              plan_.in_registers(op.op.write) && op.sum_type() == ElementType::f32;
     };
     return whole(a) && whole(b) && b.op.reduction == ReductionOp::add && a.layout == b.layout && a.unroll_rows == b.unroll_rows &&
-           a.row_bound() == b.row_bound() && a.rows.size() == b.rows.size();
+           a.row_bound() == b.row_bound() && a.rows.size() == b.rows.size() && a.column_bound() == b.column_bound();
   }
 
   /// Nobody but mediators and the follower sees what is a warp's own: the lead's value until the follower ends, and what mediators

@@ -237,13 +237,22 @@ void TensorEmitter::items(const Body& body) {
   });
 }
 
+/// What the body loads, only the body has.
+void TensorEmitter::within_branch(const Body& body) {
+  const auto elements = shared_elements_;
+  const auto words = words_;
+  body();
+  shared_elements_ = elements;
+  words_ = words;
+}
+
 void TensorEmitter::when(Value* condition, const Body& body) {
   auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
   b_.CreateCondBr(condition, yes, after);
   b_.SetInsertPoint(yes);
   const State before = state_;
-  body();
+  within_branch(body);
   state_ = before;
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
@@ -262,7 +271,7 @@ void TensorEmitter::choose(Value* condition, const Body& body) {
   State before = state_;
   b_.CreateCondBr(condition, yes, after);
   b_.SetInsertPoint(yes);
-  body();
+  within_branch(body);
   llvm::BasicBlock* end = b_.GetInsertBlock();
   b_.CreateBr(after);
   b_.SetInsertPoint(after);

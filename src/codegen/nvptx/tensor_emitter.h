@@ -75,6 +75,7 @@ class TensorEmitter {
   };
 
   // control flow
+  void within_branch(const Body& body);
   void when(Value* condition, const Body& body);    ///< nothing in the state changes in `body`
   void choose(Value* condition, const Body& body);  ///< what `body` changes is kept where it ran
   using Advance = std::function<Value*(Value*)>;
