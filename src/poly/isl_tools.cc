@@ -28,8 +28,9 @@ T parse(const std::string& text, const std::string& what, const char* kind) {
   } catch (const isl::exception_quota&) {
     throw;
   } catch (const isl::exception&) {
-    if (isl_ctx_last_error(isl_context().get()) == isl_error_quota) throw;
-    isl_ctx_reset_error(isl_context().get());
+    isl_ctx* context = isl_context().get();
+    if (isl_ctx_last_error(context) == isl_error_quota || isl_ctx_aborted(context) != 0) throw;
+    isl_ctx_reset_error(context);
     user_error("{}: \"{}\" is not an isl {}", what, text, kind);
   }
 }

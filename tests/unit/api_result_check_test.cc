@@ -196,7 +196,7 @@ HostTensors sampled_results(const Nest& nest, const Sizes& sizes, const HostTens
 TEST(ResultCheckAtTunedSizes, SamplesSeeTheLastOf4096Keys) {
   for (const char* variant : {"bf16", "causal.f16"}) {
     const Nest nest = load_operator("attention", variant);
-    const Sizes sizes{{"batch", 1}, {"heads", 1}, {"queries", 16}, {"keys", 4096}, {"head_dim", 64}};
+    const Sizes sizes{{"batch", 1}, {"heads", 1}, {"queries", 2048}, {"keys", 4096}, {"head_dim", 64}};
     const HostTensors inputs = make_arguments(nest, sizes, 1);
     const std::vector<OracleSample> samples = reference_samples(nest, sizes, {}, inputs, 64, 1);
     EXPECT_LT(static_cast<std::int64_t>(samples.size()), inputs.at("out").elements());

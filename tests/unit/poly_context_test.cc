@@ -86,6 +86,28 @@ TEST(Context, AnOverrunInsideATimeLimitNamesTheWork) {
   }
 }
 
+TEST(Context, TextIsNotToBlameForTimeThatIsOver) {
+  isl_ctx* context = isl_context().get();
+  const auto parse = [] { parse_set("{ [i] : 0 <= i < 3 }", "test"); };
+  {
+    const IslTimeLimit limit(context, 1000);
+    isl_ctx_abort(context);
+    EXPECT_THROW(parse(), isl::exception);
+    isl_ctx_resume(context);
+    try {
+      with_isl_budget("long work", [&] {
+        isl_ctx_abort(context);
+        user_error("misled by isl's silence");
+      });
+      FAIL() << "no overrun";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("long work takes more than"), std::string::npos) << error.what();
+    }
+  }
+  isl_ctx_reset_error(context);
+  EXPECT_NO_THROW(parse());
+}
+
 TEST(Context, ACandidatesTimeEndsWhateverIsComputedInIt) {
   const auto forever = [] {
     for (;;) busy_work();
