@@ -105,7 +105,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
 std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
   const int wrong = result.counts.at(TrialStatus::wrong);
   return fmt::format(
-      "WRONG     {} of {} computed something else than the definition: a wrong result is a bug of Nestor\n"
+      "WRONG     {} of {} computed something else than the definition, or a check of Nestor's own stopped them: a bug of Nestor\n"
       "          see one: nestor verify {}{}    list them: nestor db wrong{}",
       wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args), database_option(args));
 }

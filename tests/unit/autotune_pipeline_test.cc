@@ -143,7 +143,7 @@ TEST_F(Pipeline, AGoodTrialComesBackWhole) {
 }
 
 TEST_F(Pipeline, EveryWayToFailIsAnOutcomeAndTheOthersSucceed) {
-  const std::map<std::string, TrialStatus> cases{{"illegal", TrialStatus::illegal},      {"bug", TrialStatus::compile_error},
+  const std::map<std::string, TrialStatus> cases{{"illegal", TrialStatus::illegal},      {"bug", TrialStatus::wrong},
                                                  {"exit_compiling", TrialStatus::crash}, {"exit", TrialStatus::crash},
                                                  {"abort", TrialStatus::crash},          {"illegal_address", TrialStatus::crash},
                                                  {"wrong", TrialStatus::wrong},          {"infeasible", TrialStatus::infeasible},

@@ -84,7 +84,7 @@ TEST(Worker, AGoodTrialComesBackWhole) {
 TEST(Worker, EveryWayToFailIsAnOutcomeAndTheNextTrialSucceeds) {
   WorkerPool pool = make_pool(2, 60);
   const std::vector<std::pair<std::string, TrialStatus>> cases{
-      {"illegal", TrialStatus::illegal}, {"bug", TrialStatus::compile_error}, {"crash", TrialStatus::crash},
+      {"illegal", TrialStatus::illegal}, {"bug", TrialStatus::wrong}, {"crash", TrialStatus::crash},
       {"abort", TrialStatus::crash},     {"exit", TrialStatus::crash},        {"wrong", TrialStatus::wrong},
       {"early", TrialStatus::infeasible}};
   for (const auto& [action, status] : cases) {

@@ -87,6 +87,8 @@ std::optional<TrialOutcome> GpuCompiler::generate(const TrialJob& job, CompiledT
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   } catch (const UserError& error) {
     return ended(TrialStatus::infeasible, error.what());
+  } catch (const InternalError& error) {
+    return ended(TrialStatus::wrong, internal_reason(error));
   } catch (const Error& error) {
     return ended(TrialStatus::compile_error, error.what());
   }

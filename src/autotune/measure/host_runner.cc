@@ -107,6 +107,8 @@ std::optional<TrialOutcome> HostRunner::generate(const TrialJob& job) {
     compiled_ = compile_host(program, detect_host()).kernel;
     if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
     kernel_.emplace(compiled_);
+  } catch (const InternalError& error) {
+    return failed_outcome(TrialStatus::wrong, internal_reason(error), milliseconds_since(start));
   } catch (const Error& error) {
     return failed_outcome(TrialStatus::compile_error, error.what(), milliseconds_since(start));
   }

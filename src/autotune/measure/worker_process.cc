@@ -1,8 +1,6 @@
 // Forking workers, and what each way of dying is called.
 #include "autotune/measure/worker_process.h"
 
-#include "support/error.h"
-
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -139,6 +137,8 @@ bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit) {
   return ready > 0;
 }
 
+std::string internal_reason(const InternalError& error) { return fmt::format("internal error: {}", error.what()); }
+
 TrialOutcome outcome_of_exception() {
   try {
     throw;
@@ -148,6 +148,8 @@ TrialOutcome outcome_of_exception() {
     return failed_outcome(TrialStatus::illegal, error.what());
   } catch (const DeviceError& error) {
     return failed_outcome(TrialStatus::crash, error.what());
+  } catch (const InternalError& error) {
+    return failed_outcome(TrialStatus::wrong, internal_reason(error));
   } catch (const std::exception& error) {
     return failed_outcome(TrialStatus::compile_error, error.what());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/measure/measurer.h"
+#include "support/error.h"
 
 #include <sys/types.h>
 
@@ -55,6 +56,9 @@ class WorkerProcess {
 
 /// A trial that ended here.
 TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compile_ms = 0);
+
+/// Why a candidate that a check of Nestor's own stopped, a refuted plan for instance, counts as wrong.
+std::string internal_reason(const InternalError& error);
 
 /// Waits until one of the workers has something to read, or `limit` passes; whether `worker` has. Short waits, so that a stop
 /// flag is seen even when its signal went to another thread.
