@@ -30,4 +30,22 @@ inline TileProgram scheduled_scores_program(bool prefix) {
   return build_tile_program(schedule);
 }
 
+/// y[i, j] = a[i] + 2 x[i, j] by resident blocks, one column of two rows each: what a thread's vector of rows takes of x, which is copied
+/// items ahead, lies a row apart.
+inline TileProgram strided_copies_program(int slots) {
+  using samples::operator+, samples::operator*;
+  Schedule schedule(samples::NestBuilder("strided_copies", {{"R", 32}, {"C", 4}})
+                        .tensor("a", TensorRole::input, {"R"})
+                        .tensor("x", TensorRole::input, {"R", "C"})
+                        .tensor("y", TensorRole::output, {"R", "C"})
+                        .statement("S[i, j] : 0 <= i < R and 0 <= j < C", "y[i, j]", {"a[i]", "x[i, j]"},
+                                   samples::read(0) + samples::number(2) * samples::read(1))
+                        .build());
+  for (const std::string& text : {std::string("split(S.i, 2, S.io, S.ii)"), std::string("reorder(S.io, S.j, S.ii)"),
+                                  std::string("gpu_blocks(S.io)"), std::string("gpu_blocks(S.j)"), std::string("gpu_threads(S.io, 32)"),
+                                  std::string("persistent(S.io, 12)"), fmt::format("stage(x, S.j, registers, {})", slots)})
+    schedule = schedule.apply(parse_step(text));
+  return build_tile_program(schedule);
+}
+
 }  // namespace nestor::testing

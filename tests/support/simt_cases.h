@@ -132,6 +132,8 @@ inline std::vector<SimtCase> simt_cases() {
     list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", scheduled_scores_program(prefix),
              {{"R", 37}, {"C", 70}, {"D", 12}, {"P", 21}});
   }
+  for (int slots : {2, 3})
+    for (std::int64_t rows : {32, 31}) list.add("strided_copies", strided_copies_program(slots), {{"R", rows}, {"C", 2}});
   list.add("masked_product", masked_product_program(), {{"n", 100}});
   // Launches in loops, sequential dims, other orders, other types.
   list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});

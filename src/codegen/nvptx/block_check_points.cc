@@ -88,7 +88,12 @@ class PointProver {
     const bool plain = op.kind == OpKind::copy && op.reads.size() == 1 && !op.guard.defined() && !op.reduction &&
                        op.value.op() == ScalarOp::read && op.value.ordinal() == 0 &&
                        proof_.plan.buffer(op.reads[0].buffer).type == proof_.plan.buffer(op.write.buffer).type;
-    if (!plain) proof_.fail("{} is copied ahead and is more than a copy", name());
+    if (!plain) return proof_.fail("{} is copied ahead and is more than a copy", name());
+    const Placement* place = proof_.plan.placement(op.write.buffer);
+    const bool dense = op_.vectors && op_.read_vectors[0];
+    const auto bytes = static_cast<std::int64_t>(size_in_bytes(proof_.plan.buffer(op.write.buffer).type));
+    if (place != nullptr && place->piece > (dense ? op_.layout.vector : 1) * bytes)
+      proof_.fail("{} is copied by pieces of {} bytes, whose elements are no neighbours", name(), place->piece);
   }
 
   void vectors() {

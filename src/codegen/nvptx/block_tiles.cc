@@ -171,18 +171,25 @@ Value* BlockEmitter::piece_address(int buffer, Value* trip, std::int64_t piece) 
   return shared_address(b_.getInt8Ty(), place.ring_offset + piece * place.piece * plan_->threads, own);
 }
 
-/// Asynchronous copies for an item to come. A thread copies what it will read itself, so that no other thread has to know.
+/// Asynchronous copies for an item to come. A thread copies what it will read itself, so that no other thread has to know. Pieces are
+/// neighbours where the read is a vector, and elements by themselves elsewhere.
 void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
   const int buffer = op.op.write.buffer;
   const Placement& place = *plan_->placement(buffer);
   const int first = (place.by_row ? slot.row : 0) * place.column_slots + (place.by_column ? slot.column : 0);
   const auto bytes = static_cast<int>(size_in_bytes(plan_->buffer(buffer).type));
-  Value* from = address(op.op.reads[0]);
+  const bool dense = op.vectors && op.read_vectors[0];
+  Value* from = dense ? address(op.op.reads[0]) : nullptr;
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(static_cast<std::uint64_t>(op.ahead)));
   const auto copy =
       place.piece == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16 : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
   for (int done = 0; done < width * bytes; done += place.piece) {
-    Value* source = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), from, static_cast<std::uint64_t>(done));
+    Value* source = nullptr;
+    if (dense) {
+      source = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), from, static_cast<std::uint64_t>(done));
+    } else {
+      at_element(op, done / bytes, [&] { source = address(op.op.reads[0]); });
+    }
     b_.CreateIntrinsic(copy, {}, {piece_address(buffer, trip, (first * bytes + done) / place.piece), source});
   }
 }
