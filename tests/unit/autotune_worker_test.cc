@@ -83,10 +83,10 @@ TEST(Worker, AGoodTrialComesBackWhole) {
 
 TEST(Worker, EveryWayToFailIsAnOutcomeAndTheNextTrialSucceeds) {
   WorkerPool pool = make_pool(2, 60);
-  const std::vector<std::pair<std::string, TrialStatus>> cases{
-      {"illegal", TrialStatus::illegal}, {"bug", TrialStatus::wrong}, {"crash", TrialStatus::crash},
-      {"abort", TrialStatus::crash},     {"exit", TrialStatus::crash},        {"wrong", TrialStatus::wrong},
-      {"early", TrialStatus::infeasible}};
+  const std::vector<std::pair<std::string, TrialStatus>> cases{{"illegal", TrialStatus::illegal}, {"bug", TrialStatus::wrong},
+                                                               {"crash", TrialStatus::crash},     {"abort", TrialStatus::crash},
+                                                               {"exit", TrialStatus::crash},      {"wrong", TrialStatus::wrong},
+                                                               {"early", TrialStatus::infeasible}};
   for (const auto& [action, status] : cases) {
     const auto outcomes = pool.measure({job(action), job("good"), job("good")});
     EXPECT_EQ(outcomes.at(0).status, status) << action;

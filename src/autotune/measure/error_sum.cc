@@ -88,7 +88,8 @@ double ErrorSum::error(double sum, std::optional<ElementType> narrow) const {
   if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
   if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
   // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
-  if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite) return kInfinite;
+  if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
+    return kInfinite;
   double error = inherited_;
   if (terms_ > 1) {
     error += kOrderFactor * 0x1p-24 * std::sqrt(static_cast<double>(terms_)) * magnitude_;
