@@ -1,7 +1,7 @@
 // Inputs of a definition, and Halide's schedules of it.
 #include "problem.h"
 
-#include "frontend/affine.h"
+#include "frontend/affine_index.h"
 #include "frontend/halide_target.h"
 #include "operator.h"
 #include "support/error.h"

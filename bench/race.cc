@@ -1,7 +1,7 @@
 // Processes, pipes and turns.
 #include "race.h"
 
-#include "autotune/measure/cold_cache.h"
+#include "autotune/timing/cold_cache.h"
 #include "support/error.h"
 
 #include <sched.h>

@@ -1,8 +1,8 @@
 // How long a query takes: remembered (warm), from the database (cold), and opening a database of 100,000 trials. Where there is
 // a GPU, also what a launch costs its thread.
-#include "db/cuda_identity.h"
 #include "db/database.h"
-#include "db/host_device.h"
+#include "db/devices/cuda_identity.h"
+#include "db/devices/host_identity.h"
 #include "nestor/runtime.h"
 #include "support/launch_recipe.h"
 

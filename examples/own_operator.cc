@@ -6,7 +6,7 @@
 #include "nestor/nest.h"
 #include "nestor/schedule.h"
 #include "nestor/tune.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 
 namespace {
 

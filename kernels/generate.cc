@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "operator.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 namespace {

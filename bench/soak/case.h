@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nestor/types.h"
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 #include <nlohmann/json.hpp>
 

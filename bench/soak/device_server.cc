@@ -1,9 +1,9 @@
 // The two ends of a socket in the abstract name space: candidates ask, the process with the context answers.
 #include "soak/device_server.h"
 
-#include "autotune/measure/argument_facts.h"
-#include "autotune/measure/gpu_memory.h"
-#include "autotune/measure/trial_messages.h"
+#include "autotune/gpu/gpu_memory.h"
+#include "autotune/trial/argument_facts.h"
+#include "autotune/workers/trial_messages.h"
 #include "device/recipe_launcher.h"
 #include "support/error.h"
 

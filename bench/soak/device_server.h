@@ -1,7 +1,7 @@
 // Device servers: processes that hold a GPU's context and run kernels for others, which compile in parallel and may die.
 #pragma once
 
-#include "autotune/measure/worker_process.h"
+#include "autotune/workers/worker_process.h"
 #include "soak/engine.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Draws sizes by what their evaluation costs.
 #include "soak/draw_sizes.h"
 
-#include "autotune/measure/reference.h"
+#include "autotune/oracle/reference.h"
 #include "support/error.h"
 
 #include <algorithm>

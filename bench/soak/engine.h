@@ -1,7 +1,7 @@
 // Engines: where compiled candidates run. Each gives back the outputs of one run.
 #pragma once
 
-#include "autotune/measure/oracle.h"
+#include "autotune/oracle/oracle.h"
 #include "soak/case.h"
 #include "soak/problem_data.h"
 #include "support/launch_recipe.h"

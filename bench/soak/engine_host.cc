@@ -1,6 +1,6 @@
 // Host code in this process, on memory whose surroundings cannot be touched unnoticed.
-#include "autotune/measure/argument_facts.h"
-#include "autotune/measure/guarded_buffer.h"
+#include "autotune/host/guarded_buffer.h"
+#include "autotune/trial/argument_facts.h"
 #include "codegen/host/host_backend.h"
 #include "soak/engine.h"
 

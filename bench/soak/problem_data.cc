@@ -1,9 +1,9 @@
 // Fills arguments, evaluates the definition and compares whole outputs.
 #include "soak/problem_data.h"
 
-#include "autotune/measure/data_sets.h"
-#include "autotune/measure/random_fill.h"
-#include "autotune/measure/reference.h"
+#include "autotune/check/data_sets.h"
+#include "autotune/oracle/random_fill.h"
+#include "autotune/oracle/reference.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 

@@ -1,9 +1,9 @@
 // ProblemData: the arguments of one run and what the definition makes of them, every element.
 #pragma once
 
-#include "autotune/measure/masked_places.h"
-#include "autotune/measure/oracle.h"
-#include "poly/nest.h"
+#include "autotune/check/masked_places.h"
+#include "autotune/oracle/oracle.h"
+#include "poly/nest/nest.h"
 #include "soak/case.h"
 
 #include <map>

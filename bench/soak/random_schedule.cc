@@ -3,7 +3,7 @@
 
 #include "poly/algebra/rule.h"
 #include "support/error.h"
-#include "support/random_steps.h"
+#include "support/nests/random_steps.h"
 
 #include <optional>
 

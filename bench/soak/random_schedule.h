@@ -1,7 +1,7 @@
 // Random schedules: random rules, then random steps, as far as they are legal.
 #pragma once
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <cstdint>
 

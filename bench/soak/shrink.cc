@@ -1,7 +1,7 @@
 // Greedy: from the last step to the first, again and again until nothing can go.
 #include "soak/shrink.h"
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 namespace nestor::soak {
 namespace {

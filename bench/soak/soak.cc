@@ -1,7 +1,7 @@
 // soak: draws random candidates for a time and tells which of them are wrong. docs/debugging.md says how to use it.
-#include "autotune/measure/random_fill.h"
-#include "autotune/measure/trial_messages.h"
+#include "autotune/oracle/random_fill.h"
 #include "autotune/target.h"
+#include "autotune/workers/trial_messages.h"
 #include "soak/device_server.h"
 #include "soak/shrink.h"
 #include "soak/tally.h"

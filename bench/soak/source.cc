@@ -3,10 +3,10 @@
 
 #include "api/operators.h"
 #include "db/record.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
-#include "support/random_nests.h"
-#include "support/random_operators.h"
+#include "support/nests/random_nests.h"
+#include "support/nests/random_operators.h"
 
 #include <algorithm>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Sources: where the nests of a soak come from.
 #pragma once
 
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 #include <nlohmann/json.hpp>
 

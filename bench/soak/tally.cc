@@ -1,7 +1,7 @@
 // Counting verdicts by source and refusals by reason.
 #include "soak/tally.h"
 
-#include "db/host_device.h"
+#include "db/devices/host_identity.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 // Replay, code generation, running and comparing, with every way to fail told apart.
 #include "soak/try_case.h"
 
+#include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
-#include "codegen/nvptx/simt_backend.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
-#include "poly/candidate_time.h"
+#include "poly/isl/candidate_time.h"
 #include "soak/device_server.h"
 #include "soak/draw_sizes.h"
 #include "support/error.h"

@@ -1,10 +1,10 @@
 // The certificate: replays a schedule's steps and checks every dependence against the final order, with isl alone.
 #include "api/report.h"
-#include "autotune/measure/masked_places.h"
-#include "codegen/nvptx/simt_backend.h"
+#include "autotune/check/masked_places.h"
+#include "codegen/gpu/backend.h"
 #include "poly/algebra/rule.h"
-#include "poly/context.h"
-#include "poly/nest_json.h"
+#include "poly/isl/context.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 #include <fmt/ranges.h>

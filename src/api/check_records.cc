@@ -1,11 +1,11 @@
 // One process a record: the parent stores what the children find.
 #include "api/check_records.h"
 
-#include "autotune/measure/trial_messages.h"
-#include "autotune/measure/worker_process.h"
+#include "autotune/workers/trial_messages.h"
+#include "autotune/workers/worker_process.h"
+#include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
-#include "codegen/nvptx/simt_backend.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 #include <algorithm>

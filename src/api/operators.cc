@@ -1,8 +1,8 @@
 // Looks operators up among the embedded nests, or loads them from files.
 #include "api/operators.h"
 
-#include "autotune/space/product_sizes.h"
-#include "poly/nest_json.h"
+#include "autotune/space/gpu/product_sizes.h"
+#include "poly/nest/nest_json.h"
 #include "support/embedded_nests.h"
 #include "support/error.h"
 

@@ -1,7 +1,7 @@
 // Operators by name: those built into this program, and nests in files.
 #pragma once
 
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 #include <string>
 #include <string_view>

@@ -3,8 +3,8 @@
 
 #include "api/operators.h"
 #include "api/report.h"
-#include "poly/dependences.h"
-#include "poly/nest_json.h"
+#include "poly/nest/dependences.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 namespace nestor::api {

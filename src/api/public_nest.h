@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nestor/nest.h"
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 namespace nestor::api {
 

@@ -5,7 +5,7 @@
 #include "api/public_nest.h"
 #include "api/report.h"
 #include "autotune/tuner.h"
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 #include "support/error.h"
 
 namespace nestor::api {

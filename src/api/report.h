@@ -3,7 +3,7 @@
 
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <nlohmann/json.hpp>
 

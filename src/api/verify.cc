@@ -1,14 +1,14 @@
 // Re-checks trials: replay, certificate, a fresh compile, and the stored bytes against the oracle.
 #include "api/verify.h"
 
-#include "autotune/measure/gpu_measurer.h"
-#include "autotune/measure/host_launch.h"
-#include "autotune/measure/host_measurer.h"
-#include "autotune/measure/oracle.h"
-#include "autotune/measure/winners.h"
+#include "autotune/check/winners.h"
+#include "autotune/gpu/gpu_measurer.h"
+#include "autotune/host/host_launch.h"
+#include "autotune/host/host_measurer.h"
+#include "autotune/oracle/oracle.h"
+#include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
-#include "codegen/nvptx/simt_backend.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/architecture.h"
 #include "support/error.h"
 

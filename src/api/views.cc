@@ -1,10 +1,10 @@
 // The views of a schedule, from its nest down to machine code.
 #include "api/report.h"
+#include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
-#include "codegen/nvptx/simt_backend.h"
-#include "codegen/tile/tile_classes.h"
+#include "codegen/tile/build/tile_classes.h"
 #include "poly/algebra/rule.h"
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 #include "support/debug.h"
 #include "support/error.h"
 

@@ -1,10 +1,10 @@
 // Devices by name, and which there are.
 #include "autotune/target.h"
 
-#include "autotune/measure/trial_messages.h"
-#include "autotune/measure/worker_process.h"
-#include "db/cuda_identity.h"
-#include "db/host_device.h"
+#include "autotune/workers/trial_messages.h"
+#include "autotune/workers/worker_process.h"
+#include "db/devices/cuda_identity.h"
+#include "db/devices/host_identity.h"
 #include "support/error.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "nestor/tune.h"
 
 #include "autotune/tuner.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -1,13 +1,13 @@
 // The tuning loop: propose, measure, store, learn.
 #include "autotune/tuner.h"
 
-#include "autotune/measure/gpu_measurer.h"
-#include "autotune/measure/host_measurer.h"
+#include "autotune/gpu/gpu_measurer.h"
+#include "autotune/host/host_measurer.h"
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest_space.h"
-#include "db/host_device.h"
+#include "db/devices/host_identity.h"
 #include "db/lookup.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // Tuner: searches schedules of one problem, measures each in a worker process and remembers everything.
 #pragma once
 
-#include "autotune/measure/measurer.h"
 #include "autotune/target.h"
+#include "autotune/trial/measurer.h"
 #include "db/database.h"
-#include "poly/nest.h"
-#include "poly/schedule.h"
+#include "poly/nest/nest.h"
+#include "poly/schedule/schedule.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/tuner.h"
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <optional>
 #include <ostream>

@@ -1,5 +1,5 @@
 // nestor: parses the command line, runs one subcommand, turns failures into messages and exit codes.
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/operator_args.h"
 #include "cli/output.h"

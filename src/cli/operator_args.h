@@ -3,7 +3,7 @@
 
 #include "autotune/tuner.h"
 #include "db/database.h"
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,7 +1,7 @@
 // Tables, units, JSON forms of records, and the progress line.
 #include "cli/output.h"
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

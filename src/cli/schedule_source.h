@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/operator_args.h"
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <CLI/CLI.hpp>
 

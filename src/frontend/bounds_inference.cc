@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "poly/context.h"
-#include "poly/isl_tools.h"
+#include "poly/isl/context.h"
+#include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
 namespace nestor {

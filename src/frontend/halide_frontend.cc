@@ -10,8 +10,8 @@
 #include "frontend/bounds_inference.h"
 #include "frontend/halide_graph.h"
 #include "frontend/statement_builder.h"
-#include "poly/context.h"
-#include "poly/isl_tools.h"
+#include "poly/isl/context.h"
+#include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 namespace nestor {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "poly/scalar_expr.h"
+#include "poly/nest/scalar_expr.h"
 
 namespace nestor {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 
 namespace nestor {
 namespace {

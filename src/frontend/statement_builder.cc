@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "frontend/simultaneous.h"
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 
 namespace nestor {
 

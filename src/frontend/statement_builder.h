@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "frontend/halide_graph.h"
-#include "poly/scalar_expr.h"
+#include "poly/nest/scalar_expr.h"
 
 namespace nestor {
 

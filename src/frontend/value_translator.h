@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "frontend/affine.h"
+#include "frontend/affine_index.h"
 #include "frontend/refusal.h"
-#include "poly/scalar_expr.h"
+#include "poly/nest/scalar_expr.h"
 
 namespace nestor {
 

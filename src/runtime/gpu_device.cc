@@ -1,5 +1,5 @@
 // A GPU: kernels as modules of its driver, launched in the caller's streams.
-#include "db/cuda_identity.h"
+#include "db/devices/cuda_identity.h"
 #include "device/recipe_launcher.h"
 #include "runtime/device.h"
 #include "support/architecture.h"

@@ -1,5 +1,5 @@
 // The host device: objects loaded into this process, threads of its own.
-#include "db/host_device.h"
+#include "db/devices/host_identity.h"
 #include "nestor/host_abi.h"
 #include "runtime/device.h"
 #include "runtime/object_loader.h"

@@ -1,7 +1,7 @@
 // Library and Kernel: remembered answers first, else the database.
 #include "runtime/library.h"
 
-#include "db/host_device.h"
+#include "db/devices/host_identity.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 

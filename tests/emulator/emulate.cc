@@ -4,7 +4,7 @@
 #include "emulator/instructions.h"
 #include "emulator/machine.h"
 #include "emulator/module.h"
-#include "support/simt_launch.h"
+#include "support/simt/simt_launch.h"
 #include "support/tensor_view.h"
 
 #include <fmt/format.h>

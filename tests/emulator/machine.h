@@ -5,7 +5,7 @@
 #pragma once
 
 #include "emulator/clock.h"
-#include "emulator/context.h"
+#include "emulator/execution_context.h"
 #include "emulator/shadow.h"
 
 #include <array>

@@ -1,9 +1,9 @@
 // Errors of tuning that a user causes: each names what was wrong and what would be right.
 #include "autotune/tuner.h"
 #include "nestor/tune.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
-#include "support/sample_nests.h"
+#include "support/nests/sample_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // What a user reads when a kernel cannot use tensor cores.
-#include "codegen/nvptx/tile_rewrite.h"
-#include "support/simt_programs.h"
-#include "support/tensor_nests.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
+#include "support/nests/tensor_nests.h"
+#include "support/simt/simt_programs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

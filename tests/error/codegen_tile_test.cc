@@ -1,7 +1,7 @@
 // Schedules whose tile program cannot be what they mean are refused with the reason.
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
-#include "support/sample_nests.h"
+#include "support/nests/sample_nests.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 #include "db/database.h"
 #include "db/file_checks.h"
 #include "support/error.h"
-#include "unit/db_fixture.h"
+#include "unit/db/db_fixture.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>

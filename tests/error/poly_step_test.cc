@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 #include "support/error.h"
-#include "support/sample_nests.h"
+#include "support/nests/sample_nests.h"
 
 namespace nestor {
 namespace {

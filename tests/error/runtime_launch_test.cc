@@ -1,7 +1,7 @@
 // Everything that is wrong with a launch or a query is said before anything is written.
 #include "nestor/runtime.h"
 #include "support/error.h"
-#include "unit/runtime_fixture.h"
+#include "unit/runtime/runtime_fixture.h"
 
 #include <gmock/gmock.h>
 

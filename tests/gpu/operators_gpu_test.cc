@@ -6,10 +6,10 @@
 // NESTOR_GPU_POISON=0 leaves outputs as the driver gives the memory (for initcheck). NESTOR_GPU_KERNEL_FOLDER: kernels found
 // there are not made again, others are written there; where there is no GPU, for an H200.
 #include "api/operators.h"
-#include "autotune/measure/oracle.h"
+#include "autotune/oracle/oracle.h"
 #include "autotune/space/nest_space.h"
 #include "autotune/tuner.h"
-#include "codegen/nvptx/simt_backend.h"
+#include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 #include "device/recipe_launcher.h"
 #include "support/error.h"

@@ -2,9 +2,9 @@
 // interpret().
 #include "device/recipe_launcher.h"
 #include "gpu/gpu_fixture.h"
-#include "support/simt_cases.h"
-#include "support/tensor_cluster_cases.h"
-#include "support/tensor_mma_cases.h"
+#include "support/simt/simt_cases.h"
+#include "support/tensor/tensor_cluster_cases.h"
+#include "support/tensor/tensor_mma_cases.h"
 
 #include <gtest/gtest.h>
 

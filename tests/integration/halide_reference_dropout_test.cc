@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "operator.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "random.h"
-#include "unit/frontend_halide_run.h"
+#include "unit/frontend/frontend_halide_run.h"
 
 namespace {
 

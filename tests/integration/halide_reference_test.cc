@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "operator.h"
-#include "poly/nest_json.h"
-#include "unit/frontend_halide_run.h"
+#include "poly/nest/nest_json.h"
+#include "unit/frontend/frontend_halide_run.h"
 
 namespace {
 

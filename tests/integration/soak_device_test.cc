@@ -2,9 +2,9 @@
 #include "soak/device_server.h"
 #include "soak/problem_data.h"
 
+#include "support/cuda/fake_cuda_use.h"
 #include "support/error.h"
-#include "support/fake_cuda_use.h"
-#include "support/sample_nests.h"
+#include "support/nests/sample_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,12 +8,12 @@
 
 #include "autotune/tuner.h"
 #include "integration/run_nestor.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/element_codec.h"
 #include "support/error.h"
-#include "support/random_nests.h"
-#include "support/random_operators.h"
-#include "support/tensor_nests.h"
+#include "support/nests/random_nests.h"
+#include "support/nests/random_operators.h"
+#include "support/nests/tensor_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 // proved that computes something else. Environment: NESTOR_MUTANTS, how many (default 81, three an operator); NESTOR_PROOF_RECORDS=all,
 // every shipped record.
 #include "codegen/proof/program_proof.h"
-#include "poly/nest_json.h"
-#include "support/operator_programs.h"
-#include "support/program_mutants.h"
+#include "poly/nest/nest_json.h"
+#include "support/mutants/program_mutants.h"
+#include "support/nests/operator_programs.h"
 
 #include <gtest/gtest.h>
 

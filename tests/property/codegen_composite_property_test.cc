@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "support/error.h"
-#include "support/random_nests.h"
-#include "support/sample_nests.h"
+#include "support/nests/random_nests.h"
+#include "support/nests/sample_nests.h"
 #include "support/tile_definition.h"
 
 namespace nestor::composite_property {

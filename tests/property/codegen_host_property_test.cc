@@ -1,5 +1,5 @@
 // Random ops, random boxes, guards, strides and types: compiled code and interpreter agree.
-#include "unit/codegen_host_fixture.h"
+#include "unit/codegen/codegen_host_fixture.h"
 
 namespace nestor::host_test {
 namespace {

@@ -1,5 +1,5 @@
 // Whatever tiles, groups, slots and options a schedule for tensor cores chooses, its plan is the definition.
-#include "support/tensor_problem.h"
+#include "support/tensor/tensor_problem.h"
 
 #include <gtest/gtest.h>
 

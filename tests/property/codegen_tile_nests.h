@@ -2,8 +2,8 @@
 // temporaries, rows of reductions, sizes down to 0. All values are integers, so that sums are exact in any order.
 #pragma once
 
-#include "support/random_nests.h"
-#include "support/sample_nests.h"
+#include "support/nests/random_nests.h"
+#include "support/nests/sample_nests.h"
 
 #include <array>
 #include <map>

@@ -4,12 +4,12 @@
 #include <functional>
 #include <random>
 
-#include "poly/algebra/online.h"
 #include "poly/algebra/rule.h"
-#include "poly/nest_json.h"
-#include "support/algebra_nests.h"
-#include "support/nest_interpreter.h"
-#include "support/sample_nests.h"
+#include "poly/algebra/rules/online.h"
+#include "poly/nest/nest_json.h"
+#include "support/nests/algebra_nests.h"
+#include "support/nests/nest_interpreter.h"
+#include "support/nests/sample_nests.h"
 
 namespace nestor {
 namespace {

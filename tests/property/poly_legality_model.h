@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "support/random_nests.h"
+#include "support/nests/random_nests.h"
 
 namespace nestor::legality {
 

@@ -15,7 +15,7 @@
 #include "poly/algebra/rule.h"
 #include "property/poly_legality_model.h"
 #include "support/error.h"
-#include "support/random_steps.h"
+#include "support/nests/random_steps.h"
 
 namespace nestor::legality {
 namespace {

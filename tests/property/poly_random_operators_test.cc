@@ -1,7 +1,7 @@
 // Rules over random operators: a rule applies, or says why it does not; it never fails. NESTOR_PROPERTY_CASES sets the number of operators.
 #include "poly/algebra/rule.h"
 #include "support/error.h"
-#include "support/random_operators.h"
+#include "support/nests/random_operators.h"
 
 #include <gtest/gtest.h>
 

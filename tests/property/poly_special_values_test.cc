@@ -9,9 +9,9 @@
 #include <set>
 
 #include "poly/algebra/rule.h"
-#include "poly/nest_json.h"
+#include "poly/nest/nest_json.h"
 #include "support/error.h"
-#include "support/special_nests.h"
+#include "support/nests/special_nests.h"
 
 namespace nestor {
 namespace {

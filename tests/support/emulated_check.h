@@ -1,8 +1,8 @@
 // Compiled kernels, emulated, against their nest's definition.
 #pragma once
 
-#include "autotune/measure/reference.h"
-#include "codegen/nvptx/simt_backend.h"
+#include "autotune/oracle/reference.h"
+#include "codegen/gpu/backend.h"
 #include "emulator/emulate.h"
 
 #include <fmt/format.h>

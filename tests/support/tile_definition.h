@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "codegen/tile/plan.h"
-#include "poly/isl_tools.h"
-#include "poly/schedule.h"
-#include "support/nest_interpreter.h"
+#include "codegen/tile/places/plan.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/schedule/schedule.h"
+#include "support/nests/nest_interpreter.h"
 #include "support/tile_adversary.h"
 
 namespace nestor::testing {

@@ -1,7 +1,7 @@
 // A kernel that copies its arguments by tensor maps and draws its work from a counter, over the fake driver.
 #pragma once
 
-#include "unit/device_fixture.h"
+#include "unit/device/device_fixture.h"
 
 #include <array>
 #include <vector>

@@ -1,7 +1,7 @@
 // Alignment of loops through the tensors that statements share.
 #include "autotune/space/axes.h"
 
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
 #include <isl/aff.h>

@@ -3,13 +3,13 @@
 
 #include "autotune/space/cluster_choice.h"
 #include "autotune/space/cluster_steps.h"
-#include "autotune/space/gpu_points.h"
+#include "autotune/space/gpu/gpu_points.h"
+#include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/nest_structure.h"
 #include "autotune/space/rule_steps.h"
 #include "autotune/space/rule_variants.h"
-#include "autotune/space/tensor_steps.h"
 #include "autotune/space/work_floor.h"
-#include "db/host_device.h"
+#include "db/devices/host_identity.h"
 #include "support/error.h"
 
 #include <unistd.h>

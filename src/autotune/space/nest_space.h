@@ -1,9 +1,9 @@
 // NestSpace: the candidates of a nest, derived from its structure alone.
 #pragma once
 
-#include "autotune/measure/base_schedules.h"
-#include "autotune/space/gpu_steps.h"
+#include "autotune/space/gpu/gpu_steps.h"
 #include "autotune/space/space.h"
+#include "autotune/trial/base_schedules.h"
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 // which statements may share loops, and which of those loops are parallel. Derived from accesses and proved by schedules.
 #pragma once
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <cstdint>
 #include <optional>

@@ -2,8 +2,8 @@
 #include "autotune/space/rule_steps.h"
 
 #include "autotune/space/cluster_steps.h"
-#include "poly/algebra/online.h"
 #include "poly/algebra/rule.h"
+#include "poly/algebra/rules/online.h"
 #include "support/error.h"
 
 #include <fmt/ranges.h>

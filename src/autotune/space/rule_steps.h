@@ -1,8 +1,8 @@
 // Rule steps: the algebra that a candidate begins with.
 #pragma once
 
-#include "autotune/measure/base_schedules.h"
 #include "autotune/space/nest_structure.h"
+#include "autotune/trial/base_schedules.h"
 
 #include <set>
 #include <string>

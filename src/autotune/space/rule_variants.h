@@ -1,8 +1,8 @@
 // RuleVariants: a nest after each choice of algebra rules, with its clusters, worked out once and on demand.
 #pragma once
 
-#include "autotune/measure/base_schedules.h"
 #include "autotune/space/nest_structure.h"
+#include "autotune/trial/base_schedules.h"
 
 #include <compare>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Space: the candidates of one problem, as points with named integer coordinates.
 #pragma once
 
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // Points of a box that are in a domain, counted by sampling.
 #include "autotune/space/work_floor.h"
 
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 
 #include <isl/point.h>
 #include <isl/set.h>

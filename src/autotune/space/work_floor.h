@@ -1,7 +1,7 @@
 // Least time of a nest by its arithmetic alone.
 #pragma once
 
-#include "poly/nest.h"
+#include "poly/nest/nest.h"
 
 namespace nestor {
 

@@ -1,7 +1,7 @@
 // Which dims of a contraction are rows, columns and depth of a matrix product, and how its panels are blocked.
 #pragma once
 
-#include "codegen/host/op_nest.h"
+#include "codegen/host/emit/op_nest.h"
 
 #include <optional>
 #include <vector>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/llvm/math_emit.h"
-#include "poly/scalar_expr.h"
+#include "poly/nest/scalar_expr.h"
 
 #include <llvm/IR/IRBuilder.h>
 

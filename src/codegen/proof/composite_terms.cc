@@ -1,9 +1,9 @@
 // Terms of composites: each is computed with the leading value that it is used with.
 #include "codegen/proof/composite_steps.h"
-#include "codegen/proof/counts.h"
-#include "codegen/proof/outcome.h"
-#include "codegen/proof/time_order.h"
-#include "codegen/proof/values.h"
+#include "codegen/proof/model/counts.h"
+#include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/time_order.h"
+#include "codegen/proof/model/values.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

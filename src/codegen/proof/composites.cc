@@ -1,10 +1,10 @@
 // The steps of composites (docs/algebra.md): save, move, correct; then terms with the moved value, used in the step that made them.
 #include "codegen/proof/composite_steps.h"
-#include "codegen/proof/counts.h"
+#include "codegen/proof/model/counts.h"
+#include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/time_order.h"
+#include "codegen/proof/model/values.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "codegen/proof/time_order.h"
-#include "codegen/proof/values.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

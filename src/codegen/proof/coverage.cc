@@ -1,7 +1,7 @@
 // Coverage: the instances that a program runs are those of the nest, each once.
+#include "codegen/proof/model/outcome.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "poly/conjunction.h"
+#include "poly/isl/conjunction.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

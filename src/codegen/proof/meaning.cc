@@ -1,8 +1,8 @@
 // Values, reads, writes and indices of ops, against the nest's statements at the claimed instances.
+#include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/values.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "codegen/proof/values.h"
-#include "poly/isl_tools.h"
+#include "poly/isl/isl_tools.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

@@ -1,8 +1,8 @@
 // The obligations of a finished program, each a function that returns when it is shown and throws otherwise (see outcome.h).
 #pragma once
 
-#include "codegen/proof/program_model.h"
-#include "poly/dependences.h"
+#include "codegen/proof/model/program_model.h"
+#include "poly/nest/dependences.h"
 
 #include <set>
 #include <string>

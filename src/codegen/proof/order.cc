@@ -1,9 +1,9 @@
 // Dependences of the nest in the program's time, and where values that flow through buffers are found.
 #include "codegen/proof/composite_steps.h"
+#include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/time_order.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "codegen/proof/time_order.h"
-#include "poly/conjunction.h"
+#include "poly/isl/conjunction.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

@@ -1,10 +1,10 @@
 // All obligations in turn, under one budget.
 #include "codegen/proof/program_proof.h"
 
+#include "codegen/proof/model/outcome.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "poly/context.h"
-#include "poly/isl_time_limit.h"
+#include "poly/isl/context.h"
+#include "poly/isl/time_limit.h"
 #include "support/debug.h"
 #include "support/error.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/tile/tile_program.h"
-#include "poly/schedule.h"
+#include "poly/schedule/schedule.h"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // Tasks that run at the same time, place by place.
+#include "codegen/proof/model/outcome.h"
 #include "codegen/proof/obligations.h"
-#include "codegen/proof/outcome.h"
-#include "poly/conjunction.h"
+#include "poly/isl/conjunction.h"
 
 #include <fmt/format.h>
 #include <isl/map.h>

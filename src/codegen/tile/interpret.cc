@@ -1,7 +1,7 @@
 // The meaning of a tile program, executed point by point in double.
 #include "codegen/tile/tile_program.h"
 
-#include "poly/scalar_semantics.h"
+#include "poly/nest/scalar_semantics.h"
 
 #include <limits>
 #include <numeric>

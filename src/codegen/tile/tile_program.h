@@ -1,8 +1,8 @@
 // TileProgram: what one kernel does, as loops around operations on whole tiles. The same program serves every target.
 #pragma once
 
-#include "poly/composite.h"
-#include "poly/schedule.h"
+#include "poly/nest/composite.h"
+#include "poly/schedule/schedule.h"
 #include "support/int_expr.h"
 #include "support/launch_recipe.h"
 

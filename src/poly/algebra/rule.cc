@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <set>
 
-#include "poly/algebra/infinite_rows.h"
-#include "poly/algebra/moments.h"
-#include "poly/algebra/nest_edit.h"
-#include "poly/algebra/online.h"
-#include "poly/algebra/rule_list.h"
+#include "poly/algebra/rules/moments.h"
+#include "poly/algebra/rules/online.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/infinite_rows.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -1,8 +1,8 @@
 // Algebra: rewrites of a nest that change the order or the grouping of arithmetic, each proved.
 #pragma once
 
-#include "poly/composite.h"
-#include "poly/nest.h"
+#include "poly/nest/composite.h"
+#include "poly/nest/nest.h"
 
 #include <string>
 #include <vector>

@@ -1,8 +1,8 @@
 // nestor_emit_ptx NAME [SM]: prints the PTX of a hand-built tile program; `ir NAME` prints its LLVM IR instead. For FileCheck tests.
-#include "codegen/nvptx/simt_backend.h"
+#include "codegen/gpu/backend.h"
 #include "support/error.h"
-#include "support/simt_programs.h"
-#include "support/tensor_nests.h"
+#include "support/nests/tensor_nests.h"
+#include "support/simt/simt_programs.h"
 
 #include <cstdio>
 #include <cstring>

@@ -1,0 +1,264 @@
+// Masked places, found with isl at fixed sizes.
+#include "autotune/check/masked_places.h"
+
+#include "poly/algebra/rule.h"
+#include "poly/isl/isl_tools.h"
+
+#include <isl/map.h>
+#include <isl/point.h>
+#include <isl/set.h>
+#include <isl/val.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+namespace nestor {
+namespace {
+
+/// What the rules among the steps need.
+std::set<std::string> finite_for_rules(const Schedule& schedule) {
+  std::set<std::string> tensors;
+  const std::vector<Step>& steps = schedule.steps();
+  const auto asks = [](const Step& step) {
+    return step.name == "apply_rule" && rule(step.args.front().get<std::string>()).finite != nullptr;
+  };
+  auto rest = steps.end();
+  while (rest != steps.begin() && !asks(*std::prev(rest))) --rest;
+  Schedule before(schedule.original_nest());
+  for (auto step = steps.begin(); step != rest; ++step) {
+    if (asks(*step)) {
+      for (std::string& tensor : rule(step->args.front().get<std::string>()).finite(before.nest()))
+        tensors.insert(std::move(tensor));
+    }
+    before = before.apply(*step);
+  }
+  return tensors;
+}
+
+const Tensor* find_tensor(const Nest& nest, const std::string& name) {
+  const auto found = std::find_if(nest.tensors.begin(), nest.tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  return found == nest.tensors.end() ? nullptr : &*found;
+}
+
+bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
+  ScalarExpr core = factor;
+  while (core.op() == ScalarOp::cast) core = ScalarExpr(core.args()[0]);
+  return core.op() != ScalarOp::read ||
+         nest.tensor(statement.reads.at(static_cast<std::size_t>(core.ordinal())).tensor).role == TensorRole::temporary;
+}
+
+/// Tensors that sums multiply with what a kernel computes, and may fill with zeros.
+std::set<std::string> factors_beside_computed(const Nest& nest) {
+  std::set<std::string> tensors;
+  for (const Statement& statement : nest.statements) {
+    if (statement.reduction != ReductionOp::add) continue;
+    const auto add_reads = [&](const ScalarExpr& part) {
+      if (part.op() == ScalarOp::read) tensors.insert(statement.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+    };
+    statement.value.visit([&](const ScalarExpr& product) {
+      if (product.op() != ScalarOp::mul) return;
+      for (std::size_t k = 0; k < 2; ++k) {
+        if (is_computed(product.args()[1 - k], statement, nest)) product.args()[k].visit(add_reads);
+      }
+    });
+  }
+  return tensors;
+}
+
+/// With every rule that asks for finite values.
+Schedule with_asking_rules(const Nest& definition) {
+  Schedule schedule(definition);
+  for (const Rule& asking : rules()) {
+    if (asking.finite == nullptr) continue;
+    for (const RuleMatch& match : asking.find(definition)) {
+      Step step{"apply_rule", {match.rule}};
+      step.args.insert(step.args.end(), match.target.begin(), match.target.end());
+      schedule = schedule.apply(step);
+    }
+  }
+  return schedule;
+}
+
+/// Elements of the tensors of one nest that must be finite, at fixed sizes.
+class MaskedElements {
+ public:
+  MaskedElements(const Nest& nest, const Sizes& sizes) : nest_(nest), sizes_(sizes) {}
+
+  /// { Tensor[index] } that are masked to some reader.
+  isl::set masked(const Tensor& tensor) const {
+    const isl::set all = everything(tensor);
+    isl::set found = all.subtract(all);
+    for (const Statement& reader : nest_.statements) {
+      for (const Access& read : reader.reads) {
+        if (read.tensor == tensor.name) found = found.unite(masked_by(reader, read));
+      }
+    }
+    return found.coalesce();
+  }
+  isl::set everything(const Tensor& tensor) const { return at_sizes(tensor_box(tensor), sizes_); }
+
+  bool add(const std::string& tensor, const isl::set& elements) {
+    const auto [known, fresh] = elements_.try_emplace(tensor, elements);
+    if (fresh) return !elements.is_empty();
+    if (elements.is_subset(known->second)) return false;
+    known->second = known->second.unite(elements).coalesce();
+    return true;
+  }
+
+  /// What temporaries are computed from, as well. Writers come before readers, so that one sweep from the end is enough for nests without
+  /// cycles between tensors; those that go on growing need all that they read.
+  void add_sources() {
+    constexpr int kSweeps = 8;
+    bool grows = true;
+    for (int sweep = 0; grows; ++sweep) {
+      grows = false;
+      for (std::size_t k = nest_.statements.size(); k-- > 0;)
+        grows = add_sources_of(nest_.statements[k], sweep >= kSweeps) || grows;
+    }
+  }
+
+  ElementLists inputs() const {
+    ElementLists lists;
+    for (const auto& [name, elements] : elements_) {
+      const Tensor& tensor = nest_.tensor(name);
+      if (tensor.role == TensorRole::input && !elements.is_empty()) lists[name] = numbers(elements, tensor);
+    }
+    return lists;
+  }
+
+ private:
+  /// The points of which an access meets an element inside `tensor`.
+  isl::map inside(const Access& access) const {
+    return at_sizes(access.relation, sizes_).intersect_range(everything(nest_.tensor(access.tensor)));
+  }
+
+  /// Does the element that `relation` meets limit dim `k`?
+  static bool tells(const isl::map& relation, unsigned k) {
+    return isl_map_involves_dims(relation.get(), isl_dim_in, k, 1) == isl_bool_true &&
+           isl_set_dim_is_bounded(relation.domain().get(), isl_dim_set, k) == isl_bool_true;
+  }
+
+  /// Elements that `read` meets in the box around the reader's domain, and not in the domain. As tiles are rounded up, the box goes on to
+  /// the ends of what is read and written.
+  isl::set masked_by(const Statement& reader, const Access& read) const {
+    const isl::set domain = at_sizes(reader.domain, sizes_);
+    const isl::map relation = inside(read), written = inside(reader.write);
+    if (domain.is_empty() || relation.is_empty()) return relation.range().subtract(relation.range());
+    isl_set* box = relation.domain().release();
+    for (unsigned k = 0; k < reader.dims.size(); ++k) {
+      const isl::set limits = tells(relation, k) ? relation.domain() : tells(written, k) ? written.domain() : domain;
+      const auto [low, high] = dim_range(limits, static_cast<int>(k));
+      box = isl_set_lower_bound_si(box, isl_dim_set, k, static_cast<int>(low));
+      box = isl_set_upper_bound_si(box, isl_dim_set, k, static_cast<int>(high));
+    }
+    return isl::manage(box).subtract(domain).apply(relation);
+  }
+
+  bool add_sources_of(const Statement& writer, bool all) {
+    const auto wanted = elements_.find(writer.write.tensor);
+    if (wanted == elements_.end() || nest_.tensor(writer.write.tensor).role == TensorRole::input) return false;
+    const isl::set domain = at_sizes(writer.domain, sizes_);
+    const isl::set points =
+        all ? domain : at_sizes(writer.write.relation, sizes_).intersect_domain(domain).intersect_range(wanted->second).domain();
+    bool grows = false;
+    for (const Access& read : writer.reads) grows = add(read.tensor, points.apply(at_sizes(read.relation, sizes_))) || grows;
+    return grows;
+  }
+
+  /// Points one by one along the dims that decide, all of the others' at once: batches and heads are many, and alike.
+  std::vector<std::int64_t> numbers(const isl::set& elements, const Tensor& tensor) const {
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes_);
+    const isl::set all = everything(tensor);
+    isl::set deciding = elements;
+    std::vector<bool> alike;
+    for (unsigned k = 0; k < shape.size(); ++k) {
+      isl_set* any = isl_set_eliminate(deciding.copy(), isl_dim_set, k, 1);
+      alike.push_back(isl::manage(isl_set_copy(any)).intersect(all).is_subset(elements));
+      isl_set_free(any);
+      if (alike.back()) deciding = isl::manage(isl_set_fix_si(deciding.release(), isl_dim_set, k, 0));
+    }
+    std::vector<std::int64_t> found = points_of(deciding, shape);
+    for (std::size_t k = 0, count = shape.size(); k < count; ++k) {
+      if (!alike[k]) continue;
+      std::int64_t stride = 1;
+      for (std::size_t d = k + 1; d < count; ++d) stride *= shape[d];
+      const std::size_t known = found.size();
+      for (std::int64_t at = 1; at < shape[k]; ++at) {
+        for (std::size_t n = 0; n < known; ++n) found.push_back(found[n] + at * stride);
+      }
+    }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+
+  static std::vector<std::int64_t> points_of(const isl::set& elements, const std::vector<std::int64_t>& shape) {
+    struct Walk {
+      const std::vector<std::int64_t>& shape;
+      std::vector<std::int64_t> numbers{};
+    } walk{shape};
+    const auto visit = [](isl_point* point, void* user) {
+      Walk& walk = *static_cast<Walk*>(user);
+      std::int64_t number = 0;
+      for (std::size_t k = 0; k < walk.shape.size(); ++k) {
+        const isl::val at = isl::manage(isl_point_get_coordinate_val(point, isl_dim_set, static_cast<int>(k)));
+        number = number * walk.shape[k] + isl_val_get_num_si(at.get());
+      }
+      isl_point_free(point);
+      walk.numbers.push_back(number);
+      return isl_stat_ok;
+    };
+    isl_set_foreach_point(elements.get(), visit, &walk);
+    return std::move(walk.numbers);
+  }
+
+  const Nest& nest_;
+  const Sizes& sizes_;
+  std::map<std::string, isl::set> elements_;
+};
+
+}  // namespace
+
+std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof, const TensorFacts& facts) {
+  std::set<std::string> tensors = finite_for_rules(schedule);
+  tensors.insert(proof.finite.begin(), proof.finite.end());
+  tensors.insert(facts.finite.begin(), facts.finite.end());
+  return {tensors.begin(), tensors.end()};
+}
+
+ElementLists masked_places(const Schedule& schedule, const std::vector<std::string>& tensors, const Sizes& sizes) {
+  const bool rewritten = !finite_for_rules(schedule).empty();
+  MaskedElements defined(schedule.original_nest(), sizes), final(schedule.nest(), sizes);
+  for (const std::string& name : tensors) {
+    const Tensor* as_defined = find_tensor(schedule.original_nest(), name);
+    const Tensor* as_final = find_tensor(schedule.nest(), name);
+    // Where rules have left points out, those that are left say which: the definition still reads what only the others read.
+    if (as_final && (rewritten || !as_defined)) {
+      const isl::set masked = final.masked(*as_final);
+      final.add(name, masked);
+      if (as_defined) defined.add(name, masked);
+    } else if (as_defined) {
+      defined.add(name, rewritten ? defined.everything(*as_defined) : defined.masked(*as_defined));
+    }
+  }
+  ElementLists lists;
+  for (MaskedElements* elements : {&defined, &final}) {
+    elements->add_sources();
+    for (auto& [name, numbers] : elements->inputs()) {
+      std::vector<std::int64_t>& all = lists[name];
+      std::vector<std::int64_t> both;
+      std::set_union(all.begin(), all.end(), numbers.begin(), numbers.end(), std::back_inserter(both));
+      all = std::move(both);
+    }
+  }
+  return lists;
+}
+
+MaskedFactors::MaskedFactors(const Nest& definition) : schedule_(with_asking_rules(definition)) {
+  std::set<std::string> tensors = factors_beside_computed(definition);
+  tensors.merge(finite_for_rules(schedule_));
+  tensors_.assign(tensors.begin(), tensors.end());
+}
+
+}  // namespace nestor

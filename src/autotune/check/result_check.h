@@ -1,0 +1,82 @@
+// The check of results in full: every output element at small sizes that reach all of a kernel's code, with several data sets.
+#pragma once
+
+#include "autotune/check/check_sizes.h"
+#include "autotune/check/data_sets.h"
+#include "autotune/oracle/oracle.h"
+#include "poly/nest/nest.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+class Reference;
+
+/// Sizes and data with which a kernel runs once.
+struct CheckCase {
+  Sizes sizes;
+  DataSet data;
+  std::string str() const;  ///< "keys=65, queries=3; NaN in k"
+};
+
+/// What was compared.
+struct CheckReport {
+  std::string wrong;       ///< the first thing that was: where, and in which case; "": nothing
+  double worst_error = 0;  ///< as a fraction of what is allowed
+  std::int64_t elements = 0;
+  std::int64_t comparable = 0;  ///< elements of which something is promised
+  std::vector<CheckCase> cases;
+  /// "12,345 elements at 9 sizes (keys 1..193, queries 1..129), 12 data sets; worst error 0.31 of what is allowed"
+  std::string str() const;
+};
+
+/// What one run of a kernel came to, apart from its results.
+struct CheckRun {
+  bool refused = false;  ///< the launch needs other sizes (rows that are multiples of 16 bytes apart)
+  std::string damage{};  ///< what it did that it must not, such as writing around an argument
+};
+
+/// Runs a kernel once on `tensors`, whose outputs are poisoned, and puts its results there.
+using KernelRun = std::function<CheckRun(const Sizes& sizes, HostTensors& tensors)>;
+
+/// Inputs and reference values of one problem's cases, each made once, when first needed.
+class ResultCheck {
+ public:
+  /// `definition`: the nest as defined, not as rewritten.
+  ResultCheck(Nest definition, std::map<std::string, double> scalars, std::uint64_t seed);
+  ~ResultCheck();
+  ResultCheck(ResultCheck&&) noexcept;
+
+  /// Every size with ordinary data, then one with all data sets. Stops at the first case that goes wrong. Sizes that a launch refuses are
+  /// rounded up to multiples of 8, or left out where that does not help.
+  CheckReport run(const CheckSizes& sizes, const KernelRun& kernel);
+
+  struct Expected {
+    HostTensors inputs;  ///< outputs have a shape, no bytes
+    std::vector<OracleSample> samples;
+  };
+  const Expected& expected(const CheckCase& wanted);
+
+ private:
+  /// False when the launch was refused.
+  bool check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report);
+  /// Elements that must stay finite: masked places of the input that has special values.
+  ElementLists finite_at(const CheckCase& wanted);
+  std::optional<Sizes> rounded_up(Sizes sizes, const std::vector<std::string>& dynamic) const;
+
+  Nest definition_;
+  std::map<std::string, double> scalars_;
+  std::uint64_t seed_;
+  std::uint32_t generation_ = 0;  ///< of the poison; another one each run
+  std::map<std::string, Expected> expected_;
+  std::unique_ptr<MaskedFactors> masked_;
+  std::unique_ptr<Reference> reference_;  ///< compiled for the sizes of the last case
+  Sizes reference_sizes_;
+};
+
+}  // namespace nestor

@@ -1,0 +1,43 @@
+// GpuProblem: one problem's arguments and reference values, made by the tuner and inherited by its processes.
+#pragma once
+
+#include "autotune/oracle/oracle.h"
+#include "autotune/trial/base_schedules.h"
+#include "autotune/tuner.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+struct GpuProblem {
+  /// An argument of the kernel, in the nest's order.
+  struct Argument {
+    std::string name;
+    std::vector<std::int64_t> strides;  ///< elements
+    bool output = false;
+    bool covered = false;  ///< an output every element of which is written
+  };
+  /// Arguments filled with one set of random numbers, and what should come of them.
+  struct Data {
+    HostTensors tensors;  ///< inputs; outputs without bytes
+    std::vector<OracleSample> samples;
+  };
+  Nest definition;
+  BaseSchedules schedules;
+  Sizes sizes;
+  MeasureOptions options;
+  GpuFacts gpu;  ///< what is compiled for
+  std::vector<Argument> arguments;
+  std::vector<Data> data;           ///< the first one is timed as well; a second one where that is cheap
+  std::int64_t argument_bytes = 0;  ///< of all arguments, each once
+};
+
+/// Random inputs and the oracle's values for `nest` (as nest_for_tuning gives it); `original` is the nest as defined, whose
+/// meaning the oracle evaluates. Takes about a second for some hundred MiB. Throws UserError when the oracle is too
+/// expensive, or for a device too old.
+std::shared_ptr<GpuProblem> make_gpu_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
+                                             const MeasureOptions& options);
+
+}  // namespace nestor

@@ -1,0 +1,102 @@
+// Accumulation of error estimates.
+#include "autotune/oracle/error_sum.h"
+
+#include "support/element_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nestor {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// Standard deviations aside: a sequential sum of n equal terms shows 0.23 sqrt(n) u.
+constexpr double kOrderFactor = 0.5;
+constexpr double kDeviationFactor = 0.5;
+/// Of the largest relative error, by how much the errors of 16-bit operands spread; and what all terms may have in common, which
+/// counts kErrorMargin times.
+constexpr double kSpread = 0.7, kShared = 1.05 / kErrorMargin;
+
+}  // namespace
+
+double unit_roundoff(ElementType type) {
+  switch (type) {
+    case ElementType::f32:
+      return 0x1p-24;
+    case ElementType::f16:
+      return 0x1p-11;
+    case ElementType::bf16:
+      return 0x1p-8;
+    default:
+      return 0;
+  }
+}
+
+double cast_error(ElementType type, double value, double error) {
+  if (error == 0 || error == kInfinite) return error;
+  const double rounded = round_to(type, value);
+  const double low = round_to(type, value - kErrorMargin * error), high = round_to(type, value + kErrorMargin * error);
+  if (low == high) return 0;
+  if (!std::isfinite(low) || !std::isfinite(high)) return kInfinite;
+  return std::max(high - rounded, rounded - low) / kErrorMargin;
+}
+
+double larger_error(double a, double error_a, double b, double error_b) {
+  if (std::isnan(a) || std::isnan(b)) return std::max(std::isnan(a) ? error_a : 0, std::isnan(b) ? error_b : 0);
+  if (a == b) return std::max(error_a, error_b);
+  if (std::fabs(a - b) > kErrorMargin * (error_a + error_b)) return a > b ? error_a : error_b;
+  return std::max(error_a, error_b);
+}
+
+void ErrorSum::start(double value, double error) {
+  *this = ErrorSum();
+  inherited_ = error;
+  special_ = !std::isfinite(value);
+  if (special_ || value == 0) return;
+  magnitude_ = std::fabs(value);
+  simulated_ = static_cast<float>(value);
+  terms_ = 1;
+}
+
+void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, double operand, double before, double sum) {
+  if (!std::isfinite(term)) special_ = true;
+  switch (op) {
+    case ReductionOp::max:
+      inherited_ = larger_error(before, inherited_, term, error);
+      return;
+    case ReductionOp::min:
+      inherited_ = larger_error(-before, inherited_, -term, error);
+      return;
+    case ReductionOp::mul:
+      if (error == 0 && inherited_ == 0 && type == ElementType::i32) return;
+      if (std::isfinite(sum)) inherited_ = std::fabs(before) * error + std::fabs(term) * inherited_ + std::fabs(sum) * 0x1p-24;
+      return;
+    case ReductionOp::add:
+      break;
+  }
+  inherited_ += operand == kInfinite ? kInfinite : error;
+  if (special_ || type == ElementType::i32) return;
+  squares_ += operand * operand;
+  magnitude_ += std::fabs(term);
+  simulated_ += static_cast<float>(term);
+  deviation_ = std::max(deviation_, std::fabs(static_cast<double>(simulated_) - sum));
+  ++terms_;
+}
+
+double ErrorSum::error(double sum, std::optional<ElementType> narrow) const {
+  if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
+  if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
+  // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
+  if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
+    return kInfinite;
+  double error = inherited_;
+  if (terms_ > 1) {
+    error += kOrderFactor * 0x1p-24 * std::sqrt(static_cast<double>(terms_)) * magnitude_;
+    if (std::isfinite(deviation_)) error += kDeviationFactor * deviation_;
+  }
+  if (narrow) error += kSpread * std::sqrt(squares_) + kShared * unit_roundoff(*narrow) * std::fabs(sum);
+  return error;
+}
+
+}  // namespace nestor

@@ -1,0 +1,55 @@
+// Error sums: what rounding may do to a reduction, accumulated beside the exact one.
+#pragma once
+
+#include "poly/nest/scalar_expr.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace nestor {
+
+/// Half the distance of neighbouring numbers, relative, at its largest: 2^-24, 2^-11, 2^-8. 0 for integers and booleans.
+double unit_roundoff(ElementType type);
+/// From here on a result is infinite in f32.
+inline constexpr double kInfiniteFrom = 0x1p128 - 0x1p103;
+/// Below this f32 may hold 0 instead of a result.
+inline constexpr double kSmallestNormal = 0x1p-126;
+/// So much larger than the definition's may a rule make sums (docs/algebra.md, Range).
+inline constexpr double kRoomOfRules = 0x1p60;
+
+/// An error estimate counts this many times before a result is wrong. Estimates of single operations are bounds, those of sums
+/// and of operands in 16 bits are about two standard deviations.
+inline constexpr double kErrorMargin = 4;
+
+/// Error of a value that is rounded to `type`: 0 where no value within `error` of it rounds elsewhere.
+double cast_error(ElementType type, double value, double error);
+
+/// Of the larger of two values (of the smaller with negated values).
+double larger_error(double a, double error_a, double b, double error_b);
+
+/// Beside an exact reduction: what its terms' errors, the order of its terms and the rounding of operands may make of it.
+///
+/// Errors that terms inherit add up, since many come from one temporary (a row's mean). Roundings of operands to 16 bits are
+/// independent, and add up as squares, with one that all terms share. Accumulation in f32 follows the probabilistic bound
+/// sqrt(n) u sum |t| (N. Higham, T. Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019), and in addition what a
+/// sequential sum in f32 shows of these terms: those of constant data err all in one direction.
+class ErrorSum {
+ public:
+  /// An assignment: the sum starts anew.
+  void start(double value, double error);
+  /// One more term; `sum` is the exact result with it. `operand`: error of an operand rounded to 16 bits, 0 for none.
+  void add(ReductionOp op, ElementType type, double term, double error, double operand, double before, double sum);
+  /// Error of the sum. `narrow`: the 16-bit type of the operands.
+  double error(double sum, std::optional<ElementType> narrow) const;
+
+ private:
+  double inherited_ = 0;
+  double squares_ = 0;
+  double magnitude_ = 0;
+  double deviation_ = 0;  ///< of the simulated sum, at its largest
+  float simulated_ = 0;
+  std::int32_t terms_ = 0;
+  bool special_ = false;  ///< an infinity or NaN among the terms
+};
+
+}  // namespace nestor

@@ -1,0 +1,334 @@
+// Random arguments, reference samples and the comparison of results.
+#include "autotune/oracle/oracle.h"
+
+#include "autotune/oracle/random_fill.h"
+#include "autotune/oracle/reference.h"
+#include "autotune/trial/statistics.h"
+#include "db/devices/host_identity.h"
+#include "support/element_codec.h"
+#include "support/error.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <set>
+
+namespace nestor {
+namespace {
+
+/// Elements to compare: corners first, then random ones of which many lie on a border, where remainders are handled.
+std::vector<std::int64_t> choose_elements(const std::vector<std::int64_t>& shape, std::int64_t count, CounterRandom random) {
+  std::int64_t total = 1;
+  for (const std::int64_t extent : shape) total *= extent;
+  std::vector<std::int64_t> chosen;
+  if (total <= count) {
+    for (std::int64_t k = 0; k < total; ++k) chosen.push_back(k);
+    return chosen;
+  }
+  std::set<std::int64_t> seen;
+  const auto add = [&](std::int64_t linear) {
+    if (seen.insert(linear).second) chosen.push_back(linear);
+  };
+  const std::size_t rank = shape.size();
+  for (std::size_t corner = 0; corner < std::min<std::size_t>(std::size_t{1} << rank, 16); ++corner) {
+    std::int64_t linear = 0;
+    for (std::size_t d = 0; d < rank; ++d) linear = linear * shape[d] + ((corner >> d) & 1 ? shape[d] - 1 : 0);
+    add(linear);
+  }
+  for (std::int64_t attempt = 0; attempt < 4 * count && static_cast<std::int64_t>(chosen.size()) < count; ++attempt) {
+    std::int64_t linear = 0;
+    for (const std::int64_t extent : shape) {
+      const std::int64_t kind = random.below(8);
+      linear = linear * extent + (kind == 0 ? 0 : kind == 1 ? extent - 1 : random.below(extent));
+    }
+    add(linear);
+  }
+  return chosen;
+}
+
+/// Consecutive elements that are evaluated together, since they share temporaries.
+using Runs = std::vector<std::vector<std::int64_t>>;
+
+/// The elements of choose_elements one by one, then runs of neighbours until `most` elements are reached.
+Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std::int64_t most, std::uint64_t seed) {
+  CounterRandom random(seed);
+  Runs runs;
+  std::int64_t chosen = 0, total = 1;
+  for (const std::int64_t element : choose_elements(shape, count, random)) runs.push_back({element});
+  for (const std::int64_t extent : shape) total *= extent;
+  if (total <= count) return runs;
+  constexpr std::int64_t kLongest = 512, kShortest = 32;
+  const std::int64_t row = shape.empty() ? 1 : shape.back();
+  const std::int64_t length = std::min(total, std::clamp(row, kShortest, kLongest));
+  for (CounterRandom places(~seed); chosen < std::min(most, total); chosen += length) {
+    std::int64_t first = places.below(total - length + 1);
+    if (length == row) first = first / row * row;
+    std::vector<std::int64_t>& run = runs.emplace_back(static_cast<std::size_t>(length));
+    std::iota(run.begin(), run.end(), first);
+  }
+  return runs;
+}
+
+/// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
+constexpr double kCheap = 4e6;
+constexpr double kFullLimit = 2e10;
+constexpr double kBackwardLimit = 4e9;
+constexpr std::int64_t kAllElements = 1 << 16;
+constexpr std::int64_t kMostInRuns = 1 << 14;
+constexpr std::size_t kEnoughSamples = 64;
+constexpr double kSampleSeconds = 0.3;
+constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
+constexpr double kWorthForking_s = 0.03;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What forked evaluators write into.
+struct SharedValue {
+  enum State : int { unknown, unwritten, known } state;
+  BoundedValue value;
+};
+
+/// Evaluates runs of elements of one tensor, on all cores if that takes long.
+class RunEvaluator {
+ public:
+  RunEvaluator(Reference& reference, std::string tensor, Runs runs)
+      : reference_(reference), tensor_(std::move(tensor)), runs_(std::move(runs)) {
+    for (const auto& run : runs_) {
+      starts_.push_back(elements_);
+      elements_ += run.size();
+    }
+    shared_ = ByteBuffer(std::max<std::size_t>(elements_, 1) * sizeof(SharedValue));
+    values_ = reinterpret_cast<SharedValue*>(shared_.data());
+  }
+
+  /// `limited`: enough samples and a fraction of a second will do.
+  std::vector<OracleSample> evaluate(bool limited) {
+    std::size_t done = 0;
+    if (limited && runs_.size() > kSequential && host_threads() > 1) {
+      // The first ones also compile what all others need, once.
+      const auto start = Clock::now();
+      for (; done < kSequential; ++done) evaluate_run(done);
+      const double expected = seconds_since(start) / kSequential * static_cast<double>(elements_ - kSequential);
+      if (expected > kWorthForking_s && evaluate_forked(done)) done = runs_.size();
+    }
+    if (done < runs_.size()) evaluate_stride(done, 1, limited);
+    std::vector<OracleSample> result;
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      for (std::size_t k = 0; k < runs_[r].size(); ++k) {
+        const SharedValue& found = values_[starts_[r] + k];
+        if (found.state == SharedValue::known) result.push_back({tensor_, runs_[r][k], found.value.value, found.value.bound});
+      }
+    }
+    return result;
+  }
+
+ private:
+  void evaluate_run(std::size_t r) {
+    for (std::size_t k = 0; k < runs_[r].size(); ++k) {
+      const auto value = reference_.bounded_value(tensor_, runs_[r][k], kBackwardLimit);
+      values_[starts_[r] + k] = {value ? SharedValue::known : SharedValue::unwritten, value.value_or(BoundedValue{})};
+    }
+  }
+
+  /// Every `stride`-th run from `first` on, until enough are done and the time is up.
+  void evaluate_stride(std::size_t first, std::size_t stride, bool limited) {
+    const auto start = Clock::now();
+    for (std::size_t r = first; r < runs_.size(); r += stride) {
+      if (limited && r >= kEnoughSamples && seconds_since(start) > kSampleSeconds) return;
+      evaluate_run(r);
+    }
+  }
+
+  /// Runs from `first` on in forked processes, one a core. False when one of them failed: the caller then evaluates by itself and meets
+  /// the error.
+  bool evaluate_forked(std::size_t first) {
+    const std::size_t processes = std::min<std::size_t>(static_cast<std::size_t>(host_threads()), runs_.size() - first);
+    std::vector<pid_t> children;
+    for (std::size_t p = 0; p < processes; ++p) {
+      const pid_t child = fork();
+      if (child == 0) {
+        try {
+          evaluate_stride(first + p, processes, true);
+          _exit(0);
+        } catch (...) {
+          _exit(1);
+        }
+      }
+      if (child > 0) children.push_back(child);
+    }
+    bool good = children.size() == processes;
+    for (const pid_t child : children) {
+      int status = 0;
+      while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+      good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    return good;
+  }
+
+  Reference& reference_;
+  std::string tensor_;
+  Runs runs_;
+  std::vector<std::size_t> starts_;
+  std::size_t elements_ = 0;
+  ByteBuffer shared_;
+  SharedValue* values_ = nullptr;
+};
+
+}  // namespace
+
+double HostTensor::get(std::int64_t linear) const { return load_element(type, bytes.data(), linear); }
+void HostTensor::set(std::int64_t linear, double value) { store_element(type, bytes.data(), linear, value); }
+std::int64_t HostTensor::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  HostTensors arguments;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::temporary) continue;
+    HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
+    if (tensor.role == TensorRole::input) {
+      data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+      fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
+    }
+    arguments.emplace(tensor.name, std::move(data));
+  }
+  return arguments;
+}
+
+HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  HostTensors arguments = make_inputs(nest, sizes, seed);
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    HostTensor& data = arguments.at(tensor.name);
+    data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+    fill_poison(data);
+  }
+  return arguments;
+}
+
+std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most) {
+  std::vector<OracleSample> result;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    const auto elements = choose_elements(reference.shape(tensor.name), most, CounterRandom(seed_for(tensor.name, 1)));
+    for (const std::int64_t element : elements) {
+      if (const auto value = reference.bounded_value(tensor.name, element, kBackwardLimit))
+        result.push_back({tensor.name, element, value->value, value->bound});
+    }
+  }
+  return result;
+}
+
+void fill_poison(HostTensor& tensor, std::uint32_t generation) {
+  const std::uint32_t bits = poison_bits(tensor.type, generation);
+  const std::size_t width = size_in_bytes(tensor.type);
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += width) std::memcpy(tensor.bytes.data() + at, &bits, width);
+}
+
+std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                                            const HostTensors& inputs, std::int64_t samples, std::uint64_t seed) {
+  Reference reference(nest, sizes, scalars, inputs);
+  const bool whole = !reference.backward_possible() || reference.full_cost() <= kCheap;
+  std::vector<OracleSample> result;
+  if (whole) {
+    reference.evaluate_all(kFullLimit);
+    result = all_samples(reference, nest, kAllElements);
+  } else {
+    for (const Tensor& tensor : nest.tensors) {
+      if (tensor.role != TensorRole::output) continue;
+      Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed));
+      for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs)).evaluate(true))
+        result.push_back(std::move(sample));
+    }
+  }
+  limit_bounds(result, nest.tolerance);
+  return result;
+}
+
+namespace {
+
+/// Of each output: the median magnitude of its finite samples, and at least 1.
+std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
+  std::map<std::string, std::vector<double>> magnitudes;
+  for (const OracleSample& sample : samples) {
+    if (std::isfinite(sample.value)) magnitudes[sample.tensor].push_back(std::fabs(sample.value));
+  }
+  std::map<std::string, double> result;
+  for (const auto& [name, values] : magnitudes) result[name] = std::max(1.0, median(values));
+  return result;
+}
+
+/// Half the distance of the numbers of a type around `value`.
+double half_step(ElementType type, double value) {
+  const double unit = unit_roundoff(type);
+  if (unit == 0 || !std::isfinite(value)) return 0;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int least = type == ElementType::f16 ? -13 : -125;
+  return std::ldexp(unit, (value == 0 ? least : std::max(exponent, least)) - 1);
+}
+
+}  // namespace
+
+void limit_bounds(std::vector<OracleSample>& samples, double tolerance) {
+  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  for (OracleSample& sample : samples) {
+    if (std::isfinite(sample.value) && std::isfinite(sample.bound))
+      sample.bound = std::min(sample.bound, tolerance * (typical.at(sample.tensor) + std::fabs(sample.value)));
+  }
+}
+
+double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (is_poison(tensor.type, tensor.bytes.data(), sample.linear, generation)) return kInfinite;
+  if (sample.bound == kInfinite) return 0;
+  const double got = tensor.get(sample.linear);
+  if (std::isnan(sample.value) || std::isnan(got)) return std::isnan(sample.value) && std::isnan(got) ? 0 : kInfinite;
+  const double allowed = sample.bound + half_step(tensor.type, sample.value);
+  const double distance = got == sample.value ? 0 : std::fabs(got - sample.value);
+  if (distance <= sample.bound) return allowed == 0 ? 0 : distance / allowed;
+  if (got == round_to(tensor.type, sample.value)) return 0;
+  const bool right =
+      got >= round_to(tensor.type, sample.value - sample.bound) && got <= round_to(tensor.type, sample.value + sample.bound);
+  const double off = distance / allowed;
+  if (right) return std::isfinite(off) ? std::min(off, 1.0) : 1.0;
+  constexpr double kJustWrong = 1.001;
+  return std::isnan(off) ? kInfinite : std::max(off, kJustWrong);
+}
+
+std::string describe_error(const HostTensor& tensor, const OracleSample& sample) {
+  std::string index;
+  std::int64_t rest = sample.linear;
+  for (std::size_t d = tensor.shape.size(); d-- > 0; rest /= tensor.shape[d]) {
+    index.insert(0, fmt::format("{}{}", rest % tensor.shape[d], index.empty() ? "" : ", "));
+  }
+  return fmt::format("{}[{}] is {:.7g}, should be {:.7g} (within {:.2g})", sample.tensor, index, tensor.get(sample.linear),
+                     round_to(tensor.type, sample.value), sample.bound + half_step(tensor.type, sample.value));
+}
+
+double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where,
+                   std::uint32_t generation) {
+  double worst = 0;
+  const HostTensor* tensor = nullptr;
+  for (const OracleSample& sample : samples) {
+    if (!tensor || tensor->name != sample.tensor) tensor = &results.at(sample.tensor);
+    const double error = error_fraction(*tensor, sample, generation);
+    if (error <= worst) continue;
+    worst = error;
+    if (where) *where = describe_error(*tensor, sample);
+  }
+  return worst;
+}
+
+}  // namespace nestor

@@ -1,0 +1,387 @@
+// Evaluation of a nest's definition: whole, or backwards from single elements with remembered temporaries.
+#include "autotune/oracle/reference.h"
+
+#include "autotune/oracle/value_errors.h"
+#include "poly/nest/scalar_semantics.h"
+#include "support/element_codec.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nestor {
+
+std::int64_t DimFunction::at(const std::int64_t* dims) const {
+  if (!linear) return expr.evaluate(dims);
+  std::int64_t sum = constant;
+  for (std::size_t k = 0; k < factors.size(); ++k) sum += factors[k] * dims[k];
+  return sum;
+}
+
+std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std::int64_t>& strides) const {
+  if (address.linear) return address.at(dims);
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k < index.size(); ++k) sum += index[k].at(dims) * strides[k];
+  return sum;
+}
+
+/// Supplies reads and indices of one chunk; computes unknown elements first when evaluating backwards.
+class Reference::Leaves : public LeafSource, public LeafErrors {
+ public:
+  Leaves(Reference& reference, int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, bool whole)
+      : reference_(reference),
+        code_(reference.statements_[statement]),
+        statement_(statement),
+        dims_(dims),
+        strides_(strides),
+        whole_(whole) {}
+
+  void read(int ordinal, double* out, int count) override {
+    const CompiledAccess& access = code_.reads[ordinal];
+    const Store& store = reference_.stores_[access.tensor];
+    std::array<std::int64_t, kChunk> address;
+    addresses(access, store, address.data(), count);
+    if (store.input) {
+      if (store.type == ElementType::f32 || !store.decoded.empty()) {
+        const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
+        for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : values[address[k]];
+      } else {
+        for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : load_element(store.type, store.input, address[k]);
+      }
+      return;
+    }
+    const int version = version_read(access, store);
+    for (int k = 0; k < count; ++k) {
+      if (address[k] < 0) {
+        out[k] = 0;
+        continue;
+      }
+      // The table is looked up anew: computing an element may create tables.
+      const LazyDoubles& values = reference_.version_of(access.tensor, version);
+      if (values.known(address[k])) {
+        out[k] = values.get(address[k]);
+      } else {
+        const auto value = whole_ ? std::nullopt : reference_.compute(access.tensor, version, address[k]);
+        if (!value) user_error("{} reads element {} of {} before it is written", code_.name, address[k], store.name);
+        out[k] = *value;
+      }
+      if (store.sums_16_bits) out[k] = round_to(store.type, out[k]);
+    }
+  }
+
+  /// After read(): all elements are known.
+  void read_error(int ordinal, double* out, int count) override {
+    const CompiledAccess& access = code_.reads[ordinal];
+    const Store& store = reference_.stores_[access.tensor];
+    if (store.input) {
+      std::fill_n(out, count, 0.0);
+      return;
+    }
+    std::array<std::int64_t, kChunk> address;
+    addresses(access, store, address.data(), count);
+    const int version = version_read(access, store);
+    for (int k = 0; k < count; ++k) {
+      const bool again = k > 0 && address[k] == address[k - 1];
+      out[k] = again ? out[k - 1] : address[k] < 0 ? 0 : reference_.error_of(access.tensor, version, address[k], whole_);
+    }
+  }
+
+  void index(int ordinal, double* out, int count) override {
+    std::array<std::int64_t, 16> dims;
+    for (int k = 0; k < count; ++k) {
+      point(k, dims.data());
+      out[k] = static_cast<double>(code_.indices[ordinal].at(dims.data()));
+    }
+  }
+
+ private:
+  int version_read(const CompiledAccess& access, const Store& store) const {
+    return whole_ ? static_cast<int>(store.writers.size()) : reference_.version_seen(statement_, access.tensor);
+  }
+
+  void point(int k, std::int64_t* dims) const {
+    for (int d = 0; d < code_.dims; ++d) dims[d] = dims_[d] + k * (strides_.empty() ? 0 : strides_[d]);
+  }
+
+  /// Element numbers of an access at each point; -1 where it does not exist.
+  void addresses(const CompiledAccess& access, const Store& store, std::int64_t* out, int count) const {
+    if (access.address.linear && !access.guard) {
+      const std::int64_t first = access.address.at(dims_);
+      std::int64_t step = 0;
+      if (count > 1) {
+        for (int d = 0; d < code_.dims; ++d) step += access.address.factors[d] * strides_[d];
+      }
+      for (int k = 0; k < count; ++k) out[k] = first + k * step;
+      return;
+    }
+    std::array<std::int64_t, 16> dims;
+    for (int k = 0; k < count; ++k) {
+      point(k, dims.data());
+      out[k] = access.guard && !access.guard->evaluate(dims.data()) ? -1 : access.at(dims.data(), store.strides);
+    }
+  }
+
+  Reference& reference_;
+  const CompiledStatement& code_;
+  int statement_;
+  const std::int64_t* dims_;
+  const std::vector<std::int64_t>& strides_;
+  bool whole_;
+};
+
+double Reference::full_cost() const {
+  double cost = 0;
+  for (const CompiledStatement& s : statements_) cost += s.points * static_cast<double>(1 + s.value.size());
+  return cost;
+}
+
+void Reference::set_input(Store& store, const HostTensors& inputs) {
+  constexpr std::int64_t kSmall = 1 << 20;
+  const auto data = inputs.find(store.name);
+  if (data == inputs.end()) internal_error("oracle: no data for input {}", store.name);
+  store.input = data->second.bytes.data();
+  const bool narrow = store.type == ElementType::f16 || store.type == ElementType::bf16;
+  if (!narrow || store.elements > kSmall) return;
+  store.decoded.resize(static_cast<std::size_t>(store.elements));
+  for (std::int64_t k = 0; k < store.elements; ++k)
+    store.decoded[static_cast<std::size_t>(k)] = static_cast<float>(load_element(store.type, store.input, k));
+}
+
+void Reference::rebind(const HostTensors& inputs) {
+  for (Store& store : stores_) {
+    store.versions.clear();
+    store.errors.clear();
+    if (store.input) set_input(store, inputs);
+  }
+  evaluated_ = false;
+  spent_ = 0;
+}
+
+const std::vector<std::int64_t>& Reference::shape(const std::string& tensor) const {
+  return stores_[store_index_.at(tensor)].shape;
+}
+
+/// Number of writers of `tensor` that run before `statement` starts.
+int Reference::version_seen(int statement, int tensor) const {
+  const std::vector<int>& writers = stores_[tensor].writers;
+  const int group = statements_[statement].group;
+  return static_cast<int>(std::count_if(writers.begin(), writers.end(), [&](int w) { return statements_[w].group < group; }));
+}
+
+LazyDoubles& Reference::version_of(int tensor, int version) {
+  Store& store = stores_[tensor];
+  if (static_cast<int>(store.versions.size()) <= version) store.versions.resize(version + 1);
+  if (!store.versions[version]) store.versions[version] = LazyDoubles(std::max<std::int64_t>(store.elements, 1));
+  return store.versions[version];
+}
+
+LazyDoubles& Reference::errors_of(int tensor, int version) {
+  std::vector<LazyDoubles>& errors = stores_[tensor].errors;
+  if (static_cast<int>(errors.size()) <= version) errors.resize(version + 1);
+  if (!errors[version]) errors[version] = LazyDoubles(stores_[tensor].elements);
+  return errors[version];
+}
+
+double Reference::error_of(int tensor, int version, std::int64_t linear, bool whole) {
+  const Store& store = stores_[tensor];
+  if (!whole || !store.reduced) return errors_of(tensor, version).get(linear);
+  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow);
+}
+
+void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
+                     const Sink& sink) {
+  std::array<std::int64_t, 16> dims;
+  for (std::size_t k = 0; k < code.arguments.size(); ++k) dims[k] = code.arguments[k].evaluate(frame);
+  spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[code.statement_index].value.size());
+  if (spent_ > limit_) {
+    user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes",
+               limit_ / 1e6);
+  }
+  sink(code.statement_index, dims.data(), strides, count);
+}
+
+void Reference::walk(const LoopCode& code, std::int64_t* frame, const Sink& sink) {
+  static const std::vector<std::int64_t> kNoStrides;
+  switch (code.kind) {
+    case LoopCode::Kind::block:
+      for (const LoopCode& child : code.children) walk(child, frame, sink);
+      return;
+    case LoopCode::Kind::condition:
+      if (code.condition.evaluate(frame)) {
+        walk(code.children[0], frame, sink);
+      } else if (code.children.size() > 1) {
+        walk(code.children[1], frame, sink);
+      }
+      return;
+    case LoopCode::Kind::statement:
+      return call(code, frame, kNoStrides, 1, sink);
+    case LoopCode::Kind::loop:
+      break;
+  }
+  const std::int64_t upper = code.upper.evaluate(frame);
+  std::int64_t value = code.lower.evaluate(frame);
+  if (code.strides.empty()) {
+    for (; value <= upper; value += code.step) {
+      frame[code.slot] = value;
+      walk(code.children[0], frame, sink);
+    }
+    return;
+  }
+  while (value <= upper) {
+    frame[code.slot] = value;
+    const std::int64_t left = (upper - value) / code.step + 1;
+    const int count = static_cast<int>(std::min<std::int64_t>(left, kChunk));
+    call(code.children[0], frame, code.strides, count, sink);
+    value += code.step * count;
+  }
+}
+
+Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides,
+                                           int count, bool whole) {
+  const CompiledStatement& code = statements_[statement];
+  if (static_cast<int>(registers_.size()) <= depth_) registers_.push_back(std::make_unique<std::vector<double>>());
+  std::vector<double>& registers = *registers_[depth_];
+  const std::size_t needed = code.value.registers();
+  if (registers.size() < 2 * needed + kChunk) registers.resize(2 * needed + kChunk);
+  Leaves leaves(*this, statement, dims, strides, whole);
+  ++depth_;
+  const double* values = code.value.run(registers.data(), leaves, count);
+  const double* errors = run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
+  --depth_;
+  return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
+}
+
+namespace {
+
+/// The instruction whose result is multiplied with that of `position` or with a cast of it; -1: there is none.
+int factor_beside(const std::vector<ValueCode::Instruction>& instructions, int position) {
+  for (const ValueCode::Instruction& i : instructions) {
+    const int number = static_cast<int>(&i - instructions.data());
+    if (i.op == ScalarOp::cast && i.a == position) {
+      if (const int found = factor_beside(instructions, number); found >= 0) return found;
+    }
+    if (i.op == ScalarOp::mul && (i.a == position || i.b == position)) return i.a == position ? i.b : i.a;
+  }
+  return -1;
+}
+
+}  // namespace
+
+const double* Reference::operand_errors(int statement, const double* registers, const double* values, int count,
+                                        double* out) const {
+  const RoundingModel::Product& product = rounding_.statements[statement];
+  if (!product.narrow) return nullptr;
+  const double unit = unit_roundoff(*product.narrow);
+  for (int k = 0; k < count; ++k) out[k] = std::isfinite(values[k]) ? unit * std::fabs(values[k]) : 0;
+  if (*product.narrow != ElementType::f16 || product.narrow_read < 0) return out;
+  // Of f16, small numbers have less precision, and large ones are infinite.
+  constexpr double kHalfStep = 0x1p-25, kLargest = 65504;
+  const auto& instructions = statements_[statement].value.instructions();
+  const auto read = std::find_if(instructions.begin(), instructions.end(), [&](const ValueCode::Instruction& i) {
+    return i.op == ScalarOp::read && i.ordinal == product.narrow_read;
+  });
+  const double* other = registers + (read - instructions.begin()) * kChunk;
+  const int computed = factor_beside(instructions, static_cast<int>(read - instructions.begin()));
+  for (int k = 0; k < count; ++k) {
+    if (std::isfinite(other[k])) out[k] += kHalfStep * std::fabs(other[k]);
+    // One that may be rounded to 0 makes NaN of an infinity.
+    const double factor = computed < 0 ? 0 : std::fabs(registers[std::ptrdiff_t{kChunk} * computed + k]);
+    const bool vanishes = std::isinf(other[k]) && factor > 0 && factor <= 2 * kHalfStep;
+    if (vanishes || std::fabs(values[k]) > kLargest * std::fabs(other[k])) out[k] = std::numeric_limits<double>::infinity();
+  }
+  return out;
+}
+
+void Reference::store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+  const CompiledStatement& code = statements_[statement];
+  const Chunk chunk = evaluate_chunk(statement, dims, strides, count, true);
+  Store& store = stores_[code.write.tensor];
+  const int version = static_cast<int>(store.writers.size());
+  LazyDoubles& memory = version_of(code.write.tensor, version);
+  LazyDoubles& errors = errors_of(code.write.tensor, version);
+  const double neutral = code.reduction ? neutral_element(*code.reduction, code.type) : 0;
+  std::array<std::int64_t, 16> at;
+  std::int64_t step = 0;
+  const std::int64_t first = code.write.at(dims, store.strides);
+  if (code.write.address.linear && count > 1) {
+    for (int d = 0; d < code.dims; ++d) step += code.write.address.factors[d] * strides[d];
+  }
+  for (int k = 0; k < count; ++k) {
+    std::int64_t address = first + k * step;
+    if (!code.write.address.linear && k > 0) {
+      for (int d = 0; d < code.dims; ++d) at[d] = dims[d] + k * strides[d];
+      address = code.write.at(at.data(), store.strides);
+    }
+    double value = chunk.values[k];
+    if (code.reduction) {
+      const double before = memory.known(address) ? memory.get(address) : neutral;
+      value = semantics::combine(*code.reduction, code.type, before, value);
+      store.sums[address].add(*code.reduction, store.type, chunk.values[k], chunk.errors[k],
+                              chunk.operands ? chunk.operands[k] : 0, before, value);
+    } else if (value = semantics::stored_value(store.type, code.type, value); store.reduced) {
+      store.sums[address].start(value, chunk.errors[k]);
+    } else {
+      errors.set(address, chunk.errors[k]);
+    }
+    memory.set(address, value);
+  }
+}
+
+std::optional<double> Reference::compute(int tensor, int version, std::int64_t linear) {
+  std::optional<double> result;
+  ErrorSum error;
+  const Store& store = stores_[tensor];
+  std::array<std::int64_t, 64> frame{};
+  for (int k = 0; k < version; ++k) {
+    const ElementLoops& loops = element_loops(store.writers[k]);
+    std::int64_t rest = linear;
+    for (std::size_t d = 0; d < store.shape.size(); ++d) {
+      frame[d] = rest / store.strides[d];
+      rest %= store.strides[d];
+    }
+    walk(loops.code, frame.data(),
+         [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+           const CompiledStatement& code = statements_[statement];
+           const Chunk chunk = evaluate_chunk(statement, dims, strides, count, false);
+           if (!code.reduction) {
+             result = semantics::stored_value(store.type, code.type, chunk.values[count - 1]);
+             error.start(*result, chunk.errors[count - 1]);
+             return;
+           }
+           double sum = result ? *result : neutral_element(*code.reduction, code.type);
+           for (int p = 0; p < count; ++p) {
+             const double before = sum;
+             sum = semantics::combine(*code.reduction, code.type, sum, chunk.values[p]);
+             error.add(*code.reduction, store.type, chunk.values[p], chunk.errors[p], chunk.operands ? chunk.operands[p] : 0,
+                       before, sum);
+           }
+           result = sum;
+         });
+  }
+  if (result) {
+    version_of(tensor, version).set(linear, *result);
+    errors_of(tensor, version).set(linear, error.error(*result, store.narrow));
+  }
+  return result;
+}
+
+std::optional<double> Reference::value(const std::string& tensor, std::int64_t linear, double cost_limit) {
+  limit_ = cost_limit;
+  const int index = store_index_.at(tensor);
+  const int version = static_cast<int>(stores_[index].writers.size());
+  const LazyDoubles& memory = version_of(index, version);
+  if (memory.known(linear)) return memory.get(linear);
+  if (!backward_possible_) return std::nullopt;
+  return compute(index, version, linear);
+}
+
+std::optional<BoundedValue> Reference::bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit) {
+  const auto found = value(tensor, linear, cost_limit);
+  if (!found) return std::nullopt;
+  const int index = store_index_.at(tensor);
+  const int version = static_cast<int>(stores_[index].writers.size());
+  return BoundedValue{*found, kErrorMargin * error_of(index, version, linear, evaluated_)};
+}
+
+}  // namespace nestor

@@ -1,0 +1,160 @@
+// Reference: evaluates a nest's definition in double at given sizes, whole or backwards from single elements.
+#pragma once
+
+#include "autotune/oracle/error_sum.h"
+#include "autotune/oracle/index_code.h"
+#include "autotune/oracle/oracle.h"
+#include "autotune/oracle/rounding_model.h"
+#include "autotune/oracle/value_code.h"
+#include "autotune/oracle/zero_pages.h"
+#include "poly/nest/nest.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Doubles in lazily touched zero pages; an element that was never written is unknown.
+class LazyDoubles {
+ public:
+  LazyDoubles() = default;
+  explicit LazyDoubles(std::int64_t count) : bits_(count) {}
+  bool known(std::int64_t k) const { return bits_[k] != 0; }
+  double get(std::int64_t k) const { return std::bit_cast<double>(bits_[k] ^ kKey); }
+  void set(std::int64_t k, double value) { bits_[k] = std::bit_cast<std::uint64_t>(value) ^ kKey; }
+  explicit operator bool() const { return static_cast<bool>(bits_); }
+
+ private:
+  /// A NaN that no arithmetic produces stands for "unknown", stored as zero: the fresh pages of the system.
+  static constexpr std::uint64_t kKey = 0x7ff4dead0badbeefULL;
+  ZeroPages<std::uint64_t> bits_;
+};
+
+/// A value of the definition, and how far kernels may be off (infinite: by anything).
+struct BoundedValue {
+  double value = 0;
+  double bound = 0;
+};
+
+/// An affine function of a statement's dims; most are linear, and then cost one multiply-add a dim.
+struct DimFunction {
+  IndexExpr expr;
+  bool linear = false;
+  std::vector<std::int64_t> factors;  ///< one a dim, when linear
+  std::int64_t constant = 0;
+  std::int64_t at(const std::int64_t* dims) const;
+};
+
+struct CompiledAccess {
+  int tensor = -1;
+  std::vector<DimFunction> index;
+  DimFunction address;             ///< linear element number; `linear` only when every index is
+  std::optional<IndexExpr> guard;  ///< the access exists only where this holds
+  std::int64_t at(const std::int64_t* dims, const std::vector<std::int64_t>& strides) const;
+};
+
+struct CompiledStatement {
+  std::string name;
+  int group = 0;
+  int dims = 0;
+  ValueCode value;
+  CompiledAccess write;
+  std::vector<CompiledAccess> reads;
+  std::vector<DimFunction> indices;
+  std::optional<ReductionOp> reduction;
+  ElementType type = ElementType::f32;  ///< of the value
+  std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
+  double points = 0;                    ///< of the bounding box of the domain
+};
+
+/// Elementary evaluations that the whole definition takes at those sizes, about; cheaper to have than a Reference.
+double definition_cost(const Nest& nest, const Sizes& sizes);
+
+class Reference {
+ public:
+  /// `inputs` must outlive the object. `scalars`: missing ones take the nest's default.
+  Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const HostTensors& inputs);
+
+  /// Other inputs of the same sizes; forgets all values.
+  void rebind(const HostTensors& inputs);
+  /// Elementary evaluations that evaluate_all takes, about.
+  double full_cost() const;
+  /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
+  bool backward_possible() const { return backward_possible_; }
+  /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory.
+  void evaluate_all(double cost_limit);
+  /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
+  std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
+  /// The same with what rounding may do to it.
+  std::optional<BoundedValue> bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit);
+  const std::vector<std::int64_t>& shape(const std::string& tensor) const;
+  double spent() const { return spent_; }
+
+ private:
+  struct Store {
+    std::string name;
+    ElementType type = ElementType::f32;
+    std::vector<std::int64_t> shape, strides;
+    std::int64_t elements = 1;
+    const std::byte* input = nullptr;
+    std::vector<float> decoded;  ///< the input, where it is small
+    bool sums_16_bits = false;   ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
+    std::vector<int> writers;    ///< statements, in textual order
+    std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
+    std::vector<LazyDoubles> errors;    ///< of these
+    bool reduced = false;               ///< a reduction writes it
+    std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
+    ZeroPages<ErrorSum> sums;           ///< full evaluation: errors where reductions write
+  };
+  struct ElementLoops {
+    LoopCode code;
+    int slots = 0;
+  };
+  class Leaves;
+  using Sink = std::function<void(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count)>;
+
+  static void set_input(Store& store, const HostTensors& inputs);
+  void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
+  int version_seen(int statement, int tensor) const;
+  const ElementLoops& element_loops(int statement);
+  void compile_groups();
+  void finish_loops(LoopCode& code, bool whole) const;
+  void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
+  void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
+            const Sink& sink);
+  /// Values of some points, their errors, and those that come of rounding an operand to 16 bits (null: none).
+  struct Chunk {
+    const double *values, *errors, *operands;
+  };
+  Chunk evaluate_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count, bool whole);
+  const double* operand_errors(int statement, const double* registers, const double* values, int count, double* out) const;
+  double error_of(int tensor, int version, std::int64_t linear, bool whole);
+  std::optional<double> compute(int tensor, int version, std::int64_t linear);
+  void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
+  LazyDoubles& version_of(int tensor, int version);
+  LazyDoubles& errors_of(int tensor, int version);
+
+  std::vector<Store> stores_;
+  std::map<std::string, int> store_index_;
+  std::vector<CompiledStatement> statements_;
+  std::vector<isl::set> domains_;  ///< sizes fixed
+  std::vector<isl::map> writes_;   ///< sizes fixed
+  std::map<int, ElementLoops> element_loops_;
+  std::vector<LoopCode> group_loops_;
+  std::map<std::string, double> scalars_;
+  RoundingModel rounding_;
+  bool backward_possible_ = true;
+  bool evaluated_ = false;  ///< by evaluate_all
+  double spent_ = 0;
+  double limit_ = 0;
+  int depth_ = 0;
+  std::vector<std::unique_ptr<std::vector<double>>> registers_;  ///< one a level of recursion
+};
+
+}  // namespace nestor

@@ -1,0 +1,352 @@
+// Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
+#include "autotune/oracle/reference.h"
+#include "poly/isl/isl_tools.h"
+#include "support/element_codec.h"
+#include "support/error.h"
+
+#include <isl/aff.h>
+#include <isl/ast_build.h>
+#include <isl/map.h>
+#include <isl/set.h>
+#include <isl/union_map.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+std::string slot_name(const char* prefix, int k) { return prefix + std::to_string(k); }
+
+/// { Statement[dims] -> Tensor[index] } as the set [dims as parameters d0, d1, ...] -> { Tensor[index] }.
+isl::set dims_as_params(const isl::map& map) {
+  isl_map* result = map.copy();
+  const int dims = static_cast<int>(isl_map_dim(result, isl_dim_in));
+  result = isl_map_move_dims(result, isl_dim_param, 0, isl_dim_in, 0, dims);
+  for (int k = 0; k < dims; ++k) result = isl_map_set_dim_name(result, isl_dim_param, k, slot_name("d", k).c_str());
+  return isl::manage(isl_map_range(result));
+}
+
+SlotMap dim_slots(int dims) {
+  SlotMap slots;
+  for (int k = 0; k < dims; ++k) slots[slot_name("d", k)] = k;
+  return slots;
+}
+
+DimFunction make_function(IndexExpr expr, int dims) {
+  DimFunction function;
+  function.linear = true;
+  for (int k = 0; k < dims && function.linear; ++k) {
+    const auto factor = expr.coefficient(k);
+    function.linear = factor.has_value();
+    function.factors.push_back(factor.value_or(0));
+  }
+  if (function.linear) {
+    const std::array<std::int64_t, 16> origin{};
+    function.constant = expr.evaluate(origin.data());
+  }
+  function.expr = std::move(expr);
+  return function;
+}
+
+/// 0 for a function of no points, of which isl has no expression: nothing asks for its value.
+IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context, const SlotMap& slots) {
+  if (isl_pw_aff_n_piece(function) == 0) {
+    isl_ctx* ctx = isl_pw_aff_get_ctx(function);
+    isl_pw_aff_free(function);
+    isl_ast_expr* zero = isl_ast_expr_from_val(isl_val_zero(ctx));
+    IndexExpr result(zero, slots);
+    isl_ast_expr_free(zero);
+    return result;
+  }
+  isl_ast_build* build = isl_ast_build_from_context(isl_set_params(context.copy()));
+  isl_ast_expr* expr = isl_ast_build_expr_from_pw_aff(build, function);
+  if (!expr) internal_error("oracle: isl gives no expression for an access");
+  IndexExpr result(expr, slots);
+  isl_ast_expr_free(expr);
+  isl_ast_build_free(build);
+  return result;
+}
+
+/// The functions behind a single-valued relation, and its guard where it does not hold on the whole domain.
+CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, int tensor,
+                              const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
+  CompiledAccess access;
+  access.tensor = tensor;
+  const int dims = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set));
+  const SlotMap slots = dim_slots(dims);
+  isl_map* inside = isl_map_intersect_domain(relation.copy(), domain.copy());
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    inside = isl_map_lower_bound_si(inside, isl_dim_out, k, 0);
+    inside = isl_map_upper_bound_si(inside, isl_dim_out, k, static_cast<int>(shape[k] - 1));
+  }
+  const isl::map exact = isl::manage(inside);
+  const isl::set domain_params = dims_as_params(isl::manage(isl_map_from_domain_and_range(domain.copy(), domain.copy())));
+  if (!domain.is_subset(exact.domain())) {
+    isl_ast_build* build = isl_ast_build_from_context(isl_set_params(domain_params.copy()));
+    isl_set* guard = isl_set_params(dims_as_params(exact).release());
+    isl_ast_expr* expr = isl_ast_build_expr_from_set(build, guard);
+    access.guard = IndexExpr(expr, slots);
+    isl_ast_expr_free(expr);
+    isl_ast_build_free(build);
+  }
+  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_set(dims_as_params(exact).release());
+  functions = isl_pw_multi_aff_gist_params(functions, isl_set_params(domain_params.copy()));
+  bool linear = true;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, static_cast<int>(k));
+    access.index.push_back(make_function(expression_of(function, domain_params, slots), dims));
+    linear = linear && access.index.back().linear;
+  }
+  isl_pw_multi_aff_free(functions);
+  access.address.linear = linear;
+  access.address.factors.assign(dims, 0);
+  for (std::size_t k = 0; linear && k < shape.size(); ++k) {
+    for (int d = 0; d < dims; ++d) access.address.factors[d] += strides[k] * access.index[k].factors[d];
+    access.address.constant += strides[k] * access.index[k].constant;
+  }
+  return access;
+}
+
+double box_points(const isl::set& domain) {
+  if (domain.is_empty()) return 0;
+  double points = 1;
+  const int dims = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set));
+  for (int k = 0; k < dims; ++k) {
+    const auto [low, high] = dim_range(domain, k);
+    points *= static_cast<double>(high - low + 1);
+  }
+  return points;
+}
+
+/// For each dim: does some instance read what an instance that differs in this dim alone writes?
+std::vector<bool> find_self_dependences(const isl::map& write, const std::vector<isl::map>& reads, int dims) {
+  std::vector<bool> result(dims, false);
+  for (const isl::map& read : reads) {
+    isl_map* pairs = isl_map_apply_range(write.copy(), isl_map_reverse(read.copy()));
+    for (int k = 0; k < dims; ++k) {
+      isl_map* along = isl_map_copy(pairs);
+      for (int d = 0; d < dims; ++d) {
+        if (d != k) along = isl_map_equate(along, isl_dim_in, d, isl_dim_out, d);
+      }
+      isl_map* up = isl_map_order_lt(isl_map_copy(along), isl_dim_in, k, isl_dim_out, k);
+      isl_map* down = isl_map_order_gt(along, isl_dim_in, k, isl_dim_out, k);
+      if (isl_map_is_empty(up) != isl_bool_true || isl_map_is_empty(down) != isl_bool_true) result[k] = true;
+      isl_map_free(up);
+      isl_map_free(down);
+    }
+    isl_map_free(pairs);
+  }
+  return result;
+}
+
+/// Loops over the instances in the order of `schedule`, compiled; slots for the loops follow those in `slots`.
+LoopCode compile_schedule(__isl_take isl_union_map* schedule, SlotMap& slots) {
+  isl_ctx* ctx = isl_union_map_get_ctx(schedule);
+  isl_ast_build* build = isl_ast_build_from_context(isl_set_universe(isl_space_params_alloc(ctx, 0)));
+  isl_ast_node* node = isl_ast_build_node_from_schedule_map(build, schedule);
+  isl_ast_build_free(build);
+  if (!node) internal_error("oracle: isl generates no loops");
+  LoopCode code = compile_loops(node, slots);
+  isl_ast_node_free(node);
+  return code;
+}
+
+/// { Statement[dims] -> [dims, position] } on the domain; `length` pads all statements of a group to one length.
+isl_map* order_of(const isl::set& domain, int position) {
+  isl_map* order = isl_set_identity(domain.copy());
+  order = isl_map_reset_tuple_id(order, isl_dim_out);
+  const unsigned dims = static_cast<unsigned>(isl_set_dim(domain.get(), isl_dim_set));
+  order = isl_map_insert_dims(order, isl_dim_out, dims, 1);
+  return isl_map_fix_si(order, isl_dim_out, dims, position);
+}
+
+}  // namespace
+
+double definition_cost(const Nest& nest, const Sizes& sizes) {
+  double cost = 0;
+  for (const Statement& statement : nest.statements) {
+    double nodes = 1;
+    statement.value.visit([&](const ScalarExpr&) { ++nodes; });
+    cost += nodes * box_points(at_sizes(statement.domain, sizes));
+  }
+  return cost;
+}
+
+Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                     const HostTensors& inputs)
+    : scalars_(scalars), rounding_(rounding_model(nest)) {
+  for (const ScalarParam& scalar : nest.scalars) scalars_.emplace(scalar.name, scalar.default_value);
+  for (const Tensor& tensor : nest.tensors) {
+    Store store;
+    store.name = tensor.name;
+    store.type = tensor.type;
+    store.shape = shape_at(tensor, sizes);
+    store.strides.assign(store.shape.size(), 1);
+    for (std::size_t k = store.shape.size(); k-- > 1;)
+      store.strides[k - 1] = store.strides[k] * std::max<std::int64_t>(store.shape[k], 1);
+    for (const std::int64_t extent : store.shape) store.elements *= extent;
+    if (tensor.role == TensorRole::input) set_input(store, inputs);
+    store_index_[tensor.name] = static_cast<int>(stores_.size());
+    stores_.push_back(std::move(store));
+  }
+  with_isl_budget("preparing the oracle", [&] {
+    for (const Statement& statement : nest.statements) compile_statement(statement, nest, sizes);
+  });
+  for (std::size_t s = 0; s < statements_.size(); ++s) {
+    for (const CompiledAccess& read : statements_[s].reads) {
+      for (const int writer : stores_[read.tensor].writers) {
+        if (statements_[writer].group == statements_[s].group) backward_possible_ = false;
+      }
+    }
+  }
+}
+
+void Reference::compile_statement(const Statement& statement, const Nest&, const Sizes& sizes) {
+  CompiledStatement code;
+  code.name = statement.name;
+  code.group = statement.group;
+  code.dims = static_cast<int>(statement.dims.size());
+  if (code.dims > 15) user_error("oracle: statement {} has {} dims; at most 15 are supported", statement.name, code.dims);
+  code.value = ValueCode(statement.value, scalars_);
+  code.reduction = statement.reduction;
+  code.type = statement.value.type();
+  const isl::set domain = at_sizes(statement.domain, sizes);
+  const auto access_of = [&](const Access& access) {
+    const int tensor = store_index_.at(access.tensor);
+    return compile_access(at_sizes(access.relation, sizes), domain, tensor, stores_[tensor].shape, stores_[tensor].strides);
+  };
+  code.write = access_of(statement.write);
+  const isl::map write = at_sizes(statement.write.relation, sizes).intersect_domain(domain);
+  std::vector<isl::map> self_reads;
+  for (const Access& read : statement.reads) {
+    code.reads.push_back(access_of(read));
+    if (read.tensor == statement.write.tensor) self_reads.push_back(at_sizes(read.relation, sizes).intersect_domain(domain));
+  }
+  code.self_dependent = find_self_dependences(write, self_reads, code.dims);
+  const SlotMap slots = dim_slots(code.dims);
+  const isl::set domain_params = dims_as_params(isl::manage(isl_map_from_domain_and_range(domain.copy(), domain.copy())));
+  for (const isl::pw_aff& index : statement.indices) {
+    const isl::map graph = at_sizes(isl::manage(isl_map_from_pw_aff(index.copy())), sizes).intersect_domain(domain);
+    isl_pw_multi_aff* function = isl_pw_multi_aff_from_set(dims_as_params(graph).release());
+    isl_pw_aff* only = isl_pw_multi_aff_get_pw_aff(function, 0);
+    isl_pw_multi_aff_free(function);
+    only = isl_pw_aff_gist_params(only, isl_set_params(domain_params.copy()));
+    code.indices.push_back(make_function(expression_of(only, domain_params, slots), code.dims));
+  }
+  code.points = box_points(domain);
+  Store& written = stores_[code.write.tensor];
+  written.writers.push_back(static_cast<int>(statements_.size()));
+  written.reduced = written.reduced || code.reduction.has_value();
+  if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
+  written.sums_16_bits = written.sums_16_bits || (code.reduction && size_in_bytes(written.type) == 2);
+  statements_.push_back(std::move(code));
+  domains_.push_back(domain);
+  writes_.push_back(write);
+}
+
+const Reference::ElementLoops& Reference::element_loops(int statement) {
+  const auto known = element_loops_.find(statement);
+  if (known != element_loops_.end()) return known->second;
+  ElementLoops loops;
+  SlotMap slots;
+  isl_map* write = writes_[statement].copy();
+  const int rank = static_cast<int>(isl_map_dim(write, isl_dim_out));
+  write = isl_map_move_dims(write, isl_dim_param, 0, isl_dim_out, 0, rank);
+  for (int k = 0; k < rank; ++k) {
+    write = isl_map_set_dim_name(write, isl_dim_param, k, slot_name("e", k).c_str());
+    slots[slot_name("e", k)] = k;
+  }
+  const isl::set instances = isl::manage(isl_map_domain(write));
+  with_isl_budget("inverting a write access",
+                  [&] { loops.code = compile_schedule(isl_union_map_from_map(order_of(instances, 0)), slots); });
+  loops.slots = static_cast<int>(slots.size());
+  if (loops.slots > 64) internal_error("oracle: {} loop variables", loops.slots);
+  finish_loops(loops.code, false);
+  return element_loops_.emplace(statement, std::move(loops)).first->second;
+}
+
+/// Resolves statements and finds innermost loops whose points may be evaluated together.
+void Reference::finish_loops(LoopCode& code, bool whole) const {
+  if (code.kind == LoopCode::Kind::statement) {
+    const auto found =
+        std::find_if(statements_.begin(), statements_.end(), [&](const auto& s) { return s.name == code.statement; });
+    code.statement_index = static_cast<int>(found - statements_.begin());
+    return;
+  }
+  for (LoopCode& child : code.children) finish_loops(child, whole);
+  // A loop around one statement is a row of points, whatever isl put between them.
+  while (code.kind == LoopCode::Kind::loop && code.children[0].kind == LoopCode::Kind::block &&
+         code.children[0].children.size() == 1) {
+    LoopCode only = std::move(code.children[0].children[0]);
+    code.children[0] = std::move(only);
+  }
+  if (code.kind != LoopCode::Kind::loop || code.children[0].kind != LoopCode::Kind::statement) return;
+  const LoopCode& leaf = code.children[0];
+  const CompiledStatement& statement = statements_[leaf.statement_index];
+  std::vector<std::int64_t> strides;
+  int moving = 0;
+  for (std::size_t k = 0; k < leaf.arguments.size(); ++k) {
+    const auto factor = leaf.arguments[k].coefficient(code.slot);
+    if (!factor) return;
+    strides.push_back(*factor * code.step);
+    if (*factor == 0) continue;
+    ++moving;
+    if (whole && statement.self_dependent[k]) return;
+  }
+  const bool self_reading =
+      std::find(statement.self_dependent.begin(), statement.self_dependent.end(), true) != statement.self_dependent.end();
+  if (whole && moving > 1 && self_reading) return;
+  code.strides = std::move(strides);
+}
+
+void Reference::evaluate_all(double cost_limit) {
+  limit_ = cost_limit;
+  if (full_cost() > cost_limit) {
+    user_error(
+        "oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller "
+        "sizes",
+        full_cost() / 1e6, cost_limit / 1e6);
+  }
+  constexpr double kMemoryLimit = 1.5e9;
+  double bytes = 0;
+  for (const Store& store : stores_) {
+    const std::size_t size = store.input ? 0 : store.reduced ? sizeof(double) + sizeof(ErrorSum) : 2 * sizeof(double);
+    bytes += static_cast<double>(size) * static_cast<double>(store.elements);
+  }
+  if (bytes > kMemoryLimit) {
+    user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
+               kMemoryLimit / 1e9);
+  }
+  for (Store& store : stores_) {
+    if (store.reduced) store.sums = ZeroPages<ErrorSum>(store.elements);
+  }
+  evaluated_ = true;
+  const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+    store_chunk(statement, dims, strides, count);
+  };
+  if (group_loops_.empty()) compile_groups();
+  for (const LoopCode& code : group_loops_) {
+    std::array<std::int64_t, 64> frame{};
+    walk(code, frame.data(), sink);
+  }
+}
+
+/// Loops over each group of statements in the original order.
+void Reference::compile_groups() {
+  for (std::size_t first = 0; first < statements_.size();) {
+    std::size_t last = first;
+    while (last < statements_.size() && statements_[last].group == statements_[first].group) ++last;
+    isl_union_map* schedule = isl_union_map_from_map(order_of(domains_[first], 0));
+    for (std::size_t s = first + 1; s < last; ++s) {
+      schedule = isl_union_map_add_map(schedule, order_of(domains_[s], static_cast<int>(s - first)));
+    }
+    SlotMap slots;
+    LoopCode code;
+    with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, slots); });
+    finish_loops(code, true);
+    group_loops_.push_back(std::move(code));
+    first = last;
+  }
+}
+
+}  // namespace nestor

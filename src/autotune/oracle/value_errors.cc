@@ -1,0 +1,293 @@
+// Error propagation through each scalar operation.
+#include "autotune/oracle/value_errors.h"
+
+#include "autotune/oracle/error_sum.h"
+#include "support/element_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nestor {
+namespace {
+
+constexpr double kUnit = 0x1p-24;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// exp in f32 is infinite from here on.
+constexpr double kLargestExponent = 88.722839;
+/// Kernels move factors through differences, c (a - b) = c a - c b, and pay with a rounding of c a: a relative error of u |a| behind
+/// an exponential. No more than this much of it is granted.
+constexpr double kMostDistributed = 0x1p-10;
+/// Relative errors of a polynomial in place of an exponential, and of the hardware's tanh.
+constexpr double kCoarseExp = 1.2e-4 / kErrorMargin, kCoarseTanh = 0x1.1p-11 / kErrorMargin;
+
+struct Value {
+  double value, error;
+  double margin() const { return kErrorMargin * error; }
+  /// The exact value may be 0 although this one is not.
+  bool may_vanish() const { return error > 0 && std::fabs(value) <= margin(); }
+};
+
+bool exact_in_f32(double value) { return static_cast<double>(static_cast<float>(value)) == value; }
+
+/// Error of a result of finite operands that has inherited `error`, after one rounding by `units`.
+double rounded(double result, double error, double units) {
+  if (!(std::fabs(result) < kInfiniteFrom)) return kInfinite;  // other orders need not overflow
+  const double size = std::fabs(result);
+  // What is a number of f32, and stays the nearest one, is not rounded.
+  if (exact_in_f32(result) && (error == 0 || error < 0x1p-30 * size * kUnit)) return error;
+  return error + units * kUnit * size + (size < kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
+}
+
+/// Infinities and NaN that follow from exact operands are exact; `may_change` says that they might not be.
+double special(const Value& a, const Value& b, bool may_change = false) {
+  return may_change || a.error == kInfinite || b.error == kInfinite ? kInfinite : 0;
+}
+
+bool finite(const Value& a, const Value& b) { return std::isfinite(a.value) && std::isfinite(b.value); }
+
+double sum_error(const Value& a, const Value& b, double result) {
+  if (!finite(a, b)) return special(a, b);
+  const double distributed = kUnit * (std::fabs(a.value) + std::fabs(b.value));
+  const bool inexact = !exact_in_f32(result) || a.error + b.error > 0;
+  const double most = kMostDistributed * std::max(1.0, std::fabs(result));
+  return rounded(result, a.error + b.error, 1) + (inexact || result == 0 ? std::min(distributed, most) : 0);
+}
+
+double product_error(const Value& a, const Value& b, double result) {
+  if (!finite(a, b)) {
+    const bool either_vanishes = (!std::isfinite(a.value) && b.may_vanish()) || (!std::isfinite(b.value) && a.may_vanish());
+    return special(a, b, either_vanishes);
+  }
+  return rounded(result, std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error, 1);
+}
+
+double quotient_error(const Value& a, const Value& b, double result) {
+  if (!finite(a, b)) return special(a, b, std::isinf(a.value) && b.may_vanish());
+  if (b.value == 0) return b.error == 0 && a.value == 0 && a.error == 0 ? 0 : kInfinite;  // 0/0, or the sign of a zero
+  // The reciprocal of a smaller number is infinite.
+  if (b.may_vanish() || std::fabs(b.value) < 4 * kSmallestNormal) return kInfinite;
+  return rounded(result, (a.error + std::fabs(result) * b.error) / (std::fabs(b.value) - b.error), 2);
+}
+
+double power_error(const Value& a, const Value& b, double result) {
+  if (a.error == kInfinite || b.error == kInfinite) return kInfinite;
+  if (!finite(a, b) || !std::isfinite(result) || a.value == 0) return a.error == 0 && b.error == 0 ? 0 : kInfinite;
+  if (a.may_vanish() || (a.value < 0 && b.error > 0)) return kInfinite;
+  const double logarithm = std::fabs(std::log(std::fabs(a.value)));
+  const double relative = std::fabs(b.value) * a.error / (std::fabs(a.value) - a.error) + logarithm * b.error +
+                          2 * kUnit * std::fabs(b.value) * logarithm;
+  return rounded(result, std::fabs(result) * relative, 16);
+}
+
+/// Of a difference to a reference, exp(a - m), rules may take another one: then the terms of a quotient are rounded even where m is a, and
+/// the exponential 1.
+double exponential_error(const Value& a, double result, double scale, bool coarse, bool relative_to_other) {
+  if (a.error == kInfinite) return kInfinite;
+  if (!std::isfinite(a.value)) return 0;
+  const double exponent = scale * a.value, margin = scale * a.margin();
+  if (exponent - margin > kLargestExponent + 0.01) return 0;  // infinite, whoever computes it
+  if (exponent + margin > kLargestExponent - 0.01) return kInfinite;
+  const double inherited = std::exp(exponent + scale * a.error) - std::exp(exponent);
+  constexpr double kUnits = 4;
+  const bool moved = relative_to_other && a.value == 0;
+  const double relative =
+      2 * kUnit * std::fabs(exponent) + (coarse && a.value != 0 ? kCoarseExp : 0) + (moved ? kUnits * kUnit : 0);
+  if (std::exp(exponent + margin) < 0x1p-152) return result;
+  return rounded(result, inherited + relative * result, a.value == 0 ? 0 : kUnits) +
+         (result < 8 * kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
+}
+
+double logarithm_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  if (a.may_vanish() || (a.value > 0 && a.value < kSmallestNormal)) return kInfinite;
+  if (a.value <= 0) return 0;
+  return rounded(result, a.error / (a.value - a.error) + (a.value == 1 && a.error == 0 ? 0 : 2 * kUnit), 2);
+}
+
+double root_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  if (a.may_vanish()) return kInfinite;
+  if (a.value <= 0) return 0;
+  return rounded(result, a.error / (result + std::sqrt(a.value - a.error)), 2);
+}
+
+double reciprocal_root_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  if (a.may_vanish() || (a.value > 0 && a.value < kSmallestNormal)) return kInfinite;
+  if (a.value <= 0) return 0;
+  return rounded(result, result * a.error / (2 * (a.value - a.error)), 4);
+}
+
+double tanh_error(const Value& a, double result, bool coarse) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  const double slope = std::min(1.0, 1 - result * result + 2 * a.error);
+  return rounded(result, slope * a.error + (coarse ? kCoarseTanh * std::fabs(result) : 0), 8);
+}
+
+double erf_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  return rounded(result, 1.13 * a.error, 8);
+}
+
+/// A step function: exact unless a step is near.
+template <class F>
+double step_error(const Value& a, F&& step) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  if (a.error == 0) return 0;
+  return (step(a.value + a.margin()) - step(a.value - a.margin())) / kErrorMargin;
+}
+
+double cast_error_of(ElementType to, ElementType from, const Value& a) {
+  switch (to) {
+    case ElementType::f32:
+      if (!std::isfinite(a.value)) return special(a, a);
+      return from == ElementType::i32 ? rounded(a.value, a.error, 1) : a.error;
+    case ElementType::f16:
+    case ElementType::bf16:
+      return std::isfinite(a.value) ? cast_error(to, a.value, a.error) : special(a, a);
+    case ElementType::i32:
+      return step_error(a, [](double x) { return std::trunc(x); });
+    case ElementType::boolean:
+      return a.error > 0 && std::fabs(a.value) <= a.margin() ? 1 : 0;
+  }
+  return 0;
+}
+
+/// 1 where a comparison may come out otherwise.
+double comparison_error(const Value& a, const Value& b) {
+  if (a.error == 0 && b.error == 0) return 0;
+  if (a.error == kInfinite || b.error == kInfinite) return 1;
+  if (!finite(a, b)) return 0;
+  return std::fabs(a.value - b.value) <= a.margin() + b.margin() ? 1 : 0;
+}
+
+double select_error(const Value& condition, const Value& b, const Value& c) {
+  if (condition.error == 0) return condition.value != 0 ? b.error : c.error;
+  if (b.value == c.value || (std::isnan(b.value) && std::isnan(c.value))) return std::max(b.error, c.error);
+  if (!finite(b, c)) return kInfinite;
+  return std::max(b.error, c.error) + std::fabs(b.value - c.value);
+}
+
+/// `decisive`: the value of one operand that decides alone.
+double logic_error(const Value& a, const Value& b, bool decisive) {
+  const auto decides = [&](const Value& x) { return x.error == 0 && (x.value != 0) == decisive; };
+  return (a.error > 0 || b.error > 0) && !decides(a) && !decides(b) ? 1 : 0;
+}
+
+double integer_error(const Value& a, const Value& b) { return a.error == 0 && b.error == 0 ? 0 : kInfinite; }
+
+/// Is the value of an instruction a difference of others, or a multiple of one?
+bool is_difference(const ValueCode& code, int position) {
+  if (position < 0) return false;
+  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  switch (i.op) {
+    case ScalarOp::sub:
+    case ScalarOp::add:
+      return true;
+    case ScalarOp::mul:
+      return is_difference(code, i.a) || is_difference(code, i.b);
+    case ScalarOp::div:
+    case ScalarOp::neg:
+    case ScalarOp::cast:
+      return is_difference(code, i.a);
+    default:
+      return false;
+  }
+}
+
+double floating_error(const ValueCode& code, const ValueCode::Instruction& i, const RoundingModel& model, const Value& a,
+                      const Value& b, double result) {
+  switch (i.op) {
+    case ScalarOp::add:
+    case ScalarOp::sub:
+      return sum_error(a, b, result);
+    case ScalarOp::mul:
+      return product_error(a, b, result);
+    case ScalarOp::div:
+      return quotient_error(a, b, result);
+    case ScalarOp::pow:
+      return power_error(a, b, result);
+    case ScalarOp::exp:
+      return exponential_error(a, result, 1, model.matrix_type.has_value(), is_difference(code, i.a));
+    case ScalarOp::exp2:
+      return exponential_error(a, result, 0.6931471805599453, model.matrix_type.has_value(), is_difference(code, i.a));
+    case ScalarOp::log:
+      return logarithm_error(a, result);
+    case ScalarOp::sqrt:
+      return root_error(a, result);
+    case ScalarOp::rsqrt:
+      return reciprocal_root_error(a, result);
+    case ScalarOp::tanh:
+      return tanh_error(a, result, model.matrix_type == ElementType::bf16);
+    case ScalarOp::erf:
+      return erf_error(a, result);
+    default:
+      return integer_error(a, b);
+  }
+}
+
+double error_of(const ValueCode& code, const ValueCode::Instruction& i, const RoundingModel& model, const Value& a,
+                const Value& b, const Value& c, double result) {
+  switch (i.op) {
+    case ScalarOp::min:
+      return larger_error(-a.value, a.error, -b.value, b.error);
+    case ScalarOp::max:
+      return larger_error(a.value, a.error, b.value, b.error);
+    case ScalarOp::neg:
+    case ScalarOp::abs:
+      return a.error;
+    case ScalarOp::floor:
+      return step_error(a, [](double x) { return std::floor(x); });
+    case ScalarOp::cast:
+      return cast_error_of(i.type, i.operand_type, a);
+    case ScalarOp::select:
+      return select_error(a, b, c);
+    case ScalarOp::lt:
+    case ScalarOp::le:
+    case ScalarOp::eq:
+      return comparison_error(a, b);
+    case ScalarOp::logical_and:
+      return logic_error(a, b, false);
+    case ScalarOp::logical_or:
+      return logic_error(a, b, true);
+    case ScalarOp::logical_not:
+      return a.error;
+    default:
+      return i.type == ElementType::i32 ? integer_error(a, b) : floating_error(code, i, model, a, b, result);
+  }
+}
+
+}  // namespace
+
+const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
+                         LeafErrors& leaves, int count) {
+  const auto& instructions = code.instructions();
+  const auto at = [&](int position, int k) {
+    const std::ptrdiff_t place = std::ptrdiff_t{kChunk} * std::max(position, 0) + k;
+    return position < 0 ? Value{0, 0} : Value{values[place], errors[place]};
+  };
+  for (std::size_t position = 0; position < instructions.size(); ++position) {
+    const ValueCode::Instruction& i = instructions[position];
+    double* out = errors + position * kChunk;
+    const double* result = values + position * kChunk;
+    switch (i.op) {
+      case ScalarOp::constant:
+      case ScalarOp::scalar:
+      case ScalarOp::index:
+        std::fill_n(out, count, 0.0);
+        break;
+      case ScalarOp::read:
+        leaves.read_error(i.ordinal, out, count);
+        break;
+      default:
+        for (int k = 0; k < count; ++k) {
+          const double error = error_of(code, i, model, at(i.a, k), at(i.b, k), at(i.c, k), result[k]);
+          out[k] = std::isnan(error) ? kInfinite : error;
+        }
+    }
+  }
+  return errors + (instructions.size() - 1) * kChunk;
+}
+
+}  // namespace nestor

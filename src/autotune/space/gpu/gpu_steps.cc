@@ -1,0 +1,249 @@
+// Steps and limits of GPU candidates.
+#include "autotune/space/gpu/gpu_steps.h"
+
+#include "autotune/space/axes.h"
+#include "codegen/gpu/backend.h"
+#include "poly/isl/isl_tools.h"
+
+#include <fmt/format.h>
+#include <isl/aff.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+namespace nestor {
+namespace {
+
+constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
+
+/// Calls `visit(unit, statement)` for every statement of the cluster.
+template <class F>
+void for_each_statement(const GpuCluster& part, const F& visit) {
+  for (const int u : part.cluster.units) {
+    const Unit& unit = part.structure.units[u];
+    for (const std::string& name : unit.statements) visit(unit, part.nest.statement(name));
+  }
+}
+
+/// Inputs that the cluster reads, with the number of statements that do.
+std::map<std::string, int> inputs_read(const GpuCluster& part) {
+  std::map<std::string, int> readers;
+  for_each_statement(part, [&](const Unit&, const Statement& statement) {
+    std::set<std::string> read;
+    for (const Access& access : statement.reads) {
+      if (part.nest.tensor(access.tensor).role == TensorRole::input) read.insert(access.tensor);
+    }
+    for (const std::string& tensor : read) ++readers[tensor];
+  });
+  return readers;
+}
+
+/// How the cluster reads an input.
+struct InputUse {
+  bool follows_items = false;  ///< items (or points of a part) read different elements
+  bool has_rows = false;       ///< elements next to each other belong to one item
+  bool bounded = true;         ///< what an item reads has a size known when compiling
+};
+
+/// Does the extent of the tensor's index have one value for all sizes that the nest is defined for?
+bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) {
+  isl_pw_aff* extent = isl_pw_aff_gist_params(tensor.shape[index].copy(), full_context(nest).release());
+  const bool fixed = isl_pw_aff_is_cst(extent) == isl_bool_true;
+  isl_pw_aff_free(extent);
+  return fixed;
+}
+
+InputUse input_use(const GpuCluster& part, const std::string& tensor) {
+  InputUse use;
+  const auto is_item = [&](int axis) {
+    return part.plan.tile.contains(axis) || (part.cluster.part && axis == part.cluster.part->whole);
+  };
+  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+    for (const Access& read : statement.reads) {
+      if (read.tensor != tensor) continue;
+      const auto followed = followed_dims(read);
+      for (std::size_t k = 0; k < followed.size(); ++k) {
+        const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < unit.axes.size();
+        const bool item = known && is_item(unit.axes[static_cast<std::size_t>(*followed[k])]);
+        use.follows_items = use.follows_items || item;
+        use.has_rows = use.has_rows || (known && !item && k + 1 == followed.size());
+        use.bounded = use.bounded && (item || is_fixed(part.nest, part.nest.tensor(tensor), k));
+      }
+    }
+  });
+  return use;
+}
+
+std::vector<std::string> staged_inputs(const GpuCluster& part, const GpuChoice& choice) {
+  std::vector<std::string> staged;
+  if (choice.staging == GpuChoice::Staging::direct || part.plan.order.empty()) return staged;
+  for (const auto& [tensor, readers] : inputs_read(part)) {
+    const bool wanted = readers > 1 || choice.staging == GpuChoice::Staging::all;
+    if (wanted && input_use(part, tensor).bounded) staged.push_back(tensor);
+  }
+  return staged;
+}
+
+/// Elements of a tensor that one item touches through `access`: indices that follow an outer loop count with its tile.
+std::int64_t elements_of(const GpuCluster& part, const Unit& unit, const Access& access) {
+  const std::vector<std::int64_t> shape = shape_at(part.nest.tensor(access.tensor), part.sizes);
+  const auto followed = followed_dims(access);
+  std::int64_t elements = 1;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    std::int64_t extent = shape[k];
+    const auto dim = k < followed.size() ? followed[k] : std::nullopt;
+    if (dim && static_cast<std::size_t>(*dim) < unit.axes.size()) {
+      const int axis = unit.axes[static_cast<std::size_t>(*dim)];
+      if (part.cluster.part && axis == part.cluster.part->whole) extent = 1;
+      const auto tile = part.plan.tile.find(axis);
+      if (tile != part.plan.tile.end()) extent = std::min(extent, tile->second);
+      if (axis == part.plan.stream) extent = std::min(extent, part.plan.stream_tile);
+    }
+    elements *= std::max<std::int64_t>(extent, 1);
+  }
+  return elements;
+}
+
+/// Elements that one item keeps on chip: staged inputs, and temporaries of the cluster, the largest of which takes the place of
+/// the largest input.
+std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
+  const std::vector<std::string> staged = staged_inputs(part, choice);
+  std::map<std::string, std::int64_t> kept;
+  const auto note = [&](const Unit& unit, const Access& access) {
+    std::int64_t& known = kept[access.tensor];
+    known = std::max(known, elements_of(part, unit, access));
+  };
+  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+    if (part.cluster.units.size() > 1 && part.nest.tensor(statement.write.tensor).role == TensorRole::temporary)
+      note(unit, statement.write);
+    for (const Access& read : statement.reads) {
+      if (std::find(staged.begin(), staged.end(), read.tensor) != staged.end()) note(unit, read);
+    }
+  });
+  std::int64_t total = 0, largest_input = 0, largest_temporary = 0;
+  for (const auto& [tensor, elements] : kept) {
+    total += elements;
+    std::int64_t& largest = part.nest.tensor(tensor).role == TensorRole::input ? largest_input : largest_temporary;
+    largest = std::max(largest, elements);
+  }
+  // Partial sums live beside the inputs that they are sums of.
+  return part.cluster.part ? total : total - std::min(largest_input, largest_temporary);
+}
+
+std::int64_t power_of_two_from(double value) {
+  return value <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::ceil(value))));
+}
+
+}  // namespace
+
+std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
+  std::vector<Parameter> parameters;
+  Parameter threads{"threads", {}}, cluster{"cluster", {}};
+  for (int count = 32; count <= limits.most_threads; count *= 2) threads.choices.push_back(count);
+  for (int blocks = 1; blocks <= limits.most_cluster(); blocks *= 2) cluster.choices.push_back(blocks);
+  parameters.push_back(threads);
+  if (cluster.choices.size() > 1) parameters.push_back(cluster);
+  parameters.push_back({"persistent", {0, 1, 2, 3, 4, 6, 8, 12, 16}});
+  parameters.push_back({"ahead", {0, 1, 2, 3}});
+  parameters.push_back({"staging", {0, 1, 2}});
+  parameters.push_back({"streaming", {0, 1, 2, 3}});
+  return parameters;
+}
+
+GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
+  GpuChoice choice;
+  choice.threads = static_cast<int>(value_or(values, "threads", 256));
+  choice.cluster = static_cast<int>(value_or(values, "cluster", 1));
+  choice.persistent = static_cast<int>(value_or(values, "persistent", 0));
+  choice.ahead = static_cast<int>(value_or(values, "ahead", 0));
+  choice.staging = static_cast<GpuChoice::Staging>(value_or(values, "staging", 0));
+  const std::int64_t streaming = value_or(values, "streaming", 0);
+  choice.streaming_outputs = (streaming & 1) != 0;
+  choice.streaming_inputs = (streaming & 2) != 0;
+  return choice;
+}
+
+std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, const GpuChoice& choice) {
+  std::vector<Step> steps = shape.steps;
+  std::vector<std::string> grid;
+  for (Step& step : steps) {
+    if (step.name != "parallel") continue;
+    step.name = "gpu_blocks";
+    grid.push_back(step.args.at(0).get<std::string>());
+  }
+  if (grid.empty()) return steps;
+  steps.push_back(make_step("gpu_threads", {grid.front(), choice.threads}));
+  if (choice.cluster > 1) steps.push_back(make_step("cluster", {grid.front(), choice.cluster}));
+  const bool resident = choice.persistent > 0 && !part.cluster.part;
+  if (resident) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
+  for (const std::string& tensor : staged_inputs(part, choice)) {
+    const InputUse use = input_use(part, tensor);
+    const bool loops = use.follows_items && part.cluster.part;
+    const bool pieces = use.has_rows || size_in_bytes(part.nest.tensor(tensor).type) == 4;
+    const int slots = use.follows_items && pieces && (resident || loops) ? 1 + choice.ahead : 1;
+    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
+    // What all items read should stay in the caches.
+    if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
+  }
+  return steps;
+}
+
+std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
+  const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
+  const std::int64_t kept = kept_elements(part, choice);
+  const std::int64_t room = tile_registers(choice.threads);
+  if (choice.cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * choice.cluster)
+    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, choice.cluster);
+  if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
+    return fmt::format("{} values do not fit registers and shared memory of a block", kept);
+  double points = points_per_item(part.structure, part.cluster);
+  for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);
+  if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))
+    return fmt::format("{:.0f} points for {} threads", points, threads);
+  return {};
+}
+
+double points_per_item(const NestStructure& structure, const Cluster& cluster) {
+  const Unit& heavy = structure.units[cluster.heaviest];
+  double points = 1;
+  for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
+    const bool common = std::find(cluster.axes.begin(), cluster.axes.end(), heavy.axes[k]) != cluster.axes.end() ||
+                        (cluster.part && cluster.part->whole == heavy.axes[k]);
+    if (!common) points *= static_cast<double>(heavy.extents[k]);
+  }
+  return points;
+}
+
+std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits) {
+  std::vector<GpuShape> shapes;
+  const auto add = [&](std::int64_t threads, std::int64_t cluster, std::int64_t rows) {
+    const bool known = std::any_of(shapes.begin(), shapes.end(), [&](const GpuShape& s) {
+      return s.threads == threads && s.cluster == cluster && s.rows == rows;
+    });
+    if (!known && cluster <= limits.most_cluster()) shapes.push_back({threads, cluster, rows});
+  };
+  for (const double share : {16.0, 8.0, 32.0}) {
+    const std::int64_t wanted = power_of_two_from(points / share);
+    for (const std::int64_t most : {std::int64_t{256}, std::int64_t{512}, std::int64_t{limits.most_threads}}) {
+      const std::int64_t threads = std::clamp<std::int64_t>(wanted, 128, most);
+      add(threads, std::max<std::int64_t>(wanted / most, 1), std::max<std::int64_t>(threads / wanted, 1));
+    }
+  }
+  return shapes;
+}
+
+std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits) {
+  return std::max<std::int64_t>(limits.most_threads / shape.threads, 1);
+}
+
+std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits) {
+  const std::int64_t persistent = resident_blocks(shape, limits);
+  std::vector<GpuResidence> residences{{}, {persistent, 2}};
+  // Blocks of a cluster have long shares of rows: less room ahead, and what all items read is as long.
+  if (shape.cluster > 1) residences.push_back({persistent, 1, GpuChoice::Staging::all});
+  return residences;
+}
+
+}  // namespace nestor

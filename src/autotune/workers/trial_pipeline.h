@@ -1,0 +1,82 @@
+// TrialPipeline: many processes compile while one process a device measures.
+#pragma once
+
+#include "autotune/trial/measurer.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// What compiling a candidate gives, and measuring it takes.
+struct CompiledTrial {
+  KernelRecord kernel;
+  std::string binary;  ///< machine code of `kernel`, when an assembler was at hand
+  std::string report;  ///< JSON
+  double compile_ms = 0;
+  std::string periods = "{}";  ///< of the kernel's sizes (check_sizes.h)
+};
+
+/// Compiles candidates in a worker process. May throw: UserError is an illegal trial, anything else a compile error.
+class TrialCompiler {
+ public:
+  virtual ~TrialCompiler() = default;
+  /// Returns an outcome when the trial ends here; else fills `compiled`.
+  virtual std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) = 0;
+};
+
+/// Checks and times compiled candidates in the one process that uses the device. May throw.
+class TrialDevice {
+ public:
+  virtual ~TrialDevice() = default;
+  virtual TrialOutcome run(const TrialJob& job, const CompiledTrial& compiled) = 0;
+  /// False when the device's state is lost after a failure: the process is replaced.
+  virtual bool usable() { return true; }
+};
+
+struct PipelineLimits {
+  int compilers = 2;
+  int devices = 1;
+  double compile_timeout_s = 30;
+  double run_timeout_s = 30;
+  double start_timeout_s = 60;    ///< until a device's process is ready
+  std::int64_t memory_limit = 0;  ///< bytes of address space a compiling process may add to what it inherits; 0: no limit
+};
+
+/// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start
+/// up while the caller still prepares. Each lives for many trials and is replaced when it dies; what it was working on is an
+/// outcome. Not thread safe.
+class TrialPipeline {
+ public:
+  /// Each function is called in the new processes; `make_device` with the number of the device, before the first job.
+  TrialPipeline(PipelineLimits limits, std::function<std::unique_ptr<TrialCompiler>()> make_compiler,
+                std::function<std::unique_ptr<TrialDevice>(int device)> make_device, const std::atomic<bool>* stop = nullptr);
+  ~TrialPipeline();
+  TrialPipeline(const TrialPipeline&) = delete;
+  TrialPipeline& operator=(const TrialPipeline&) = delete;
+
+  /// Jobs under way at once that keep every process busy.
+  int depth() const;
+  /// Hands a job over. `first`: before all that wait.
+  void submit(std::int64_t ticket, const TrialJob& job, bool first = false);
+  /// A job that is compiled already.
+  void submit(std::int64_t ticket, const TrialJob& job, CompiledTrial compiled);
+  /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short have the status crash
+  /// and the reason "stopped". An ok outcome has the kernel. Throws UserError or DeviceError when a device's process cannot
+  /// start, InternalError when nothing is under way.
+  SettledTrial next();
+  /// The same for one of them; others that are settled meanwhile wait for next().
+  TrialOutcome wait_for(std::int64_t ticket);
+  /// Gives up what no device has begun with; next() tells of it with the reason "stopped".
+  void abandon();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nestor

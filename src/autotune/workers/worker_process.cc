@@ -1,0 +1,158 @@
+// Forking workers, and what each way of dying is called.
+#include "autotune/workers/worker_process.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+namespace nestor {
+namespace {
+
+/// The parent's ends of all sockets: a child must not hold those of its siblings open.
+std::set<int>& open_sockets() {
+  static std::set<int> sockets;
+  return sockets;
+}
+
+void limit_resources(std::int64_t memory) {
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+#if !defined(__SANITIZE_ADDRESS__)
+  if (memory <= 0) return;
+  long pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  const auto limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + memory);
+  const rlimit address_space{limit, limit};
+  setrlimit(RLIMIT_AS, &address_space);
+#else
+  (void)memory;
+#endif
+}
+
+std::string last_line(int file) {
+  const off_t size = lseek(file, 0, SEEK_END);
+  if (size <= 0) return "";
+  char text[400];
+  const off_t from = std::max<off_t>(0, size - static_cast<off_t>(sizeof text));
+  const ssize_t got = pread(file, text, sizeof text, from);
+  std::string tail(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  while (!tail.empty() && (tail.back() == '\n' || tail.back() == ' ')) tail.pop_back();
+  const auto line = tail.rfind('\n');
+  return line == std::string::npos ? tail : tail.substr(line + 1);
+}
+
+std::string describe_death(int status, int errors) {
+  std::string text = WIFSIGNALED(status) ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                         : fmt::format("exited with code {}", WEXITSTATUS(status));
+  const std::string said = last_line(errors);
+  return said.empty() ? text : text + ": " + said;
+}
+
+}  // namespace
+
+void WorkerProcess::start(std::int64_t memory, const std::function<void(int socket)>& serve) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) internal_error("socketpair: {}", std::strerror(errno));
+  errors_ = memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  const pid_t process = fork();
+  if (process < 0) internal_error("fork: {}", std::strerror(errno));
+  if (process == 0) {
+    // A group of its own, so that the programs it runs (an assembler) can be ended with it.
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, SIG_DFL);
+    close(sockets[0]);
+    for (const int other : open_sockets()) close(other);
+    open_sockets().clear();  // their numbers are free for workers of this process
+    if (errors_ >= 0) dup2(errors_, STDERR_FILENO);
+    limit_resources(memory);
+    serve(sockets[1]);
+    _exit(0);
+  }
+  setpgid(process, process);
+  close(sockets[1]);
+  process_ = process;
+  socket_ = sockets[0];
+  open_sockets().insert(socket_);
+}
+
+std::int64_t WorkerProcess::own_memory() const {
+  if (!alive()) return 0;
+  std::ifstream file("/proc/" + std::to_string(process_) + "/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kPrivate = "Private_Dirty:";
+    if (line.starts_with(kPrivate)) return std::strtoll(line.c_str() + kPrivate.size(), nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+std::string WorkerProcess::end(bool kill_it) {
+  if (!alive()) return "";
+  if (kill_it) {
+    kill(-process_, SIGKILL);
+    kill(process_, SIGKILL);
+  }
+  int status = 0;
+  while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {}
+  std::string death = describe_death(status, errors_);
+  open_sockets().erase(socket_);
+  close(socket_);
+  if (errors_ >= 0) close(errors_);
+  process_ = socket_ = errors_ = -1;
+  return death;
+}
+
+TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compile_ms) {
+  TrialOutcome outcome;
+  outcome.status = status;
+  outcome.reason = std::move(reason);
+  outcome.compile_ms = compile_ms;
+  return outcome;
+}
+
+bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - WorkerClock::now()).count();
+  pollfd waiting{worker.socket(), POLLIN, 0};
+  const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 50)));
+  if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
+  return ready > 0;
+}
+
+std::string internal_reason(const InternalError& error) { return fmt::format("internal error: {}", error.what()); }
+
+TrialOutcome outcome_of_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return failed_outcome(TrialStatus::crash, "out of memory");
+  } catch (const UserError& error) {
+    return failed_outcome(TrialStatus::illegal, error.what());
+  } catch (const DeviceError& error) {
+    return failed_outcome(TrialStatus::crash, error.what());
+  } catch (const InternalError& error) {
+    return failed_outcome(TrialStatus::wrong, internal_reason(error));
+  } catch (const std::exception& error) {
+    return failed_outcome(TrialStatus::compile_error, error.what());
+  }
+}
+
+}  // namespace nestor

@@ -1,0 +1,188 @@
+// nestor tune: searches schedules of one problem and remembers every measurement.
+#include "autotune/tuner.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupt.h"
+#include "cli/operator_args.h"
+#include "cli/output.h"
+#include "support/debug.h"
+#include "support/error.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace nestor::cli {
+namespace {
+
+struct TuneArgs {
+  OperatorArgs problem;
+  DatabaseArgs database;
+  MeasureArgs measure;
+  int trials = 200;
+  double time = 60;
+  std::string searcher = "evolutionary";
+  std::uint64_t seed = 1;
+  bool fix_all = false;
+};
+
+std::string progress_text(const TuneProgress& progress) {
+  const double speedup = progress.best_ms > 0 && progress.baseline_ms > 0 ? progress.baseline_ms / progress.best_ms : 0;
+  const std::string factor = speedup > 0 ? fmt::format(" ({:.2f}x)", speedup) : "";
+  return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s left", progress.trials, progress.max_trials,
+                     format_ms(progress.best_ms), factor, progress.trials_per_s, progress.left_s);
+}
+
+TuneRequest make_request(const TuneArgs& args) {
+  if (args.measure.target.starts_with("sm_")) {
+    user_error(
+        "tuning measures on a device that is here: --target host, cuda or cuda:1; 'nestor show {} --as ptx --target {}' "
+        "prints the kernel for that GPU",
+        args.problem.source, args.measure.target);
+  }
+  TuneRequest request;
+  request.nest = args.problem.load();
+  request.sizes = args.problem.sizes(request.nest);
+  request.fix_all_sizes = args.fix_all;
+  request.searcher = *searcher_kind_from(args.searcher);
+  request.max_trials = args.trials;
+  request.time_budget_s = args.time;
+  request.seed = args.seed;
+  request.measure = args.measure.resolve(request.nest);
+  request.database = args.database.resolved_path();
+  request.database_options.system_path = args.database.resolved_system_path();
+  return request;
+}
+
+void log_trial(const TrialRecord& trial) {
+  if (!debug_enabled(DebugSwitch::trials)) return;
+  debug_log(DebugSwitch::trials, fmt::format("trial {}: {} {} {}\n{}", trial.id, to_string(trial.status),
+                                             format_ms(trial.median_ms), trial.reason, steps_text(trial.steps)));
+}
+
+std::string database_option(const TuneArgs& args) { return args.database.path.empty() ? "" : " --db " + args.database.path; }
+
+std::string query_command(const TuneArgs& args, const Sizes& sizes) {
+  std::string text = "nestor query " + args.problem.source;
+  if (!args.problem.variant.empty()) text += " --variant " + args.problem.variant;
+  for (const auto& [name, value] : sizes) text += fmt::format(" --{} {}", name, value);
+  if (!args.measure.target.empty()) text += " --device " + args.measure.target;
+  return text + database_option(args);
+}
+
+/// "cuda:0, NVIDIA H200 (sm_90)"
+std::string device_text(const MeasureOptions& options) {
+  const DeviceIdentity device = device_identity(options.target, options.threads);
+  const std::string also = options.target.count > 1 ? fmt::format(" and {} more", options.target.count - 1) : "";
+  return fmt::format("{}{}, {} ({})", options.target.str(), also, device.name, device.arch);
+}
+
+nlohmann::json counts_to_json(const TuneResult& result) {
+  nlohmann::json counts = nlohmann::json::object();
+  for (const auto& [status, count] : result.counts) counts[std::string(to_string(status))] = count;
+  return counts;
+}
+
+nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& request) {
+  nlohmann::json json{{"problem", problem_to_json(result.problem)},
+                      {"device", device_to_json(result.device)},
+                      {"baseline_ms", result.baseline_ms},
+                      {"trials", result.trials},
+                      {"known", result.known},
+                      {"counts", counts_to_json(result)},
+                      {"first_correct_s", result.first_correct_s},
+                      {"elapsed_s", result.elapsed_s},
+                      {"stopped", result.stopped},
+                      {"exhausted", result.exhausted},
+                      {"space", result.space},
+                      {"database", request.database}};
+  if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
+  json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
+  return json;
+}
+
+/// Candidates are proved before they run: one that computes something else shows a bug, which must not pass as a mere bad candidate.
+std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
+  const int wrong = result.counts.at(TrialStatus::wrong);
+  return fmt::format(
+      "WRONG     {} of {} computed something else than the definition, or a check of Nestor's own stopped them: a bug of Nestor\n"
+      "          see one: nestor verify {}{}    list them: nestor db wrong{}",
+      wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args), database_option(args));
+}
+
+void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args) {
+  std::string counts;
+  for (const auto& [status, count] : result.counts)
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(status));
+  print(
+      fmt::format("{} in {:.1f} s{}{}", count_of(result.trials, "trial"), result.elapsed_s, counts.empty() ? "" : ": ", counts));
+  if (result.known > 0) print(fmt::format("{} known from earlier runs", count_of(result.known, "trial")));
+  if (result.exhausted) print("every candidate of the space is measured");
+  if (result.wrong_trial != 0) print(wrong_text(result, args));
+  if (!result.best) {
+    print("no correct kernel yet; the same command goes on from here");
+    return;
+  }
+  const TrialRecord& best = *result.best;
+  print(fmt::format("start     {}", format_ms(result.baseline_ms)));
+  const std::string speedup =
+      result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
+  print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
+  print("schedule");
+  print(steps_text(best.steps));
+  print(fmt::format("stored    trial {} in {}", best.id, request.database));
+  print(fmt::format("ask       {}", query_command(args, result.problem.sizes)));
+  print(fmt::format("check     nestor verify {}{}", best.id, database_option(args)));
+}
+
+int run_tune(const TuneArgs& args) {
+  TuneRequest request = make_request(args);
+  const InterruptGuard interrupt;
+  request.stop = interrupt.flag();
+  auto line = std::make_unique<ProgressLine>();
+  request.progress = [&](const TuneProgress& progress) {
+    if (progress.last != nullptr) log_trial(*progress.last);
+    line->show(progress_text(progress));
+  };
+  if (!output_mode().json) {
+    print(fmt::format("tuning {} ({}) at {} on {}", request.nest.op, request.nest.variant, format_sizes(request.sizes),
+                      device_text(request.measure)));
+  }
+  const TuneResult result = tune(request);
+  line.reset();
+  if (output_mode().json) {
+    print_json(result_to_json(result, request));
+  } else {
+    print_result(result, request, args);
+  }
+  if (result.stopped) return kInterrupted;
+  return result.best ? kOk : kNoKernel;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Action& run) {
+  auto args = std::make_shared<TuneArgs>();
+  CLI::App* command = app.add_subcommand("tune", "Search for the fastest legal schedule and remember every trial");
+  args->problem.add_to(*command);
+  args->database.add_to(*command);
+  args->measure.add_to(*command);
+  command->add_option("--trials", args->trials, "new trials at most")->check(positive_number())->capture_default_str();
+  command->add_option("--time", args->time, "seconds at most")->check(positive_number())->capture_default_str();
+  command->add_option("--searcher", args->searcher, "how candidates are chosen")
+      ->check(CLI::IsMember({"evolutionary", "random", "exhaustive"}))
+      ->capture_default_str();
+  command->add_option("--seed", args->seed, "of the search: the same seed gives the same order of candidates")
+      ->capture_default_str();
+  command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
+  command->footer(R"(examples:
+  nestor tune layernorm --rows 4096 --width 1024 --time 60
+  nestor tune layernorm --rows 8192 --width 4096 --dtype bf16 --target cuda --time 20
+  nestor tune attention --dtype f16 --sizes batch=2,heads=8,queries=1024,keys=1024
+  nestor tune path/to/other.nest.json --trials 50 --searcher random --seed 7
+Ctrl-C keeps everything measured so far; the same command goes on from there.
+)");
+  command->callback([args, &run] { run = [args] { return run_tune(*args); }; });
+}
+
+}  // namespace nestor::cli

@@ -1,0 +1,161 @@
+// SIMT back end: plans kernels, builds their IR, and turns it into PTX.
+#include "codegen/gpu/backend.h"
+
+#include "codegen/gpu/kernel_builder.h"
+#include "codegen/gpu/simt/proof/launch_check.h"
+
+#include "support/debug.h"
+#include "support/error.h"
+
+#include <fmt/ranges.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace nestor {
+namespace {
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& architecture, bool clusters) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  const std::string triple = "nvptx64-nvidia-cuda";
+  std::string message;
+  const llvm::Target* registered = llvm::TargetRegistry::lookupTarget(triple, message);
+  if (registered == nullptr) internal_error("LLVM has no NVPTX target: {}", message);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  const char* version = clusters ? "+ptx81" : "+ptx80";  // what blocks of a cluster send each other needs 8.1
+  return std::unique_ptr<llvm::TargetMachine>(registered->createTargetMachine(
+      triple, architecture, version, options, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Default));
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+std::string ptx_of(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    internal_error("LLVM cannot write PTX");
+  passes.run(module);
+  return text.str().str();
+}
+
+void fill_recipe(const TileProgram& program, const nvptx::LaunchPlan& plan, LaunchRecipe& recipe) {
+  recipe.target = "nvptx";
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.memory != Memory::argument) continue;
+    recipe.arguments.push_back({buffer.name, buffer.type, buffer.role == TensorRole::output, buffer.extents});
+  }
+  recipe.sizes = program.sizes;
+  recipe.fixed_sizes = program.fixed_sizes;
+  for (const ScalarParam& scalar : program.scalars)
+    recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
+  recipe.valid = program.valid;
+  for (const auto& [size, value] : program.fixed_sizes) {
+    SizeConstraint fixed;
+    fixed.terms[size] = 1;
+    fixed.constant = -value;
+    fixed.equality = true;
+    recipe.valid.push_back(fixed);
+  }
+  nvptx::workspace_layout(plan.program, recipe.workspace_bytes);
+}
+
+void complete(std::vector<LaunchNode>& nodes, const std::map<std::string, nvptx::BuiltKernel>& kernels) {
+  for (LaunchNode& node : nodes) {
+    complete(node.children, kernels);
+    if (node.kind != LaunchNode::Kind::kernel) continue;
+    const nvptx::BuiltKernel& kernel = kernels.at(node.symbol);
+    node.block = {kernel.threads, 1, 1};
+    node.shared_bytes = kernel.shared_bytes;
+    node.params = kernel.params;
+  }
+}
+
+void check_target(const NvptxTarget& target) {
+  if (target.threads < 32 || target.threads > 1024 || target.threads % 32 != 0) {
+    user_error("A block of {} threads is not possible: choose a multiple of 32 from 32 to 1024.", target.threads);
+  }
+  if (target.sm < 80)
+    user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+}
+
+}  // namespace
+
+CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
+  const DebugTimer timer("GPU code");
+  check_target(target);
+  const nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
+  if (const auto problems = nvptx::check_launches(plan); !problems.empty())
+    internal_error("the launches of {} are wrong: {}", program.name, fmt::join(problems, "; "));
+  const auto any_kernel = [&](const auto& holds) { return std::any_of(plan.kernels.begin(), plan.kernels.end(), holds); };
+  const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
+  if (clusters && target.sm < 90)
+    user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+  // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
+  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
+  const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
+  const auto machine = make_machine(architecture, clusters);
+  llvm::LLVMContext context;
+  llvm::Module module(program.name, context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  std::map<std::string, nvptx::BuiltKernel> kernels;
+  for (const nvptx::KernelPlan& kernel : plan.kernels)
+    kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(module, &stream)) internal_error("invalid code for {}: {}\n{}", program.name, problem, text_of(module));
+  optimise(module, *machine);
+  CompiledNvptx result;
+  if (target.keep_ir) result.ir = text_of(module);
+  result.kernel.architecture = architecture;
+  result.kernel.code = ptx_of(module, *machine);
+  debug_log(DebugSwitch::ptx, result.kernel.code);
+  fill_recipe(program, plan, result.kernel.recipe);
+  result.kernel.recipe.launches = plan.launches;
+  for (const auto& [symbol, kernel] : kernels)
+    result.unproved.insert(result.unproved.end(), kernel.unproved.begin(), kernel.unproved.end());
+  complete(result.kernel.recipe.launches, kernels);
+  return result;
+}
+
+}  // namespace nestor

@@ -1,0 +1,205 @@
+// Finding temporaries that a block has for itself, and rewriting what touches them.
+#include "codegen/gpu/kernel/privatization.h"
+
+#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
+#include "codegen/tile/build/op_builder.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace nestor::nvptx {
+namespace {
+
+TileOp without_single_values(TileOp op) {
+  for (std::size_t d = op.dims.size(); d-- > 0;) {
+    const OpDim dim = op.dims[d];
+    if (exact_extent(dim) != 1) continue;
+    op.dims.erase(op.dims.begin() + static_cast<std::ptrdiff_t>(d));
+    op = rewrite(op, [&](const IntExpr& expr) { return expr.substitute(dim.var, dim.lower); });
+    op.kind = classify(op);
+  }
+  return op;
+}
+
+TileTree simplified(const TileTree& tree) {
+  auto result = std::make_shared<TileNode>(*tree);
+  if (tree->kind == TileNode::Kind::op) result->op = without_single_values(tree->op);
+  for (TileTree& child : result->children) child = simplified(child);
+  return result;
+}
+
+/// One access of an op in the block.
+struct Touch {
+  const TileOp* op;
+  const TileAccess* access;
+  bool writes;
+  bool in_loop;
+};
+
+void collect(const TileTree& tree, int buffer, bool in_loop, std::vector<Touch>& touches) {
+  if (tree->kind == TileNode::Kind::op) {
+    for (const TileAccess& read : tree->op.reads) {
+      if (read.buffer == buffer) touches.push_back({&tree->op, &read, false, in_loop});
+    }
+    if (tree->op.write.buffer == buffer) touches.push_back({&tree->op, &tree->op.write, true, in_loop});
+  }
+  const bool inside = in_loop || tree->kind != TileNode::Kind::sequence;
+  for (const TileTree& child : tree->children) collect(child, buffer, inside, touches);
+}
+
+/// Where an index starts in a block, and the dim of the access's op that runs from there; -1: none does.
+struct Place {
+  IntExpr origin;
+  int dim = -1;
+};
+
+std::optional<Place> place_of(const TileOp& op, const IntExpr& index) {
+  Place place{index, -1};
+  for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+    const std::string& var = op.dims[static_cast<std::size_t>(d)].var;
+    if (!index.uses(var)) continue;
+    if (place.dim >= 0 || index.coefficient(var) != 1) return std::nullopt;
+    place = {index.substitute(var, IntExpr(0)), d};
+  }
+  return place;
+}
+
+std::optional<std::vector<Place>> places_of(const Touch& touch) {
+  std::vector<Place> places;
+  for (const IntExpr& index : touch.access->index) {
+    const auto place = place_of(*touch.op, index);
+    if (!place) return std::nullopt;
+    places.push_back(*place);
+  }
+  return places;
+}
+
+/// Are the values of `dim` among those of `all`?
+bool within(const OpDim& dim, const OpDim& all) {
+  if (!never_negative(dim) || (!all.lower.is_constant(0) && affine_of(dim.lower) != affine_of(all.lower))) return false;
+  std::vector<IntExpr> uppers, wanted;
+  split_terms(dim.upper, IntOp::min, uppers);
+  split_terms(all.upper, IntOp::min, wanted);
+  return std::all_of(wanted.begin(), wanted.end(), [&](const IntExpr& want) {
+    return std::any_of(uppers.begin(), uppers.end(), [&](const IntExpr& has) { return affine_of(has) == affine_of(want); });
+  });
+}
+
+class Mover {
+ public:
+  Mover(TileTree body, TileProgram& program) : body_(std::move(body)), program_(program) {}
+
+  TileTree run() {
+    for_each_op(program_.root, [&](const TileOp& op, bool) { count(op, uses_); });
+    for_each_op(body_, [&](const TileOp& op, bool) { count(op, own_); });
+    std::vector<TileTree> stores;
+    body_ = simplified(body_);
+    for (const auto& [buffer, accesses] : own_) {
+      if (program_.buffers[static_cast<std::size_t>(buffer)].memory == Memory::workspace) move(buffer, stores);
+    }
+    if (stores.empty()) return body_;
+    stores.insert(stores.begin(), body_);
+    return make_sequence(std::move(stores));
+  }
+
+ private:
+  static void count(const TileOp& op, std::map<int, int>& uses) {
+    ++uses[op.write.buffer];
+    for (const TileAccess& read : op.reads) ++uses[read.buffer];
+  }
+
+  void move(int buffer, std::vector<TileTree>& stores) {
+    std::vector<Touch> touches;
+    collect(body_, buffer, false, touches);
+    const Touch& first = touches.front();  // a read of an op comes before its write
+    const bool used_elsewhere = uses_[buffer] != own_[buffer];
+    if (!first.writes || first.op->reduction || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
+    const auto places = places_of(first);
+    if (!places || !std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return fits(touch, first, *places); }))
+      return;
+    const TileOp start = *first.op;
+    const int scratch = add_scratch(buffer, start, *places);
+    const TileAccess place = start.write;
+    body_ = moved(body_, buffer, scratch);
+    if (!used_elsewhere) return;
+    TileOp store;
+    store.kind = OpKind::copy;
+    store.name = "store " + program_.buffers[static_cast<std::size_t>(buffer)].tensor;
+    store.dims = start.dims;
+    store.write = place;
+    store.reads = {element(start, place, scratch)};
+    store.value = ScalarExpr::read(0, program_.buffers[static_cast<std::size_t>(buffer)].type);
+    stores.push_back(make_op(std::move(store)));
+  }
+
+  /// Does the access stay among the elements that `first` writes?
+  static bool fits(const Touch& touch, const Touch& first, const std::vector<Place>& all) {
+    const auto places = places_of(touch);
+    if (!places || touch.in_loop < first.in_loop) return false;
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      const Place &own = (*places)[p], &written = all[p];
+      if (affine_of(own.origin) != affine_of(written.origin) || (own.dim < 0) != (written.dim < 0)) return false;
+      if (own.dim < 0) continue;
+      const OpDim& dim = touch.op->dims[static_cast<std::size_t>(own.dim)];
+      const OpDim& start = first.op->dims[static_cast<std::size_t>(written.dim)];
+      if (!extent_bound(start) || !within(dim, start)) return false;
+    }
+    return true;
+  }
+
+  int add_scratch(int buffer, const TileOp& start, const std::vector<Place>& places) {
+    const Buffer& place = program_.buffers[static_cast<std::size_t>(buffer)];
+    Buffer scratch;
+    scratch.name = place.name + "_own";
+    scratch.tensor = place.tensor;
+    scratch.type = place.type;
+    scratch.memory = Memory::scratch;
+    for (const Place& index : places)
+      scratch.extents.emplace_back(index.dim < 0 ? 1 : *extent_bound(start.dims[static_cast<std::size_t>(index.dim)]));
+    program_.buffers.push_back(std::move(scratch));
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+
+  /// What an access of the op becomes: its dims alone.
+  static TileAccess element(const TileOp& op, const TileAccess& access, int scratch) {
+    TileAccess own{scratch, {}};
+    for (const IntExpr& index : access.index) {
+      const auto place = place_of(op, index);
+      own.index.push_back(place->dim < 0 ? IntExpr(0) : IntExpr::variable(op.dims[static_cast<std::size_t>(place->dim)].var));
+    }
+    return own;
+  }
+
+  static TileTree moved(const TileTree& tree, int buffer, int scratch) {
+    auto result = std::make_shared<TileNode>(*tree);
+    if (tree->kind == TileNode::Kind::op) {
+      TileOp& op = result->op;
+      for (TileAccess& read : op.reads) {
+        if (read.buffer == buffer) read = element(op, read, scratch);
+      }
+      if (op.write.buffer == buffer) op.write = element(op, op.write, scratch);
+    }
+    for (TileTree& child : result->children) child = moved(child, buffer, scratch);
+    return result;
+  }
+
+  TileTree body_;
+  TileProgram& program_;
+  std::map<int, int> uses_, own_;  ///< by buffer: accesses in the program and in the block
+};
+
+}  // namespace
+
+TileTree with_private_tiles(const TileTree& body, TileProgram& program) {
+  bool any = false;
+  for_each_op(body, [&](const TileOp& op, bool) {
+    any = any || program.buffers[static_cast<std::size_t>(op.write.buffer)].memory == Memory::workspace;
+  });
+  return any ? Mover(body, program).run() : body;
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,558 @@
+// Control flow, roles and barriers of a tensor kernel.
+#include "codegen/gpu/mma/emit/tensor_emitter.h"
+
+#include "codegen/gpu/mma/pipeline/tensor_chains.h"
+#include "codegen/gpu/mma/pipeline/tensor_roles.h"
+#include "codegen/gpu/mma/plan/tensor_registers.h"
+#include "support/error.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr int kBarrierSize = 8;            ///< bytes of one barrier in shared memory
+constexpr int kAddressRegisters = 56;      ///< of a computing thread, beside fragments
+constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a block that stays
+
+/// Registers of a thread for sums, operands made from fragments, and operands that are held. Chain by chain, leading products have sums
+/// of those chains that are under way alone, and one has an operand.
+int fragment_registers(const TensorPlan& plan) {
+  const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
+  const int overlap = late ? plan.kernel->shape.overlap : 0;  // two stretches run without
+  int count = 0, sums = 0, operands = 0;
+  for (const TensorOp& op : plan.ops) {
+    if (op.kind != TensorOp::Kind::product) continue;
+    if (overlap < 2) {
+      count += op.n / 2 + (op.a_ring < 0 ? op.k / 4 : 0);
+    } else if (leads(op)) {
+      sums = std::max(sums, (overlap - 1) * op.n / 2);
+    } else {
+      count += op.n / 2;
+      operands = std::max(operands, op.k / 4);
+    }
+  }
+  count += sums + operands;
+  for (const Ring& ring : plan.rings) count += ring.in_registers ? ring.columns / 4 : 0;
+  return count * plan.row_tiles;
+}
+
+/// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
+std::pair<int, int> registers_for(const TensorPlan& plan) {
+  const auto left = [&](int copying) { return computing_registers(plan.groups, plan.residents(), copying); };
+  // Blocks that stay keep more while they copy, as far as the others can spare them.
+  const bool spared = fragment_registers(plan) + kAddressRegisters <= left(kCopyingWithoutSpills);
+  const bool more = plan.persistent() && plan.groups < 3 && spared;
+  const int copying = more ? kCopyingWithoutSpills : copying_registers(plan.groups, plan.persistent());
+  return {copying, left(copying)};
+}
+
+}  // namespace
+
+std::vector<llvm::Value**> TensorEmitter::State::all() {
+  std::vector<Value**> slots;
+  for (auto* group : {&tiles, &operands, &held}) {
+    for (auto& [key, values] : *group) {
+      for (Value*& value : values) slots.push_back(&value);
+    }
+  }
+  for (auto* rings : {&positions, &fills}) {
+    for (auto& [ring, position] : *rings) {
+      slots.push_back(&position.first);
+      slots.push_back(&position.second);
+    }
+  }
+  return slots;
+}
+
+TensorEmitter::TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps)
+    : b_(b), function_(function), arguments_(std::move(arguments)), maps_(std::move(maps)), ptx_(b) {}
+
+void TensorEmitter::emit(const TensorPlan& plan) {
+  plan_ = &plan;
+  environment_ = arguments_.integers;
+  // Weights of a product are rounded to 2^-9 there: a function of scores need not be finer than 2^-11.
+  math_.coarse_tanh = plan.product_type == "bf16";
+  name_threads();
+  roles();
+}
+
+void WgmmaEmitter::roles() {
+  init_barriers();
+  auto* copies = llvm::BasicBlock::Create(b_.getContext(), "copies", &function_);
+  auto* computes = llvm::BasicBlock::Create(b_.getContext(), "computes", &function_);
+  auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", &function_);
+  b_.CreateCondBr(b_.CreateICmpEQ(group_, constant(plan_->groups)), copies, computes);
+  b_.SetInsertPoint(copies);
+  producer();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(computes);
+  consumers();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+}
+
+void TensorEmitter::name_threads() {
+  thread_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  lane_ = b_.CreateAnd(thread_, constant(kWarpThreads - 1));
+  warp_ = b_.CreateAnd(b_.CreateLShr(thread_, 5), constant(3));
+  // The same in all lanes, and said so: ptxas then keeps it in a uniform register.
+  Value* number = b_.CreateLShr(thread_, 7);
+  number = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {constant(-1), number, constant(0), constant(31)});
+  group_ = number;
+  leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
+  Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
+  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row));
+  first_column_ = b_.CreateShl(b_.CreateAnd(lane_, constant(3)), 1);
+  auto* memory = new llvm::GlobalVariable(*function_.getParent(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
+                                          llvm::GlobalValue::ExternalLinkage, nullptr, function_.getName() + "_tiles", nullptr,
+                                          llvm::GlobalValue::NotThreadLocal, 3);
+  memory->setAlignment(llvm::Align(1024));
+  shared_ = b_.CreateTrunc(b_.CreatePtrToInt(memory, b_.getInt64Ty()), b_.getInt32Ty());
+}
+
+llvm::Value* TensorEmitter::own_rows(Value* row) {
+  if (plan_->cluster() == 1) return row;
+  return b_.CreateAdd(row, b_.CreateMul(arguments_.cluster_rank, constant(plan_->rows())));
+}
+
+llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* slot) {
+  int first = 0;
+  for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).slots;
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierSize));
+  return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierSize)));
+}
+
+llvm::Value* WgmmaEmitter::empty_barrier(int ring, Value* slot) {
+  return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierSize));
+}
+
+llvm::Value* TensorEmitter::slot_address(int ring, Value* slot) {
+  const Ring& info = this->ring(ring);
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(info.offset)));
+  return b_.CreateAdd(base, b_.CreateMul(slot, constant(static_cast<int>(info.slot_bytes()))));
+}
+
+void WgmmaEmitter::init_barriers() {
+  when(b_.CreateICmpEQ(thread_, constant(0)), [&] {
+    for (Value* map : maps_) ptx_.prefetch_map(map);
+    for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
+      for (int slot = 0; slot < ring(r).slots; ++slot) {
+        ptx_.mbarrier_init(full_barrier(r, constant(slot)), 1);
+        ptx_.mbarrier_init(empty_barrier(r, constant(slot)), ring(r).readers * kGroupThreads / kWarpThreads);
+      }
+    }
+    ptx_.fence_mbarrier_init();
+  });
+  if (plan_->cluster_start) return ptx_.cluster_barrier();
+  ptx_.block_barrier();
+}
+
+void WgmmaEmitter::producer() {
+  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).first, false);
+  state_ = {};
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  Value* first = b_.CreateICmpEQ(thread_, constant(plan_->groups * kGroupThreads));
+  copying_ = true;
+  when(first, [&] {
+    items([&] { run_children(plan_->producer, true); });
+    if (plan_->drains) drain();
+  });
+  copying_ = false;
+}
+
+/// Other blocks of the cluster release tiles here: this one's shared memory must live until they have.
+void WgmmaEmitter::drain() {
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
+    for (int slot = 0; ring(r).blocks > 1 && slot < ring(r).slots; ++slot) {
+      synchronise({.kind = Event::Kind::wait_empty, .ring = r});
+      advance(r);
+    }
+  }
+}
+
+void WgmmaEmitter::consumers() {
+  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).second, true);
+  state_ = {};
+  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  if (plan_->turns())
+    when(b_.CreateICmpEQ(group_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kGroupThreads); });
+  items([&] { run_children(plan_->consumer, true); });
+  // A block's shared memory must live until the last item's tiles have been read. Others are waited for where they are stored.
+  const auto lasts = [&](const TensorOp& op) { return op.through_shared && plan_->lender(op) < 0; };
+  if (plan_->persistent() && std::any_of(plan_->ops.begin(), plan_->ops.end(), lasts)) ptx_.wait_stores_read(0);
+}
+
+/// Calls `body` for each item of the grid that this block takes, with its coordinates in the environment.
+void TensorEmitter::items(const Body& body) {
+  if (!plan_->persistent()) return body();
+  // A grid has fewer than 2^31 items: 32 bits do, and their quotients are cheap.
+  const auto narrow = [&](Value* value) { return b_.CreateTrunc(value, b_.getInt32Ty()); };
+  Value* total = constant(1);
+  std::vector<Value*> counts;
+  for (const GridLoop& loop : plan_->kernel->grid) {
+    counts.push_back(narrow(integer(loop.count)));
+    total = b_.CreateNSWMul(total, counts.back());
+  }
+  item_count_ = total;
+  // In turns forwards and backwards over the blocks: where work falls along the items, as under a triangular mask, each block so gets
+  // its share of long and of short ones.
+  Value *block = narrow(arguments_.integers.at(kBlockNumber)), *blocks = narrow(arguments_.integers.at(kBlockCount));
+  Value* back = b_.CreateSub(b_.CreateSub(blocks, constant(1)), block);
+  const Advance next = [&](Value* item) -> Value* {
+    if (plan_->claims()) return next_item_;
+    Value* round = b_.CreateUDiv(item, blocks);
+    Value* even = b_.CreateICmpEQ(b_.CreateAnd(round, constant(1)), constant(0));
+    Value* first = b_.CreateNSWMul(b_.CreateAdd(round, constant(1)), blocks);
+    return b_.CreateNSWAdd(first, b_.CreateSelect(even, back, block));
+  };
+  counted_loop("$item", block, total, next, [&] {
+    Value* rest = environment_.at("$item");
+    Value* same = ptx_.assembly(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r", {rest});
+    item_zero_ = b_.CreateLShr(same, constant(31));
+    for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
+      const GridLoop& loop = plan_->kernel->grid[k];
+      Value* index = rest;
+      if (k > 0) {
+        Value* count = b_.CreateAdd(counts[k], item_zero_);
+        index = b_.CreateURem(rest, count);
+        rest = b_.CreateUDiv(rest, count);
+      }
+      Value* distance =
+          b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
+      environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
+    }
+    // Nothing but ring positions lives from one item to the next.
+    const auto forget = [&] {
+      state_.tiles.clear();
+      state_.operands.clear();
+      state_.held.clear();
+    };
+    forget();
+    if (plan_->claims() && copying_) claim();
+    body();
+    forget();
+  });
+}
+
+/// What the body loads, only the body has.
+void TensorEmitter::within_branch(const Body& body) {
+  const auto elements = shared_elements_;
+  const auto words = words_;
+  body();
+  shared_elements_ = elements;
+  words_ = words;
+}
+
+void TensorEmitter::when(Value* condition, const Body& body) {
+  auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  b_.CreateCondBr(condition, yes, after);
+  b_.SetInsertPoint(yes);
+  const State before = state_;
+  within_branch(body);
+  state_ = before;
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+/// What did not exist before is private to the body that has been emitted since.
+void TensorEmitter::forget_private(const State& before) {
+  std::erase_if(state_.tiles, [&](const auto& entry) { return before.tiles.count(entry.first) == 0; });
+  std::erase_if(state_.operands, [&](const auto& entry) { return before.operands.count(entry.first) == 0; });
+}
+
+void TensorEmitter::choose(Value* condition, const Body& body) {
+  auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  llvm::BasicBlock* from = b_.GetInsertBlock();
+  State before = state_;
+  b_.CreateCondBr(condition, yes, after);
+  b_.SetInsertPoint(yes);
+  within_branch(body);
+  llvm::BasicBlock* end = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  forget_private(before);
+  const std::vector<Value**> now = state_.all(), then = before.all();
+  if (now.size() != then.size()) internal_error("tensor kernel: a condition changes what is alive");
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    if (*now[k] == *then[k]) continue;
+    llvm::PHINode* phi = b_.CreatePHI((*now[k])->getType(), 2);
+    phi->addIncoming(*then[k], from);
+    phi->addIncoming(*now[k], end);
+    *now[k] = phi;
+  }
+}
+
+/// for (var = lower; var < upper; var = next(var)) with the state carried through. `next` never falls. Products that are under way at the
+/// loop's end have ended behind it: where control flow meets, no sum may be on its way, or ptxas makes one product wait for another.
+void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& advance, const Body& body) {
+  auto* inside = llvm::BasicBlock::Create(b_.getContext(), "loop", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", &function_);
+  const bool settles = products_under_way();
+  llvm::BasicBlock* from = b_.GetInsertBlock();
+  llvm::BasicBlock* none = settles ? llvm::BasicBlock::Create(b_.getContext(), "none", &function_) : after;
+  b_.CreateCondBr(b_.CreateICmpSLT(lower, upper), inside, none);
+  b_.SetInsertPoint(inside);
+  State before = state_;
+  llvm::PHINode* counter = b_.CreatePHI(lower->getType(), 2, var);
+  counter->addIncoming(lower, from);
+  std::vector<llvm::PHINode*> phis;
+  for (Value** slot : state_.all()) {
+    phis.push_back(b_.CreatePHI((*slot)->getType(), 2));
+    phis.back()->addIncoming(*slot, from);
+    *slot = phis.back();
+  }
+  environment_[var] = counter;
+  body();
+  forget_private(before);
+  std::vector<Value**> now = state_.all();
+  if (now.size() != phis.size()) internal_error("tensor kernel: loop {} changes what is alive", var);
+  Value* next = advance(counter);
+  llvm::BasicBlock* latch = b_.GetInsertBlock();
+  counter->addIncoming(next, latch);
+  for (std::size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(*now[k], latch);
+  llvm::BasicBlock* end = settles ? llvm::BasicBlock::Create(b_.getContext(), "end", &function_) : after;
+  b_.CreateCondBr(b_.CreateICmpSLT(next, upper), inside, end);
+  const auto settle_at = [&](llvm::BasicBlock* block) {
+    b_.SetInsertPoint(block);
+    settle_products();
+    b_.CreateBr(after);
+    return b_.GetInsertBlock();
+  };
+  if (settles) {
+    latch = settle_at(end);
+    std::swap(state_, before);
+    from = settle_at(none);
+    std::swap(state_, before);
+    now = state_.all();
+  }
+  b_.SetInsertPoint(after);
+  const std::vector<Value**> then = before.all();
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    llvm::PHINode* phi = b_.CreatePHI((*now[k])->getType(), 2);
+    phi->addIncoming(*then[k], from);
+    phi->addIncoming(*now[k], latch);
+    *now[k] = phi;
+  }
+}
+
+/// A loop over tiles counts in 32 bits, as coordinates of tensor copies do. Rounds of several iterations come first, then what is left.
+void TensorEmitter::tile_loop(const EventNode& node) {
+  const auto narrow = [&](const IntExpr& bound) { return b_.CreateTrunc(integer(bound), b_.getInt32Ty()); };
+  Value *lower = narrow(node.lower), *upper = narrow(node.upper);
+  const auto rounds = [&](Value* from, Value* to, int iterations) {
+    const Advance next = [&](Value* value) { return b_.CreateNSWAdd(value, constant(iterations)); };
+    counted_loop(node.var, from, to, next, [&] {
+      Value* first = environment_.at(node.var);
+      const State before = state_;
+      for (int k = 0; k < iterations; ++k) {
+        environment_[node.var] = b_.CreateSExt(b_.CreateNSWAdd(first, constant(k)), b_.getInt64Ty());
+        run_children(node, node.masked);
+        forget_private(before);
+      }
+    });
+  };
+  const int unroll = copying_ ? 1 : node.unroll;
+  if (unroll > 1) {
+    Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateNSWSub(upper, lower), constant(0));
+    Value* whole = b_.CreateNSWAdd(lower, b_.CreateNSWSub(count, b_.CreateURem(count, constant(unroll))));
+    rounds(lower, whole, unroll);
+    lower = whole;
+  }
+  rounds(lower, upper, 1);
+}
+
+llvm::Value* TensorEmitter::lookup(const std::string& name) {
+  const auto found = environment_.find(name);
+  return found == environment_.end() ? nullptr : found->second;
+}
+
+llvm::Value* TensorEmitter::integer(const IntExpr& expr) {
+  return emit_int(b_, expr, [&](const std::string& name) { return lookup(name); });
+}
+
+void TensorEmitter::run_children(const EventNode& node, bool masked) {
+  for (const EventNode& child : node.children) run(child, masked);
+}
+
+void TensorEmitter::run(const EventNode& node, bool masked) {
+  switch (node.kind) {
+    case EventNode::Kind::event:
+      return event(node.event, masked);
+    case EventNode::Kind::condition:
+      return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
+                    [&] { run_children(node, masked); });
+    case EventNode::Kind::loop:
+      return tile_loop(node);
+    case EventNode::Kind::sequence: {
+      if (node.var.empty()) return run_children(node, masked);
+      Value* value = integer(node.lower);
+      Value* around = std::exchange(environment_[node.var], value);
+      run_children(node, node.masked);
+      environment_[node.var] = around;
+      return;
+    }
+  }
+}
+
+void TensorEmitter::event(const Event& event, bool masked) {
+  switch (event.kind) {
+    case Event::Kind::product:
+      return product(event.op);
+    case Event::Kind::compute:
+      return compute(event.op, masked);
+    case Event::Kind::narrow:
+      return narrow(event.op, masked);
+    case Event::Kind::finish_sums:
+      return finish_sums(event.ring);
+    case Event::Kind::take_registers:
+      return take_registers(event.ring);
+    default:
+      return synchronise(event);
+  }
+}
+
+void WgmmaEmitter::synchronise(const Event& event) {
+  const int ring = event.ring;
+  switch (event.kind) {
+    case Event::Kind::wait_full:
+      return ptx_.mbarrier_wait(full_barrier(ring, state_.positions.at(ring).first), state_.positions.at(ring).second);
+    case Event::Kind::wait_empty:
+      return ptx_.mbarrier_wait(empty_barrier(ring, state_.positions.at(ring).first),
+                                b_.CreateXor(state_.positions.at(ring).second, constant(1)));
+    case Event::Kind::load:
+      return load(event);
+    case Event::Kind::release:
+      if (event.count > 0) return amid_[event.op].push_back(event);
+      return release(event);
+    case Event::Kind::next_tile:
+      ++behind_[ring];
+      return advance(ring);
+    case Event::Kind::wait_products:
+      return wait_products(event.count);
+    case Event::Kind::wait_stores:
+      return ptx_.wait_stores_read(0);  // the thread that started them waits; so its warp does not give the slot back
+    case Event::Kind::wait_turn:
+      return turn(true);
+    case Event::Kind::pass_turn:
+      return turn(false);
+    default:
+      internal_error("tensor kernel: {} is no event of wgmma", name_of(event.kind));
+  }
+}
+
+/// The ring's next tile is one further: phases change when the slots have been gone through.
+void TensorEmitter::advance(int ring, std::pair<Value*, Value*>& position) {
+  auto& [slot, phase] = position;
+  Value* next = b_.CreateAdd(slot, constant(1));
+  Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).slots));
+  slot = b_.CreateSelect(wraps, constant(0), next);
+  phase = b_.CreateXor(phase, b_.CreateZExt(wraps, b_.getInt32Ty()));
+}
+
+/// Every block claims once more than it finds items, so the counter's last value is the number of items less one, and whoever sees it
+/// sets the counter back for the next launch.
+void TensorEmitter::claim() { claimed_ = ptx_.atomic_increment(arguments_.counter); }
+
+void WgmmaEmitter::tell_claim(int ring) {
+  Value* slot = state_.positions.at(ring).first;
+  Value* blocks = b_.CreateTrunc(arguments_.integers.at(kBlockCount), b_.getInt32Ty());
+  next_item_ = b_.CreateAdd(claimed_, blocks);
+  ptx_.reset_counter(arguments_.counter, b_.CreateICmpEQ(b_.CreateAdd(claimed_, constant(1)), item_count_));
+  ptx_.store_word(slot_address(ring, slot), next_item_);
+  ptx_.mbarrier_arrive(full_barrier(ring, slot), b_.getTrue());
+  advance(ring);
+}
+
+void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
+
+/// Coordinates of a tensor copy, innermost first, of those by the argument's indices.
+TensorEmitter::Values TensorEmitter::copied_at(const Values& index, int row_index, int pack_index) const {
+  Values coordinates;
+  for (const int p : copied_order(index.size(), row_index, pack_index)) coordinates.push_back(index[static_cast<std::size_t>(p)]);
+  if (coordinates.empty()) coordinates = index;
+  std::reverse(coordinates.begin(), coordinates.end());
+  return coordinates;
+}
+
+void WgmmaEmitter::load(const Event& event) {
+  const int ring = event.ring;
+  const Ring& info = this->ring(ring);
+  if (info.claims) return tell_claim(ring);
+  Value* slot = state_.positions.at(ring).first;
+  Value* barrier = full_barrier(ring, slot);
+  ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.slot_bytes())));
+  Values origin;
+  for (const IntExpr& index : info.origin) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  const auto move = [&](int index, int distance) {
+    Value*& start = origin[static_cast<std::size_t>(index)];
+    start = b_.CreateAdd(start, b_.CreateMul(arguments_.cluster_rank, constant(distance)));
+  };
+  if (info.own_index >= 0) move(info.own_index, plan_->packs());
+  Value* address = slot_address(ring, slot);
+  if (event.blocks > 1) {
+    const bool columns = info.shares_columns();
+    const int share = columns ? info.copied_blocks() * info.rows : info.copied_rows();
+    columns ? move(static_cast<int>(origin.size()) - 1, info.copied_blocks() * kBlockColumns)
+            : move(info.row_index, info.copied_rows());
+    address = b_.CreateAdd(address, b_.CreateMul(arguments_.cluster_rank, constant(share * kSwizzleBytes)));
+  }
+  origin = copied_at(origin, info.row_index, info.pack_index);
+  Value* first = origin.front();
+  for (int block = 0; block < info.copied_blocks(); ++block) {
+    origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));
+    ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)),
+                   origin, barrier, event.blocks);
+  }
+  advance(ring);
+}
+
+/// Gives back the oldest tile that is held. `known`: a condition that holds. One lane of each warp tells its own block; of a cluster, lane r
+/// tells block r.
+void WgmmaEmitter::release(const Event& event, Value* known) {
+  int& behind = behind_[event.ring];
+  Value* slot = state_.positions.at(event.ring).first;
+  if (behind > 0) {
+    Value* wraps = b_.CreateICmpSLT(slot, constant(behind));
+    slot = b_.CreateSub(b_.CreateSelect(wraps, b_.CreateAdd(slot, constant(ring(event.ring).slots)), slot), constant(behind));
+  }
+  Value* barrier = empty_barrier(event.ring, slot);
+  Value* tells = event.blocks == 1 ? leads_warp_ : b_.CreateICmpULT(lane_, constant(event.blocks));
+  if (known != nullptr) tells = b_.CreateAnd(tells, known);
+  event.blocks == 1 ? ptx_.mbarrier_arrive(barrier, tells) : ptx_.mbarrier_arrive_at(barrier, lane_, tells);
+  if (behind == 0) return advance(event.ring);
+  --behind;
+}
+
+/// The comparison is true, but ptxas cannot know: so the arrival, and every wait behind it, stays behind the instructions that made the
+/// value.
+void WgmmaEmitter::release_amid(int k, int made, int count, Value* value) {
+  const auto found = amid_.find(k);
+  if (found == amid_.end()) return;
+  Value* known = nullptr;
+  std::erase_if(found->second, [&](const Event& event) {
+    if (made < std::max(count * event.count / kAmidParts, 1)) return false;
+    if (known == nullptr) known = b_.CreateFCmpUGE(value, llvm::ConstantFP::get(value->getType(), -1.0));
+    release(event, known);
+    return true;
+  });
+  if (found->second.empty()) amid_.erase(found);
+}
+
+int WgmmaEmitter::amid_parts(int k) const {
+  const auto found = amid_.find(k);
+  return found == amid_.end() ? 0 : found->second.back().count;
+}
+
+void WgmmaEmitter::turn(bool wait) {
+  Value* own = b_.CreateAdd(group_, constant(1));
+  if (wait) return ptx_.named_barrier_sync(own, 2 * kGroupThreads);
+  Value* last = b_.CreateICmpEQ(group_, constant(plan_->groups - 1));
+  ptx_.named_barrier_arrive(b_.CreateSelect(last, constant(1), b_.CreateAdd(own, constant(1))), 2 * kGroupThreads);
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,213 @@
+// Event trees as straight blocks, and numbers of their steps.
+#include "codegen/gpu/mma/pipeline/tensor_roles.h"
+
+#include "codegen/tile/analysis/mask_clauses.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace nestor::nvptx {
+namespace {
+
+class RoleReader {
+ public:
+  RoleReader(BoundSpace& bounds, std::vector<std::string>& problems) : bounds_(bounds), problems_(problems) {}
+
+  Role read(const EventNode& root) {
+    children(root);
+    return std::move(role_);
+  }
+
+ private:
+  void children(const EventNode& node) {
+    for (const EventNode& child : node.children) read_node(child);
+  }
+
+  void read_node(const EventNode& node) {
+    switch (node.kind) {
+      case EventNode::Kind::event:
+        return add(node.event);
+      case EventNode::Kind::sequence:
+        return sequence(node);
+      case EventNode::Kind::condition:
+        if (inside_loop_) problems_.emplace_back("a condition stands in a loop");
+        conditions_.push_back(node.condition);
+        open_ = false;
+        children(node);
+        conditions_.pop_back();
+        open_ = false;
+        return;
+      case EventNode::Kind::loop:
+        return loop(node);
+    }
+  }
+
+  void sequence(const EventNode& node) {
+    if (node.var.empty()) return children(node);
+    const IntExpr value = var_.empty() ? node.lower : node.lower.substitute(var_, value_);
+    if (!var_.empty() && var_ != node.var) problems_.push_back(fmt::format("{} is bound where {} is", node.var, var_));
+    const auto outer = std::pair(std::exchange(var_, node.var), std::exchange(value_, value));
+    children(node);
+    std::tie(var_, value_) = outer;
+  }
+
+  void loop(const EventNode& node) {
+    if (inside_loop_ || !var_.empty()) problems_.push_back(fmt::format("loop {} stands where a variable is bound", node.var));
+    RoleBlock block;
+    block.conditions = conditions_;
+    block.var = node.var;
+    block.lower = node.lower;
+    block.upper = node.upper;
+    block.trips = bounds_.trips(block.lower, block.upper, conditions_);
+    role_.push_back(std::move(block));
+    open_ = inside_loop_ = true;
+    const auto outer = std::pair(std::exchange(var_, node.var), std::exchange(value_, IntExpr::variable(node.var)));
+    children(node);
+    std::tie(var_, value_) = outer;
+    open_ = inside_loop_ = false;
+  }
+
+  void add(const Event& event) {
+    if (!open_) {
+      RoleBlock block;
+      block.conditions = conditions_;
+      block.trips = bounds_.truth(conditions_);
+      role_.push_back(std::move(block));
+      open_ = true;
+    }
+    role_.back().steps.push_back({event, var_, value_});
+    if (var_.empty()) return;
+    // A copy is for an iteration to come.
+    if (event.kind == Event::Kind::load) role_.back().steps.back().value = value_ + IntExpr(event.count);
+    const auto slope = value_.coefficient(var_);
+    if (slope != 0 && (slope != 1 || !role_.back().loop()))
+      problems_.push_back(fmt::format("{} is no distance from its loop's counter", value_.str()));
+  }
+
+  BoundSpace& bounds_;
+  std::vector<std::string>& problems_;
+  Role role_;
+  std::vector<IntExpr> conditions_;
+  std::string var_;
+  IntExpr value_;
+  bool open_ = false, inside_loop_ = false;
+};
+
+void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::vector<OpPlace>& places) {
+  if (tree->kind == TileNode::Kind::op) places.push_back(around);
+  OpPlace inner = around;
+  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper, {}};
+  if (tree->kind == TileNode::Kind::condition)
+    inner.condition = inner.condition.defined() ? inner.condition && tree->condition : tree->condition;
+  for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
+}
+
+}  // namespace
+
+Role role_of(const EventNode& root, BoundSpace& bounds, std::vector<std::string>& problems) {
+  return RoleReader(bounds, problems).read(root);
+}
+
+std::string run_of(const RoleBlock& block, const std::string& counter, BoundSpace& bounds) {
+  if (!block.loop()) return fmt::format("{} = 0 and {} = 1", counter, block.trips);
+  return fmt::format("{} <= {} < {} and {} > 0", bounds.value(block.lower), counter, bounds.value(block.upper), block.trips);
+}
+
+std::string value_of(const RoleStep& step, const std::string& counter, BoundSpace& bounds) {
+  if (!step.value.uses(step.var)) return bounds.value(step.value);
+  return fmt::format("({} + {})", counter, bounds.value(step.value.substitute(step.var, IntExpr(0))));
+}
+
+StepCounter::StepCounter(const Role& role, BoundSpace& bounds, std::function<bool(const Event&)> counts)
+    : role_(role), bounds_(bounds), counts_(std::move(counts)) {
+  std::string start = "0";
+  starts_.push_back(start);
+  for (const RoleBlock& block : role_) {
+    int each = 0;
+    for (const RoleStep& step : block.steps) each += counts_(step.event) ? 1 : 0;
+    each_.push_back(each);
+    if (each > 0) start += fmt::format(" + {}*{}", each, block.trips);
+    starts_.push_back(start);
+  }
+}
+
+std::string StepCounter::before(std::size_t block, std::size_t at, const std::string& counter) const {
+  int earlier = 0;
+  for (std::size_t s = 0; s < at; ++s) earlier += counts_(role_[block].steps[s].event) ? 1 : 0;
+  std::string text = fmt::format("{} + {}", starts_[block], earlier);
+  if (role_[block].loop() && each_[block] > 0)
+    text += fmt::format(" + {}*({} - {})", each_[block], counter, bounds_.value(role_[block].lower));
+  return text;
+}
+
+std::vector<OpPlace> places_of_ops(const TileTree& body) {
+  std::vector<OpPlace> places;
+  int loops = 0;
+  find_places(body, {}, loops, places);
+  return places;
+}
+
+std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
+                          std::vector<std::string>& problems) {
+  std::string text = fmt::format("{} <= {} < {}", bounds.value(place.lower), counter, bounds.value(place.upper));
+  if (!place.condition.defined()) return text;
+  for (const IntExpr& clause : clauses_of(place.condition)) {
+    std::vector<std::string> alternatives;
+    for (const IntExpr& distance : alternatives_of(clause)) {
+      const auto slope = distance.coefficient(place.var);
+      if (!slope) {
+        alternatives.clear();
+        break;
+      }
+      alternatives.push_back(
+          fmt::format("{}*{} + {} >= 0", *slope, counter, bounds.value(distance.substitute(place.var, IntExpr(0)))));
+    }
+    if (alternatives.empty()) problems.push_back(fmt::format("{} is not linear in {}", clause.str(), place.var));
+    if (!alternatives.empty()) text += fmt::format(" and ({})", fmt::join(alternatives, " or "));
+  }
+  return text;
+}
+
+const char* name_of(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::wait_full:
+      return "wait_full";
+    case Event::Kind::wait_empty:
+      return "wait_empty";
+    case Event::Kind::load:
+      return "load";
+    case Event::Kind::release:
+      return "release";
+    case Event::Kind::next_tile:
+      return "next_tile";
+    case Event::Kind::product:
+      return "product";
+    case Event::Kind::wait_products:
+      return "wait_products";
+    case Event::Kind::compute:
+      return "compute";
+    case Event::Kind::narrow:
+      return "narrow";
+    case Event::Kind::finish_sums:
+      return "finish_sums";
+    case Event::Kind::take_registers:
+      return "take_registers";
+    case Event::Kind::wait_turn:
+      return "wait_turn";
+    case Event::Kind::pass_turn:
+      return "pass_turn";
+    case Event::Kind::commit_copies:
+      return "commit_copies";
+    case Event::Kind::wait_stores:
+      return "wait_stores";
+    case Event::Kind::wait_copies:
+      return "wait_copies";
+    case Event::Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+}  // namespace nestor::nvptx

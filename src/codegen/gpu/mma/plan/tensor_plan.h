@@ -1,0 +1,227 @@
+// Tensor plan: how the groups of four warps of one block share a tile program whose products run on tensor cores. Values live in
+// registers as fragments, operands in rings of slots in shared memory that one warp fills by tensor copies, or all threads by asynchronous
+// ones; what waits for what is derived from the ops and written down as events, which the emitter follows and a checker proves.
+#pragma once
+
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/op_shape.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kGroupThreads = 128;  ///< a group of four warps
+inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
+inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
+inline constexpr int kSwizzleBytes = 128;
+inline constexpr int kSwizzleRows = 8;       ///< after which the pattern of a swizzle repeats
+inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
+inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
+inline constexpr int kAmidParts = 8;         ///< parts of an op between which slots can be given back
+/// Instructions that products and copies are made of.
+enum class TensorCores : std::uint8_t {
+  wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
+  mma,    ///< sm_80: warps multiply registers; all threads of the block copy, and go on to the next tiles together
+};
+/// Names of a tile's row and column in masks, and of a row's place in its pack.
+inline constexpr const char* kRow = "#row";
+inline constexpr const char* kPack = "#pack";
+inline constexpr const char* kColumn = "#column";
+
+/// A scratch tile in registers. Thread t of a group holds, of every 64 rows, rows r = 16*(t/32) + t%32/4 + 8h and columns
+/// c = 8i + 2*(t%4) + e (0 <= h, e < 2): number 4i + 2h + e. Without columns: one value a row, the same in the four threads that share it.
+struct Fragment {
+  bool by_row = false;
+  int columns = 0;         ///< 0: one value a row; else a multiple of 8
+  bool lane_sums = false;  ///< each of the four threads holds its own part of a sum; added up when first used otherwise
+};
+
+/// A tile of an argument in shared memory, in `slots` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
+struct Ring {
+  int buffer = -1;
+  std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
+  int row_index = -1;           ///< index that runs over the rows; the last one is dense
+  int pack_index = -1;          ///< index that runs over the places in a pack of rows; -1: rows are not packed
+  int rows = 0;
+  int columns = 0;  ///< dense elements used
+  int slots = 2;
+  bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once an item
+  std::string var;            ///< with mma, streamed: the variable of that loop, and
+  IntExpr upper;              ///< where it ends
+  bool in_registers = false;  ///< read once into registers, as the first operand of a product
+  bool claims = false;        ///< no tile of an argument: the number of the block's next item, which the copying warp has claimed
+  int own_index =
+      -1;  ///< in a cluster: index along which each block has tiles of its own, a block's rows apart; -1: all have the same
+  int blocks = 1;           ///< of a cluster, that have the same tiles: each copies its share of a tile to all of them
+  int readers = 1;          ///< groups, of all these blocks, that must have released a slot before it is filled again
+  std::int64_t offset = 0;  ///< bytes in shared memory
+  int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
+  /// A block's share of a tile: blocks of columns where they can be shared out evenly, rows of all of them otherwise.
+  bool shares_columns() const { return column_blocks() % blocks == 0; }
+  int copied_rows() const { return shares_columns() ? rows : rows / blocks; }
+  int copied_blocks() const { return shares_columns() ? column_blocks() / blocks : column_blocks(); }
+  std::int64_t slot_bytes() const { return claims ? kClaimBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
+};
+
+/// One op of the item's body, with what it means for fragments.
+struct TensorOp {
+  enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
+  TileOp op;
+  int row = -1, column = -1;  ///< dims; -1: none
+  int pack = -1;              ///< dim of a row's place in its pack; -1: none
+  /// Where the op has points: clauses (mask_clauses.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
+  /// of a fragment apart; the others (rows that the item as a whole has not) matter to memory alone.
+  std::vector<IntExpr> mask, memory_mask;
+  std::optional<double> outside;  ///< value given to points outside of the mask
+  bool select = false;            ///< `outside` must be written; false: it follows from the operands
+  bool finite_rows =
+      false;          ///< it follows if values of rows are finite: that of a row without points yet, an infinity, is read as 0
+  bool late = false;  ///< runs beside the next iteration
+  std::map<int, int> read_rings;  ///< reads of an op that is no product, whose tiles come through rings: read -> ring
+  // product
+  ProductForm form;
+  int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
+  bool a_by_row = false;         ///< the first operand runs along its rows, not along k
+  bool b_by_column = false;      ///< the second runs along columns, not along k
+  int k = 0, n = 0;              ///< extents, multiples of 16 and 8
+  bool mask_a = false;           ///< the first operand's fragment must be masked
+  // store of a 16-bit tile through shared memory
+  bool through_shared = false;
+  int row_index = -1;   ///< index of the argument that runs over the rows
+  int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
+  std::int64_t stage_offset = -1;
+};
+
+/// What a role does, in order.
+struct Event {
+  enum class Kind : std::uint8_t {
+    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
+    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
+    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
+    release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
+    next_tile,       ///< this group goes on to the ring's next tile and keeps the one before, which the next release gives back
+    product,         ///< issues the op
+    wait_products,   ///< until all but the youngest `count` products have ended
+    compute,         ///< runs the op
+    narrow,          ///< makes the op's first operand from its fragment
+    finish_sums,     ///< adds up the four threads' parts of a fragment (buffer `ring`)
+    take_registers,  ///< reads the ring's tile into registers
+    wait_turn,       ///< until the group before this one has issued its products
+    pass_turn,       ///< lets the next group issue its own
+    commit_copies,   ///< mma: this thread's copies since the last such event are one batch
+    wait_stores,     ///< until the tiles that this group's stores move out of shared memory have been read
+    wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
+    barrier,         ///< mma: until all threads of the block are here
+  } kind;
+  int op = -1;
+  int ring = -1;
+  int count = 0;
+  int blocks = 1;  ///< load, release: of a cluster, whose slots are filled, or whose copying warps are told; 1: the block's own
+};
+
+struct EventNode {
+  enum class Kind : std::uint8_t { sequence, loop, condition, event } kind = Kind::sequence;
+  std::string var;  ///< loop: from lower up to upper, in steps of 1. A sequence with a var: it has the value `lower`
+  IntExpr lower, upper;
+  IntExpr condition;
+  bool masked = true;  ///< masks are applied below
+  int unroll = 1;      ///< loop: iterations of the computing groups' code for one round
+  std::vector<EventNode> children;
+  Event event{};
+};
+
+struct TensorPlan {
+  const TileProgram* program = nullptr;
+  const KernelPlan* kernel = nullptr;
+  TensorCores cores = TensorCores::wgmma;
+  int groups = 1;     ///< of four warps, that compute
+  int row_tiles = 1;  ///< of 64 rows, that each takes
+  /// Rows of a tile that have one value of the row dim: row r has value r / pack of it, and r % pack of the pack dim. 1, 2, 4 or 8: so all
+  /// rows of a thread have one place in their packs.
+  int pack = 1;
+  std::map<int, Fragment> fragments;  ///< by scratch buffer
+  std::vector<Ring> rings;
+  std::vector<TensorOp> ops;
+  EventNode consumer, producer;  ///< one item; with mma all threads are consumers
+  std::int64_t shared_bytes = 0;
+  std::int64_t barriers_offset = 0;
+  bool cluster_start = false;  ///< no block of the cluster goes on before the barriers of all are ready
+  bool drains = false;         ///< a block's copying warp ends after the last tiles that the cluster shares have been released
+  std::string product_type;    ///< "f16" or "bf16"
+
+  const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
+  int rows() const { return groups * row_tiles * kGroupRows; }  ///< of one block
+  /// Blocks that take an item together. Each has its own rows of it: those of block r start at r * rows().
+  int cluster() const { return kernel->shape.cluster; }
+  int item_rows() const { return cluster() * rows(); }
+  int packs() const { return rows() / pack; }            ///< of rows, of one block
+  int item_packs() const { return item_rows() / pack; }  ///< of an item: values of the row dim
+  /// Groups 0 to groups - 1 compute. With wgmma one warp behind them copies, in a group of its own where registers move from it to them.
+  int threads() const {
+    const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kGroupThreads : kWarpThreads;
+    return groups * kGroupThreads + copying;
+  }
+  bool moves_registers() const { return cores == TensorCores::wgmma && groups > 1; }
+  int residents() const { return std::max({kernel->shape.residents, kernel->shape.persistent, 1}); }
+  bool persistent() const { return kernel->shape.persistent > 0; }
+  bool claims() const { return persistent() && kernel->shape.claims != 0; }
+  /// Rings of tiles come first, one tensor map each; then the one of claims.
+  std::size_t tile_rings() const { return rings.size() - (!rings.empty() && rings.back().claims ? 1 : 0); }
+  bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
+  /// The ring through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
+  int lender(const TensorOp& store) const {
+    const auto found =
+        std::find_if(rings.begin(), rings.end(), [&](const Ring& ring) { return ring.offset == store.stage_offset; });
+    return found == rings.end() ? -1 : static_cast<int>(found - rings.begin());
+  }
+};
+
+/// Plans a kernel whose grid asks for tensor cores. Throws UserError that names the op and what does not fit.
+TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
+
+// Its passes, in order.
+void find_tiles(TensorPlan& plan, const TileTree& tree);   ///< ops, their rows and columns, fragments, rings
+void plan_masks(TensorPlan& plan);                         ///< where ops have points, and what stands elsewhere
+void plan_sums(TensorPlan& plan, const TileTree& tree);    ///< sums that stay in lanes
+void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
+void plan_sharing(TensorPlan& plan);                       ///< what blocks of a cluster copy for each other
+void plan_copies(TensorPlan& plan);                        ///< mma: one program of both
+void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
+void place_rings(TensorPlan& plan, const NvptxTarget& target);
+
+/// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
+int runs_along(const std::vector<IntExpr>& index, const std::string& var);
+/// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
+std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
+
+/// The op sets its tile to zero.
+bool writes_zero(const TileOp& op);
+/// value = sum * x, the sum in `buffer` and x free of it: parts of the sum may be scaled each for itself.
+bool scales(const TileOp& op, int buffer);
+/// The terms of nested applications of `op` (a minimum of minima).
+void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
+/// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
+/// multiplied there (docs/values.md, masked places).
+struct FiniteOperand {
+  std::string tensor;
+  std::string why;  ///< a sentence
+};
+std::vector<FiniteOperand> finite_operands(const TensorPlan& plan);
+/// What a row value is before any point has come to it: the neutral element of the reduction that writes it; nothing if there is none.
+std::optional<double> value_without_points(const TensorPlan& plan, int buffer);
+/// All values of the dim are 0 or more, whatever else bounds them.
+bool never_negative(const OpDim& dim);
+/// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number); `scalars` with their ranges.
+std::optional<double> known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars,
+                                  const std::function<std::optional<double>(int)>& read);
+
+}  // namespace nestor::nvptx

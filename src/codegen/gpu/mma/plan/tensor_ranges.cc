@@ -1,0 +1,190 @@
+// Ranges from the least distance of each alternative over a tile, which is linear in the loop's variable.
+#include "codegen/gpu/mma/plan/tensor_ranges.h"
+
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/mask_clauses.h"
+#include "support/error.h"
+
+#include <set>
+#include <string>
+
+namespace nestor::nvptx {
+namespace {
+
+using Side = Stretch::Side;
+
+IntExpr widest(const IntExpr& a, const IntExpr& b) { return a.defined() ? max(a, b) : b; }
+IntExpr lowest(const IntExpr& a, const IntExpr& b) { return a.defined() ? min(a, b) : b; }
+
+/// The iterations at which one clause holds: those below `below`, from `above` on, and all where `always` is not 0. Undefined: no such
+/// part.
+struct ClauseRange {
+  IntExpr below, above, always;
+  bool linear = true;  ///< all alternatives are among them
+
+  /// `bound`, or `otherwise` where the clause holds at all iterations.
+  IntExpr unless(const IntExpr& bound, const IntExpr& otherwise) const {
+    return always.defined() ? IntExpr::make(IntOp::select, {always, otherwise, bound}) : bound;
+  }
+
+  bool has_hole() const { return below.defined() && above.defined() && !everywhere(); }
+  /// Both parts meet.
+  bool everywhere() const {
+    if (!below.defined() || !above.defined()) return false;
+    const Affine overlap = affine_of(below - above);
+    return overlap.is_constant() && overlap.constant >= 0;
+  }
+
+  /// Adds the iterations at which a distance is >= 0; undefined: no number.
+  void add(const std::optional<IntExpr>& distance, const std::string& var) {
+    const auto slope = distance ? distance->coefficient(var) : std::nullopt;
+    if (!slope) {
+      linear = false;
+      return;
+    }
+    const IntExpr rest = distance->substitute(var, IntExpr(0));
+    if (*slope == 0) {
+      const IntExpr holds = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
+      always = always.defined() ? IntExpr::make(IntOp::logical_or, {always, holds}) : holds;
+    } else if (*slope < 0) {  // var <= rest / -slope
+      below = widest(below, floor_div(rest, -*slope) + IntExpr(1));
+    } else {  // var >= -rest / slope, rounded up
+      above = lowest(above, floor_div(IntExpr(0) - rest + IntExpr(*slope - 1), *slope));
+    }
+  }
+};
+
+/// Iterations at which all of several clauses hold: from `from` up to `to`, but for those from `hole` up to `beyond`. Clauses whose
+/// alternatives all grow, or all fall, along the loop hold in an interval; those with alternatives of both kinds fail in one.
+class CommonRange {
+ public:
+  CommonRange(IntExpr lower, IntExpr upper) : from(lower), to(upper), lower_(std::move(lower)), upper_(std::move(upper)) {}
+
+  void restrict(const ClauseRange& holds) {
+    if (holds.everywhere()) return;
+    if (holds.has_hole()) {
+      hole = lowest(hole, holds.unless(holds.below, upper_));
+      beyond = widest(beyond, holds.unless(holds.above, lower_));
+    } else if (holds.below.defined()) {
+      to = min(to, holds.unless(holds.below, upper_));
+    } else if (holds.above.defined()) {
+      raise(holds.unless(holds.above, lower_));
+    } else if (!holds.always.defined() || holds.always.is_constant(0)) {
+      none = true;
+    } else if (!holds.always.as_constant()) {
+      always_ = always_.defined() ? always_ && holds.always : holds.always;
+    }
+  }
+
+  /// To be called once, behind all clauses: then lower <= from <= to, and from <= hole <= beyond <= to.
+  void close() {
+    const auto first_missing = hole.defined() ? hole.as_constant() : std::nullopt, first = lower_.as_constant();
+    if (first_missing && first && *first_missing <= *first) {  // nothing before the hole
+      raise(beyond);
+      hole = beyond = {};
+    }
+    if (from_moved) from = min(from, upper_);
+    if (always_.defined()) to = IntExpr::make(IntOp::select, {always_, to, from});
+    if (to.str() != upper_.str()) to = max(to, from);
+    if (!hole.defined()) return;
+    hole = min(max(hole, from), to);
+    beyond = min(max(beyond, hole), to);
+  }
+
+  /// To be called behind close(): keeps the iterations, from `first` on, at which all clauses have held for `back` iterations too.
+  void shift(const IntExpr& first, int back) {
+    from = from_moved ? min(from + IntExpr(back), upper_) : first;
+    if (hole.defined()) {
+      hole = max(hole, from);
+      beyond = min(beyond + IntExpr(back), upper_);
+    }
+    if (to.str() != upper_.str()) to = max(to, hole.defined() ? beyond : from);
+  }
+
+  IntExpr from, to, hole, beyond;  ///< `hole` undefined: none
+  bool from_moved = false, none = false;
+
+ private:
+  void raise(const IntExpr& bound) {
+    from = max(from, bound);
+    from_moved = true;
+  }
+
+  IntExpr lower_, upper_, always_;
+};
+
+/// The smallest value of a distance over the op's tile: >= 0 where it is everywhere. Nothing where it is not linear.
+std::optional<IntExpr> least_distance(const TensorPlan& plan, const TensorOp& op, IntExpr distance) {
+  const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
+  const std::int64_t columns = op.kind == TensorOp::Kind::product
+                                   ? op.k
+                                   : (column < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(1));
+  for (const auto& [name, extent] : {std::pair(kRow, std::int64_t{plan.item_packs()}), std::pair(kColumn, columns),
+                                     std::pair(kPack, std::int64_t{plan.pack})}) {
+    const auto slope = distance.coefficient(name);
+    if (!slope) return std::nullopt;
+    distance = distance.substitute(name, IntExpr(*slope < 0 ? extent - 1 : 0));
+  }
+  return distance;
+}
+
+}  // namespace
+
+LoopBody body_of(const TileNode& loop) {
+  const bool conditional = loop.children.size() == 1 && loop.children[0]->kind == TileNode::Kind::condition;
+  if (!conditional) return {{}, &loop.children};
+  return {loop.children[0]->condition, &loop.children[0]->children};
+}
+
+std::vector<Stretch> stretches_of(const TensorPlan& plan, const TileNode& loop) {
+  const IntExpr condition = body_of(loop).condition;
+  if (!condition.defined()) return {{loop.lower, loop.upper}};
+  CommonRange runs(loop.lower, loop.upper);
+  int holes = 0;
+  for (const IntExpr& clause : clauses_of(condition)) {
+    ClauseRange holds;
+    for (const IntExpr& distance : alternatives_of(clause)) holds.add(distance, loop.var);
+    runs.restrict(holds);
+    holes += holds.has_hole() ? 1 : 0;
+    if (!holds.linear || runs.none || holes > 1)
+      user_error(
+          "Kernel '{}' cannot use tensor cores: loop {} leaves out iterations other than a stretch of them in its middle, those "
+          "where {} fails.",
+          plan.program->name, loop.var, condition.str());
+  }
+  runs.close();
+  if (!runs.hole.defined()) return {{runs.from, runs.to}};
+  return {{runs.from, runs.hole, Side::below}, {runs.beyond, runs.to, Side::above}};
+}
+
+std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string& var, const Stretch& stretch,
+                                       const IntExpr& from, const std::vector<int>& ops, int back) {
+  CommonRange full(from - IntExpr(back), stretch.upper);
+  std::set<std::string> seen;
+  for (const int k : ops) {
+    const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
+    for (const IntExpr& clause : op.mask) {
+      if (!seen.insert(clause.str()).second) continue;
+      ClauseRange holds;
+      for (const IntExpr& distance : alternatives_of(clause)) holds.add(least_distance(plan, op, distance), var);
+      if (holds.has_hole() && stretch.side != Side::whole) (stretch.side == Side::below ? holds.above : holds.below) = {};
+      full.restrict(holds);
+    }
+  }
+  if (full.none) return {{from, stretch.upper, true}};
+  full.close();
+  if (back > 0) full.shift(from, back);
+  std::vector<TestedRange> parts;
+  if (full.from_moved) parts.push_back({from, full.from, true});
+  if (full.hole.defined()) {
+    parts.push_back({full.from, full.hole, false});
+    parts.push_back({full.hole, full.beyond, true});
+    parts.push_back({full.beyond, full.to, false});
+  } else {
+    parts.push_back({full.from, full.to, false});
+  }
+  if (full.to.str() != stretch.upper.str()) parts.push_back({full.to, stretch.upper, true});
+  return parts;
+}
+
+}  // namespace nestor::nvptx

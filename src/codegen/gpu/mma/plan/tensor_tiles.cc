@@ -1,0 +1,405 @@
+// Which dims are rows and columns of fragments, and which arguments come through shared memory.
+#include "codegen/gpu/mma/pipeline/tensor_roles.h"
+#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/plan/tensor_ranges.h"
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
+
+#include "support/error.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace nestor::nvptx {
+namespace {
+
+/// Dims of ops and indices of scratch buffers that run over the same positions.
+class Axes {
+ public:
+  int of(std::pair<int, int> member) {
+    const auto [found, added] = numbers_.try_emplace(member, static_cast<int>(parents_.size()));
+    if (added) parents_.push_back(found->second);
+    return root(found->second);
+  }
+  void join(std::pair<int, int> a, std::pair<int, int> b) { parents_[static_cast<std::size_t>(of(a))] = of(b); }
+
+ private:
+  int root(int k) {
+    while (parents_[static_cast<std::size_t>(k)] != k) k = parents_[static_cast<std::size_t>(k)];
+    return k;
+  }
+  std::map<std::pair<int, int>, int> numbers_;
+  std::vector<int> parents_;
+};
+
+/// Dims and buffer indices in one numbering: dim d of op k is (k, d), index p of buffer b is (-1 - b, p).
+std::pair<int, int> dim_member(std::size_t op, int dim) { return {static_cast<int>(op), dim}; }
+std::pair<int, int> index_member(int buffer, std::size_t index) { return {-1 - buffer, static_cast<int>(index)}; }
+
+class TileFinder {
+ public:
+  TileFinder(TensorPlan& plan, const TileTree& tree) : plan_(plan), tree_(tree) {}
+
+  void run() {
+    collect(tree_);
+    places_ = places_of_ops(tree_);
+    if (std::none_of(plan_.ops.begin(), plan_.ops.end(), [](const TensorOp& op) { return op.kind == TensorOp::Kind::product; }))
+      user_error("Kernel '{}' asks for tensor cores, but none of its ops is a product of two 16-bit tiles.", plan_.program->name);
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) join_axes(k);
+    find_rows();
+    count_rows();
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) assign_dims(k);
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) note_fragments(plan_.ops[k]);
+    widen_fragments();
+    for (TensorOp& op : plan_.ops) {
+      if (op.kind == TensorOp::Kind::product) operands(op);
+    }
+    for (TensorOp& op : plan_.ops) {
+      if (op.kind == TensorOp::Kind::map || op.kind == TensorOp::Kind::reduce) element_tiles(op);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const TileOp& op, const std::string& why) const {
+    user_error("Kernel '{}' cannot use tensor cores: {} {}.", plan_.program->name, op.name, why);
+  }
+
+  void collect(const TileTree& tree) {
+    if (tree->kind == TileNode::Kind::condition)
+      user_error("Kernel '{}' cannot use tensor cores: a condition stands inside its blocks.", plan_.program->name);
+    if (tree->kind == TileNode::Kind::op) add(tree->op);
+    const bool loop = tree->kind == TileNode::Kind::loop;
+    if (loop) loops_.insert(tree->var);
+    for (const TileTree& child : loop ? *body_of(*tree).children : tree->children) collect(child);
+  }
+
+  /// Products that read a streamed tile of the same loop may share it, if all of them do so within one iteration: where products overlap,
+  /// late ones read the tile of the iteration before.
+  bool may_share(std::size_t op, std::size_t reader) const {
+    return places_[op].loop == places_[reader].loop &&
+           (plan_.kernel->shape.overlap == 0 || in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
+  }
+
+  const TileAccess& first_operand(std::size_t op) const {
+    const TensorOp& product = plan_.ops[op];
+    return product.op.reads[static_cast<std::size_t>(product.form.a)];
+  }
+
+  void add(const TileOp& op) {
+    TensorOp entry;
+    entry.op = op;
+    if (op.kind == OpKind::points) refuse(op, "is no operation on whole tiles");
+    if (const auto form = product_form(op, plan_.program->buffers, true)) {
+      entry.kind = TensorOp::Kind::product;
+      entry.form = *form;
+    } else if (op.reduction) {
+      if (op.kind == OpKind::contract) refuse(op, "is a product of more than rows, columns and one reduced dimension");
+      entry.kind = TensorOp::Kind::reduce;
+    } else if (plan_.buffer(op.write.buffer).memory != Memory::scratch) {
+      entry.kind = TensorOp::Kind::store;
+    }
+    plan_.ops.push_back(std::move(entry));
+  }
+
+  bool in_scratch(const TileAccess& access) const { return plan_.buffer(access.buffer).memory == Memory::scratch; }
+
+  /// Dim that an index of a scratch tile is; -1: the tile's only position there.
+  int dim_of(const TileOp& op, const IntExpr& index) const {
+    for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+      if (index.op() == IntOp::variable && index.name() == op.dims[static_cast<std::size_t>(d)].var) return d;
+    }
+    if (!index.is_constant(0)) refuse(op, "reaches a tile at " + index.str() + ", not at its own position");
+    return -1;
+  }
+
+  void join_axes(std::size_t k) {
+    const TileOp& op = plan_.ops[k].op;
+    const auto visit = [&](const TileAccess& access) {
+      if (!in_scratch(access)) return;
+      for (std::size_t p = 0; p < access.index.size(); ++p) {
+        const int d = dim_of(op, access.index[p]);
+        if (d >= 0) axes_.join(dim_member(k, d), index_member(access.buffer, p));
+      }
+    };
+    visit(op.write);
+    for (const TileAccess& read : op.reads) visit(read);
+  }
+
+  /// Groups of all blocks take equal shares of the rows, in units of what one product takes.
+  void count_rows() {
+    std::int64_t rows = 0;
+    for (const TensorOp& op : plan_.ops) {
+      if (op.kind != TensorOp::Kind::product) continue;
+      rows = std::max(rows, extent_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
+      if (op.form.pack >= 0) plan_.pack = std::max(plan_.pack, pack_of(op));
+    }
+    rows *= plan_.pack;
+    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.groups * kGroupRows;
+    plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, at_once), 1));
+  }
+
+  /// Rows of one value of the row dim: a power of two, with places that may stay empty.
+  int pack_of(const TensorOp& op) const {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.form.pack)];
+    const auto extent = extent_bound(dim);
+    if (!extent || *extent > kMostPacked || !never_negative(dim))
+      refuse(op.op, fmt::format("has rows along {} and {}: one of the two may have {} values at most in a tile, from 0 on",
+                                dim.var, op.op.dims[static_cast<std::size_t>(op.form.row)].var, kMostPacked));
+    return static_cast<int>(std::bit_ceil(static_cast<unsigned>(*extent)));
+  }
+
+  void find_rows() {
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      const TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product) continue;
+      rows_.insert(axes_.of(dim_member(k, op.form.row)));
+      if (op.form.pack >= 0) packs_.insert(axes_.of(dim_member(k, op.form.pack)));
+    }
+    if (std::any_of(packs_.begin(), packs_.end(), [&](int axis) { return rows_.count(axis) != 0; }))
+      user_error(
+          "Kernel '{}' cannot use tensor cores: products have their rows along two loops, and not the same one within the other.",
+          plan_.program->name);
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      const TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product) continue;
+      for (const int d : {op.form.column, op.form.k}) {
+        const int axis = axes_.of(dim_member(k, d));
+        if (rows_.count(axis) + packs_.count(axis) != 0) refuse(op.op, "uses the rows of another product as columns");
+      }
+    }
+  }
+
+  /// What the dim of an op that is no product is.
+  int& role_of(TensorOp& op, std::size_t k, int dim) {
+    const int axis = axes_.of(dim_member(k, dim));
+    return rows_.count(axis) != 0 ? op.row : packs_.count(axis) != 0 ? op.pack : op.column;
+  }
+
+  void assign_dims(std::size_t k) {
+    TensorOp& op = plan_.ops[k];
+    if (op.kind == TensorOp::Kind::product) {
+      op.row = op.form.row;
+      op.column = op.form.column;
+      op.pack = op.form.pack;
+      if (in_scratch(op.op.reads[static_cast<std::size_t>(op.form.b)]))
+        refuse(op.op, "has a second operand in registers: only the first may be");
+      check_rows(op);
+      return;
+    }
+    for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+      const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+      if (single_valued(dim)) continue;
+      int& role = role_of(op, k, d);
+      if (role >= 0) refuse(op.op, "has more dimensions than rows and columns");
+      role = d;
+    }
+    if (op.op.reduction && op.column < 0) refuse(op.op, "reduces its rows");
+    if (op.op.reduction && !op.op.dims[static_cast<std::size_t>(op.column)].reduced) refuse(op.op, "reduces its rows");
+    if (op.row >= 0) check_rows(op);
+  }
+
+  void check_rows(const TensorOp& op) const {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
+    const auto extent = extent_bound(dim);
+    if (!extent || *extent > plan_.item_packs())
+      refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
+                                extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.groups,
+                                plan_.rows() / plan_.groups, plan_.item_rows()));
+    const auto places = op.pack < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
+    if (!places || *places > plan_.pack)
+      refuse(op.op, fmt::format("has packs of more rows than products, which have {}", plan_.pack));
+  }
+
+  std::int64_t column_bound(const TensorOp& op, int dim) const {
+    const auto extent = extent_bound(op.op.dims[static_cast<std::size_t>(dim)]);
+    if (!extent)
+      refuse(op.op,
+             fmt::format(
+                 "has as many columns as {} says, which is not known when compiling: fix the sizes in it (\"specialized\" in "
+                 "the definition, or --fix-all)",
+                 op.op.dims[static_cast<std::size_t>(dim)].upper.str()));
+    return *extent;
+  }
+
+  void note_fragments(const TensorOp& op) {
+    const auto visit = [&](const TileAccess& access, std::int64_t multiple) {
+      if (!in_scratch(access)) return;
+      Fragment& fragment = plan_.fragments[access.buffer];
+      for (const IntExpr& index : access.index) {
+        const int d = dim_of(op.op, index);
+        if (d < 0) continue;
+        if (d == op.row) {
+          fragment.by_row = true;
+        } else if (d != op.pack) {
+          fragment.columns = std::max(fragment.columns, static_cast<int>(round_up(column_bound(op, d), multiple)));
+        }
+      }
+      if (!fragment.by_row) refuse(op.op, "keeps values that no row belongs to");
+      if (plan_.buffer(access.buffer).type != ElementType::f32 && plan_.buffer(access.buffer).type != ElementType::f16 &&
+          plan_.buffer(access.buffer).type != ElementType::bf16)
+        refuse(op.op, "keeps integers in a tile");
+    };
+    const bool product = op.kind == TensorOp::Kind::product;
+    visit(op.op.write, 8);
+    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r)
+      visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
+  }
+
+  /// Tiles over the same columns get the same width: an op on several of them finds each element in the same place of all.
+  void widen_fragments() {
+    std::map<int, int> widths;  // by axis
+    for (const bool measure : {true, false}) {
+      for (auto& [buffer, fragment] : plan_.fragments) {
+        const std::vector<IntExpr>& extents = plan_.buffer(buffer).extents;
+        for (std::size_t p = 0; p < extents.size() && fragment.columns > 0; ++p) {
+          const int axis = axes_.of(index_member(buffer, p));
+          if (extents[p].is_constant(1) || rows_.count(axis) + packs_.count(axis) != 0) continue;
+          int& width = widths[axis];
+          if (measure) width = std::max(width, fragment.columns);
+          fragment.columns = std::max(width, fragment.columns);
+        }
+      }
+    }
+  }
+
+  void operands(TensorOp& op) {
+    const TileAccess& a = op.op.reads[static_cast<std::size_t>(op.form.a)];
+    const TileAccess& b = op.op.reads[static_cast<std::size_t>(op.form.b)];
+    if (!in_scratch(op.op.write)) refuse(op.op, "writes memory: sum into a tile first");
+    op.k = static_cast<int>(round_up(column_bound(op, op.form.k), 16));
+    op.n = plan_.fragments.at(op.op.write.buffer).columns;
+    const ElementType type = plan_.buffer(b.buffer).type;
+    if (type != ElementType::f16 && type != ElementType::bf16) refuse(op.op, "has operands that are not f16 or bf16");
+    const std::string name(to_string(type));
+    if (!plan_.product_type.empty() && plan_.product_type != name) refuse(op.op, "mixes f16 and bf16");
+    plan_.product_type = name;
+    op.b_ring = add_ring(op, b, op.form.column, op.n, op.b_by_column);
+    if (in_scratch(a)) return;
+    if (plan_.buffer(a.buffer).type != type) refuse(op.op, "mixes element types");
+    if (plan_.pack > 1 && op.form.pack < 0) refuse(op.op, "has one row where other products have a pack of them");
+    op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);
+  }
+
+  /// A ring for the operand with `free` (its row or column dim, `extent` of them) and k; `by_free`: memory runs along `free`.
+  int add_ring(const TensorOp& op, const TileAccess& access, int free, int extent, bool& by_free) {
+    const std::string& free_var = op.op.dims[static_cast<std::size_t>(free)].var;
+    const std::string& k_var = op.op.dims[static_cast<std::size_t>(op.form.k)].var;
+    const std::string pack_var =
+        free == op.form.row && op.form.pack >= 0 ? op.op.dims[static_cast<std::size_t>(op.form.pack)].var : "";
+    Ring ring;
+    ring.buffer = access.buffer;
+    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    const int free_index = runs_along(access.index, free_var), k_index = runs_along(access.index, k_var);
+    ring.pack_index = runs_along(access.index, pack_var);
+    for (const IntExpr& index : access.index)
+      ring.origin.push_back(
+          index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)).substitute(pack_var, IntExpr(0)));
+    const int dense = static_cast<int>(access.index.size()) - 1;
+    const std::string& name = plan_.buffer(access.buffer).name;
+    if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
+      refuse(op.op, "reads " + name + " other than by rows of neighbouring elements");
+    by_free = free_index == dense;
+    if (!pack_var.empty() && (by_free || ring.pack_index < 0 || ring.pack_index == free_index || ring.pack_index == k_index))
+      refuse(op.op, "has rows along two indices of " + name + ", but not as rows of neighbouring elements");
+    ring.row_index = by_free ? k_index : free_index;
+    ring.rows = by_free ? op.k : extent;
+    ring.columns = by_free ? extent : op.k;
+    if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
+    if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
+    plan_.rings.push_back(std::move(ring));
+    return static_cast<int>(plan_.rings.size()) - 1;
+  }
+
+  /// Elementwise operands over rows and columns that a loop moves come as products' operands do: element by element, each would be a load
+  /// with an address and a test of its own. (Where all threads copy they load them themselves: a copy would be one more for each element.)
+  void element_tiles(TensorOp& op) {
+    if (plan_.cores != TensorCores::wgmma || op.row < 0 || op.column < 0) return;
+    for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) {
+      if (auto ring = element_ring(op, op.op.reads[static_cast<std::size_t>(r)])) {
+        op.read_rings[r] = static_cast<int>(plan_.rings.size());
+        plan_.rings.push_back(std::move(*ring));
+      }
+    }
+  }
+
+  /// The ring of an access at [.., row, .., column] of a 16-bit input; nullopt: it has another form.
+  std::optional<Ring> element_ring(const TensorOp& op, const TileAccess& access) const {
+    const Buffer& buffer = plan_.buffer(access.buffer);
+    const bool half = buffer.type == ElementType::f16 || buffer.type == ElementType::bf16;
+    const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
+    if (!half || buffer.role != TensorRole::input) return std::nullopt;
+    if (plan_.pack > 1 && op.pack < 0) return std::nullopt;
+    const std::string pack_var = op.pack < 0 ? "" : op.op.dims[static_cast<std::size_t>(op.pack)].var;
+    Ring ring;
+    ring.buffer = access.buffer;
+    ring.rows = plan_.rows();
+    const auto written = plan_.fragments.find(op.op.write.buffer);
+    ring.columns = std::max(static_cast<int>(round_up(column_bound(op, op.column), 8)),
+                            written == plan_.fragments.end() ? 0 : written->second.columns);
+    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    const int dense = static_cast<int>(access.index.size()) - 1;
+    for (int p = 0; p <= dense; ++p) {
+      IntExpr index = access.index[static_cast<std::size_t>(p)];
+      if (p == dense ? index.coefficient(column.var) != 1 : index.uses(column.var)) return std::nullopt;
+      if (index.uses(row.var)) {
+        if (ring.row_index >= 0 || p == dense || index.coefficient(row.var) != 1) return std::nullopt;
+        ring.row_index = p;
+        if (plan_.cluster() > 1) ring.own_index = p;
+      }
+      if (index.uses(pack_var)) {
+        if (ring.pack_index >= 0 || p == dense || index.uses(row.var) || index.coefficient(pack_var) != 1) return std::nullopt;
+        ring.pack_index = p;
+      }
+      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+        index = index.substitute(dim.var, d == op.row || d == op.column || d == op.pack ? IntExpr(0) : dim.lower);
+      }
+      ring.origin.push_back(std::move(index));
+    }
+    if (plan_.pack > 1 && ring.pack_index < 0) return std::nullopt;  // one element for several rows
+    ring.streamed = moves(ring);
+    return ring.row_index >= 0 && ring.streamed && ring.rows <= kMostCopiedRows ? std::optional(ring) : std::nullopt;
+  }
+
+  /// A loop of the item's body changes the tile.
+  bool moves(const Ring& ring) const {
+    return std::any_of(ring.origin.begin(), ring.origin.end(), [&](const IntExpr& index) {
+      return std::any_of(loops_.begin(), loops_.end(), [&](const std::string& loop) { return index.uses(loop); });
+    });
+  }
+
+  /// The ring that holds the same tile already, for the whole item or for another product of the same iteration; -1: none does.
+  int same_tile(std::size_t op, const Ring& ring) const {
+    const auto same = [&](const Ring& other) {
+      return other.buffer == ring.buffer && other.row_index == ring.row_index && other.pack_index == ring.pack_index &&
+             other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
+             std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
+                        [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
+    };
+    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
+      if (!same(plan_.rings[static_cast<std::size_t>(r)])) continue;
+      bool shared = true;
+      for (std::size_t reader = 0; moves(ring) && reader < plan_.ops.size(); ++reader) {
+        const TensorOp& other = plan_.ops[reader];
+        if (other.kind == TensorOp::Kind::product && (other.a_ring == r || other.b_ring == r))
+          shared = shared && may_share(op, reader);
+      }
+      if (shared) return r;
+    }
+    return -1;
+  }
+
+  TensorPlan& plan_;
+  const TileTree& tree_;
+  Axes axes_;
+  std::set<int> rows_, packs_;
+  std::set<std::string> loops_;  ///< of the item's body
+  std::vector<OpPlace> places_;  ///< of ops
+};
+
+}  // namespace
+
+void find_tiles(TensorPlan& plan, const TileTree& tree) { TileFinder(plan, tree).run(); }
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,365 @@
+// The proof's driver and its simple parts: what exists, where it lies, which tiles rings hold.
+#include "codegen/gpu/mma/proof/tensor_check.h"
+
+#include "codegen/gpu/mma/proof/tensor_proof.h"
+#include "poly/isl/context.h"
+#include "support/debug.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using Kind = Event::Kind;
+
+constexpr std::int64_t kSwizzleAlignment = 1024;  ///< bytes; the pattern of a swizzle repeats
+constexpr std::int64_t kBarrierBytes = 8;
+
+bool names_ring(Kind kind) {
+  return kind == Kind::wait_full || kind == Kind::wait_empty || kind == Kind::load || kind == Kind::release ||
+         kind == Kind::next_tile || kind == Kind::take_registers;
+}
+
+bool names_op(Kind kind) { return kind == Kind::product || kind == Kind::compute || kind == Kind::narrow; }
+
+bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_t>(k) < size; }
+
+/// Events that only one kind of tensor cores has.
+bool fits(Kind kind, TensorCores cores) {
+  const bool all_copy = kind == Kind::commit_copies || kind == Kind::wait_copies || kind == Kind::barrier;
+  const bool one_copies = kind == Kind::next_tile || kind == Kind::wait_empty || kind == Kind::wait_stores ||
+                          kind == Kind::wait_turn || kind == Kind::pass_turn;
+  return cores == TensorCores::wgmma ? !all_copy : !one_copies;
+}
+
+void check_event(TensorProof& proof, const Event& event, bool in_producer) {
+  const bool of_producer = event.kind == Kind::wait_empty || event.kind == Kind::load;
+  const bool one_role = proof.plan.cores == TensorCores::mma;
+  if (one_role ? in_producer : of_producer != in_producer) proof.fail("{} stands in the other role", name_of(event.kind));
+  if (!fits(event.kind, proof.plan.cores)) proof.fail("{} is not for these tensor cores", name_of(event.kind));
+  if (names_ring(event.kind) && !in_range(event.ring, proof.plan.rings.size()))
+    proof.fail("{} names no ring", name_of(event.kind));
+  if (names_op(event.kind)) {
+    if (!in_range(event.op, proof.plan.ops.size())) return proof.fail("{} names no op", name_of(event.kind));
+    const TensorOp& op = proof.op(event.op);
+    const bool product = op.kind == TensorOp::Kind::product;
+    if (product != (event.kind != Kind::compute))
+      proof.fail("{} of {} is not its kind of event", name_of(event.kind), op.op.name);
+    if (event.kind == Kind::narrow && op.a_ring >= 0) proof.fail("narrow of {}, whose operand is in a ring", op.op.name);
+  }
+  if ((event.kind == Kind::wait_products || event.kind == Kind::wait_copies) && event.count < 0)
+    proof.fail("{} of {}", name_of(event.kind), event.count);
+  const bool streamed =
+      names_ring(event.kind) && in_range(event.ring, proof.plan.rings.size()) && proof.ring(event.ring).streamed;
+  if (event.kind == Kind::load && (event.count < 0 || (event.count > 0 && !(one_role && streamed))))
+    proof.fail("load of {} iterations later", event.count);
+  const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
+  if (turn && !proof.plan.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
+}
+
+/// Sizes and what a block's coordinates give: the same in all its threads.
+std::set<std::string> uniform_names(const TensorPlan& plan) {
+  std::set<std::string> names(plan.program->sizes.begin(), plan.program->sizes.end());
+  for (const GridLoop& loop : plan.kernel->grid) names.insert(loop.var);
+  for (const LaunchLoop& loop : plan.kernel->launch_loops) names.insert(loop.var);
+  return names;
+}
+
+void check_uniform(TensorProof& proof, const Role& role) {
+  const std::set<std::string> uniform = uniform_names(proof.plan);
+  const auto check = [&](const IntExpr& expr, const std::string& allowed) {
+    std::set<std::string> names;
+    if (expr.defined()) collect_variables(expr, names);
+    for (const std::string& name : names) {
+      if (uniform.count(name) == 0 && name != allowed) proof.fail("{} in a bound is not known to all threads", name);
+    }
+  };
+  for (const RoleBlock& block : role) {
+    for (const IntExpr& condition : block.conditions) check(condition, "");
+    check(block.lower, "");
+    check(block.upper, "");
+    for (const RoleStep& step : block.steps) check(step.value, block.var);
+  }
+}
+
+/// Whether products that read a ring's tile may be under way at a store, and the next tile at what the store moves, going through a
+/// role's program in its order.
+class Handover {
+ public:
+  Handover(const TensorProof& proof, int ring, int store) : proof_(proof), ring_(ring), store_(store) {}
+  /// The store comes once, and no reader of the tile is under way then or comes later. In a resident block, where another tile follows,
+  /// the place is this item's then, and is not given back before what leaves through it has been read.
+  bool holds() {
+    visit(proof_.plan.consumer);
+    return good_ && stored_;
+  }
+
+ private:
+  void visit(const EventNode& node) {
+    if (node.kind == EventNode::Kind::event) return visit(node.event);
+    for (const EventNode& child : node.children) visit(child);
+  }
+  void visit(const Event& event) {
+    const bool reads = (event.kind == Kind::product && proof_.op(event.op).a_ring == ring_) ||
+                       (event.kind == Kind::take_registers && event.ring == ring_);
+    if (reads && stored_) good_ = false;
+    if (event.kind == Kind::product && reads) under_way_ = true;
+    if (event.kind == Kind::wait_products && event.count == 0) under_way_ = false;
+    if (event.kind == Kind::compute && event.op == store_) {
+      good_ = good_ && !under_way_ && !stored_ && (held_ || !proof_.plan.persistent());
+      stored_ = leaving_ = true;
+    }
+    if (event.kind == Kind::wait_stores) leaving_ = false;
+    if (event.ring != ring_) return;
+    if (event.kind == Kind::wait_full) held_ = true;
+    if (event.kind != Kind::release) return;
+    held_ = false;
+    if (proof_.plan.persistent() && leaving_) good_ = false;
+  }
+
+  const TensorProof& proof_;
+  int ring_, store_;
+  bool under_way_ = false, held_ = false, stored_ = false, leaving_ = false, good_ = true;
+};
+
+/// May a result leave through the place of this ring's tile? The tile stays for the item and is the block's only one, each group reads
+/// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
+bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
+  const Ring& ring = proof.ring(ring_number);
+  if (ring.streamed || ring.blocks != 1 || ring.slots != 1 || ring.rows != proof.plan.rows() || bytes > ring.slot_bytes())
+    return false;
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;
+  }
+  return Handover(proof, ring_number, store_number).holds();
+}
+
+/// Places in shared memory: slots on whole swizzles, nothing over anything else.
+void check_memory(TensorProof& proof) {
+  struct Span {
+    std::int64_t from, to;
+    std::string name;
+  };
+  std::vector<Span> spans;
+  std::int64_t barriers = 0;
+  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
+    const Ring& ring = proof.ring(r);
+    if (ring.slots < 1) proof.fail("{} has {} slots", proof.name(r), ring.slots);
+    const std::int64_t alignment = ring.claims ? kClaimBytes : kSwizzleAlignment;
+    if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
+      proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
+    spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
+    if (proof.plan.cores == TensorCores::wgmma) barriers += std::int64_t{2} * ring.slots * kBarrierBytes;
+  }
+  std::set<std::int64_t> heirs;  // places that a result has taken over
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
+    const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
+    const std::int64_t bytes = ceil_div(columns, kBlockColumns) * proof.plan.rows() * kSwizzleBytes;
+    const auto number = static_cast<int>(&op - proof.plan.ops.data());
+    const auto taken = std::find_if(proof.plan.rings.begin(), proof.plan.rings.end(),
+                                    [&](const Ring& ring) { return ring.offset == op.stage_offset; });
+    if (taken != proof.plan.rings.end() && heirs.insert(op.stage_offset).second &&
+        hands_over(proof, static_cast<int>(taken - proof.plan.rings.begin()), number, bytes))
+      continue;
+    spans.push_back({op.stage_offset, op.stage_offset + bytes, op.op.name});
+  }
+  spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
+  for (std::size_t k = 1; k < spans.size(); ++k) {
+    if (spans[k].from < spans[k - 1].to) proof.fail("{} lies over {} in shared memory", spans[k].name, spans[k - 1].name);
+  }
+  // The first tile may start anywhere within a swizzle's alignment of what the block was given.
+  if (spans.back().to + kSwizzleAlignment > proof.plan.shared_bytes)
+    proof.fail("{} lies beyond the block's shared memory", spans.back().name);
+}
+
+/// The first index that uses a dim; -1: none does, or there is no such dim.
+int index_along(const TensorOp& op, const TileAccess& access, int dim) {
+  if (dim < 0) return -1;
+  const std::string& var = op.op.dims[static_cast<std::size_t>(dim)].var;
+  const auto found =
+      std::find_if(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(var); });
+  return found == access.index.end() ? -1 : static_cast<int>(found - access.index.begin());
+}
+
+/// The index along which each block of a cluster reads its own rows; -1: all read the same.
+int own_index(const TensorPlan& plan, const TensorOp& op, const TileAccess& access) {
+  return plan.cluster() == 1 ? -1 : index_along(op, access, op.row);
+}
+
+/// Rows of a packed tile are those of the access: each place of a pack has its own, as many as the tile holds.
+bool packs_match(const TensorProof& proof, const TensorOp& op, const Ring& ring, const TileAccess& access) {
+  const int along = index_along(op, access, op.pack);
+  if (ring.pack_index != along) return false;
+  if (along < 0) return proof.plan.pack == 1 || index_along(op, access, op.row) < 0;
+  const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.pack)];
+  return access.index[static_cast<std::size_t>(along)].coefficient(dim.var) == 1 && along != ring.row_index &&
+         along + 1 < static_cast<int>(access.index.size()) && never_negative(dim) &&
+         extent_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
+}
+
+/// The ring holds the tile of an access over the op's dims `over`, and nobody writes the argument.
+void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access,
+                   const std::vector<int>& over) {
+  if (!in_range(ring_number, proof.plan.rings.size())) return proof.fail("{} has no ring for an operand", op.op.name);
+  for (const TensorOp& writer : proof.plan.ops) {
+    if (writer.op.write.buffer == access.buffer)
+      proof.fail("{} is copied to shared memory while {} writes it", proof.plan.buffer(access.buffer).name, writer.op.name);
+  }
+  const Ring& ring = proof.ring(ring_number);
+  bool same = ring.buffer == access.buffer && ring.origin.size() == access.index.size();
+  for (std::size_t p = 0; same && p < access.index.size(); ++p) {
+    IntExpr origin = access.index[p];
+    for (const int dim : over) {
+      if (dim >= 0) origin = origin.substitute(op.op.dims[static_cast<std::size_t>(dim)].var, IntExpr(0));
+    }
+    same = affine_of(origin) == affine_of(ring.origin[p]);
+  }
+  if (!same) proof.fail("{} does not hold the tile that {} reads", proof.name(ring_number), op.op.name);
+  if (ring.own_index != own_index(proof.plan, op, access))
+    proof.fail("blocks of a cluster find each other's rows of {} for {}", proof.name(ring_number), op.op.name);
+  if (!packs_match(proof, op, ring, access))
+    proof.fail("{} does not hold the rows of a pack as {} reads them", proof.name(ring_number), op.op.name);
+}
+
+/// The ring holds all elements that the op reads of the access, each at its own row and column.
+void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access) {
+  if (op.kind == TensorOp::Kind::product || op.row < 0 || op.column < 0)
+    return proof.fail("{} reads a tile of a ring without rows and columns", op.op.name);
+  TileAccess tile = access;  // at the only value of the other dims
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    if (d == op.row || d == op.column || d == op.pack) continue;
+    for (IntExpr& index : tile.index) index = index.substitute(dim.var, dim.lower);
+  }
+  check_operand(proof, op, ring_number, tile, {op.row, op.column, op.pack});
+  if (!proof.violations.empty()) return;
+  const Ring& ring = proof.ring(ring_number);
+  const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
+  const int dense = static_cast<int>(access.index.size()) - 1;
+  for (int p = 0; p <= dense; ++p) {
+    const IntExpr& index = access.index[static_cast<std::size_t>(p)];
+    if (index.coefficient(row.var) != (p == ring.row_index ? 1 : 0) || index.coefficient(column.var) != (p == dense ? 1 : 0))
+      proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
+  }
+  const auto fragment = proof.plan.fragments.find(op.op.write.buffer);
+  const std::int64_t columns = std::max<std::int64_t>(fragment == proof.plan.fragments.end() ? 0 : fragment->second.columns,
+                                                      extent_bound(column).value_or(ring.columns + 1));
+  if (ring.row_index == dense || ring.rows < proof.plan.rows() || std::int64_t{ring.column_blocks()} * kBlockColumns < columns)
+    proof.fail("{} is smaller than what {} reads", proof.name(ring_number), op.op.name);
+}
+
+std::vector<std::string> sentences(const TensorProof& proof) {
+  std::vector<std::string> result;
+  const bool all_copy = proof.plan.cores == TensorCores::mma;
+  const auto readers = [&](const Ring& ring) {
+    std::string who = ring.readers == 1 ? "its group" : fmt::format("all {} groups", ring.readers);
+    return ring.blocks == 1 ? who : fmt::format("{} of {} blocks, each of which copies its share to all,", who, ring.blocks);
+  };
+  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
+    const Ring& ring = proof.ring(r);
+    if (ring.claims) {
+      result.push_back(fmt::format("{}: the next item's number in {} slots, read by {} before it is overwritten", proof.name(r),
+                                   ring.slots, readers(ring)));
+      continue;
+    }
+    result.push_back(
+        fmt::format("{}: tiles of {} x {} in {} slot{}; each is read only after it has arrived, and overwritten only after {} {} "
+                    "released it",
+                    proof.name(r), ring.rows, ring.columns, ring.slots, ring.slots == 1 ? "" : "s", readers(ring),
+                    ring.readers == 1 ? "has" : "have"));
+  }
+  result.emplace_back(
+      all_copy
+          ? "an item reads each tile that it copies, behind a barrier before which every thread has waited for its part of the "
+            "copy"
+          : "an item copies as many tiles as it waits for and releases, in one order, for any number of iterations and items");
+  result.emplace_back(
+      "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
+  result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
+  if (all_copy) {
+    result.emplace_back("no deadlock: all threads of a block come to the same barriers");
+  } else {
+    result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
+                                 proof.plan.turns() ? ", and no release stands within a turn" : ""));
+  }
+  return result;
+}
+
+}  // namespace
+
+void prove_shape(TensorProof& proof) {
+  for (const auto& [role, in_producer] : {std::pair(&proof.consumer, false), std::pair(&proof.producer, true)}) {
+    for (const RoleBlock& block : *role) {
+      for (const RoleStep& step : block.steps) check_event(proof, step.event, in_producer);
+    }
+    check_uniform(proof, *role);
+  }
+  if (proof.places.size() != proof.plan.ops.size())
+    proof.fail("{} ops for {} of the tile program", proof.plan.ops.size(), proof.places.size());
+  check_memory(proof);
+}
+
+void prove_operands(TensorProof& proof) {
+  for (const TensorOp& op : proof.plan.ops) {
+    for (const auto& [read, ring] : op.read_rings) check_elements(proof, op, ring, op.op.reads[static_cast<std::size_t>(read)]);
+    if (op.kind != TensorOp::Kind::product) continue;
+    const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
+    check_operand(proof, op, op.b_ring, b, {op.form.column, op.form.k});
+    if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, a, {op.form.row, op.form.k, op.form.pack});
+  }
+}
+
+TensorCertificate check_tensor_plan(const TensorPlan& plan) {
+  BoundAnswers known;
+  return check_tensor_plan(plan, known);
+}
+
+TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known) {
+  const DebugTimer timer("proof of a tensor plan");
+  TensorProof proof(plan, known);
+  with_isl_budget("proving the synchronisation of kernel '" + plan.program->name + "'", [&] {
+    proof.consumer = role_of(plan.consumer, proof.bounds, proof.violations);
+    proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
+    proof.places = places_of_ops(plan.kernel->body);
+    // What follows relies on what came before.
+    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order}) {
+      if (proof.violations.empty()) part(proof);
+    }
+  });
+  TensorCertificate certificate;
+  certificate.violations = proof.violations;
+  if (certificate.violations.empty()) certificate.proved = sentences(proof);
+  return certificate;
+}
+
+}  // namespace nestor::nvptx
+
+namespace nestor {
+namespace {
+
+bool asks_for_tensor_cores(const TileTree& tree) {
+  return tree->grid.groups > 0 || std::any_of(tree->children.begin(), tree->children.end(), asks_for_tensor_cores);
+}
+
+}  // namespace
+
+TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target) {
+  TensorFacts facts;
+  if (!asks_for_tensor_cores(program.root)) return facts;
+  const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
+  for (const nvptx::KernelPlan& kernel : launches.kernels) {
+    if (kernel.shape.groups == 0) continue;
+    const nvptx::TensorPlan plan = nvptx::plan_tensor(kernel, launches.program, target);
+    for (const std::string& fact : nvptx::check_tensor_plan(plan).proved)
+      facts.proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
+    for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
+      facts.needed.push_back(fmt::format("{}: {}", kernel.symbol, operand.why));
+      facts.finite.push_back(operand.tensor);
+    }
+  }
+  return facts;
+}
+
+}  // namespace nestor

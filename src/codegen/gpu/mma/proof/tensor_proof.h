@@ -1,0 +1,51 @@
+// The parts of a tensor plan's proof (tensor_check.h) and what they share.
+#pragma once
+
+#include "codegen/gpu/mma/pipeline/tensor_roles.h"
+#include "codegen/gpu/mma/proof/tensor_check.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nestor::nvptx {
+
+struct TensorProof {
+  TensorProof(const TensorPlan& of, BoundAnswers& known) : plan(of), bounds(of.program->valid, known) {}
+
+  const TensorPlan& plan;
+  BoundSpace bounds;
+  Role producer, consumer;
+  std::vector<OpPlace> places;  ///< of ops
+  std::vector<std::string> violations;
+
+  template <class... Args>
+  void fail(fmt::format_string<Args...> format, Args&&... args) {
+    const std::string text = fmt::format(format, std::forward<Args>(args)...);
+    for (const std::string& known : violations) {
+      if (known == text) return;
+    }
+    violations.push_back(text);
+  }
+  /// Who copies: with mma, all threads do both.
+  const Role& copier() const { return plan.cores == TensorCores::wgmma ? producer : consumer; }
+  const Ring& ring(int k) const { return plan.rings[static_cast<std::size_t>(k)]; }
+  const TensorOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
+  std::string name(int ring) const {
+    return fmt::format("ring {} ({})", ring, this->ring(ring).claims ? "claims" : plan.buffer(this->ring(ring).buffer).name);
+  }
+};
+
+void prove_shape(
+    TensorProof& proof);  ///< events name rings and ops that exist, bounds are the same in all groups, slots do not overlap
+void prove_sharing(TensorProof& proof);   ///< 6.
+void prove_operands(TensorProof& proof);  ///< rings hold the tiles that their ops read
+void prove_blocks(TensorProof& proof);    ///< 1. and the structural part of 3. and 4.
+void prove_tiles(TensorProof& proof);     ///< 2.
+void prove_copies(TensorProof& proof);    ///< 3. and 4. of copies by all threads
+void prove_order(TensorProof& proof);     ///< 5.
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,121 @@
+// Elementary functions by NVPTX intrinsics.
+#include "codegen/gpu/ptx/ptx_math.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <limits>
+#include <numbers>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+using Builder = llvm::IRBuilderBase;
+
+llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return b.CreateIntrinsic(id, {}, args); }
+
+constexpr int kMantissaBits = 23;
+
+/// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] that is 1 at 0, by Remez' exchange, n added to the
+/// exponent's bits. The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits. n = -127 makes 1 the bits of 0, n = 128 those of
+/// infinity. Adding to bits would make a number of NaN: 0 x, added, keeps it, or a unit of 0 in its row adds nothing.
+Value* exp2_polynomial(Builder& b, Value* x, const NvptxMath::Polynomial& form) {
+  constexpr double kRound = 12582912.0;
+  constexpr double kCoefficients[] = {1.0, 0.6932829270991665, 0.24221095927482292, 0.05500893111988299};
+  constexpr double kLeast = -127, kMost = 128;
+  if (form.limit_below) x = b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, number(x, kLeast));
+  if (form.limit_above) x = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, number(x, kMost));
+  Value* rounded = b.CreateFAdd(x, number(x, kRound));
+  Value* rest = b.CreateFSub(x, b.CreateFSub(rounded, number(x, kRound)));
+  Value* sum = number(x, kCoefficients[3]);
+  for (int k = 2; k >= 0; --k) sum = b.CreateFAdd(b.CreateFMul(sum, rest), number(x, kCoefficients[k]));
+  Value* n = b.CreateBitCast(rounded, b.getInt32Ty());
+  Value* exponent = form.unit != nullptr ? b.CreateMul(n, form.unit) : b.CreateShl(n, kMantissaBits);
+  Value* power = b.CreateBitCast(b.CreateAdd(b.CreateBitCast(sum, b.getInt32Ty()), exponent), x->getType());
+  return form.unit != nullptr ? power : b.CreateFAdd(b.CreateFMul(x, number(x, 0)), power);
+}
+
+}  // namespace
+
+Value* NvptxMath::exp2(Builder& b, Value* x) const {
+  return polynomial_ ? exp2_polynomial(b, x, *polynomial_) : call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x});
+}
+
+Value* NvptxMath::exponent_unit(Builder& b, Value* taint) {
+  return b.CreateSelect(b.CreateFCmpORD(taint, taint), b.getInt32(1U << kMantissaBits), b.getInt32(0));
+}
+
+Value* NvptxMath::exp(Builder& b, Value* x) const {
+  return exact_ ? MathEmitter::exp(b, x) : exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e)));
+}
+
+Value* NvptxMath::log(Builder& b, Value* x) const {
+  if (exact_) return MathEmitter::log(b, x);
+  return b.CreateFMul(call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {x}), number(x, std::numbers::ln2));
+}
+
+Value* NvptxMath::pow(Builder& b, Value* x, Value* y) const {
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  return signed_power(b, x, y, exp2(b, b.CreateFMul(y, call(b, llvm::Intrinsic::nvvm_lg2_approx_f, {magnitude}))));
+}
+
+/// Near 0 an odd polynomial (minimax by Remez' exchange, 2.8e-9 relative before rounding), beyond 1 - 2 / (e^2|x| + 1).
+Value* NvptxMath::tanh(Builder& b, Value* x) const {
+  if (exact_) return MathEmitter::tanh(b, x);
+  if (coarse_tanh) {
+    auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy()}, false);
+    return b.CreateCall(type, llvm::InlineAsm::get(type, "tanh.approx.f32 $0, $1;", "=f,f", false), {x});
+  }
+  constexpr double kNear = 0.6;
+  constexpr double kCoefficients[] = {-0.00589515841, 0.020795972, -0.0537838304, 0.133319241, -0.33333298};
+  const auto fma = [&](Value* a, Value* c, Value* d) {
+    return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {a, c, d});
+  };
+  Value* square = b.CreateFMul(x, x);
+  Value* sum = number(x, kCoefficients[0]);
+  for (int k = 1; k < 5; ++k) sum = fma(sum, square, number(x, kCoefficients[k]));
+  Value* near = fma(b.CreateFMul(x, square), sum, x);
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  Value* power = call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {b.CreateFMul(magnitude, number(x, 2 * std::numbers::log2e))});
+  Value* inverse = call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {b.CreateFAdd(power, number(x, 1))});
+  Value* far = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fma(inverse, number(x, -2), number(x, 1)), x);
+  return b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, kNear)), near, far);
+}
+
+Value* NvptxMath::rsqrt(Builder& b, Value* x) const {
+  Value* guess = call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
+  if (!exact_) return guess;
+  // A step of Newton's method, y + y/2 (1 - x y y); 0 and infinity have no y that it is defined for.
+  Value* rest =
+      b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFNeg(b.CreateFMul(x, guess)), guess, number(x, 1)});
+  Value* better = b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFMul(guess, number(x, 0.5)), rest, guess});
+  return b.CreateSelect(b.CreateFCmpORD(better, better), better, guess);
+}
+
+Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y)) {  // a power of two divides exactly by multiplying
+    llvm::APFloat inverse(0.0f);
+    if (constant->getValueAPF().getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
+  }
+  if (exact_) return b.CreateFDiv(x, y);
+  auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);
+  return b.CreateCall(type, llvm::InlineAsm::get(type, "div.full.f32 $0, $1, $2;", "=f,f,f", false), {x, y});
+}
+
+Value* NvptxMath::narrow_bf16(Builder& b, Value* x) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_f2bf16_rn, {x}), b.getInt16Ty());
+}
+
+Value* NvptxMath::pack_f16(Builder& b, Value* low, Value* high) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_ff2f16x2_rn, {high, low}), b.getInt32Ty());
+}
+
+Value* NvptxMath::pack_bf16(Builder& b, Value* low, Value* high) const {
+  return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_ff2bf16x2_rn, {high, low}), b.getInt32Ty());
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,196 @@
+// Block emitter: a block plan to LLVM IR. Every decision is in the plan; here are only instructions.
+#pragma once
+
+#include "codegen/gpu/ptx/ptx_math.h"
+#include "codegen/gpu/simt/plan/block_plan.h"
+#include "codegen/llvm/int_emit.h"
+#include "codegen/llvm/scalar_emit.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// What a kernel receives, as IR values.
+struct KernelArguments {
+  std::map<int, llvm::Value*> pointers;                 ///< by buffer
+  std::map<std::pair<int, int>, llvm::Value*> strides;  ///< by buffer and index, i64
+  std::map<std::string, llvm::Value*> integers;         ///< sizes, launch loops and block coordinates, i64
+  std::map<std::string, llvm::Value*> scalars;          ///< in their register type
+  llvm::Value* workspace = nullptr;
+  llvm::Value* counter = nullptr;            ///< address of a u32, zero at first; null where no items are claimed
+  std::map<int, IntExpr> workspace_offsets;  ///< bytes, by buffer
+  llvm::Value* cluster_rank = nullptr;       ///< i32, of the block in its cluster; null without clusters
+};
+
+class BlockEmitter {
+ public:
+  using Value = llvm::Value;
+  BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments);
+
+  /// Emits the body of one block at the builder's position.
+  void emit(const BlockPlan& plan);
+
+ private:
+  using Body = std::function<void()>;
+  using IndexBody = std::function<void(Value*)>;
+
+  /// The position of a thread in a layout.
+  struct Position {
+    Value* lane = nullptr;   ///< i32
+    Value* group = nullptr;  ///< i32
+  };
+  /// Where within a tile code is being emitted: the slots of register tiles.
+  struct Slot {
+    int row = 0;
+    int column = 0;
+  };
+
+  // control flow
+  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other.
+  void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll = 1);
+  void when(Value* condition, const Body& body);  ///< null: always
+  void when_else(Value* condition, const Body& yes, const Body& no);
+  Value* both(Value* a, Value* b);  ///< conjunction; null stands for true
+  void barrier();                   ///< of the block, or of the cluster when one shares the ops
+  void await_cluster_start();       ///< before the first store into another block of the cluster
+  Value* entry_alloca(llvm::Type* type, const llvm::Twine& name);
+
+  // values
+  Value* integer(const IntExpr& expr);
+  Value* variable(const std::string& name);
+  Value* condition(const IntExpr& expr);
+  Value* extent(const OpDim& dim);
+  const Position& position(const Layout& layout);
+  llvm::Type* type_of(const Buffer& buffer) { return register_type(b_.getContext(), buffer.type); }
+
+  // memory
+  Value* address(const TileAccess& access);
+  Value* shared_address(llvm::Type* type, std::int64_t bytes, Value* index);
+  Value* load_element(const TileAccess& access);
+  std::vector<Value*> load_once(Value* pointer, llvm::Type* word);
+  std::vector<Value*> load_words(const TileAccess& access, int width);
+  std::vector<Value*> elements_of(const std::vector<Value*>& words, ElementType type);
+  std::vector<Value*> load_vector(const TileAccess& access, int width);
+  std::vector<Value*> load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot);
+  void store(const BlockOp& op, const std::vector<Value*>& values, ElementType type, Slot slot);
+  void store_vector(const TileAccess& access, const std::vector<Value*>& values, ElementType type);
+  void store_floats(Value* pointer, const std::vector<Value*>& values);
+  std::vector<Value*> load_floats(Value* pointer, int width);
+  std::vector<Value*> convert(const std::vector<Value*>& values, ElementType from, ElementType to);
+  std::vector<Value*> load_outside(const TileAccess& access, int width, Slot slot);
+  void store_outside(const TileAccess& access, const std::vector<Value*>& values, Slot slot);
+  Value* outside_address(int buffer, int element);
+  std::vector<Value*> load_piece(Value* address, ElementType type, int bytes);
+  std::vector<Value*> packed(const std::vector<Value*>& values, ElementType type);
+  int slot_number(const TileAccess& access, Slot slot, int element);
+  Value* register_slot(const TileAccess& access, Slot slot, int element);
+  void at_element(const BlockOp& op, int element, const Body& body);
+
+  // ops
+  void visit(const BlockNode& node);
+  void emit_op(const BlockOp& op);
+  void emit_unit(const BlockOp& op, int width, Slot slot);
+  void emit_ahead(const BlockOp& op, int width, Slot slot);
+  void advance(int buffer);
+  Value* piece_address(int buffer, Value* trip, std::int64_t piece);
+  void emit_points(const BlockOp& op, int width, Slot slot);
+  void emit_point_reduction(const BlockOp& op, Slot slot);
+  void emit_accumulation(const BlockOp& op, int width, Slot slot);
+  /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
+  void for_rows(const BlockOp& op, bool at_least_once,
+                const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);
+  Value* set_row(const BlockOp& op, int slot, Value* slot_value);
+  void for_columns(const BlockOp& op, const std::function<void(int width, int column_slot)>& body);
+  void column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot, const std::function<void(int, int)>& body);
+  void for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body, std::size_t from = 0);
+  std::vector<Value*> point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot);
+  Value* masked_element(const BlockOp& op, int ordinal, Slot slot, int element, Value* mask);
+  Value* owner(const BlockOp& op);
+  ScalarExpr stored_value(const BlockOp& op) const;
+  void accumulate(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot);
+  void write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot);
+  std::vector<Value*> new_sums(const BlockOp& op, int count);
+  std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
+
+  // exchanges between the blocks of a cluster
+  void prepare_exchanges();
+  void begin_exchange(const BlockOp& op);
+  void send(const std::vector<Value*>& words, Value* address, Value* rank);
+  void end_exchange();
+
+  // reductions over columns
+  /// What a warp or a block contributes: its sum or, of a joint reduction, the lead's value and the sum.
+  using Partial = std::vector<Value*>;
+  /// Points of a joint reduction that partial results stand for; 0 where nobody asks.
+  struct Points {
+    std::int64_t each = 0;  ///< one of them
+    std::int64_t all = 0;   ///< their combination
+  };
+  void emit_column_reduction(const BlockOp& op);
+  Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
+  Value* shuffled(Value* value, ElementType type, int distance);
+  Value* butterfly(Value* value, const BlockOp& op, int lanes);
+  Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
+  Value* exchanged_address(const BlockOp& op, Value* row_slot, Value* from);
+  Partial warp_partial(const BlockOp& op, int slot, Value* row_ok);
+  void store_partial(const BlockOp& op, const Partial& partial, Value* address);
+  Partial load_partial(const BlockOp& op, Value* address);
+  void publish_partial(const BlockOp& op, Value* row_slot, const Partial& total);
+  void send_gathered(const BlockOp& op, bool all_rows);
+  void meet(const BlockOp& op, bool all_rows);
+  Partial combined_partials(const BlockOp& op, Value* row_slot);
+  Partial combined(const BlockOp& op, const std::vector<Partial>& partials, Points points, int lanes, Value* counts);
+  Value* corrected(const BlockOp& op, const Partial& partial, Value* lead, Points points);
+  void finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total);
+
+  // sums that groups of threads divide among them
+  void emit_divided_sum(const BlockOp& op);
+  void add_own_points(const BlockOp& op, const std::vector<Value*>& sums);
+  void combine_in_warp(const BlockOp& op, const std::vector<Value*>& sums);
+  Value* group_partial(const BlockOp& op, Value* number);
+  void publish_sums(const BlockOp& op, const std::vector<Value*>& sums);
+  std::vector<Value*> combined_groups(const BlockOp& op, const std::vector<Value*>& own, int width);
+
+  // products
+  struct OperandCopy;
+  using Accumulators = std::vector<Value*>;  ///< allocas: row slot, chunk, element
+  void emit_product(const BlockOp& op);
+  OperandCopy operand_copy(const BlockOp& op, bool is_a);
+  void copy_operand(const BlockOp& op, const OperandCopy& copy, Value* k_start);
+  void product_steps(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_count);
+  void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);
+  void set_product_row(const BlockOp& op, int row_slot);
+  void set_product_column(const BlockOp& op, int chunk, int element);
+  void write_product(const BlockOp& op, const Accumulators& sums);
+  Value* inside_tensor(const TileAccess& access);
+
+  llvm::IRBuilder<>& b_;
+  llvm::Function& function_;
+  KernelArguments arguments_;
+  NvptxMath math_;
+  const BlockPlan* plan_ = nullptr;
+  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster
+  Value* own_thread_ = nullptr;  ///< i32, numbered within the block
+  bool cluster_started_ = false;
+  struct Exchange {
+    Value* count = nullptr;    ///< alloca i32: exchanges so far
+    Value* place = nullptr;    ///< of the current one's partial results
+    Value* barrier = nullptr;  ///< i32 address in shared memory, of the current one
+    Value* parity = nullptr;   ///< i32, of the current one's phase
+  } exchange_;
+  llvm::GlobalVariable* shared_ = nullptr;
+  std::map<std::string, Value*> environment_;  ///< loop variables and dims
+  std::map<std::pair<int, int>, Position> positions_;
+  std::map<std::pair<int, int>, Value*> registers_;   ///< alloca by buffer and slot
+  std::map<std::pair<int, int>, Value*> warp_leads_;  ///< alloca by lead and row slot
+};
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,242 @@
+// Reductions along columns: in a thread, across the lanes of a warp by butterfly shuffles, across warps through shared memory. The
+// results of warps are sums or, of a joint reduction (joint_reduction.cc), pairs with the value of its lead.
+#include "codegen/gpu/simt/emit/block_emitter.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+
+/// Independent partial sums a thread keeps, so that an addition need not wait for the one before.
+constexpr int kPartialSums = 4;
+/// Partial results that each thread combines by itself: of more, each lane of a warp takes its own. A pair costs several
+/// instructions and registers, so that lanes pay off earlier.
+constexpr int kFewPartials = 8, kFewPairs = 4;
+
+/// Of a partial result in memory.
+llvm::Type* partial_type(llvm::IRBuilderBase& b, const BlockOp& op) {
+  llvm::Type* type = register_type(b.getContext(), op.sum_type());
+  return op.joint ? llvm::FixedVectorType::get(type, 2) : type;
+}
+
+}  // namespace
+
+void BlockEmitter::emit_column_reduction(const BlockOp& op) {
+  const bool crosses = op.crosses_warps();
+  const bool shares = plan_->cluster > 1;
+  if (crosses && shares && op.unroll_rows) begin_exchange(op);
+  for_rows(op, crosses, [&](int slot, Value* slot_value, Value* row_ok) {
+    const Partial total = warp_partial(op, slot, row_ok);
+    if (!crosses) return finish_reduction(op, slot, row_ok, total);
+    Value* place = op.unroll_rows ? slot_value : b_.getInt64(0);
+    if (shares && !op.unroll_rows) begin_exchange(op);
+    publish_partial(op, place, total);
+    if (op.unroll_rows) return;
+    meet(op, false);
+    finish_reduction(op, slot, row_ok, combined_partials(op, place));
+    if (!op.rows.empty() && !shares) barrier();  // the next rows use the same place
+  });
+  if (!crosses || !op.unroll_rows) return;
+  meet(op, true);
+  for_rows(op, true, [&](int slot, Value* slot_value, Value* row_ok) {
+    finish_reduction(op, slot, row_ok, combined_partials(op, slot_value));
+  });
+}
+
+/// What this thread's own columns contribute.
+Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) {
+  const ElementType type = op.sum_type();
+  const int count = op.vectors ? std::min(op.layout.vector, kPartialSums) : 1;
+  const std::vector<Value*> sums = new_sums(op, count);
+  when(row_ok, [&] {
+    for_serial(
+        op, [](const OpDim&) { return true; },
+        [&] { for_columns(op, [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); }); });
+  });
+  std::vector<Value*> values = read_sums(op, sums);
+  while (values.size() > 1) {
+    const std::size_t half = values.size() / 2;
+    for (std::size_t k = 0; k < half; ++k)
+      values[k] = emit_combine(b_, math_, *op.op.reduction, type, values[k], values[k + half]);
+    values.resize(half);
+  }
+  return values[0];
+}
+
+BlockEmitter::Partial BlockEmitter::warp_partial(const BlockOp& op, int slot, Value* row_ok) {
+  Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.layout.lanes, 32));
+  if (!op.joint) return {total};
+  const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.joint->lead)];
+  return {load(lead, lead.op.write, false, 1, {slot, 0})[0], total};
+}
+
+/// The value of the lane whose number differs in the bit `distance`.
+Value* BlockEmitter::shuffled(Value* value, ElementType type, int distance) {
+  const auto shuffle =
+      type == ElementType::i32 ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_f32;
+  return b_.CreateIntrinsic(shuffle, {},
+                            {b_.getInt32(0xffffffff), value, b_.getInt32(static_cast<std::uint32_t>(distance)), b_.getInt32(31)});
+}
+
+/// Combines over so many neighbouring lanes, a power of two; every lane gets the result.
+Value* BlockEmitter::butterfly(Value* value, const BlockOp& op, int lanes) {
+  const ElementType type = op.sum_type();
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
+    value = emit_combine(b_, math_, *op.op.reduction, type, value, shuffled(value, type, distance));
+  return value;
+}
+
+/// Where a warp of this block (when it gathers), or of all that share the row, puts its result.
+Value* BlockEmitter::partial_address(const BlockOp& op, Value* row_slot, Value* warp) {
+  const auto groups = static_cast<std::uint64_t>(op.layout.groups);
+  const auto warps = static_cast<std::uint64_t>((op.gathers ? plan_->threads : op.layout.lanes) / 32);
+  Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
+  Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, b_.getInt64(groups)), group);
+  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(warps)), b_.CreateZExt(warp, b_.getInt64Ty()));
+  llvm::Type* type = partial_type(b_, op);
+  if (plan_->cluster > 1 && !op.gathers) return b_.CreateInBoundsGEP(type, exchange_.place, {index});
+  return shared_address(type, op.partials_offset, index);
+}
+
+/// Where the result of warp or block `from` of a cluster arrives.
+Value* BlockEmitter::exchanged_address(const BlockOp& op, Value* row_slot, Value* from) {
+  if (!op.gathers) return partial_address(op, row_slot, from);
+  Value* blocks = b_.getInt64(static_cast<std::uint64_t>(plan_->cluster));
+  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, blocks), b_.CreateZExt(from, b_.getInt64Ty()));
+  return b_.CreateInBoundsGEP(partial_type(b_, op), exchange_.place, {index});
+}
+
+void BlockEmitter::store_partial(const BlockOp& op, const Partial& partial, Value* address) {
+  if (!op.joint) {
+    b_.CreateAlignedStore(partial[0], address, llvm::Align(4));
+    return;
+  }
+  Value* pair = llvm::PoisonValue::get(partial_type(b_, op));
+  for (std::uint64_t k = 0; k < 2; ++k) pair = b_.CreateInsertElement(pair, partial[k], k);
+  b_.CreateAlignedStore(pair, address, llvm::Align(8));
+}
+
+BlockEmitter::Partial BlockEmitter::load_partial(const BlockOp& op, Value* address) {
+  Value* value = b_.CreateAlignedLoad(partial_type(b_, op), address, llvm::Align(op.joint ? 8 : 4));
+  if (!op.joint) return {value};
+  return {b_.CreateExtractElement(value, std::uint64_t{0}), b_.CreateExtractElement(value, std::uint64_t{1})};
+}
+
+/// One lane of each warp stores the warp's result; in a cluster, one lane for each block sends it there.
+void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, const Partial& total) {
+  const bool sends = plan_->cluster > 1 && !op.gathers;
+  Value* thread = op.gathers ? own_thread_ : position(op.layout).lane;
+  Value* lane = b_.CreateURem(thread, b_.getInt32(32));
+  Value* address = partial_address(op, row_slot, b_.CreateUDiv(thread, b_.getInt32(32)));
+  when(b_.CreateICmpULT(lane, b_.getInt32(sends ? static_cast<std::uint32_t>(plan_->cluster) : 1U)), [&] {
+    if (sends) return send(total, address, lane);
+    store_partial(op, total, address);
+  });
+}
+
+/// The first warp combines what the warps of its block have gathered, and sends it to all blocks.
+void BlockEmitter::send_gathered(const BlockOp& op, bool all_rows) {
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  const auto warps = static_cast<std::uint32_t>(plan_->threads / 32);
+  when(b_.CreateICmpULT(own_thread_, b_.getInt32(32)), [&] {
+    for (std::int64_t row = 0; row < (all_rows ? op.row_slots() : 1); ++row) {
+      Value* slot = b_.getInt64(static_cast<std::uint64_t>(row));
+      // Lanes without a warp read the first one's result and drop it.
+      Value* some = b_.CreateICmpULT(own_thread_, b_.getInt32(warps));
+      Value* warp = b_.CreateSelect(some, own_thread_, b_.getInt32(0));
+      const Partial own = load_partial(op, partial_address(op, slot, warp));
+      const std::int64_t points = op.joint ? op.joint->points : 0;
+      const Partial total = combined(op, {own}, {points, warps * points}, 32, some);
+      when(b_.CreateICmpULT(own_thread_, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))),
+           [&] { send(total, exchanged_address(op, slot, arguments_.cluster_rank), own_thread_); });
+    }
+  });
+}
+
+/// After this, every thread can read what all warps or blocks have published.
+void BlockEmitter::meet(const BlockOp& op, bool all_rows) {
+  if (plan_->cluster == 1) return barrier();
+  if (op.gathers) send_gathered(op, all_rows);
+  end_exchange();
+}
+
+/// All results of a row, of warps or of blocks that gathered theirs, combined in one order, so that every thread gets the same
+/// value: one after the other when they are few, else spread over the lanes of each warp.
+BlockEmitter::Partial BlockEmitter::combined_partials(const BlockOp& op, Value* row_slot) {
+  const int count = op.gathers ? plan_->cluster : op.layout.lanes / 32;
+  const std::int64_t points = !op.joint ? 0 : op.joint->points * (op.gathers ? plan_->threads / 32 : 1);
+  const bool spreads =
+      count > (op.joint ? kFewPairs : kFewPartials) && (count % 32 == 0 || (32 % count == 0)) && op.layout.groups == 1;
+  const int lanes = spreads ? std::min(count, 32) : 1;
+  std::vector<Partial> partials;
+  for (int from = 0; from < count; from += lanes) {
+    Value* number = b_.getInt32(static_cast<std::uint32_t>(from));
+    if (spreads)
+      number = b_.CreateAdd(b_.CreateURem(position(op.layout).lane, b_.getInt32(static_cast<std::uint32_t>(lanes))), number);
+    partials.push_back(load_partial(op, exchanged_address(op, row_slot, number)));
+  }
+  return combined(op, partials, {points, count * points}, lanes, nullptr);
+}
+
+/// The combination of this thread's partial results with those of so many neighbouring lanes (1: its own). `counts`: whether this
+/// lane's do; null: always.
+BlockEmitter::Partial BlockEmitter::combined(const BlockOp& op, const std::vector<Partial>& partials, Points points, int lanes,
+                                             Value* counts) {
+  const auto fold = [&](const BlockOp& member, const std::vector<Value*>& values) {
+    const ElementType type = member.sum_type();
+    Value* total = nullptr;
+    for (Value* value : values)
+      total = total == nullptr ? value : emit_combine(b_, math_, *member.op.reduction, type, total, value);
+    if (counts != nullptr)
+      total = b_.CreateSelect(counts, total, scalar_constant(b_.getContext(), type, neutral_element(*member.op.reduction, type)));
+    return butterfly(total, member, lanes);
+  };
+  std::vector<Value*> values;
+  if (!op.joint) {
+    for (const Partial& partial : partials) values.push_back(partial[0]);
+    return {fold(op, values)};
+  }
+  for (const Partial& partial : partials) values.push_back(partial[0]);
+  Value* lead = fold(plan_->ops[static_cast<std::size_t>(op.joint->lead)], values);
+  values.clear();
+  for (const Partial& partial : partials) values.push_back(corrected(op, partial, lead, points));
+  return {lead, fold(op, values)};
+}
+
+/// A follower's partial result, moved from its own value of the lead to the combined one.
+Value* BlockEmitter::corrected(const BlockOp& op, const Partial& partial, Value* lead, Points points) {
+  const auto number = [&](std::int64_t value) {
+    return scalar_constant(b_.getContext(), ElementType::f32, static_cast<double>(value));
+  };
+  const auto evaluate = [&](const ScalarExpr& expr, const std::map<std::string, Value*>& values) {
+    ScalarLeaves leaves;
+    leaves.scalar = [&](const std::string& name, ElementType) {
+      const auto found = values.find(name);
+      return found != values.end() ? found->second : arguments_.scalars.at(name);
+    };
+    return emit_scalar(b_, math_, expr, leaves);
+  };
+  const auto view = [&](Value* value, std::int64_t n) { return evaluate(op.joint->reference, {{"m", value}, {"n", number(n)}}); };
+  return evaluate(op.joint->correction, {{"r", partial[1]},
+                                         {"m_old", view(partial[0], points.each)},
+                                         {"m_new", view(lead, points.all)},
+                                         {"n_old", number(points.each)}});
+}
+
+void BlockEmitter::finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total) {
+  if (op.joint) {
+    const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.joint->lead)];
+    Value*& kept = warp_leads_[{op.joint->lead, slot}];
+    if (kept == nullptr) kept = entry_alloca(type_of(plan_->buffer(lead.op.write.buffer)), "warp_lead");
+    b_.CreateStore(load(lead, lead.op.write, false, 1, {slot, 0})[0], kept);
+    write_sums(lead, {total.front()}, {slot, 0});
+  }
+  if (plan_->in_registers(op.op.write)) return write_sums(op, {total.back()}, {slot, 0});
+  when(both(row_ok, owner(op)), [&] { write_sums(op, {total.back()}, {slot, 0}); });
+}
+
+}  // namespace nestor::nvptx

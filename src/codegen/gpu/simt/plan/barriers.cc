@@ -1,0 +1,166 @@
+// Barriers between the ops of a block: only where one thread's access may meet another's in memory, one of them a write.
+#include "codegen/gpu/simt/plan/block_plan.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+/// An access to memory since the last barrier. Shared memory is named by bytes, other memory by its buffer.
+struct Touch {
+  int buffer = -1;  ///< -1: shared memory low..high
+  std::int64_t low = 0, high = 0;
+  bool write = false;
+  std::optional<ThreadMap> map;  ///< known to be the same thread for equal elements
+  bool operator==(const Touch& other) const = default;
+};
+using Pending = std::vector<Touch>;
+
+bool meet(const Touch& a, const Touch& b) {
+  if (!a.write && !b.write) return false;
+  if (a.buffer != b.buffer) return false;
+  if (a.buffer < 0 && (a.low >= b.high || b.low >= a.high)) return false;
+  return !(a.map && b.map && *a.map == *b.map && a.low == b.low);
+}
+
+class BarrierPass {
+ public:
+  explicit BarrierPass(BlockPlan& plan) : plan_(plan) {}
+
+  void run() {
+    Pending pending;
+    visit(plan_.root, pending);
+  }
+
+ private:
+  void visit(const BlockNode& node, Pending& pending) {
+    switch (node.kind) {
+      case TileNode::Kind::op:
+        return visit_op(plan_.ops[node.op], pending);
+      case TileNode::Kind::sequence:
+        for (const BlockNode& child : node.children) visit(child, pending);
+        return;
+      case TileNode::Kind::condition: {
+        Pending inside = pending;
+        for (const BlockNode& child : node.children) visit(child, inside);
+        merge(pending, inside);
+        return;
+      }
+      case TileNode::Kind::loop: {
+        if (node.once) {
+          loops_.insert(node.var);
+          for (const BlockNode& child : node.children) visit(child, pending);
+          loops_.erase(node.var);
+          return;
+        }
+        // Flags only ever get set, so that a second pass over what the first left behind reaches the fixed point of one level.
+        loops_.insert(node.var);
+        for (int pass = 0; pass < 2; ++pass) {
+          Pending inside = pending;
+          for (const BlockNode& child : node.children) visit(child, inside);
+          if (node.independent) std::erase_if(inside, [](const Touch& touch) { return touch.buffer >= 0; });
+          merge(pending, inside);
+        }
+        loops_.erase(node.var);
+        return;
+      }
+    }
+  }
+
+  static void merge(Pending& into, const Pending& from) {
+    for (const Touch& touch : from) {
+      if (std::find(into.begin(), into.end(), touch) == into.end()) into.push_back(touch);
+    }
+  }
+
+  void visit_op(BlockOp& op, Pending& pending) {
+    Pending before, after;  // before and after the barriers inside of the op, if it has any
+    touches(op, before, after);
+    // What the blocks of a cluster exchange comes with a synchronisation of its own, which orders nothing else.
+    const bool inner = combines_in_memory(op) || (op.product && !(op.product->a_direct && op.product->b_direct));
+    if (!inner) before.insert(before.end(), after.begin(), after.end());
+    const auto meets_pending = [&](const Touch& touch) {
+      return std::any_of(pending.begin(), pending.end(), [&](const Touch& old) { return meet(old, touch); });
+    };
+    // A staged product starts with a barrier of its own.
+    const bool starts_with_barrier = op.product && inner;
+    if (!starts_with_barrier && std::any_of(before.begin(), before.end(), meets_pending)) op.barrier_before = true;
+    if (op.barrier_before || inner) pending.clear();
+    if (!inner) merge(pending, before);
+    if (inner) merge(pending, after);
+  }
+
+  /// Partial results pass through shared memory, with a barrier between; those of one warp do not.
+  bool combines_in_memory(const BlockOp& op) const {
+    return (op.crosses_warps() && plan_.cluster == 1) || (op.crosses_groups() && op.group_partials() > 1);
+  }
+
+  void touches(const BlockOp& op, Pending& before, Pending& after) const {
+    const auto add = [&](Pending& list, const TileAccess& access, bool is_write, bool operand) {
+      const Placement* place = plan_.placement(access.buffer);
+      if (place != nullptr && place->kind == Placement::Kind::registers) return;
+      Touch touch;
+      touch.write = is_write;
+      if (place != nullptr && place->kind == Placement::Kind::shared) {
+        touch.low = place->offset;
+        touch.high = place->offset + place->bytes;
+      } else {
+        if (plan_.buffer(access.buffer).role == TensorRole::input && plan_.buffer(access.buffer).memory == Memory::argument)
+          return;
+        touch.buffer = access.buffer;
+      }
+      if (!operand) touch.map = owner(op, access, is_write);
+      list.push_back(touch);
+    };
+    const auto add_range = [&](Pending& list, std::int64_t low, std::int64_t bytes) {
+      Touch touch;
+      touch.low = low;
+      touch.high = low + bytes;
+      touch.write = true;
+      list.push_back(touch);
+    };
+    for (std::size_t k = 0; k < op.op.reads.size(); ++k) {
+      add(before, op.op.reads[k], false, op.product.has_value());
+      const bool direct = op.product && ((op.product->a_direct && static_cast<int>(k) == op.product->form.a) ||
+                                         (op.product->b_direct && static_cast<int>(k) == op.product->form.b));
+      if (direct) add(after, op.op.reads[k], false, true);
+    }
+    add(after, op.op.write, true, false);
+    if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);
+    if (combines_in_memory(op)) {
+      for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, plan_.partials_bytes(op));
+    }
+    if (op.product) {
+      const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;
+      if (!op.product->a_direct) add_range(after, op.product->a_offset, rows * op.product->a_stride * 4);
+      if (!op.product->b_direct)
+        add_range(after, op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
+    }
+  }
+
+  /// The map of an access that only one thread makes for each element, the same in every pass of the loops around it.
+  std::optional<ThreadMap> owner(const BlockOp& op, const TileAccess& access, bool is_write) const {
+    auto map = thread_map(op, access, is_write);
+    if (!map) return std::nullopt;
+    if (map->row_extents.empty() && op.layout.groups > 1) return std::nullopt;
+    if (map->column_extent == 0 && op.layout.lanes > 1) return std::nullopt;
+    for (const Affine& index : map->index) {
+      bool token = false, loop = false;
+      for (const auto& [name, coefficient] : index.terms) {
+        token = token || name[0] == '#';
+        loop = loop || loops_.count(name) != 0 || (name[0] == '[');
+      }
+      if (token && loop) return std::nullopt;
+    }
+    return map;
+  }
+
+  BlockPlan& plan_;
+  std::set<std::string> loops_;
+};
+
+}  // namespace
+
+void insert_barriers(BlockPlan& plan) { BarrierPass(plan).run(); }
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,204 @@
+// Block plan: how the threads of one block share the ops of a kernel: layouts, registers or shared memory for every scratch
+// buffer, vector accesses, barriers. Made before any code; the emitter only follows it.
+#pragma once
+
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/op_shape.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// How a tile [rows x columns] falls on the threads of a block (or of a cluster of blocks, numbered through). Thread t has lane = t % lanes and group = t / lanes. It holds
+/// row r = slot*groups + group, and column c = (chunk*lanes + lane)*vector + e for 0 <= e < vector. So e runs along a 16-byte
+/// access, lane along neighbouring threads (of several warps when lanes > 32), slot and chunk along a thread's registers.
+struct Layout {
+  int vector = 1;
+  int lanes = 1;
+  int groups = 1;
+  bool operator==(const Layout& other) const = default;
+  int threads() const { return lanes * groups; }
+};
+
+/// Which thread touches which element of a buffer, as one access of one op does it: each index over the tokens "#row<k>" and
+/// "#column" (positions within the tile, from 0). Equal maps of two accesses: the same thread touches the same element.
+struct ThreadMap {
+  Layout layout;
+  std::vector<std::int64_t> row_extents;  ///< bounds of the row dims; empty when no index uses a row
+  std::int64_t column_extent = 0;         ///< 0 when no index uses the column
+  std::vector<Affine> index;
+  bool operator==(const ThreadMap& other) const = default;
+};
+inline constexpr const char* kColumnToken = "#column";
+std::string row_token(std::size_t row);
+
+/// Where a buffer lives in this kernel.
+struct Placement {
+  enum class Kind : std::uint8_t { global, shared, registers } kind = Kind::global;
+  // shared
+  std::int64_t offset = 0;  ///< bytes, a multiple of 16
+  std::int64_t bytes = 0;
+  std::vector<std::int64_t> strides;  ///< elements
+  // registers, or what stands for them: slots of each thread, numbered row slot * column_slots + column slot
+  int row_slots = 1;
+  int column_slots = 1;
+  bool by_row = false;
+  bool by_column = false;
+  /// The slots are in a part of shared memory that is each thread's own, in pieces of 16 bytes, rather than in registers.
+  bool outside = false;
+  std::int64_t outside_offset = -1;
+  std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of the items to come, each thread's own
+  int ring_slots = 0;             ///< items to come, each in a slot
+  int piece = 16;                 ///< bytes that an asynchronous copy moves: 16, or 4 where rows do not consist of such
+};
+
+/// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
+struct ProductPlan {
+  ProductForm form;
+  bool a_direct = false, b_direct = false;  ///< read where it lies in shared memory
+  int k_tile = 16;
+  std::int64_t a_offset = 0, b_offset = 0;  ///< bytes in shared memory
+  int a_stride = 0, b_stride = 0;           ///< floats from one row of the staged tile to the next
+  int row_slots = 1, chunks = 1;
+  int a_copy_width = 1, b_copy_width = 1;              ///< elements a thread copies at once
+  bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
+};
+
+/// A reduction whose partial results are combined together with those of the lead of its composite.
+struct JointReduction {
+  int lead = -1;          ///< op; what it writes is, until this reduction ends, the value of the thread's own warp
+  ScalarExpr correction;  ///< as in Follower and Composite, with "n_total" a number
+  ScalarExpr view;
+  ScalarExpr reference;     ///< the lead's value as the correction takes it
+  std::int64_t points = 0;  ///< of the reduction in each warp; 0 where they differ and the formulas do not ask
+};
+
+inline constexpr const char* kWarpLead = "$warp_lead";
+
+struct BlockOp {
+  TileOp op;
+  std::vector<DimRole> roles;
+  int column = -1;
+  std::vector<int> rows;  ///< dims, outermost first
+  Layout layout;
+  std::optional<ProductPlan> product;
+  bool vectors = false;  ///< memory accesses marked below move layout.vector elements at once
+  bool write_vector = false;
+  std::vector<bool> read_vectors;
+  bool unroll_rows = false, unroll_columns = false;
+  bool barrier_before = false;
+  int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
+  int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
+  std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps of one block
+  bool deferred = false;              ///< a lead whose follower combines the results of warps
+  std::optional<JointReduction> joint;
+  int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
+  bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
+  Multiples multiples;   ///< of the loop variables around it
+
+  bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
+  /// Sums are kept in f32, or in i32 for integers.
+  ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
+  /// The results of several warps meet here.
+  bool crosses_warps() const { return reduces_columns() && layout.lanes > 32 && !deferred; }
+  int partial_words() const { return joint ? 2 : 1; }  ///< of 32 bits, of a partial result
+  bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
+  /// Sums of a column that threads of different warps have when crosses_groups().
+  int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
+  std::int64_t row_slots() const;                    ///< of the rows that a reduction over warps has in memory at once
+  std::optional<std::int64_t> row_bound() const;     ///< product of the rows' extents; 1 without rows
+  std::optional<std::int64_t> column_bound() const;  ///< 1 without a column
+};
+
+struct BlockNode {
+  TileNode::Kind kind = TileNode::Kind::sequence;
+  std::string var;
+  IntExpr lower, upper;
+  std::int64_t step = 1;
+  IntExpr condition;
+  std::vector<BlockNode> children;
+  int op = -1;
+  bool once = false;         ///< a loop of one iteration: `var` is a name for `lower`
+  bool independent = false;  ///< iterations are blocks of the grid: they meet in nothing but the block's own memory
+  bool commit = false;       ///< the asynchronous copies issued up to here belong together
+  int advance = -1;          ///< buffer whose copy for the next item becomes the current one here
+};
+
+struct BlockPlan {
+  const TileProgram* program = nullptr;
+  const KernelPlan* kernel = nullptr;
+  int threads = 32;  ///< of a block
+  int cluster = 1;   ///< blocks whose threads share the ops; their registers alone, as shared memory is a block's own
+  Layout layout;     ///< of ops that touch register tiles
+  BlockNode root;
+  std::vector<BlockOp> ops;
+  std::map<int, Placement> placements;  ///< by buffer, those of scratch
+  std::set<int> lasting;                ///< buffers that are filled once for all trips of a loop
+  int blocks_per_unit = 1;              ///< blocks of a multiprocessor among which registers are shared out
+  std::int64_t shared_bytes = 0;
+  std::int64_t exchange_offset = -1;  ///< bytes in shared memory: where the blocks of a cluster exchange partial results
+  std::int64_t exchange_bytes = 0;    ///< of one exchange at most
+  bool vector_memory = false;         ///< global accesses may be vectors: only under the conditions below
+  std::map<std::string, std::int64_t> size_divisors;  ///< sizes must be divisible by these
+  std::map<int, std::int64_t> alignments;             ///< bytes that address and strides of argument buffers must be multiples of
+
+  const Buffer& buffer(int k) const { return program->buffers[k]; }
+  const Placement* placement(int k) const;
+  bool is_all_f32() const;  ///< no argument has 16 bits: nothing is rounded to fewer bits than it is computed with
+  bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
+  int all_threads() const { return threads * cluster; }
+  std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction that crosses warps or groups
+  std::int64_t exchanged_bytes(const BlockOp& op) const;  ///< of what each block of a cluster receives for it
+  bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
+};
+
+/// Plans one kernel. `vector_memory` asks for 16-byte global accesses wherever the shapes allow, under the conditions noted in the
+/// plan; without it the plan is valid for all sizes and addresses. `threads` > 0: exactly so many. Throws UserError when scratch
+/// does not fit.
+BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
+                     int threads = 0);
+
+// The passes of plan_block, in order.
+void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of dims that cannot be spread
+void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
+void reside(BlockPlan& plan);            ///< resident blocks: a loop over their items; copies before it, or ahead of their trip
+void choose_roles(BlockPlan& plan);      ///< rows and columns of every op
+void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
+void place_scratch(BlockPlan& plan);  ///< registers or shared
+void choose_vectors(BlockPlan& plan);
+void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
+void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
+void insert_barriers(BlockPlan& plan);
+
+/// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads.
+Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
+                   bool product);
+/// Lets the groups of threads divide the points of a sum over rows of memory, where the op has such a sum and nothing else for them.
+void divide_sum(BlockOp& op);
+/// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
+bool divides_well(const BlockOp& op, const Layout& layout);
+
+/// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
+bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
+/// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
+bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
+std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
+
+/// The place of exchanges between the blocks of a cluster: so many slots in turn, after their barriers.
+inline constexpr std::int64_t kExchangeSlots = 2, kExchangeBarriers = 16;
+
+/// Sums of one warp or group start at a multiple of so many: 16-byte accesses.
+inline constexpr std::int64_t kPartialsPad = 8;
+
+/// Name of the number of trips before the current one: of items that a resident block has taken, of iterations of a loop.
+inline constexpr const char* kTrip = "$trip";
+/// Pieces of its ring that a thread holds of a register tile.
+std::int64_t pieces_of(const BlockPlan& plan, int buffer);
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,261 @@
+// Rows, columns and layouts of the ops of a block.
+#include "codegen/gpu/simt/plan/block_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace nestor::nvptx {
+namespace {
+
+/// Stands for an extent that is not known when compiling.
+constexpr std::int64_t kLargeExtent = 1 << 16;
+
+/// Points of a sum that are worth dividing among groups of threads, and chunks of columns whose sums a thread then keeps.
+constexpr std::int64_t kFewestDivided = 8;
+constexpr std::int64_t kMostDividedChunks = 4;
+
+/// How often each index of each buffer runs along rows of some op.
+using RowEvidence = std::set<std::pair<int, std::size_t>>;
+
+void note_rows(const BlockOp& op, RowEvidence& evidence) {
+  const auto note = [&](const TileAccess& access) {
+    for (std::size_t k = 0; k < access.index.size(); ++k) {
+      for (int d : op.rows) {
+        if (access.index[k].uses(op.op.dims[d].var)) evidence.insert({access.buffer, k});
+      }
+    }
+  };
+  note(op.op.write);
+  for (const TileAccess& read : op.op.reads) note(read);
+}
+
+bool touches_rows(const BlockOp& op, int dim, const BlockPlan& plan, const RowEvidence& evidence) {
+  const auto touches = [&](const TileAccess& access) {
+    if (plan.buffer(access.buffer).memory != Memory::scratch) return false;
+    for (std::size_t k = 0; k < access.index.size(); ++k) {
+      if (access.index[k].uses(op.op.dims[dim].var) && evidence.count({access.buffer, k}) != 0) return true;
+    }
+    return false;
+  };
+  return touches(op.op.write) || std::any_of(op.op.reads.begin(), op.op.reads.end(), touches);
+}
+
+void assign_roles(BlockOp& op, const std::vector<bool>& spread, int column) {
+  op.column = column;
+  op.roles.assign(op.op.dims.size(), DimRole::serial);
+  op.rows.clear();
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    if (d == column) {
+      op.roles[d] = DimRole::column;
+    } else if (spread[d] && !op.op.dims[d].reduced && !single_valued(op.op.dims[d])) {
+      op.roles[d] = DimRole::row;
+      op.rows.push_back(d);
+    }
+  }
+}
+
+/// A vector's width that lets the narrowest tensor element along the columns fill 16 bytes.
+int widest_vector(const BlockPlan& plan, const BlockOp& op) {
+  std::size_t narrowest = 16;
+  const auto visit = [&](const TileAccess& access) {
+    const Buffer& buffer = plan.buffer(access.buffer);
+    if (op.column < 0 || buffer.memory == Memory::scratch || !uses_any(access, op.op.dims[op.column].var)) return;
+    narrowest = std::min(narrowest, size_in_bytes(buffer.type));
+  };
+  visit(op.op.write);
+  for (const TileAccess& read : op.op.reads) visit(read);
+  return static_cast<int>(16 / narrowest);
+}
+
+/// The widest vector of which every op along tensors can make use; 1 without any.
+int shared_vector(BlockPlan& plan) {
+  for (int width = 8; width > 1; width /= 2) {
+    bool useful = false, possible = true;
+    for (BlockOp& op : plan.ops) {
+      if (op.product || op.op.kind == OpKind::points || widest_vector(plan, op) == 1) continue;
+      possible = possible && width <= widest_vector(plan, op) * (widest_vector(plan, op) == 4 ? 2 : 1) &&
+                 can_vectorise(plan, op, width, false);
+      useful = useful || widest_vector(plan, op) >= width;
+    }
+    if (useful && possible) return width;
+  }
+  return 1;
+}
+
+bool has_product(const BlockPlan& plan) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) { return op.product.has_value(); });
+}
+
+/// Where groups of threads have nothing else to do than to divide sums: the layout that suits the longest of them.
+std::optional<Layout> dividing_layout(const BlockPlan& plan, int vector, std::optional<std::int64_t> columns) {
+  std::optional<std::int64_t> points = 1;
+  for (const BlockOp& op : plan.ops) {
+    if (op.product || !op.rows.empty() || op.reduces_columns()) return std::nullopt;
+    if (op.divided < 0) continue;
+    const auto extent = extent_bound(op.op.dims[op.divided]);
+    points = points && extent ? std::optional(std::max(*points, *extent)) : std::nullopt;
+  }
+  if (points == 1) return std::nullopt;
+  const Layout layout = best_layout(plan.threads, vector, points, columns, false, false);
+  const bool well = std::all_of(plan.ops.begin(), plan.ops.end(),
+                                [&](const BlockOp& op) { return op.divided < 0 || divides_well(op, layout); });
+  return well ? std::optional(layout) : std::nullopt;
+}
+
+/// Threads worth starting: each has at least one vector, or sixteen accumulators of a product, in the largest op.
+int useful_threads(const BlockPlan& plan, int vector, int limit) {
+  std::int64_t most = 32;
+  for (const BlockOp& op : plan.ops) {
+    const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]), columns = op.column_bound();
+    if (!rows || !columns) return limit;
+    const std::int64_t share = op.product ? 16 : vector;
+    most = std::max(most, round_up(ceil_div(*rows * *columns, share), 32));
+  }
+  return static_cast<int>(std::min<std::int64_t>(most, limit));
+}
+
+}  // namespace
+
+void choose_roles(BlockPlan& plan) {
+  RowEvidence evidence;
+  std::vector<std::vector<bool>> spread;
+  std::vector<int> undecided;
+  for (std::size_t k = 0; k < plan.ops.size(); ++k) {
+    BlockOp& op = plan.ops[k];
+    spread.push_back(spreadable_dims(op.op));
+    const int column = op.product ? op.product->form.column : choose_column(op.op, plan.program->buffers, spread.back());
+    assign_roles(op, spread.back(), column);
+    const bool row_like =
+        column >= 0 && op.rows.empty() && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
+    if (row_like) {
+      undecided.push_back(static_cast<int>(k));
+    } else {
+      note_rows(op, evidence);
+    }
+  }
+  // An op over one dim follows the buffers it shares with others: what is a row there is a row here.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int& k : undecided) {
+      if (k < 0 || !touches_rows(plan.ops[k], plan.ops[k].column, plan, evidence)) continue;
+      BlockOp& op = plan.ops[k];
+      assign_roles(op, spread[k], -1);
+      note_rows(op, evidence);
+      k = -1;
+      changed = true;
+    }
+  }
+  for (BlockOp& op : plan.ops) divide_sum(op);
+}
+
+void divide_sum(BlockOp& op) {
+  op.divided = -1;
+  const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
+  if (!sums || op.product || op.column < 0 || op.op.dims[op.column].reduced || !op.rows.empty()) return;
+  const std::vector<bool> spread = spreadable_dims(op.op);
+  std::int64_t longest = kFewestDivided - 1;
+  for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+    if (d == op.column || single_valued(op.op.dims[d])) continue;
+    if (!op.op.dims[d].reduced) {
+      op.divided = -1;
+      return;
+    }
+    const std::int64_t extent = extent_bound(op.op.dims[d]).value_or(kLargeExtent);
+    if (!spread[d] || extent <= longest) continue;
+    op.divided = d;
+    longest = extent;
+  }
+}
+
+bool divides_well(const BlockOp& op, const Layout& layout) {
+  const auto columns = op.column_bound();
+  return columns && ceil_div(*columns, static_cast<std::int64_t>(layout.lanes) * layout.vector) <= kMostDividedChunks;
+}
+
+Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
+                   bool product) {
+  const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1),
+                     c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
+  Layout best;
+  double best_cost = 0;
+  for (int lanes = 1; lanes <= threads; lanes = lanes < 32 ? 2 * lanes : lanes + 32) {
+    if (threads % lanes != 0) continue;
+    const int groups = threads / lanes;
+    const double slots = static_cast<double>(ceil_div(r, groups)),
+                 chunks = static_cast<double>(ceil_div(c, static_cast<std::int64_t>(lanes) * vector));
+    double cost = slots * chunks;
+    if (product) cost += 0.01 * (slots + chunks * vector);  // operands read for a register block
+    if (reduces) cost += slots * (lanes > 32 ? 1.0 : 0.05 * std::log2(lanes));
+    if (!product && lanes * vector < 8) cost += 0.5 * slots * chunks;  // pieces of memory shorter than a sector
+    if (!product) cost -= 1e-3 * std::min(lanes, 32) / 32.0;           // neighbours in memory to neighbours in a warp
+    if (best_cost == 0 || cost < best_cost) {
+      best = {vector, lanes, groups};
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
+  const bool product = has_product(plan);
+  int vector = product ? 4 : 1;
+  if (!product && plan.vector_memory) vector = shared_vector(plan);
+  plan.threads = exact_threads > 0 ? exact_threads : useful_threads(plan, vector, most_threads);
+  if (exact_threads == 0 && plan.cluster > 1) plan.threads = most_threads;
+  std::optional<std::int64_t> rows = 1, columns = 1;
+  bool reduces = false;
+  for (const BlockOp& op : plan.ops) {
+    if (product && !op.product) continue;
+    const auto op_rows = op.row_bound(), op_columns = op.column_bound();
+    rows = rows && op_rows ? std::optional(std::max(*rows, *op_rows)) : std::nullopt;
+    columns = columns && op_columns ? std::optional(std::max(*columns, *op_columns)) : std::nullopt;
+    reduces = reduces || op.reduces_columns();
+  }
+  if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
+  plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
+                                 : best_layout(plan.threads, vector, rows, columns, reduces, product);
+  if (plan.cluster == 1) plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
+  for (BlockOp& op : plan.ops) op.layout = plan.layout;
+}
+
+std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write) {
+  ThreadMap map;
+  map.layout = op.layout;
+  const bool column_varies = op.column >= 0 && !(op.op.dims[op.column].reduced && is_write);
+  std::size_t rows_used = 0;
+  bool column_used = false;
+  for (const IntExpr& index : access.index) {
+    IntExpr expr = index;
+    for (std::size_t k = 0; k < op.rows.size(); ++k) {
+      const OpDim& dim = op.op.dims[op.rows[k]];
+      if (!expr.uses(dim.var)) continue;
+      ++rows_used;
+      expr = expr.substitute(dim.var, dim.lower + IntExpr::variable(row_token(k)));
+    }
+    if (op.column >= 0 && expr.uses(op.op.dims[op.column].var)) {
+      const OpDim& dim = op.op.dims[op.column];
+      column_used = true;
+      expr = expr.substitute(dim.var, dim.lower + IntExpr::variable(kColumnToken));
+    }
+    map.index.push_back(affine_of(expr));
+  }
+  if (is_write && rows_used != op.rows.size()) return std::nullopt;
+  if (is_write && column_varies != column_used) return std::nullopt;
+  if (rows_used != 0 && rows_used != op.rows.size()) return std::nullopt;
+  if (rows_used != 0) {
+    for (int d : op.rows) {
+      const auto extent = extent_bound(op.op.dims[d]);
+      if (!extent) return std::nullopt;
+      map.row_extents.push_back(*extent);
+    }
+  }
+  if (column_used) {
+    const auto extent = op.column_bound();
+    if (!extent) return std::nullopt;
+    map.column_extent = *extent;
+  }
+  return map;
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,147 @@
+// Products by register blocks: rows, columns and ks of all threads' sums, and the operand tiles that pass through shared memory.
+#include "codegen/gpu/simt/proof/block_vectors.h"
+
+namespace nestor::nvptx {
+namespace {
+
+constexpr std::int64_t kStep = 4;  ///< ks that the code takes at once
+constexpr int kWidest = 4;         ///< floats of an access to shared memory
+
+const ScalarExpr& uncast(const ScalarExpr& expr) { return expr.op() == ScalarOp::cast ? uncast(expr.args()[0]) : expr; }
+
+class ProductProver {
+ public:
+  ProductProver(BlockProof& proof, const OpSite& site)
+      : proof_(proof), site_(site), op_(proof.op(site.op)), product_(*op_.product), form_(product_.form) {}
+
+  void run() {
+    const int dims = static_cast<int>(op_.op.dims.size());
+    for (const int d : {form_.row, form_.column, form_.k}) {
+      if (d < 0 || d >= dims) return proof_.fail("{} is a product without rows, columns or ks", name());
+    }
+    if (!is_product()) proof_.fail("{} is not the sum of products that it is computed as", name());
+    roles();
+    if (!proof_.good()) return;
+    extents();
+    if (product_.a_direct) direct(form_.a, form_.k, rows(), kStep);
+    if (product_.b_direct) direct(form_.b, form_.column, columns(), op_.layout.vector);
+    if (!product_.a_direct) staged(form_.a, form_.row, rows(), product_.a_copy_along_k, product_.a_copy_width);
+    if (!product_.b_direct) staged(form_.b, form_.column, columns(), product_.b_copy_along_k, product_.b_copy_width);
+    places();
+    if (op_.vectors) results();
+    if (!op_.vectors && op_.write_vector) proof_.fail("{} moves vectors along no vectors of columns", name());
+  }
+
+ private:
+  const std::string& name() const { return op_.op.name; }
+  const OpDim& dim(int d) const { return proof_.dim(op_, d); }
+  std::int64_t rows() const { return std::int64_t{product_.row_slots} * op_.layout.groups; }
+  std::int64_t columns() const { return std::int64_t{product_.chunks} * op_.layout.lanes * op_.layout.vector; }
+  std::optional<std::int64_t> exact(int d) const {
+    const Affine length = affine_of(dim(d).upper) - affine_of(dim(d).lower);
+    return length.is_constant() ? std::optional(length.constant) : std::nullopt;
+  }
+
+  bool is_product() const {
+    if (op_.op.kind != OpKind::contract || op_.op.reduction != ReductionOp::add || op_.op.reads.size() != 2) return false;
+    const ScalarExpr& value = uncast(op_.op.value);
+    if (value.op() != ScalarOp::mul || form_.a == form_.b || form_.a < 0 || form_.b < 0 || form_.a > 1 || form_.b > 1)
+      return false;
+    const ScalarExpr &x = uncast(value.args()[0]), &y = uncast(value.args()[1]);
+    return x.op() == ScalarOp::read && y.op() == ScalarOp::read && x.ordinal() != y.ordinal();
+  }
+
+  bool reads(int read, int d) const {
+    const TileAccess& access = op_.op.reads[static_cast<std::size_t>(read)];
+    return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim(d).var); });
+  }
+
+  void roles() {
+    if (op_.column != form_.column || op_.rows != std::vector<int>{form_.row} || op_.divided >= 0 || proof_.plan.cluster > 1)
+      return proof_.fail("{}: rows and columns are not those of its sums", name());
+    if (!dim(form_.k).reduced || dim(form_.row).reduced || dim(form_.column).reduced || reads(form_.a, form_.column) ||
+        reads(form_.b, form_.row))
+      proof_.fail("{}: its operands have other rows and columns", name());
+    for (int d = 0; d < static_cast<int>(op_.op.dims.size()); ++d) {
+      const bool of_form = d == form_.row || d == form_.column || d == form_.k;
+      if (!of_form && !has_one_value(dim(d))) proof_.fail("{} runs over {} as well", name(), dim(d).var);
+      const DimRole role = d == form_.row ? DimRole::row : d == form_.column ? DimRole::column : DimRole::serial;
+      if (op_.roles[static_cast<std::size_t>(d)] != role) proof_.fail("{}: roles of dims do not agree", name());
+      for (const OpDim& other : op_.op.dims) {
+        if (dim(d).lower.uses(other.var) || dim(d).upper.uses(other.var))
+          proof_.fail("{}: bounds of {} need other dims", name(), dim(d).var);
+      }
+    }
+  }
+
+  void extents() {
+    const auto row_bound = extent_bound(dim(form_.row)), column_bound = extent_bound(dim(form_.column));
+    if (!row_bound || !column_bound || product_.row_slots < 1 || product_.chunks < 1 || *row_bound > rows() ||
+        *column_bound > columns())
+      return proof_.fail("{}: {} x {} sums are too few", name(), rows(), columns());
+    prove_extent(proof_, site_, form_.row);
+    prove_extent(proof_, site_, form_.column);
+    if (product_.k_tile < kStep || product_.k_tile % kStep != 0) proof_.fail("{}: tiles of {} ks", name(), product_.k_tile);
+    const auto ks = exact(form_.k);
+    const bool any_direct = product_.a_direct || product_.b_direct;
+    if (any_direct && (!ks || *ks % product_.k_tile != 0 || op_.op.guard.defined()))
+      proof_.fail("{} reads an operand where it lies beyond its ks", name());
+  }
+
+  /// The operand is read where it lies in shared memory: whole, at aligned places.
+  void direct(int read, int along, std::int64_t lines, std::int64_t width) {
+    const TileAccess& access = op_.op.reads[static_cast<std::size_t>(read)];
+    const Placement* place = proof_.plan.placement(access.buffer);
+    if (place == nullptr || place->kind != Placement::Kind::shared || proof_.plan.buffer(access.buffer).type != ElementType::f32)
+      return proof_.fail("{} reads {} where it does not lie", name(), proof_.name(access));
+    if (exact(read == form_.a ? form_.row : form_.column) != lines)
+      return proof_.fail("{} reads {} beyond its rows or columns", name(), proof_.name(access));
+    if (width > 1) prove_vector(proof_, op_, access, dim(along).var, width, Divisors(proof_, site_, dim(along).var, width));
+  }
+
+  /// The operand's tiles are copied: pieces are whole and start where they may.
+  void staged(int read, int across, std::int64_t lines, bool along_k, int width) {
+    const std::int64_t length = along_k ? product_.k_tile : lines;
+    if (width < 1 || length % width != 0) return proof_.fail("{}: copies of {} of {} elements", name(), width, length);
+    if (width == 1) return;
+    const OpDim& along = dim(along_k ? form_.k : across);
+    const Divisors divisors(proof_, site_, along.var, width);
+    if (op_.op.guard.defined() || !divisors.divide_extent(along, width))
+      proof_.fail("{}: {} does not end with a whole copy of {} elements", name(), along.var, width);
+    prove_vector(proof_, op_, op_.op.reads[static_cast<std::size_t>(read)], along.var, width, divisors);
+  }
+
+  /// Lines of the staged tiles do not overlap, and start where vectors may.
+  void places() {
+    if (!product_.a_direct && (product_.a_stride < product_.k_tile || product_.a_stride % 4 != 0))
+      proof_.fail("{}: rows of the first operand are {} elements apart in shared memory", name(), product_.a_stride);
+    // Threads read their vectors of it, copies write theirs where they run along the columns.
+    const int vector = std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
+    if (!product_.b_direct && (product_.b_stride < columns() || product_.b_stride % vector != 0))
+      proof_.fail("{}: rows of the second operand are {} elements apart in shared memory", name(), product_.b_stride);
+  }
+
+  void results() {
+    const OpDim& column = dim(form_.column);
+    const Divisors divisors(proof_, site_, column.var, op_.layout.vector);
+    if (!divisors.divide_extent(column, op_.layout.vector) || (op_.op.guard.defined() && op_.op.guard.uses(column.var)))
+      proof_.fail("{}: the columns of {} are no whole vectors of {}", name(), column.var, op_.layout.vector);
+    if (op_.write_vector) prove_vector(proof_, op_, op_.op.write, column.var, op_.layout.vector, divisors);
+  }
+
+  BlockProof& proof_;
+  const OpSite& site_;
+  const BlockOp& op_;
+  const ProductPlan& product_;
+  const ProductForm& form_;
+};
+
+}  // namespace
+
+void prove_products(BlockProof& proof) {
+  for (const OpSite& site : proof.sites) {
+    if (proof.op(site.op).product) ProductProver(proof, site).run();
+  }
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,379 @@
+// Launches beside the tile program.
+#include "codegen/gpu/simt/proof/launch_check.h"
+
+#include "codegen/gpu/simt/proof/block_paths.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace nestor::nvptx {
+namespace {
+
+/// A loop of the launcher or the program is sequential; one over blocks is not.
+struct Level {
+  PathLoop loop;
+  bool blocks = false;
+  IntExpr count;  ///< of a loop over blocks: as the plan has it
+};
+
+struct LaunchedOp {
+  TileOp op;
+  std::size_t kernel = 0;
+  std::vector<Level> levels;
+  std::vector<IntExpr> conditions;
+};
+
+void split_conjunction(const IntExpr& expr, std::vector<IntExpr>& parts) {
+  if (expr.op() == IntOp::logical_and) {
+    for (const IntExpr& arg : expr.args()) split_conjunction(arg, parts);
+  } else {
+    parts.push_back(expr);
+  }
+}
+
+IntExpr trip_count(const IntExpr& lower, const IntExpr& upper, std::int64_t step) {
+  const IntExpr extent = upper - lower;
+  return max(step == 1 ? extent : floor_div(extent + IntExpr(step - 1), step), 0);
+}
+
+/// Ops below a tree, with the levels around them.
+void collect(const TileTree& tree, LaunchedOp& around, std::vector<LaunchedOp>& ops) {
+  const bool loop = tree->kind == TileNode::Kind::loop;
+  if (tree->kind == TileNode::Kind::op) {
+    LaunchedOp leaf = around;
+    leaf.op = tree->op;
+    for (const OpDim& dim : tree->op.dims)
+      leaf.levels.push_back({{dim.var, dim.lower, dim.upper, 1, nullptr, dim.reduced, false}, false, {}});
+    ops.push_back(std::move(leaf));
+    return;
+  }
+  const std::size_t conditions = around.conditions.size();
+  if (loop)
+    around.levels.push_back(
+        {{tree->var, tree->lower, tree->upper, tree->step, tree.get(), false, false}, is_block_loop(*tree), {}});
+  if (tree->kind == TileNode::Kind::condition) split_conjunction(tree->condition, around.conditions);
+  for (const TileTree& child : tree->children) collect(child, around, ops);
+  if (loop) around.levels.pop_back();
+  around.conditions.resize(conditions);
+}
+
+class LaunchProver {
+ public:
+  explicit LaunchProver(const LaunchPlan& plan) : plan_(plan) {}
+
+  std::vector<std::string> run() {
+    LaunchedOp around;
+    collect(plan_.program.root, around, wanted_);
+    around = {};
+    visit(plan_.launches, around);
+    match();
+    for (const auto& [scratch, origin] : moved_) moved_buffer(scratch, origin);
+    return problems_;
+  }
+
+ private:
+  template <class... Args>
+  void fail(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // ---- the launches' ops
+
+  void visit(const std::vector<LaunchNode>& nodes, LaunchedOp& around) {
+    for (const LaunchNode& node : nodes) {
+      if (node.kind == LaunchNode::Kind::loop) {
+        around.levels.push_back({{node.var, node.lower, node.upper, 1, &node, false, false}, false, {}});
+        visit(node.children, around);
+        around.levels.pop_back();
+        continue;
+      }
+      for (std::size_t k = 0; k < plan_.kernels.size(); ++k) {
+        if (plan_.kernels[k].symbol == node.symbol) of_kernel(k, node, around);
+      }
+    }
+  }
+
+  void of_kernel(std::size_t number, const LaunchNode& node, LaunchedOp around) {
+    const KernelPlan& kernel = plan_.kernels[number];
+    around.kernel = number;
+    launch_loops(kernel, around);
+    IntExpr blocks(1);
+    for (const GridLoop& loop : kernel.grid) {
+      blocks = blocks * loop.count;
+      around.levels.push_back({{loop.var, loop.lower, {}, loop.step, &loop, false, false}, true, loop.count});
+    }
+    IntExpr grid = node.grid[0];
+    const int cluster = kernel.shape.cluster;
+    if (kernel.shape.persistent > 0)
+      blocks = min(blocks, floor_div(IntExpr(kernel.shape.persistent) * IntExpr::variable(kUnits), cluster));
+    if (cluster > 1) {
+      const bool times = grid.op() == IntOp::mul && grid.args()[1].is_constant(cluster);
+      if (!times && !grid.as_constant()) return fail("{}: its blocks are no clusters of {}", kernel.symbol, cluster);
+      if (times) grid = IntExpr(grid.args()[0]);
+      if (!times) blocks = blocks * IntExpr(cluster);
+    }
+    const bool conditional = grid.op() == IntOp::select;
+    if (!same_expr(kernel.condition, conditional ? grid.args()[0] : IntExpr()))
+      fail("{} is not launched behind the condition that it relies on", kernel.symbol);
+    if (conditional) {
+      split_conjunction(grid.args()[0], around.conditions);
+      if (!grid.args()[2].is_constant(0)) fail("{} runs where its condition does not hold", kernel.symbol);
+      grid = IntExpr(grid.args()[1]);
+    }
+    if (!same_expr(grid, blocks)) fail("{}: {} blocks are not those of its grid, {}", kernel.symbol, grid.str(), blocks.str());
+    if (node.cluster[0] != cluster) fail("{}: clusters of {} blocks are launched", kernel.symbol, node.cluster[0]);
+    collect(kernel.body, around, launched_);
+  }
+
+  /// A kernel's plan relies on the bounds of the loops around its launches.
+  void launch_loops(const KernelPlan& kernel, const LaunchedOp& around) {
+    const bool same =
+        std::equal(kernel.launch_loops.begin(), kernel.launch_loops.end(), around.levels.begin(), around.levels.end(),
+                   [](const LaunchLoop& a, const Level& b) {
+                     return a.var == b.loop.var && same_expr(a.lower, b.loop.lower) && same_expr(a.upper, b.loop.upper);
+                   });
+    if (!same) fail("{} is not launched in the loops that it relies on", kernel.symbol);
+  }
+
+  // ---- op by op
+
+  void match() {
+    std::size_t at = 0;
+    std::vector<const LaunchedOp*> found;
+    for (const LaunchedOp& op : launched_) {
+      const bool here = at < wanted_.size() && op.op.name == wanted_[at].op.name;
+      if (here) {
+        compare(wanted_[at++], op);
+        found.push_back(&op);
+      } else if (!is_store(op.op)) {
+        return fail("{} is not the program's next op", op.op.name);
+      }
+    }
+    if (at < wanted_.size()) return fail("{} is not launched", wanted_[at].op.name);
+    for (std::size_t k = 1; k < found.size(); ++k) {
+      if (sequential(wanted_[k - 1], wanted_[k]) != sequential(*found[k - 1], *found[k]))
+        fail("{} and {} do not share the loops of the program", wanted_[k - 1].op.name, wanted_[k].op.name);
+    }
+  }
+
+  /// A copy from a buffer that was added to what it stands for.
+  bool is_store(const TileOp& op) const {
+    return op.kind == OpKind::copy && op.reads.size() == 1 && !op.guard.defined() && moved_.count(op.reads[0].buffer) != 0;
+  }
+
+  /// Sequential loops around both: how many.
+  static std::size_t sequential(const LaunchedOp& a, const LaunchedOp& b) {
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < a.levels.size() && k < b.levels.size(); ++k) {
+      if (a.levels[k].loop.node == nullptr || a.levels[k].loop.node != b.levels[k].loop.node) break;
+      count += a.levels[k].blocks ? 0 : 1;
+    }
+    return count;
+  }
+
+  void compare(LaunchedOp want, const LaunchedOp& have) {
+    std::vector<const Level*> left;
+    for (const Level& level : have.levels) left.push_back(&level);
+    const auto take = [&](const std::string& var) {
+      const auto found = std::find_if(left.begin(), left.end(), [&](const Level* level) { return level->loop.var == var; });
+      const Level* level = found == left.end() ? nullptr : *found;
+      if (level != nullptr) left.erase(found);
+      return level;
+    };
+    for (std::size_t k = 0; k < want.levels.size(); ++k) {
+      const PathLoop loop = want.levels[k].loop;
+      if (const Level* trips = take(loop.var + "_trip"); trips != nullptr) {
+        const IntExpr value = loop.lower + IntExpr(loop.step) * IntExpr::variable(trips->loop.var);
+        if (!trips->loop.lower.is_constant(0) || !same_expr(trips->loop.upper, trip_count(loop.lower, loop.upper, loop.step)))
+          fail("{}: {} has other trips", want.op.name, loop.var);
+        put(want, loop.var, value);
+        continue;
+      }
+      const Level* tiles = take(loop.var + "_tile");
+      const Level* rest = take(loop.var);
+      if (rest == nullptr && tiles == nullptr && loop.node == nullptr && affine_of(loop.upper - loop.lower) == Affine{{}, 1}) {
+        put(want, loop.var, loop.lower);
+        continue;
+      }
+      if (rest == nullptr || !(tiles == nullptr ? same_values(loop, *rest) : is_tiled(loop, *tiles, rest->loop)))
+        fail("{}: {} takes other values", want.op.name, loop.var);
+    }
+    for (const Level* level : left) fail("{} runs again for each {}", want.op.name, level->loop.var);
+    conditions(want, have);
+    content(want.op, have.op);
+  }
+
+  static void put(LaunchedOp& op, const std::string& var, const IntExpr& value) {
+    const auto with = [&](const IntExpr& expr) { return expr.defined() ? expr.substitute(var, value) : expr; };
+    op.op = rewrite(op.op, with);
+    for (Level& level : op.levels) {
+      if (level.loop.var == var) continue;
+      level.loop.lower = with(level.loop.lower);
+      level.loop.upper = with(level.loop.upper);
+    }
+    for (IntExpr& condition : op.conditions) condition = with(condition);
+  }
+
+  static bool same_values(const PathLoop& want, const Level& have) {
+    if (!same_expr(want.lower, have.loop.lower) || want.step != have.loop.step) return false;
+    if (!have.count.defined()) return same_expr(want.upper, have.loop.upper);
+    return same_expr(have.count, trip_count(want.lower, want.upper, want.step));
+  }
+
+  /// Tiles of a dim over blocks, and what a block has of it.
+  static bool is_tiled(const PathLoop& want, const Level& tiles, const PathLoop& rest) {
+    const std::int64_t tile = tiles.loop.step;
+    const IntExpr first = IntExpr::variable(tiles.loop.var), end = first + IntExpr(tile);
+    const Affine length = affine_of(want.upper) - affine_of(want.lower);
+    const bool whole = length.is_constant() && length.constant % tile == 0;
+    return tiles.count.defined() && want.step == 1 && rest.step == 1 && same_expr(tiles.loop.lower, want.lower) &&
+           same_expr(tiles.count, max(floor_div(want.upper - want.lower + IntExpr(tile - 1), tile), 0)) &&
+           same_expr(rest.lower, first) && (same_expr(rest.upper, min(end, want.upper)) || (whole && same_expr(rest.upper, end)));
+  }
+
+  void conditions(const LaunchedOp& want, const LaunchedOp& have) {
+    std::vector<IntExpr> left = have.conditions;
+    for (const IntExpr& condition : want.conditions) {
+      const auto found =
+          std::find_if(left.begin(), left.end(), [&](const IntExpr& other) { return same_expr(other, condition); });
+      if (found == left.end()) return fail("{} runs where {} does not hold", want.op.name, condition.str());
+      left.erase(found);
+    }
+    if (!left.empty()) fail("{} does not run where {} fails", want.op.name, left.front().str());
+  }
+
+  void content(const TileOp& want, const TileOp& have) {
+    const bool same_fill = want.fill == have.fill || (want.fill && have.fill && *want.fill == *have.fill);
+    const bool restarts = want.initialize && std::any_of(want.dims.begin(), want.dims.end(), [&](const OpDim& dim) {
+                            return dim.reduced && std::none_of(have.dims.begin(), have.dims.end(), [&](const OpDim& other) {
+                                     return other.var == dim.var && other.reduced;
+                                   });
+                          });
+    if (!same_expr(want.guard, have.guard) || want.reduction != have.reduction || want.initialize != have.initialize ||
+        !same_fill || !want.value.equals(have.value) || want.reads.size() != have.reads.size() || restarts ||
+        !std::equal(want.indices.begin(), want.indices.end(), have.indices.begin(), have.indices.end(), same_expr))
+      return fail("{} is another op than the program's", want.name);
+    access(want.name, want.write, have, have.write);
+    for (std::size_t k = 0; k < want.reads.size(); ++k) access(want.name, want.reads[k], have, have.reads[k]);
+  }
+
+  // ---- moved buffers
+
+  /// What an element of a moved buffer stands for.
+  struct Origin {
+    int buffer = -1;
+    std::vector<Affine> index;  ///< over "#0", "#1", ...: its own indices
+    bool operator==(const Origin& other) const = default;
+  };
+
+  void access(const std::string& name, const TileAccess& want, const TileOp& have_op, const TileAccess& have) {
+    if (have.buffer == want.buffer) {
+      if (!same_access(want, have))
+        fail("{} touches another element of {}", name, plan_.program.buffers[static_cast<std::size_t>(want.buffer)].name);
+      return;
+    }
+    const std::optional<Origin> origin = origin_of(have_op, want, have);
+    if (!origin) return fail("{}: elements of a moved buffer are not told apart", name);
+    const auto [known, added] = moved_.try_emplace(have.buffer, *origin);
+    if (!(known->second == *origin))
+      fail("{} finds another element where {} was moved", name,
+           plan_.program.buffers[static_cast<std::size_t>(want.buffer)].name);
+  }
+
+  /// `place`, as a function of the indices of `own`, each of which runs with one dim of the op.
+  std::optional<Origin> origin_of(const TileOp& op, const TileAccess& place, const TileAccess& own) const {
+    Origin origin;
+    origin.buffer = place.buffer;
+    std::vector<IntExpr> index = place.index;
+    const Buffer& buffer = plan_.program.buffers[static_cast<std::size_t>(own.buffer)];
+    for (std::size_t p = 0; p < own.index.size(); ++p) {
+      const OpDim* along = nullptr;
+      for (const OpDim& dim : op.dims) {
+        if (own.index[p].coefficient(dim.var) == 1) along = &dim;
+      }
+      if (along == nullptr) {
+        if (!own.index[p].is_constant(0) || !buffer.extents[p].is_constant(1)) return std::nullopt;
+        continue;
+      }
+      // own = var + rest, so var = #p - rest.
+      const IntExpr rest = own.index[p].substitute(along->var, IntExpr(0));
+      for (IntExpr& expr : index) expr = expr.substitute(along->var, IntExpr::variable("#" + std::to_string(p)) - rest);
+    }
+    for (const IntExpr& expr : index) {
+      Affine form = affine_of(expr);
+      for (const OpDim& dim : op.dims) {
+        if (form.terms.count(dim.var) != 0 && !has_one_value(dim)) return std::nullopt;
+      }
+      origin.index.push_back(std::move(form));
+    }
+    return origin;
+  }
+
+  static bool touches(const TileOp& op, int buffer) {
+    return op.write.buffer == buffer ||
+           std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+  }
+
+  /// First written, then used, then stored: over the same elements, with nothing else at its place meanwhile.
+  void moved_buffer(int scratch, const Origin& origin) {
+    const std::string& name = plan_.program.buffers[static_cast<std::size_t>(scratch)].name;
+    const LaunchedOp *first = nullptr, *store = nullptr;
+    bool direct = false;  // the place itself is touched since the first op
+    for (const LaunchedOp& op : launched_) {
+      if (touches(op.op, scratch) && store != nullptr) return fail("{} is used after it was stored", name);
+      if (first == nullptr && touches(op.op, scratch)) {
+        first = &op;
+        if (op.op.write.buffer != scratch || op.op.reduction || op.op.guard.defined())
+          return fail("{} is used before it is written", name);
+        continue;
+      }
+      if (first != nullptr && op.kernel != first->kernel && touches(op.op, scratch))
+        return fail("{} is used by two kernels", name);
+      const bool stores = is_store(op.op) && op.op.reads[0].buffer == scratch && op.op.write.buffer == origin.buffer;
+      if (stores && first != nullptr) {
+        store = &op;
+        if (direct) fail("{} is stored where something else was written meanwhile", name);
+        if (!same_box(*first, op) || origin_of(op.op, op.op.write, op.op.reads[0]) != origin ||
+            sequential(*first, op) != depth(op))
+          fail("not all that {} holds is stored at its place", name);
+      } else if (first != nullptr && op.kernel == first->kernel && store == nullptr) {
+        direct = direct || touches(op.op, origin.buffer);
+      }
+    }
+    if (store == nullptr && used_elsewhere(origin.buffer)) fail("{} is not stored", name);
+  }
+
+  /// Sequential loops around an op.
+  static std::size_t depth(const LaunchedOp& op) { return sequential(op, op); }
+
+  bool used_elsewhere(int buffer) const {
+    return plan_.program.buffers[static_cast<std::size_t>(buffer)].memory == Memory::argument ||
+           std::any_of(launched_.begin(), launched_.end(), [&](const LaunchedOp& op) { return touches(op.op, buffer); });
+  }
+
+  static bool same_box(const LaunchedOp& a, const LaunchedOp& b) {
+    std::vector<const OpDim*> first, second;
+    for (const OpDim& dim : a.op.dims) {
+      if (!has_one_value(dim)) first.push_back(&dim);
+    }
+    for (const OpDim& dim : b.op.dims) {
+      if (!has_one_value(dim)) second.push_back(&dim);
+    }
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), [](const OpDim* x, const OpDim* y) {
+      return same_expr(x->lower, y->lower) && same_expr(x->upper, y->upper);
+    });
+  }
+
+  const LaunchPlan& plan_;
+  std::vector<LaunchedOp> wanted_, launched_;
+  std::map<int, Origin> moved_;  ///< by buffer
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_launches(const LaunchPlan& plan) { return LaunchProver(plan).run(); }
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,107 @@
+// Linear forms and divisibility of integer expressions.
+#include "codegen/tile/analysis/affine.h"
+
+#include <numeric>
+
+namespace nestor::nvptx {
+namespace {
+
+void add_scaled(Affine& sum, const Affine& term, std::int64_t factor) {
+  sum.constant += factor * term.constant;
+  for (const auto& [name, coefficient] : term.terms) {
+    std::int64_t& value = sum.terms[name];
+    value += factor * coefficient;
+    if (value == 0) sum.terms.erase(name);
+  }
+}
+
+}  // namespace
+
+Affine affine_of(const IntExpr& expr) {
+  Affine result;
+  switch (expr.op()) {
+    case IntOp::constant:
+      result.constant = expr.value();
+      return result;
+    case IntOp::variable:
+      result.terms[expr.name()] = 1;
+      return result;
+    case IntOp::add:
+    case IntOp::sub:
+      result = affine_of(expr.args()[0]);
+      add_scaled(result, affine_of(expr.args()[1]), expr.op() == IntOp::add ? 1 : -1);
+      return result;
+    case IntOp::mul: {
+      const Affine a = affine_of(expr.args()[0]), b = affine_of(expr.args()[1]);
+      if (a.is_constant() || b.is_constant()) {
+        add_scaled(result, a.is_constant() ? b : a, a.is_constant() ? a.constant : b.constant);
+        return result;
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  result.terms["[" + expr.str() + "]"] = 1;
+  return result;
+}
+
+Affine operator-(const Affine& a, const Affine& b) {
+  Affine result = a;
+  add_scaled(result, b, -1);
+  return result;
+}
+
+std::optional<std::int64_t> exact_extent(const OpDim& dim) {
+  const Affine extent = affine_of(dim.upper) - affine_of(dim.lower);
+  if (!extent.is_constant()) return std::nullopt;
+  return extent.constant;
+}
+
+std::optional<std::int64_t> extent_bound(const OpDim& dim) {
+  if (const auto exact = exact_extent(dim)) return exact;
+  return dim.max_extent;
+}
+
+std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, const std::set<std::string>& size_names,
+                            std::int64_t assumed, std::set<std::string>& sizes) {
+  const auto of = [&](int k) { return known_multiple(expr.args()[k], multiples, size_names, assumed, sizes); };
+  switch (expr.op()) {
+    case IntOp::constant:
+      return expr.value() < 0 ? -expr.value() : expr.value();
+    case IntOp::variable: {
+      if (size_names.count(expr.name()) != 0) {
+        sizes.insert(expr.name());
+        return assumed;
+      }
+      const auto known = multiples.find(expr.name());
+      return known == multiples.end() ? 1 : known->second;
+    }
+    case IntOp::add:
+    case IntOp::sub:
+    case IntOp::min:
+    case IntOp::max:
+    case IntOp::mod:
+      return std::gcd(of(0), of(1));
+    case IntOp::select:
+      return std::gcd(of(1), of(2));
+    case IntOp::mul:
+      return of(0) * of(1);
+    case IntOp::floor_div: {
+      const auto divisor = expr.args()[1].as_constant();
+      if (!divisor) return 1;
+      const std::int64_t numerator = of(0);
+      return numerator % *divisor == 0 ? numerator / *divisor : 1;
+    }
+    default:
+      return 1;
+  }
+}
+
+void collect_variables(const IntExpr& expr, std::set<std::string>& names) {
+  if (!expr.defined()) return;
+  if (expr.op() == IntOp::variable) names.insert(expr.name());
+  for (const IntExpr& arg : expr.args()) collect_variables(arg, names);
+}
+
+}  // namespace nestor::nvptx

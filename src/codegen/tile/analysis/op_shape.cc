@@ -1,0 +1,148 @@
+// Roles that the dims of an op can take.
+#include "codegen/tile/analysis/op_shape.h"
+
+#include "codegen/tile/analysis/affine.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+bool bounds_use_other_dims(const TileOp& op, const OpDim& dim) {
+  return std::any_of(op.dims.begin(), op.dims.end(),
+                     [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
+}
+
+/// Strips casts.
+const ScalarExpr* uncast(const ScalarExpr& expr) {
+  const ScalarExpr* inner = &expr;
+  while (inner->op() == ScalarOp::cast) inner = &inner->args()[0];
+  return inner;
+}
+
+}  // namespace
+
+std::optional<std::pair<int, int>> factors(const ScalarExpr& value) {
+  const ScalarExpr* product = uncast(value);
+  if (product->op() != ScalarOp::mul || product->type() != ElementType::f32) return std::nullopt;
+  const ScalarExpr *a = uncast(product->args()[0]), *b = uncast(product->args()[1]);
+  if (a->op() != ScalarOp::read || b->op() != ScalarOp::read) return std::nullopt;
+  if (a->type() == ElementType::i32 || b->type() == ElementType::i32) return std::nullopt;
+  if (a->ordinal() == b->ordinal()) return std::nullopt;
+  return std::pair(a->ordinal(), b->ordinal());
+}
+
+namespace {
+
+int last_index_votes(const TileAccess& access, const TileOp& op, int dim, const std::vector<Buffer>& buffers) {
+  if (access.index.empty() || access.index.back().coefficient(op.dims[dim].var) != 1) return 0;
+  int weight = buffers[access.buffer].memory == Memory::scratch ? 1 : 2;
+  for (const OpDim& other : op.dims) {
+    if (uses_any(access, other.var) && !single_valued(other)) weight *= 4;  // an access over more dims moves more
+  }
+  return weight;
+}
+
+int column_votes(const TileOp& op, int dim, const std::vector<Buffer>& buffers) {
+  int votes = last_index_votes(op.write, op, dim, buffers);
+  for (const TileAccess& read : op.reads) votes += last_index_votes(read, op, dim, buffers);
+  return votes;
+}
+
+struct ProductDims {
+  std::vector<int> rows, columns, ks, batch;
+  int a = -1, b = -1;
+};
+
+std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
+  if (op.kind != OpKind::contract || op.reduction != ReductionOp::add) return std::nullopt;
+  const auto pair = factors(op.value);
+  if (!pair || op.reads.size() != 2) return std::nullopt;
+  ProductDims dims;
+  std::tie(dims.a, dims.b) = *pair;
+  for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+    if (bounds_use_other_dims(op, op.dims[d])) return std::nullopt;
+    if (single_valued(op.dims[d])) continue;
+    const bool in_a = uses_any(op.reads[dims.a], op.dims[d].var), in_b = uses_any(op.reads[dims.b], op.dims[d].var);
+    if (op.dims[d].reduced) {
+      if (!in_a || !in_b) return std::nullopt;
+      dims.ks.push_back(d);
+    } else if (!op.dims[d].parallel) {
+      return std::nullopt;
+    } else {
+      (in_a == in_b ? dims.batch : in_a ? dims.rows : dims.columns).push_back(d);
+    }
+  }
+  if (dims.rows.empty() || dims.columns.empty() || dims.ks.empty()) return std::nullopt;
+  // The innermost of each kind is tiled; C is stored along its columns, so that the operands may have to change places.
+  if (last_index_votes(op.write, op, dims.rows.back(), buffers) > last_index_votes(op.write, op, dims.columns.back(), buffers)) {
+    std::swap(dims.rows, dims.columns);
+    std::swap(dims.a, dims.b);
+  }
+  return dims;
+}
+
+}  // namespace
+
+bool single_valued(const OpDim& dim) { return exact_extent(dim) == 1; }
+
+bool uses_any(const TileAccess& access, const std::string& var) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(var); });
+}
+
+std::vector<bool> spreadable_dims(const TileOp& op) {
+  std::vector<bool> result;
+  bool sequential_seen = false;
+  for (const OpDim& dim : op.dims) {
+    const bool own_reduction = dim.reduced && (op.kind == OpKind::reduce || op.kind == OpKind::contract);
+    const bool free = (dim.parallel && !dim.reduced) || own_reduction;
+    if (op.kind == OpKind::points && !free && !single_valued(dim)) sequential_seen = true;
+    result.push_back(free && !sequential_seen && !bounds_use_other_dims(op, dim));
+  }
+  return result;
+}
+
+int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const std::vector<bool>& spreadable) {
+  int best = -1, best_votes = -1;
+  bool sequential = false;  // then a thread keeps its reductions to itself: others may be at another iteration
+  for (std::size_t d = 0; d < op.dims.size(); ++d)
+    sequential = sequential || (!spreadable[d] && !op.dims[d].reduced && !single_valued(op.dims[d]));
+  for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+    if (!spreadable[d] || single_valued(op.dims[d])) continue;
+    int votes = column_votes(op, d, buffers);
+    if (op.dims[d].kind == LoopKind::gpu_lane) votes += 1 << 20;
+    if (op.dims[d].reduced && (votes == 0 || sequential)) continue;  // a sum across rows of memory stays in its thread
+    if (votes >= best_votes) {
+      best = d;
+      best_votes = votes;
+    }
+  }
+  return best;
+}
+
+std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs) {
+  const auto dims = classify(op, buffers);
+  if (!dims || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty()) return std::nullopt;
+  const bool packed = packs && dims->rows.size() == 2;
+  if (dims->rows.size() != 1 && !packed) return std::nullopt;
+  return ProductForm{dims->rows.back(), dims->columns[0], dims->ks[0], packed ? dims->rows[0] : -1, dims->a, dims->b};
+}
+
+std::optional<std::vector<int>> product_outer_dims(const TileOp& op, const std::vector<Buffer>& buffers) {
+  const auto dims = classify(op, buffers);
+  if (!dims) return std::nullopt;
+  if (op.initialize && dims->ks.size() > 1) return std::nullopt;  // an outer k loop would start the sum again
+  std::vector<int> outer = dims->batch;
+  for (const auto* list : {&dims->rows, &dims->columns, &dims->ks}) outer.insert(outer.end(), list->begin(), list->end() - 1);
+  std::sort(outer.begin(), outer.end());
+  return outer;
+}
+
+int leading_serial_dims(const TileOp& op) {
+  if (op.kind != OpKind::points) return 0;
+  const auto free = [](const OpDim& dim) { return dim.parallel && !dim.reduced; };
+  const auto first = std::find_if(op.dims.begin(), op.dims.end(), free);
+  return first == op.dims.end() ? 0 : static_cast<int>(first - op.dims.begin());
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,281 @@
+// Boxes, guards, indices and classification of ops.
+#include "codegen/tile/build/op_builder.h"
+
+#include "poly/isl/conjunction.h"
+#include "poly/isl/isl_tools.h"
+#include "support/error.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <set>
+
+namespace nestor {
+namespace {
+
+/// { [outer, inner] } from { [outer] -> [inner] }
+isl::set flattened(const isl::map& points) { return isl::manage(isl_set_flatten(isl_map_wrap(points.copy()))); }
+
+/// The affine functions of a piecewise one, whatever their domains.
+std::vector<isl::aff> affine_pieces(const isl::pw_aff& function) {
+  std::vector<isl::aff> values;
+  isl_pw_aff_foreach_piece(
+      function.get(),
+      [](isl_set* set, isl_aff* piece, void* user) {
+        isl_set_free(set);
+        static_cast<std::vector<isl::aff>*>(user)->push_back(isl::manage(piece));
+        return isl_stat_ok;
+      },
+      &values);
+  return values;
+}
+
+/// Pulls a function of the statement's dims back to its loops, simplified for the statement's instances: elsewhere it may be another one.
+isl::pw_aff pulled_back(const StatementPlan& statement, const isl::pw_aff& function) {
+  const isl::set instances = statement.loops.range();
+  isl_pw_aff* named =
+      isl_pw_aff_set_tuple_id(function.copy(), isl_dim_in, isl_multi_aff_get_tuple_id(statement.instance.get(), isl_dim_out));
+  isl_pw_aff* back = isl_pw_aff_pullback_multi_aff(named, statement.instance.copy());
+  // One piece has the value wherever there are instances, whatever their parts.
+  if (is_union(instances) && isl_pw_aff_n_piece(back) == 1) {
+    const isl::pw_aff everywhere(affine_pieces(isl::manage(back)).front());
+    return isl::manage(isl_pw_aff_gist(everywhere.copy(), conjunction_around(instances).release()));
+  }
+  return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(isl_pw_aff_intersect_domain(back, instances.copy()), instances.copy())));
+}
+
+/// The indices of an access over the statement's loops, as ops compute them.
+std::vector<isl::pw_aff> computed_indices(const StatementPlan& statement, const Access& access) {
+  std::vector<isl::pw_aff> functions = functions_of(access.relation.intersect_domain(statement.statement->domain));
+  for (isl::pw_aff& function : functions) function = pulled_back(statement, function);
+  return functions;
+}
+
+/// { [outer, inner] -> [index] } at instances; at other points what an op may compute there, which is any piece of the function.
+isl::map computed_index(const StatementPlan& statement, const isl::pw_aff& function) {
+  const std::vector<isl::aff> pieces = affine_pieces(function);
+  if (pieces.size() == 1) return isl::manage(isl_map_from_aff(pieces.front().copy()));
+  const isl::set instances = statement.loops.range();
+  isl::map all = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(instances);
+  for (const isl::aff& piece : pieces) {
+    const isl::set elsewhere = instances.complement();
+    all = all.unite(isl::manage(isl_map_from_aff(piece.copy())).intersect_domain(elsewhere));
+  }
+  return all;
+}
+
+/// The origin of a buffer along one index as a function of the statement's loops.
+isl::pw_aff origin_at(const StatementPlan& statement, const isl::aff& origin) {
+  const isl::space loops = statement.instance.space().domain();
+  const int scope = isl_aff_dim(origin.get(), isl_dim_in);
+  const unsigned all = static_cast<unsigned>(statement.outer.size() + statement.inner.size());
+  isl_multi_aff* project = isl_multi_aff_identity(isl_space_map_from_set(loops.copy()));
+  project = isl_multi_aff_drop_dims(project, isl_dim_out, static_cast<unsigned>(scope), all - static_cast<unsigned>(scope));
+  return isl::manage(isl_pw_aff_pullback_multi_aff(isl_pw_aff_from_aff(origin.copy()), project));
+}
+
+std::vector<OpDim> make_dims(const StatementPlan& statement, const OpBox& box) {
+  std::vector<OpDim> dims;
+  for (std::size_t k = 0; k < statement.inner.size(); ++k) {
+    const PlannedLoop& loop = statement.inner[k];
+    OpDim dim;
+    dim.var = program_variable(loop.name);
+    dim.lower = box.dims[k].lower;
+    dim.upper = box.dims[k].upper;
+    dim.max_extent = box.dims[k].max_extent;
+    dim.kind = loop.kind;
+    dim.factor = loop.factor;
+    dims.push_back(std::move(dim));
+  }
+  return dims;
+}
+
+/// Which dims of an op its statement's dependences on itself run along, given equal loops outside of the dim.
+class CarriedDims {
+ public:
+  CarriedDims(const ProgramPlan& plan, const StatementPlan& statement) : outer_(statement.outer.size()) {
+    for (const Dependence& d : plan.schedule->dependences()) {
+      if (d.source != d.sink || d.source != statement.statement->name) continue;
+      const isl::map at_loops = d.relation.apply_domain(statement.loops).apply_range(statement.loops);
+      (d.reduction ? accumulations_ : ordinary_).push_back(at_loops);
+    }
+  }
+
+  bool orders(std::size_t dim) const { return any_carried(ordinary_, dim); }
+  /// Two values of the dim add to one element.
+  bool accumulates(std::size_t dim) const { return any_carried(accumulations_, dim); }
+
+ private:
+  bool any_carried(const std::vector<isl::map>& relations, std::size_t dim) const {
+    return std::any_of(relations.begin(), relations.end(), [&](const isl::map& pairs) { return carried(pairs, outer_ + dim); });
+  }
+
+  static bool carried(const isl::map& pairs, std::size_t depth) {
+    isl::map equal = pairs;
+    for (int k = 0; k < static_cast<int>(depth); ++k)
+      equal = isl::manage(isl_map_equate(equal.release(), isl_dim_in, k, isl_dim_out, k));
+    const int at = static_cast<int>(depth);
+    return !isl::manage(isl_map_order_lt(equal.copy(), isl_dim_in, at, isl_dim_out, at)).is_empty() ||
+           !isl::manage(isl_map_order_gt(equal.copy(), isl_dim_in, at, isl_dim_out, at)).is_empty();
+  }
+
+  std::size_t outer_;
+  std::vector<isl::map> ordinary_, accumulations_;
+};
+
+bool index_uses(const TileAccess& access, const std::string& var) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& e) { return e.uses(var); });
+}
+
+/// The reads multiplied together when `value` is a product (casts and constants allowed); empty otherwise.
+bool collect_factors(const ScalarExpr& value, std::vector<int>& reads) {
+  switch (value.op()) {
+    case ScalarOp::mul:
+      return collect_factors(value.args()[0], reads) && collect_factors(value.args()[1], reads);
+    case ScalarOp::cast:
+      return value.type() != ElementType::i32 && collect_factors(value.args()[0], reads);
+    case ScalarOp::constant:
+      return true;
+    case ScalarOp::read:
+      reads.push_back(value.ordinal());
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_contraction(const TileOp& op) {
+  std::vector<int> reads;
+  if (op.reduction != ReductionOp::add || !collect_factors(op.value, reads) || reads.size() != 2 || reads[0] == reads[1])
+    return false;
+  const TileAccess& a = op.reads[static_cast<std::size_t>(reads[0])];
+  const TileAccess& b = op.reads[static_cast<std::size_t>(reads[1])];
+  bool shared_reduced = false, exclusive = false;
+  for (const OpDim& dim : op.dims) {
+    const bool in_a = index_uses(a, dim.var), in_b = index_uses(b, dim.var);
+    if (dim.reduced && in_a && in_b) shared_reduced = true;
+    if (dim.reduced && !(in_a && in_b)) return false;
+    if (!dim.reduced && in_a != in_b) exclusive = true;
+  }
+  return shared_reduced && exclusive;
+}
+
+/// Each kept dim moves the write by itself: the write index determines the kept dims.
+bool writes_once_per_point(const TileOp& op) {
+  std::set<std::string> seen;
+  for (const IntExpr& index : op.write.index) {
+    std::string mover;
+    for (const OpDim& dim : op.dims) {
+      if (!index.uses(dim.var)) continue;
+      if (!mover.empty()) return false;
+      mover = dim.var;
+    }
+    if (!mover.empty() && index.coefficient(mover).value_or(0) != 0) seen.insert(mover);
+  }
+  return std::all_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) { return dim.reduced || seen.count(dim.var) != 0; });
+}
+
+/// A dim is reduced where the op combines and writes the same element along it; it is parallel where no dependence is carried by it.
+/// Where values of a kept dim update one element, out[floor(i / 3)] += x[i], it is neither.
+void mark_dims(const ProgramPlan& plan, const StatementPlan& statement, TileOp& op) {
+  const CarriedDims carried(plan, statement);
+  for (std::size_t k = 0; k < op.dims.size(); ++k) {
+    OpDim& dim = op.dims[k];
+    const bool ordered = carried.orders(k);
+    dim.reduced = op.reduction && !ordered && !index_uses(op.write, dim.var);
+    dim.parallel = !ordered && !dim.reduced;
+  }
+  if (!op.reduction || writes_once_per_point(op)) return;
+  for (std::size_t k = 0; k < op.dims.size(); ++k) op.dims[k].parallel = op.dims[k].parallel && !carried.accumulates(k);
+}
+
+bool is_plain_read(const ScalarExpr& value) {
+  return value.op() == ScalarOp::read || (value.op() == ScalarOp::cast && is_plain_read(value.args()[0]));
+}
+
+}  // namespace
+
+OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain) {
+  OpBox box;
+  box.points = statement.points.intersect_domain(domain);
+  const isl::set outer = box.points.domain();
+  const unsigned inner = static_cast<unsigned>(statement.inner.size());
+  isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  const auto values = [&](const isl::map& points, unsigned k) {
+    isl_map* single = isl_map_project_out(points.copy(), isl_dim_out, k + 1, inner - k - 1);
+    return isl::manage(isl_map_project_out(single, isl_dim_out, 0, k));
+  };
+  for (unsigned k = 0; k < inner; ++k) {
+    box.dims.push_back(bounds_of(values(box.points, k), outer, statement.outer_dim_names(plan), values(statement.points, k)));
+    hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
+  }
+  box.hull = isl::manage(hull);
+  box.exact = inner == 0 || box.hull.is_subset(box.points);
+  return box;
+}
+
+isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner) {
+  isl_map* touched =
+      isl_map_from_domain_and_range(flattened(inner).release(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  for (const isl::pw_aff& function : computed_indices(plan, access))
+    touched = isl_map_flat_range_product(touched, computed_index(plan, function).release());
+  touched = isl_map_set_tuple_id(touched, isl_dim_out, isl_map_get_tuple_id(access.relation.get(), isl_dim_out));
+  return isl::manage(isl_map_project_out(touched, isl_dim_in, static_cast<unsigned>(plan.outer.size()),
+                                         static_cast<unsigned>(plan.inner.size())));
+}
+
+IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function) {
+  return to_int_expr(pulled_back(statement, function), statement.all_names(plan));
+}
+
+TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement,
+                         const Access& access) {
+  const DimNames names = statement.all_names(plan);
+  TileAccess out;
+  out.buffer = placement.buffer;
+  const std::vector<isl::pw_aff> indices = computed_indices(statement, access);
+  for (std::size_t k = 0; k < indices.size(); ++k)
+    out.index.push_back(to_int_expr(indices[k].sub(origin_at(statement, placement.origin[k])).coalesce(), names));
+  return out;
+}
+
+TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
+               const GuardPlan& guard) {
+  const Statement& s = *statement.statement;
+  TileOp op;
+  op.name = s.name;
+  op.claim.statement = s.name;
+  for (int k = 0; k < isl_multi_aff_dim(statement.instance.get(), isl_dim_out); ++k)
+    op.claim.instance.push_back(
+        to_int_expr(isl::manage(isl_multi_aff_get_aff(statement.instance.get(), k)), statement.all_names(plan)));
+  op.dims = make_dims(statement, box);
+  op.write = buffer_access(plan, storage.tensors.at(s.write.tensor), statement, s.write);
+  for (const Access& read : s.reads)
+    op.reads.push_back(buffer_access(plan, storage.read_placement(s.name, read.tensor), statement, read));
+  for (const isl::pw_aff& index : s.indices) op.indices.push_back(at_loops(plan, statement, index));
+  op.value = s.value;
+  op.reduction = s.reduction;
+  mark_dims(plan, statement, op);
+  if (guard.guarded && !box.exact) {
+    const isl::set instances = isl::manage(isl_set_gist(flattened(box.points).release(), flattened(box.hull).release()));
+    op.guard = to_condition(instances, statement.all_names(plan));
+    op.fill = guard.fill;
+  }
+  op.kind = classify(op);
+  return op;
+}
+
+OpKind classify(const TileOp& op) {
+  const bool ordered =
+      std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
+  if (ordered || !writes_once_per_point(op)) return OpKind::points;
+  const bool reads_result =
+      std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
+  if (op.reduction && reads_result) return OpKind::points;
+  if (op.reduction) return is_contraction(op) ? OpKind::contract : OpKind::reduce;
+  return is_plain_read(op.value) ? OpKind::copy : OpKind::map;
+}
+
+}  // namespace nestor

@@ -1,0 +1,47 @@
+// From one statement at one place of the program to a tile op: box, guard, indices and kind.
+#pragma once
+
+#include "codegen/tile/places/bounds.h"
+#include "codegen/tile/places/plan.h"
+#include "codegen/tile/places/storage.h"
+
+#include <optional>
+
+namespace nestor {
+
+/// The box of an op: the smallest one around all instances, for every outer iteration.
+struct OpBox {
+  isl::map points;             ///< { [outer] -> [inner] } instances
+  isl::map hull;               ///< the same, filled up to the box
+  std::vector<Interval> dims;  ///< one an inner loop
+  bool exact = false;          ///< points and hull are equal
+};
+
+/// `domain`: the outer iterations { [outer] } at which the op runs.
+OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain);
+
+/// { [outer] -> Tensor[index] } that the op touches through `access` when its inner loops run over `inner`, { [outer] -> [inner] }. At
+/// points that are no instances ops compute what is simplest for the instances; where that is a choice, all that it may be.
+isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner);
+
+/// How points of the hull that are no instances are treated.
+struct GuardPlan {
+  bool guarded = true;         ///< the op tests each point (meaningless when the box is exact)
+  std::optional<double> fill;  ///< value written where the test fails
+};
+
+/// The op of a statement. Indices are relative to the buffers' origins; reads follow Statement::reads.
+TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
+               const GuardPlan& guard);
+
+/// `access` of the statement as an access to the buffer of `placement`, over the loops [outer, inner].
+TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, const StatementPlan& statement,
+                         const Access& access);
+
+/// An affine function of the statement's dims, over the loops [outer, inner].
+IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function);
+
+/// The kind that the structure of the op proves.
+OpKind classify(const TileOp& op);
+
+}  // namespace nestor

@@ -1,0 +1,148 @@
+// Counts from intervals: the row's own one, cut at the ends of the tile. What is not such an interval is refused, by isl.
+#include "codegen/tile/build/point_counts.h"
+
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "support/error.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+namespace nestor {
+namespace {
+
+/// { [outer, inner] -> [value of dim `dim`] } of the statement.
+isl::map dim_value(const StatementPlan& plan, int dim) {
+  return isl::manage(isl_map_from_aff(isl_multi_aff_get_aff(plan.instance.get(), dim)));
+}
+
+isl::map without_inner(const StatementPlan& plan, const isl::map& map) {
+  return isl::manage(isl_map_project_out(map.copy(), isl_dim_in, static_cast<unsigned>(plan.outer.size()),
+                                         static_cast<unsigned>(plan.inner.size())));
+}
+
+isl::pw_aff extreme(const isl::map& map, bool low) {
+  return isl::manage(isl_pw_aff_coalesce(low ? isl_map_dim_min(map.copy(), 0) : isl_map_dim_max(map.copy(), 0)));
+}
+
+isl::map as_map(const isl::pw_aff& function) { return isl::manage(isl_map_from_pw_aff(function.copy())); }
+
+/// { X -> [r] : low(X) <= r <= high(X) }
+isl::map interval(const isl::pw_aff& low, const isl::pw_aff& high) {
+  const isl::map above = as_map(low).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b >= a }"));
+  return above.intersect(as_map(high).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b <= a }")));
+}
+
+/// { [outer] -> [outer]' } : the second one runs before.
+isl::map earlier(std::size_t loops) {
+  return isl::manage(isl_map_lex_gt(isl_space_set_alloc(isl_context().get(), 0, static_cast<unsigned>(loops))));
+}
+
+/// { [outer] -> [Element -> [r]] } lead points that `inner`, { [outer] -> [inner] }, executes.
+isl::map executed(const StatementPlan& lead, int reduced, const isl::map& inner) {
+  const isl::set points = isl::manage(isl_set_flatten(isl_map_wrap(inner.copy())));
+  const isl::map element = isl::manage(isl_map_from_multi_aff(lead.instance.copy())).apply_range(lead.statement->write.relation);
+  return without_inner(lead, element.range_product(dim_value(lead, reduced)).intersect_domain(points));
+}
+
+/// The function of an element as one of the loops around the statement whose `row` it is.
+isl::pw_aff over_loops(const StatementPlan& statement, const isl::map& row, const isl::pw_aff& function) {
+  const isl::map named = isl::manage(isl_map_set_tuple_id(isl_map_from_multi_aff(statement.instance.copy()), isl_dim_out,
+                                                          isl_map_get_tuple_id(row.get(), isl_dim_in)));
+  isl_pw_multi_aff* element = isl_pw_multi_aff_from_map(named.apply_range(row).release());
+  return isl::manage(isl_pw_aff_pullback_pw_multi_aff(function.copy(), element));
+}
+
+/// { [outer] -> [x] } over all loops of a statement, of which `outer` are the first.
+isl::pw_aff lifted(const isl::pw_aff& function, const isl::set& loops) {
+  const int all = isl_set_dim(loops.get(), isl_dim_set), outer = isl_pw_aff_dim(function.get(), isl_dim_in);
+  isl_multi_aff* project = isl_multi_aff_identity(isl_space_map_from_set(isl_set_get_space(loops.get())));
+  project = isl_multi_aff_drop_dims(project, isl_dim_out, static_cast<unsigned>(outer), static_cast<unsigned>(all - outer));
+  return isl::manage(isl_pw_aff_pullback_multi_aff(function.copy(), project));
+}
+
+isl::pw_aff simplified(const isl::pw_aff& function, const isl::set& domain) {
+  return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_gist(function.copy(), domain.copy())));
+}
+
+}  // namespace
+
+PointCounter::PointCounter(const ProgramPlan& plan, const Composite& composite, const OpBox& lead_box)
+    : plan_(plan), composite_(composite), lead_(plan.plan(composite.lead)), box_(lead_box) {
+  const std::vector<int> reduced = reduced_dims(*lead_.statement);
+  if (reduced.size() != 1) refuse("its reduction runs over several dims");
+  reduced_ = reduced[0];
+  rows_ = executed(lead_, reduced_, lead_.points).range().unwrap().coalesce();
+  first_ = extreme(rows_, true);
+  last_ = extreme(rows_, false);
+  const isl::set points = isl::manage(isl_set_flatten(isl_map_wrap(box_.points.copy())));
+  const isl::map tile = without_inner(lead_, dim_value(lead_, reduced_).intersect_domain(points)).coalesce();
+  low_ = extreme(tile, true);
+  high_ = extreme(tile, false);
+  check_rows();
+  check_tiles();
+}
+
+void PointCounter::refuse(const std::string& reason) const {
+  user_error(
+      "{} and what follows it accumulate together and count the points of {}, but {}. Leave out apply_rule({}, {}), or compute "
+      "{} "
+      "before the loop that its readers share with it",
+      composite_.lead, composite_.lead_tensor, reason, composite_.rule, composite_.lead, composite_.lead);
+}
+
+void PointCounter::check_rows() const {
+  const isl::map points = isl::manage(isl_map_from_multi_aff(lead_.instance.copy()))
+                              .apply_range(lead_.statement->write.relation)
+                              .range_product(dim_value(lead_, reduced_))
+                              .intersect_domain(lead_.loops.range());
+  if (!points.is_injective() || !interval(first_, last_).is_subset(rows_))
+    refuse("its points are not one interval for each element: their number is not that of the interval");
+}
+
+void PointCounter::check_tiles() const {
+  const isl::map elements = touched_by(lead_, lead_.statement->write, box_.hull);
+  const isl::set all = rows_.wrap();
+  const auto in_rows = [&](const isl::map& values) { return elements.range_product(values).intersect_range(all); };
+  const isl::map now = executed(lead_, reduced_, box_.points);
+  if (!in_rows(interval(low_, high_)).is_subset(now))
+    refuse("a tile does not take the same stretch of points from each of its rows");
+  // What ran before belongs to the rows of this tile and lies below it.
+  const isl::map ran = earlier(lead_.outer.size()).apply_range(executed(lead_, reduced_, lead_.points));
+  const isl::map any = isl::manage(isl_map_universe(isl_map_get_space(as_map(low_).get())));
+  const isl::map below = as_map(low_).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b < a }"));
+  if (!in_rows(below).is_equal(ran.intersect(in_rows(any)))) refuse("tiles of a row do not run from its first point to its last");
+}
+
+PointCounts PointCounter::at(const StatementPlan& statement, const isl::map& row, const isl::set& region) const {
+  if (shared_outer_loops(statement, lead_) != lead_.outer.size())
+    refuse(fmt::format("{} is not inside all loops of {}", statement.statement->name, composite_.lead));
+  const DimNames names = statement.all_names(plan_), outer = lead_.outer_dim_names(plan_);
+  const isl::set tiles = box_.points.domain();
+  const isl::pw_aff first = over_loops(statement, row, first_), last = over_loops(statement, row, last_);
+  const isl::set counted = first.domain();
+  const auto text = [&](const isl::pw_aff& f) { return to_int_expr(simplified(f, region.intersect(counted)), names); };
+  const IntExpr low = to_int_expr(simplified(low_, tiles), outer), high = to_int_expr(simplified(high_, tiles), outer);
+  const IntExpr start = text(first);
+  PointCounts counts{low - start, high - start + IntExpr(1), text(last) - start + IntExpr(1)};
+  const bool all_rows = region.is_subset(counted);
+  if (!all_rows) {
+    const IntExpr has_points = to_condition(counted.gist(region), names);
+    counts.total = IntExpr::make(IntOp::select, {has_points, counts.total, IntExpr(0)});
+  }
+  // A row may begin behind the tile, or have ended before it.
+  const isl::pw_aff below = lifted(low_, region), above = lifted(high_, region);
+  const auto holds = [&](const isl::set& where) { return all_rows && region.is_subset(where); };
+  const auto clamped = [&](const IntExpr& count, bool not_below, bool not_above) {
+    const IntExpr bounded = not_above ? count : min(counts.total, count);
+    return not_below ? bounded : max(IntExpr(0), bounded);
+  };
+  const isl::pw_aff after = above.add_constant(1L);
+  const isl::pw_aff end = last.add_constant(1L);
+  counts.before = clamped(counts.before, holds(below.ge_set(first)), holds(below.le_set(end)));
+  counts.through = clamped(counts.through, holds(after.ge_set(first)), holds(after.le_set(end)));
+  return counts;
+}
+
+}  // namespace nestor

@@ -1,0 +1,147 @@
+// Substitution, initialisation folding, and the context as launch constraints.
+#include "codegen/tile/build/program_passes.h"
+
+#include "codegen/tile/places/isl_convert.h"
+#include "support/error.h"
+
+#include <isl/constraint.h>
+#include <isl/set.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+void substitute(TileAccess& access, const std::string& variable, const IntExpr& value) {
+  for (IntExpr& index : access.index) index = index.substitute(variable, value);
+}
+
+bool same_text(const std::vector<IntExpr>& a, const std::vector<IntExpr>& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const IntExpr& x, const IntExpr& y) { return x.str() == y.str(); });
+}
+
+bool initializes(const TileOp& init, const TileOp& op) {
+  if (!op.reduction || op.initialize || (op.kind != OpKind::reduce && op.kind != OpKind::contract)) return false;
+  if (!init.reads.empty() || !is_constant_value(init.value, neutral_element(*op.reduction, op.value.type()))) return false;
+  return starts_elements(init, op);
+}
+
+/// The reduction runs the instances of `init` as well: those at its kept dims.
+void claim_start(TileOp& op, const TileOp& init) {
+  op.claim.start = init.claim.statement;
+  op.claim.started = init.claim.instance;
+  std::size_t next = 0;
+  for (const OpDim& dim : op.dims) {
+    if (dim.reduced) continue;
+    for (IntExpr& value : op.claim.started) value = value.substitute(init.dims[next].var, IntExpr::variable(dim.var));
+    ++next;
+  }
+}
+
+TileTree fold_initializations(const TileTree& node) {
+  if (node->kind == TileNode::Kind::op) return node;
+  TileNode out = *node;
+  out.children.clear();
+  for (const TileTree& child : node->children) {
+    TileTree folded = fold_initializations(child);
+    TileTree* last = out.children.empty() ? nullptr : &out.children.back();
+    if (node->kind == TileNode::Kind::sequence && last != nullptr && (*last)->kind == TileNode::Kind::op &&
+        folded->kind == TileNode::Kind::op && initializes((*last)->op, folded->op)) {
+      TileNode merged = *folded;
+      merged.op.initialize = true;
+      claim_start(merged.op, (*last)->op);
+      *last = std::make_shared<const TileNode>(std::move(merged));
+      continue;
+    }
+    out.children.push_back(std::move(folded));
+  }
+  return std::make_shared<const TileNode>(std::move(out));
+}
+
+struct ConstraintSink {
+  std::vector<SizeConstraint> out;
+  bool linear = true;
+};
+
+isl_stat add_constraint(isl_constraint* constraint, void* user) {
+  auto* sink = static_cast<ConstraintSink*>(user);
+  const isl::ctx ctx(isl_constraint_get_ctx(constraint));
+  SizeConstraint fact;
+  fact.equality = isl_constraint_is_equality(constraint) == isl_bool_true;
+  const auto number = [](isl_val* value) {
+    const std::int64_t n = isl_val_get_num_si(value);
+    isl_val_free(value);
+    return n;
+  };
+  fact.constant = number(isl_constraint_get_constant_val(constraint));
+  for (int k = 0; k < isl_constraint_dim(constraint, isl_dim_param); ++k) {
+    const std::int64_t c = number(isl_constraint_get_coefficient_val(constraint, isl_dim_param, k));
+    if (c != 0) fact.terms[isl_constraint_get_dim_name(constraint, isl_dim_param, static_cast<unsigned>(k))] = c;
+  }
+  const int divs = isl_constraint_dim(constraint, isl_dim_div);
+  for (int k = 0; k < divs; ++k) {
+    const std::int64_t c = number(isl_constraint_get_coefficient_val(constraint, isl_dim_div, k));
+    if (c == 0) continue;
+    if (!fact.equality || fact.modulus != 0) sink->linear = false;
+    fact.modulus = std::abs(c);
+  }
+  isl_constraint_free(constraint);
+  sink->out.push_back(std::move(fact));
+  return isl_stat_ok;
+}
+
+}  // namespace
+
+bool is_constant_value(const ScalarExpr& expr, double value) {
+  if (expr.op() == ScalarOp::cast) return is_constant_value(expr.args()[0], value);
+  if (expr.op() == ScalarOp::neg) return is_constant_value(expr.args()[0], -value);
+  return expr.op() == ScalarOp::constant && expr.number() == value;
+}
+
+bool starts_elements(const TileOp& init, const TileOp& op) {
+  if (init.reduction || init.write.buffer != op.write.buffer || init.guard.defined() || op.guard.defined()) return false;
+  if (std::any_of(init.reads.begin(), init.reads.end(), [&](const TileAccess& read) { return read.buffer == init.write.buffer; }))
+    return false;
+  std::vector<OpDim> kept;
+  std::copy_if(op.dims.begin(), op.dims.end(), std::back_inserter(kept), [](const OpDim& d) { return !d.reduced; });
+  if (kept.size() != init.dims.size()) return false;
+  std::vector<IntExpr> renamed = init.write.index;
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    if (!same_text({init.dims[k].lower, init.dims[k].upper}, {kept[k].lower, kept[k].upper})) return false;
+    for (IntExpr& index : renamed) index = index.substitute(init.dims[k].var, IntExpr::variable(kept[k].var));
+  }
+  return same_text(renamed, op.write.index);
+}
+
+void substitute_variable(TileOp& op, const std::string& variable, const IntExpr& value) {
+  for (OpDim& dim : op.dims) {
+    dim.lower = dim.lower.substitute(variable, value);
+    dim.upper = dim.upper.substitute(variable, value);
+  }
+  if (op.guard.defined()) op.guard = op.guard.substitute(variable, value);
+  substitute(op.write, variable, value);
+  for (TileAccess& read : op.reads) substitute(read, variable, value);
+  for (IntExpr& index : op.indices) index = index.substitute(variable, value);
+  for (IntExpr& dim : op.claim.instance) dim = dim.substitute(variable, value);
+  for (IntExpr& dim : op.claim.started) dim = dim.substitute(variable, value);
+}
+
+std::vector<SizeConstraint> size_constraints(const isl::set& context) {
+  const isl::set whole = context.coalesce();
+  if (isl_set_n_basic_set(whole.get()) != 1)
+    user_error("the context {} is not one conjunction of linear constraints", isl_set_to_str(whole.get()));
+  isl_basic_set* basic = isl_set_simple_hull(whole.copy());
+  ConstraintSink sink;
+  isl_basic_set_foreach_constraint(basic, add_constraint, &sink);
+  isl_basic_set_free(basic);
+  if (!sink.linear) user_error("the context of the sizes has a constraint that is neither linear nor a divisibility");
+  return sink.out;
+}
+
+TileProgram finish(TileProgram program) {
+  program.root = fold_initializations(program.root);
+  return program;
+}
+
+}  // namespace nestor

@@ -1,0 +1,116 @@
+// Conditions of selects as isl sets.
+#include "poly/algebra/values/condition.h"
+
+#include <isl/aff.h>
+
+#include <cmath>
+
+#include "poly/algebra/values/nest_edit.h"
+
+namespace nestor {
+namespace {
+
+/// Largest magnitudes that i32 and f32 have all integers up to.
+constexpr std::int64_t kLargestInteger = 2147483647, kLargestExact = 1 << 24;
+
+class Integers {
+ public:
+  Integers(const Nest& nest, const Statement& statement) : statement_(statement), domain_(domain_in(nest, statement)) {
+    for (unsigned k = 0; k < static_cast<unsigned>(isl_set_dim(domain_.get(), isl_dim_param)); ++k) {
+      domain_ = isl::manage(isl_set_upper_bound_si(domain_.release(), isl_dim_param, k, kLargestInteger));
+    }
+  }
+
+  /// The expression as an affine function, if every step of its arithmetic is exact.
+  std::optional<isl::pw_aff> of(const ScalarExpr& expr) const {
+    const auto value = plain(expr);
+    return value && fits(*value, expr.type()) ? value : std::nullopt;
+  }
+
+ private:
+  bool fits(const isl::pw_aff& value, ElementType type) const {
+    if (type != ElementType::i32 && type != ElementType::f32) return false;
+    const std::int64_t most = type == ElementType::i32 ? kLargestInteger : kLargestExact;
+    const auto at_most = [&](const isl::pw_aff& number) {
+      const isl::pw_aff bound = isl::set::universe(statement_.domain.space()).pw_aff_on_domain(static_cast<long>(most));
+      return domain_.is_subset(number.le_set(bound));
+    };
+    return at_most(value) && at_most(value.neg());
+  }
+
+  std::optional<isl::pw_aff> plain(const ScalarExpr& expr) const {
+    switch (expr.op()) {
+      case ScalarOp::index:
+        return statement_.indices.at(static_cast<std::size_t>(expr.ordinal()));
+      case ScalarOp::constant: {
+        if (std::trunc(expr.number()) != expr.number() || std::fabs(expr.number()) > 1e15) return std::nullopt;
+        return isl::set::universe(statement_.domain.space()).pw_aff_on_domain(static_cast<long>(expr.number()));
+      }
+      case ScalarOp::cast:
+        return of(expr.args()[0]);
+      case ScalarOp::neg: {
+        const auto a = of(expr.args()[0]);
+        return a ? std::optional(a->neg()) : std::nullopt;
+      }
+      case ScalarOp::add:
+      case ScalarOp::sub: {
+        const auto a = of(expr.args()[0]), b = of(expr.args()[1]);
+        if (!a || !b) return std::nullopt;
+        return expr.op() == ScalarOp::add ? a->add(*b) : a->sub(*b);
+      }
+      case ScalarOp::mul:
+        return product(expr);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<isl::pw_aff> product(const ScalarExpr& expr) const {
+    for (const int k : {0, 1}) {
+      const ScalarExpr& factor = expr.args()[static_cast<std::size_t>(k)];
+      if (factor.op() != ScalarOp::constant || std::trunc(factor.number()) != factor.number()) continue;
+      if (std::fabs(factor.number()) > static_cast<double>(kLargestInteger)) continue;
+      const auto other = of(expr.args()[static_cast<std::size_t>(1 - k)]);
+      if (other) return other->scale(static_cast<long>(factor.number()));
+    }
+    return std::nullopt;
+  }
+
+  const Statement& statement_;
+  isl::set domain_;
+};
+
+}  // namespace
+
+std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition) {
+  switch (condition.op()) {
+    case ScalarOp::constant: {
+      const isl::set universe = isl::set::universe(statement.domain.space());
+      return condition.number() != 0 ? universe : isl::set::empty(statement.domain.space());
+    }
+    case ScalarOp::logical_not: {
+      const auto a = condition_set(nest, statement, condition.args()[0]);
+      return a ? std::optional(a->complement()) : std::nullopt;
+    }
+    case ScalarOp::logical_and:
+    case ScalarOp::logical_or: {
+      const auto a = condition_set(nest, statement, condition.args()[0]);
+      const auto b = condition_set(nest, statement, condition.args()[1]);
+      if (!a || !b) return std::nullopt;
+      return condition.op() == ScalarOp::logical_and ? a->intersect(*b) : a->unite(*b);
+    }
+    case ScalarOp::lt:
+    case ScalarOp::le:
+    case ScalarOp::eq:
+      break;
+    default:
+      return std::nullopt;
+  }
+  const Integers integers(nest, statement);
+  const auto a = integers.of(condition.args()[0]), b = integers.of(condition.args()[1]);
+  if (!a || !b) return std::nullopt;
+  if (condition.op() == ScalarOp::lt) return a->lt_set(*b);
+  return condition.op() == ScalarOp::le ? a->le_set(*b) : a->eq_set(*b);
+}
+
+}  // namespace nestor

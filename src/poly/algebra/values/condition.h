@@ -1,0 +1,15 @@
+// Conditions of selects as isl sets.
+#pragma once
+
+#include <optional>
+
+#include "poly/nest/nest.h"
+
+namespace nestor {
+
+/// { Statement[dims] : condition holds }, if the condition is built of comparisons of integers that are affine in the statement's dims
+/// and that its arithmetic has exactly: no i32 wraps around, and no f32 is rounded, for any sizes below 2^31 that the nest allows.
+/// nullopt otherwise.
+std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition);
+
+}  // namespace nestor

@@ -1,0 +1,174 @@
+// Small helpers over isl that several parts of poly need.
+#include "poly/isl/isl_tools.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+#include <isl/space.h>
+#include <isl/val.h>
+
+#include <cstdlib>
+
+#include "support/error.h"
+
+namespace nestor {
+namespace {
+
+std::string take(char* text) {
+  std::string result = text != nullptr ? text : "(null)";
+  std::free(text);  // NOLINT: isl hands out malloc'ed text
+  return result;
+}
+
+/// isl prints parse errors to stderr by itself; the message of ours names what was parsed.
+template <class T>
+T parse(const std::string& text, const std::string& what, const char* kind) {
+  try {
+    return T(isl_context(), text);
+  } catch (const isl::exception_quota&) {
+    throw;
+  } catch (const isl::exception&) {
+    isl_ctx* context = isl_context().get();
+    if (isl_ctx_last_error(context) == isl_error_quota || isl_ctx_aborted(context) != 0) throw;
+    isl_ctx_reset_error(context);
+    user_error("{}: \"{}\" is not an isl {}", what, text, kind);
+  }
+}
+
+}  // namespace
+
+std::string isl_text(const isl::set& set) { return take(isl_set_to_str(set.get())); }
+std::string isl_text(const isl::map& map) { return take(isl_map_to_str(map.get())); }
+std::string isl_text(const isl::pw_aff& function) { return take(isl_pw_aff_to_str(function.get())); }
+
+std::string function_text(const isl::pw_aff& function) {
+  std::string text = isl_text(function);
+  if (function.n_piece() != 1) return text;
+  const std::size_t arrow = text.rfind("[(");
+  const std::size_t end = text.rfind(")]");
+  if (arrow == std::string::npos || end == std::string::npos || end < arrow) return text;
+  return text.substr(arrow + 2, end - arrow - 2);
+}
+
+isl::set parse_set(const std::string& text, const std::string& what) { return parse<isl::set>(text, what, "set"); }
+isl::map parse_map(const std::string& text, const std::string& what) { return parse<isl::map>(text, what, "relation"); }
+isl::pw_aff parse_pw_aff(const std::string& text, const std::string& what) { return parse<isl::pw_aff>(text, what, "function"); }
+
+isl::pw_aff over_params(const isl::pw_aff& function) {
+  const isl::space domain = isl::manage(isl_pw_aff_get_domain_space(function.get()));
+  if (isl_space_is_params(domain.get()) == isl_bool_true) return function;
+  return isl::manage(isl_pw_aff_project_domain_on_params(function.copy()));
+}
+
+isl::set tensor_box(const Tensor& tensor) {
+  isl::ctx ctx = isl_context();
+  isl::space space = isl::manage(isl_space_set_alloc(ctx.get(), 0, static_cast<unsigned>(tensor.shape.size())));
+  isl::set box = isl::set::universe(isl::manage(isl_space_set_tuple_name(space.release(), isl_dim_set, tensor.name.c_str())));
+  for (std::size_t k = 0; k < tensor.shape.size(); ++k) {
+    const isl::pw_aff extent = over_params(tensor.shape[k]);
+    const isl::pw_aff index = dim_function(box, static_cast<int>(k));
+    const isl::pw_aff bound = isl::manage(isl_pw_aff_insert_domain(extent.copy(), isl_pw_aff_get_domain_space(index.get())));
+    const isl::set inside = index.lt_set(bound);
+    box = isl::manage(isl_set_lower_bound_si(box.copy(), isl_dim_set, static_cast<unsigned>(k), 0)).intersect(inside);
+  }
+  return box;
+}
+
+isl::set full_context(const Nest& nest) {
+  isl::set context = nest.context;
+  for (const SizeParam& size : nest.sizes) {
+    std::string text = fmt::format("[{0}] -> {{ : {0} >= {1}", size.name, size.min);
+    if (size.max) text += fmt::format(" and {} <= {}", size.name, *size.max);
+    context = context.intersect(parse_set(text + " }", "size " + size.name));
+  }
+  return context;
+}
+
+isl::pw_aff dim_function(const isl::set& set, int position) {
+  return isl::manage(isl_pw_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(set.get())), isl_dim_set,
+                                              static_cast<unsigned>(position)));
+}
+
+isl::map relation_of(const isl::set& domain, const std::string& tensor, const std::vector<isl::pw_aff>& functions) {
+  isl_space* range = isl_space_set_alloc(isl_context().get(), 0, static_cast<unsigned>(functions.size()));
+  range = isl_space_set_tuple_name(range, isl_dim_set, tensor.c_str());
+  isl_space* from = isl_set_get_space(domain.get());
+  isl_space* aligned = isl_space_align_params(range, isl_space_copy(from));
+  isl::map relation = isl::manage(isl_map_universe(isl_space_map_from_domain_and_range(from, aligned)));
+  for (std::size_t k = 0; k < functions.size(); ++k) {
+    isl::map one = isl::manage(isl_map_from_pw_aff(functions[k].copy()));
+    // { D -> [f_k] } spread into dimension k of the range.
+    isl_map* spread = isl_map_insert_dims(one.copy(), isl_dim_out, 0, static_cast<unsigned>(k));
+    spread = isl_map_add_dims(spread, isl_dim_out, static_cast<unsigned>(functions.size() - k - 1));
+    spread = isl_map_set_tuple_name(spread, isl_dim_out, tensor.c_str());
+    relation = relation.intersect(isl::manage(spread));
+  }
+  return relation;
+}
+
+std::vector<isl::pw_aff> functions_of(const isl::map& relation) {
+  const isl::pw_multi_aff functions = isl::manage(isl_pw_multi_aff_from_map(relation.copy()));
+  const unsigned count = relation.range_tuple_dim();
+  std::vector<isl::pw_aff> result;
+  result.reserve(count);
+  for (unsigned k = 0; k < count; ++k) {
+    result.push_back(isl::manage(isl_pw_multi_aff_get_pw_aff(functions.get(), static_cast<int>(k))));
+  }
+  return result;
+}
+
+isl::map at_sizes(const isl::map& map, const Sizes& sizes) {
+  isl_map* fixed = map.copy();
+  for (const auto& [name, value] : sizes) {
+    const int position = isl_map_find_dim_by_name(fixed, isl_dim_param, name.c_str());
+    if (position >= 0) fixed = isl_map_fix_si(fixed, isl_dim_param, static_cast<unsigned>(position), static_cast<int>(value));
+  }
+  return isl::manage(isl_map_project_out(fixed, isl_dim_param, 0, static_cast<unsigned>(isl_map_dim(fixed, isl_dim_param))));
+}
+
+isl::set at_sizes(const isl::set& set, const Sizes& sizes) {
+  return at_sizes(isl::manage(isl_map_from_range(set.copy())), sizes).range();
+}
+
+std::pair<std::int64_t, std::int64_t> dim_range(const isl::set& set, int dim) {
+  const isl::val low = isl::manage(isl_set_dim_min_val(set.copy(), dim)),
+                 high = isl::manage(isl_set_dim_max_val(set.copy(), dim));
+  return {isl_val_get_num_si(low.get()), isl_val_get_num_si(high.get())};
+}
+
+std::vector<std::string> param_names(const isl::space& space) {
+  std::vector<std::string> names;
+  const int count = static_cast<int>(isl_space_dim(space.get(), isl_dim_param));
+  for (int k = 0; k < count; ++k) {
+    const char* name = isl_space_get_dim_name(space.get(), isl_dim_param, static_cast<unsigned>(k));
+    names.emplace_back(name != nullptr ? name : "");
+  }
+  return names;
+}
+
+isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink) {
+  std::size_t from = nest.statements.size();
+  std::size_t to = nest.statements.size();
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+    if (nest.statements[k].name == source) from = k;
+    if (nest.statements[k].name == sink) to = k;
+  }
+  if (from == nest.statements.size() || to == nest.statements.size()) {
+    internal_error("no order between {} and {}: not statements of the nest", source, sink);
+  }
+  const Statement& a = nest.statements[from];
+  const Statement& b = nest.statements[to];
+  isl_ctx* ctx = isl_context().get();
+  const auto dims_a = static_cast<unsigned>(a.dims.size());
+  isl_map* order = nullptr;
+  if (a.group != b.group) {
+    isl_space* space = isl_space_alloc(ctx, 0, dims_a, static_cast<unsigned>(b.dims.size()));
+    order = from < to ? isl_map_universe(space) : isl_map_empty(space);
+  } else {
+    order = from < to ? isl_map_lex_le(isl_space_set_alloc(ctx, 0, dims_a)) : isl_map_lex_lt(isl_space_set_alloc(ctx, 0, dims_a));
+  }
+  order = isl_map_set_tuple_name(order, isl_dim_in, source.c_str());
+  return isl::manage(isl_map_set_tuple_name(order, isl_dim_out, sink.c_str()));
+}
+
+}  // namespace nestor

@@ -1,0 +1,87 @@
+// Reading JSON with messages that say where in the file something is wrong.
+#pragma once
+
+#include "poly/nest/nest.h"
+#include "support/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// A number, or one of the texts "nan", "inf" and "-inf", which JSON has no numbers for.
+inline nlohmann::json number_to_json(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  return number;
+}
+
+/// A value inside a nest file together with its place there, for messages.
+class JsonReader {
+ public:
+  JsonReader(const nlohmann::json& value, std::string place) : value_(value), place_(std::move(place)) {}
+
+  JsonReader at(const char* key) const {
+    if (!value_.is_object() || !value_.contains(key)) user_error("{}: the key \"{}\" is missing", place_, key);
+    return {value_.at(key), place_ == "nest" ? std::string(key) : place_ + "." + key};
+  }
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key) && !value_.at(key).is_null(); }
+
+  std::vector<JsonReader> list() const {
+    if (!value_.is_array()) user_error("{} must be a list", place_);
+    std::vector<JsonReader> items;
+    for (std::size_t k = 0; k < value_.size(); ++k) items.emplace_back(value_[k], fmt::format("{}[{}]", place_, k));
+    return items;
+  }
+  std::string text() const {
+    if (!value_.is_string()) user_error("{} must be a string", place_);
+    return value_.get<std::string>();
+  }
+  std::int64_t integer() const {
+    if (!value_.is_number_integer()) user_error("{} must be an integer", place_);
+    return value_.get<std::int64_t>();
+  }
+  bool boolean() const {
+    if (!value_.is_boolean()) user_error("{} must be true or false", place_);
+    return value_.get<bool>();
+  }
+  double number() const {
+    if (value_.is_number()) return value_.get<double>();
+    if (value_ == "inf") return std::numeric_limits<double>::infinity();
+    if (value_ == "-inf") return -std::numeric_limits<double>::infinity();
+    if (value_ == "nan") return std::numeric_limits<double>::quiet_NaN();
+    user_error("{} must be a number, \"inf\", \"-inf\" or \"nan\"", place_);
+  }
+  ElementType type() const {
+    const auto found = element_type_from(text());
+    if (!found) user_error("{}: \"{}\" is no element type; the types are f32, f16, bf16, i32 and bool", place_, text());
+    return *found;
+  }
+  TensorRole role() const {
+    for (const TensorRole role : {TensorRole::input, TensorRole::output, TensorRole::temporary}) {
+      if (to_string(role) == text()) return role;
+    }
+    user_error("{}: \"{}\" is no role; the roles are input, output and temporary", place_, text());
+  }
+  const std::string& place() const { return place_; }
+
+ private:
+  const nlohmann::json& value_;
+  std::string place_;
+};
+
+/// Converts UserErrors of a name look-up into ones that say where the name stood.
+template <class F>
+auto named(const JsonReader& reader, const F& look_up) {
+  try {
+    return look_up(reader.text());
+  } catch (const UserError& error) {
+    user_error("{}: {}", reader.place(), error.what());
+  }
+}
+
+}  // namespace nestor

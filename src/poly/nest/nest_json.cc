@@ -1,0 +1,148 @@
+// Nests as JSON: a plain tree of names, with isl objects as text.
+#include "poly/nest/nest_json.h"
+
+#include <fstream>
+
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/json_reader.h"
+#include "poly/nest/scalar_json.h"
+#include "support/error.h"
+#include "support/scalar_range.h"
+
+namespace nestor {
+namespace {
+
+using nlohmann::json;
+
+json access_to_json(const Access& access) { return {{"tensor", access.tensor}, {"relation", isl_text(access.relation)}}; }
+
+Access read_access(const JsonReader& reader) {
+  return {reader.at("tensor").text(), parse_map(reader.at("relation").text(), reader.at("relation").place())};
+}
+
+json statement_to_json(const Statement& statement) {
+  json reads = json::array();
+  for (const Access& read : statement.reads) reads.push_back(access_to_json(read));
+  json indices = json::array();
+  for (const isl::pw_aff& index : statement.indices) indices.push_back(isl_text(index));
+  json result = {{"name", statement.name},
+                 {"dims", statement.dims},
+                 {"domain", isl_text(statement.domain)},
+                 {"write", access_to_json(statement.write)},
+                 {"reads", reads},
+                 {"indices", indices},
+                 {"value", scalar_expr_to_json(statement.value)},
+                 {"group", statement.group}};
+  if (statement.reduction) result["reduction"] = to_string(*statement.reduction);
+  return result;
+}
+
+Statement read_statement(const JsonReader& reader) {
+  std::vector<std::string> dims;
+  for (const JsonReader& dim : reader.at("dims").list()) dims.push_back(dim.text());
+  std::vector<Access> reads;
+  for (const JsonReader& read : reader.at("reads").list()) reads.push_back(read_access(read));
+  std::vector<isl::pw_aff> indices;
+  for (const JsonReader& index : reader.at("indices").list()) indices.push_back(parse_pw_aff(index.text(), index.place()));
+  std::optional<ReductionOp> reduction;
+  if (reader.has("reduction")) reduction = named(reader.at("reduction"), reduction_op_from);
+  return {reader.at("name").text(),
+          dims,
+          parse_set(reader.at("domain").text(), reader.at("domain").place()),
+          read_access(reader.at("write")),
+          reads,
+          indices,
+          read_scalar_expr(reader.at("value")),
+          reduction,
+          static_cast<int>(reader.at("group").integer())};
+}
+
+Tensor read_tensor(const JsonReader& reader) {
+  Tensor tensor{reader.at("name").text(), reader.at("type").type(), reader.at("role").role(), {}};
+  for (const JsonReader& extent : reader.at("shape").list()) tensor.shape.push_back(parse_pw_aff(extent.text(), extent.place()));
+  return tensor;
+}
+
+SizeParam read_size(const JsonReader& reader) {
+  SizeParam size;
+  size.name = reader.at("name").text();
+  size.min = reader.at("min").integer();
+  if (reader.has("max")) size.max = reader.at("max").integer();
+  size.specialized = reader.at("specialized").boolean();
+  size.default_value = reader.at("default").integer();
+  return size;
+}
+
+json sizes_to_json(const Nest& nest) {
+  json sizes = json::array();
+  for (const SizeParam& size : nest.sizes) {
+    json entry = {{"name", size.name}, {"min", size.min}, {"specialized", size.specialized}, {"default", size.default_value}};
+    if (size.max) entry["max"] = *size.max;
+    sizes.push_back(entry);
+  }
+  return sizes;
+}
+
+Nest read_nest(const JsonReader& reader) {
+  const std::int64_t format = reader.at("format").integer();
+  if (format != kNestFormat) user_error("format: this nest file is of format {}; this program reads {}", format, kNestFormat);
+  Nest nest;
+  nest.op = reader.at("op").text();
+  nest.variant = reader.at("variant").text();
+  nest.tolerance = reader.at("tolerance").number();
+  for (const JsonReader& size : reader.at("sizes").list()) nest.sizes.push_back(read_size(size));
+  for (const JsonReader& scalar : reader.at("scalars").list()) {
+    ScalarParam param{scalar.at("name").text(), scalar.at("type").type(), scalar.at("default").number()};
+    if (scalar.has("min")) param.minimum = scalar.at("min").number();
+    if (scalar.has("max")) param.maximum = scalar.at("max").number();
+    nest.scalars.push_back(std::move(param));
+  }
+  nest.context = parse_set(reader.at("context").text(), "context");
+  for (const JsonReader& tensor : reader.at("tensors").list()) nest.tensors.push_back(read_tensor(tensor));
+  for (const JsonReader& statement : reader.at("statements").list()) nest.statements.push_back(read_statement(statement));
+  return nest;
+}
+
+}  // namespace
+
+json nest_to_json(const Nest& nest) {
+  json scalars = json::array();
+  for (const ScalarParam& scalar : nest.scalars) {
+    scalars.push_back(
+        {{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", number_to_json(scalar.default_value)}});
+    range_to_json(scalar, scalars.back());
+  }
+  json tensors = json::array();
+  for (const Tensor& tensor : nest.tensors) {
+    json shape = json::array();
+    for (const isl::pw_aff& extent : tensor.shape) shape.push_back(isl_text(extent));
+    tensors.push_back(
+        {{"name", tensor.name}, {"type", to_string(tensor.type)}, {"role", to_string(tensor.role)}, {"shape", shape}});
+  }
+  json statements = json::array();
+  for (const Statement& statement : nest.statements) statements.push_back(statement_to_json(statement));
+  return {
+      {"format", kNestFormat},        {"op", nest.op},      {"variant", nest.variant},           {"tolerance", nest.tolerance},
+      {"sizes", sizes_to_json(nest)}, {"scalars", scalars}, {"context", isl_text(nest.context)}, {"tensors", tensors},
+      {"statements", statements}};
+}
+
+Nest nest_from_json(const json& value) {
+  Nest nest = read_nest(JsonReader(value, "nest"));
+  validate(nest);
+  return nest;
+}
+
+Nest load_nest(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) user_error("cannot read nest file {}", path);
+  const json value = json::parse(file, nullptr, false);
+  if (value.is_discarded()) user_error("{} is not JSON", path);
+  try {
+    return nest_from_json(value);
+  } catch (const UserError& error) {
+    user_error("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace nestor

@@ -1,0 +1,286 @@
+// The invariants of a nest, checked with messages for the author of a nest file.
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <cctype>
+#include <set>
+
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest.h"
+#include "support/error.h"
+#include "support/scalar_range.h"
+
+namespace nestor {
+namespace {
+
+bool is_identifier(const std::string& name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0) return false;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_') return false;
+  }
+  return true;
+}
+
+bool same_kind(ElementType a, ElementType b) { return (a == ElementType::i32) == (b == ElementType::i32); }
+bool is_narrow(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+
+/// Checks one nest; every method throws at the first offender.
+class Validator {
+ public:
+  explicit Validator(const Nest& nest) : nest_(nest), context_(nest.context) {}
+
+  void run() {
+    check_names();
+    check_context();
+    for (const Tensor& tensor : nest_.tensors) check_tensor(tensor);
+    check_groups();
+    for (const Statement& statement : nest_.statements) check_statement(statement);
+    for (const Statement& statement : nest_.statements) check_initialised(statement);
+  }
+
+ private:
+  void check_names() {
+    const auto claim = [&](const std::string& name, const char* what) {
+      if (!is_identifier(name)) user_error("\"{}\" does not name a {}: use letters, digits and _", name, what);
+      if (!names_.insert(name).second) user_error("the name {} of a {} is taken already", name, what);
+    };
+    for (const SizeParam& size : nest_.sizes) claim(size.name, "size");
+    for (const ScalarParam& scalar : nest_.scalars) {
+      claim(scalar.name, "scalar");
+      if (!in_range(scalar.default_value, scalar))
+        user_error("scalar {}: its default {} is not within its range, {}", scalar.name, scalar.default_value,
+                   range_text(scalar));
+    }
+    for (const Tensor& tensor : nest_.tensors) claim(tensor.name, "tensor");
+    for (const Statement& statement : nest_.statements) {
+      if (!is_identifier(statement.name))
+        user_error("\"{}\" does not name a statement: use letters, digits and _", statement.name);
+      if (!statements_.insert(statement.name).second) user_error("two statements are named {}", statement.name);
+    }
+    if (nest_.statements.empty()) user_error("nest {} has no statement", nest_.op);
+  }
+
+  void check_params(const isl::space& space, const std::string& where) const {
+    for (const std::string& name : param_names(space)) {
+      bool known = false;
+      for (const SizeParam& size : nest_.sizes) known = known || size.name == name;
+      if (!known) user_error("{} uses {}, which is no size of nest {}", where, name, nest_.op);
+    }
+  }
+
+  void check_context() {
+    if (isl_set_is_params(nest_.context.get()) != isl_bool_true) {
+      user_error("the context of nest {} must be a condition on the sizes, not {}", nest_.op, isl_text(nest_.context));
+    }
+    check_params(nest_.context.space(), "the context");
+    context_ = full_context(nest_);
+    if (context_.is_empty()) user_error("no sizes satisfy the context of nest {}: {}", nest_.op, isl_text(nest_.context));
+  }
+
+  void check_tensor(const Tensor& tensor) const {
+    if (tensor.type == ElementType::boolean) user_error("tensor {} cannot hold elements of type bool", tensor.name);
+    for (const isl::pw_aff& extent : tensor.shape) {
+      const std::string where = "the shape of " + tensor.name;
+      const isl::space domain = isl::manage(isl_pw_aff_get_domain_space(extent.get()));
+      if (isl_space_dim(domain.get(), isl_dim_set) > 0) user_error("{} must depend on sizes only: {}", where, isl_text(extent));
+      const isl::pw_aff plain = over_params(extent);
+      check_params(isl::manage(isl_pw_aff_get_domain_space(plain.get())), where);
+      if (!context_.is_subset(isl::manage(isl_pw_aff_nonneg_set(plain.copy())))) {
+        user_error("{} is undefined or negative for some sizes: {}", where, isl_text(extent));
+      }
+    }
+  }
+
+  void check_groups() const {
+    for (std::size_t k = 1; k < nest_.statements.size(); ++k) {
+      const Statement& before = nest_.statements[k - 1];
+      const Statement& here = nest_.statements[k];
+      if (here.group < before.group) user_error("statement {} is of an earlier group than {} before it", here.name, before.name);
+      if (here.group == before.group && here.dims.size() != before.dims.size()) {
+        user_error("statements {} and {} share a group but not their number of dimensions", before.name, here.name);
+      }
+    }
+  }
+
+  void check_statement(const Statement& statement) const {
+    const std::string where = "statement " + statement.name;
+    const char* tuple = isl_set_get_tuple_name(statement.domain.get());
+    if (tuple == nullptr || tuple != statement.name || statement.domain.tuple_dim() != statement.dims.size()) {
+      user_error("{}: its domain must be a set of {}[{} dims], not {}", where, statement.name, statement.dims.size(),
+                 isl_text(statement.domain));
+    }
+    std::set<std::string> dims;
+    for (const std::string& dim : statement.dims) {
+      if (!is_identifier(dim) || !dims.insert(dim).second) user_error("{}: \"{}\" cannot name a dimension of it", where, dim);
+      if (names_.contains(dim)) user_error("{}: dimension {} has the name of a size, scalar or tensor", where, dim);
+    }
+    check_params(statement.domain.space(), where);
+    const isl::set domain = statement.domain.intersect_params(context_);
+    for (std::size_t k = 0; k < statement.dims.size(); ++k) {
+      if (isl_set_dim_is_bounded(domain.get(), isl_dim_set, static_cast<unsigned>(k)) != isl_bool_true) {
+        user_error("{}: its domain does not bound {}: {}", where, statement.dims[k], isl_text(statement.domain));
+      }
+    }
+    check_access(statement, statement.write, domain, true);
+    if (nest_.tensor(statement.write.tensor).role == TensorRole::input) {
+      user_error("{} writes {}, which is an input", where, statement.write.tensor);
+    }
+    for (std::size_t k = 0; k < statement.reads.size(); ++k) {
+      check_access(statement, statement.reads[k], domain, is_unguarded(statement.value, static_cast<int>(k)));
+    }
+    check_indices(statement, domain);
+    check_value(statement);
+  }
+
+  /// True when some use of read `ordinal` is evaluated for every instance.
+  static bool is_unguarded(const ScalarExpr& expr, int ordinal) {
+    if (!expr.defined()) return false;
+    if (expr.op() == ScalarOp::read) return expr.ordinal() == ordinal;
+    if (expr.op() == ScalarOp::select) return is_unguarded(expr.args()[0], ordinal);
+    for (const ScalarExpr& arg : expr.args()) {
+      if (is_unguarded(arg, ordinal)) return true;
+    }
+    return false;
+  }
+
+  void check_access(const Statement& statement, const Access& access, const isl::set& domain, bool total) const {
+    const std::string where = fmt::format("statement {}, access to {}", statement.name, access.tensor);
+    const Tensor* tensor = nest_.find_tensor(access.tensor);
+    if (tensor == nullptr) user_error("{}: no such tensor", where);
+    check_params(access.relation.space(), where);
+    const isl::set box = tensor_box(*tensor);
+    const char* from = isl_map_get_tuple_name(access.relation.get(), isl_dim_in);
+    const char* to = isl_map_get_tuple_name(access.relation.get(), isl_dim_out);
+    if (from == nullptr || to == nullptr || from != statement.name || to != access.tensor ||
+        access.relation.domain_tuple_dim() != statement.dims.size() ||
+        access.relation.range_tuple_dim() != tensor->shape.size()) {
+      user_error("{}: it must map {}[{} dims] to {}[{} indices], not be {}", where, statement.name, statement.dims.size(),
+                 access.tensor, tensor->shape.size(), isl_text(access.relation));
+    }
+    const isl::map used = access.relation.intersect_domain(domain);
+    if (!used.is_single_valued()) user_error("{}: one instance would touch several elements: {}", where, isl_text(used));
+    if (total && !domain.is_subset(used.domain())) {
+      user_error("{}: it has no element for instances {}", where, isl_text(domain.subtract(used.domain())));
+    }
+    if (!used.range().is_subset(box)) {
+      user_error("{}: elements {} lie outside the tensor", where, isl_text(used.range().subtract(box).coalesce()));
+    }
+  }
+
+  void check_indices(const Statement& statement, const isl::set& domain) const {
+    for (const isl::pw_aff& index : statement.indices) {
+      const isl::set defined = index.domain();
+      if (!defined.space().is_equal(domain.space()) && defined.tuple_dim() != statement.dims.size()) {
+        user_error("statement {}: index {} is not a function of its dims", statement.name, isl_text(index));
+      }
+      check_params(isl::manage(isl_pw_aff_get_domain_space(index.get())), "statement " + statement.name);
+      if (!domain.is_subset(defined)) {
+        user_error("statement {}: index {} is not defined everywhere", statement.name, isl_text(index));
+      }
+    }
+  }
+
+  void check_leaf(const Statement& statement, const ScalarExpr& node) const {
+    const std::string where = "statement " + statement.name;
+    const auto in_range = [&](std::size_t count) {
+      return node.ordinal() >= 0 && static_cast<std::size_t>(node.ordinal()) < count;
+    };
+    if (node.op() == ScalarOp::index && !in_range(statement.indices.size())) {
+      user_error("{}: its value uses index {}, but it has {}", where, node.ordinal(), statement.indices.size());
+    }
+    if (node.op() == ScalarOp::read) {
+      if (!in_range(statement.reads.size())) {
+        user_error("{}: its value uses read {}, but it has {}", where, node.ordinal(), statement.reads.size());
+      }
+      const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
+      if (tensor.type != node.type()) {
+        user_error("{}: it reads {} as {}, but its elements are {}", where, tensor.name, to_string(node.type()),
+                   to_string(tensor.type));
+      }
+    }
+    if (node.op() == ScalarOp::scalar) {
+      for (const ScalarParam& scalar : nest_.scalars) {
+        if (scalar.name == node.name() && scalar.type == node.type()) return;
+      }
+      user_error("{}: the nest has no scalar {} of type {}", where, node.name(), to_string(node.type()));
+    }
+  }
+
+  void check_value(const Statement& statement) const {
+    const std::string where = "statement " + statement.name;
+    if (!statement.value.defined()) user_error("{} has no value", where);
+    statement.value.visit([&](const ScalarExpr& node) {
+      check_leaf(statement, node);
+      if (node.op() == ScalarOp::cast || node.args().empty()) return;
+      for (std::size_t k = 0; k < node.args().size(); ++k) {
+        const ElementType type = node.args()[k].type();
+        const bool condition = (node.op() == ScalarOp::select && k == 0) || node.op() == ScalarOp::logical_and ||
+                               node.op() == ScalarOp::logical_or || node.op() == ScalarOp::logical_not;
+        if (condition != (type == ElementType::boolean)) {
+          user_error("{}: {} takes {} as argument {}, not {}", where, to_string(node.op()), condition ? "bool" : "a number", k,
+                     to_string(type));
+        }
+        if (is_narrow(type) && node.op() != ScalarOp::select) {
+          user_error("{}: no arithmetic on {}; cast it to f32 before {}", where, to_string(type), to_string(node.op()));
+        }
+        if (!condition && type != node.args().back().type()) {
+          user_error("{}: the arguments of {} are {} and {}; cast one", where, to_string(node.op()), to_string(type),
+                     to_string(node.args().back().type()));
+        }
+      }
+    });
+    const Tensor& target = nest_.tensor(statement.write.tensor);
+    if (statement.value.type() == ElementType::boolean || !same_kind(statement.value.type(), target.type)) {
+      user_error("{} writes a value of type {} to {}, whose elements are {}; cast it", where, to_string(statement.value.type()),
+                 target.name, to_string(target.type));
+    }
+  }
+
+  /// Instances of `statement` whose element (through `relation`) some earlier statement accepted by `counts` has written.
+  template <class Filter>
+  isl::set covered(const Statement& statement, const std::string& tensor, const isl::map& relation, const Filter& counts) const {
+    isl::set result = isl::set::empty(statement.domain.space());
+    for (const Statement& writer : nest_.statements) {
+      if (writer.write.tensor != tensor || !counts(writer)) continue;
+      const isl::map writes = writer.write.relation.intersect_domain(writer.domain);
+      const isl::map pairs = writes.apply_range(relation.reverse()).intersect(original_order(nest_, writer.name, statement.name));
+      result = result.unite(pairs.range());
+    }
+    return result;
+  }
+
+  void check_initialised(const Statement& statement) const {
+    const isl::set domain = statement.domain.intersect_params(context_);
+    for (const Access& read : statement.reads) {
+      if (nest_.tensor(read.tensor).role == TensorRole::input) continue;
+      const isl::map relation = read.relation.intersect_domain(domain);
+      const isl::set written = covered(statement, read.tensor, relation, [](const Statement&) { return true; });
+      if (!relation.domain().is_subset(written)) {
+        user_error("statement {} reads elements of {} that were not written before, at {}", statement.name, read.tensor,
+                   isl_text(relation.domain().subtract(written).coalesce()));
+      }
+    }
+    if (!statement.reduction) return;
+    const isl::map relation = statement.write.relation.intersect_domain(domain);
+    const isl::set written =
+        covered(statement, statement.write.tensor, relation, [](const Statement& s) { return !s.reduction; });
+    if (!domain.is_subset(written)) {
+      user_error("statement {} accumulates into elements of {} that were not initialised, at {}", statement.name,
+                 statement.write.tensor, isl_text(domain.subtract(written).coalesce()));
+    }
+  }
+
+  const Nest& nest_;
+  isl::set context_;
+  std::set<std::string> names_;
+  std::set<std::string> statements_;
+};
+
+}  // namespace
+
+void validate(const Nest& nest) {
+  with_isl_budget("checking nest " + nest.op, [&] { Validator(nest).run(); });
+}
+
+}  // namespace nestor

@@ -1,0 +1,37 @@
+// Evaluation of scalar expressions in double: the meaning that every back end approximates.
+#include "poly/nest/scalar_semantics.h"
+
+namespace nestor {
+
+double evaluate(const ScalarExpr& expr, const std::function<double(int)>& read, const std::function<std::int64_t(int)>& index,
+                const std::function<double(const std::string&)>& scalar) {
+  const auto below = [&](std::size_t k) { return evaluate(expr.args()[k], read, index, scalar); };
+  switch (expr.op()) {
+    case ScalarOp::constant:
+      return semantics::constant_value(expr.type(), expr.number());
+    case ScalarOp::index:
+      return static_cast<double>(index(expr.ordinal()));
+    case ScalarOp::scalar:
+      return semantics::constant_value(expr.type(), scalar(expr.name()));
+    case ScalarOp::read:
+      return read(expr.ordinal());
+    case ScalarOp::cast:
+      return semantics::cast_value(expr.type(), expr.args()[0].type(), below(0));
+    // Only the chosen side is evaluated: the other may read outside its tensor.
+    case ScalarOp::select:
+      return below(0) != 0 ? below(1) : below(2);
+    case ScalarOp::logical_and:
+      return below(0) != 0 && below(1) != 0 ? 1 : 0;
+    case ScalarOp::logical_or:
+      return below(0) != 0 || below(1) != 0 ? 1 : 0;
+    default:
+      break;
+  }
+  const ElementType type = expr.args()[0].type();
+  if (arity(expr.op()) == 1) return semantics::with_unary(expr.op(), type, [&](auto f) { return f(below(0)); });
+  return semantics::with_binary(expr.op(), type, [&](auto f) { return f(below(0), below(1)); });
+}
+
+double combine(ReductionOp op, double a, double b) { return semantics::combine(op, ElementType::f32, a, b); }
+
+}  // namespace nestor

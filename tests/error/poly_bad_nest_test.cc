@@ -1,0 +1,151 @@
+// Every complaint about a nest names the offender.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_json.h"
+#include "support/error.h"
+#include "support/nests/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::number;
+using samples::read;
+using samples::operator*;
+
+template <class F>
+std::string message_of(const F& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+/// What validate says of matmul after `spoil` has changed it.
+std::string complaint(const std::function<void(Nest&)>& spoil) {
+  Nest nest = samples::matmul();
+  spoil(nest);
+  return message_of([&] { validate(nest); });
+}
+
+TEST(NestError, UnknownSizeListsTheSizes) {
+  EXPECT_EQ(message_of([] { fix_sizes(samples::matmul(), {{"Z", 3}}); }),
+            "matmul has no size named \"Z\"; its sizes are M, N, K");
+  EXPECT_EQ(message_of([] { complete_sizes(samples::matmul(), {{"Z", 3}}); }),
+            "matmul has no size named \"Z\"; its sizes are M, N, K");
+}
+
+TEST(NestError, SizesBelowTheirMinimum) {
+  EXPECT_EQ(message_of([] { fix_sizes(samples::matmul(), {{"M", 0}}); }), "size M of matmul is 0; it must be at least 1");
+  EXPECT_EQ(message_of([] { fix_sizes(samples::matmul(), {{"M", -4}}); }), "size M of matmul is -4; it must be at least 1");
+}
+
+TEST(NestError, SizesOutsideTheContext) {
+  EXPECT_THAT(message_of([] { complete_sizes(samples::seidel(), {{"Y", 2}}); }),
+              testing::HasSubstr("not defined for T=3, X=7, Y=2"));
+}
+
+TEST(NestError, WrongShapesOfAccesses) {
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[1].reads[0].relation = parse_map("[M, N, K] -> { C_update[i, j, k] -> A[i] }", "t");
+              }),
+              testing::HasSubstr("statement C_update, access to A: it must map C_update[3 dims] to A[2 indices]"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[1].reads[0].relation = parse_map("[M, N, K] -> { C_update[i, j, k] -> A[i, l] }", "t");
+              }),
+              testing::HasSubstr("several elements"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[1].reads[0].relation = parse_map("[M, N, K] -> { C_update[i, j, k] -> A[i, k + 1] }", "t");
+              }),
+              testing::HasSubstr("outside the tensor"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[1].reads[0].relation = parse_map("[M, N, K] -> { C_update[i, j, k] -> A[i, k] : k > 0 }", "t");
+              }),
+              testing::HasSubstr("has no element for instances"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[1].reads[0].tensor = "X"; }),
+              testing::HasSubstr("access to X: no such tensor"));
+}
+
+TEST(NestError, WrongDomains) {
+  EXPECT_THAT(
+      complaint([](Nest& n) { n.statements[0].domain = parse_set("[M, N] -> { C_init[i, j] : 0 <= i < M and j >= 0 }", "t"); }),
+      testing::HasSubstr("does not bound j"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[0].domain = parse_set("[M, Z] -> { C_init[i, j] : 0 <= i < M and 0 <= j < Z }", "t");
+              }),
+              testing::HasSubstr("uses Z, which is no size"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].dims = {"i", "i"}; }), testing::HasSubstr("cannot name a dimension"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[1].name = "C_init"; }), testing::HasSubstr("two statements are named C_init"));
+}
+
+TEST(NestError, AccumulatorsMustBeInitialised) {
+  EXPECT_THAT(complaint([](Nest& n) { n.statements.erase(n.statements.begin()); }), testing::HasSubstr("were not initialised"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.statements[0].domain = parse_set("[M, N, K] -> { C_init[i, j] : 0 <= i < M and 1 <= j < N }", "t");
+              }),
+              testing::HasSubstr("j = 0"));
+}
+
+TEST(NestError, TemporariesMustBeWrittenBeforeTheyAreRead) {
+  Nest nest = samples::scores_softmax_values();
+  std::swap(nest.statements[2], nest.statements[4]);
+  std::swap(nest.statements[2].group, nest.statements[4].group);
+  EXPECT_THAT(message_of([&] { validate(nest); }), testing::HasSubstr("reads elements of S that were not written before"));
+}
+
+TEST(NestError, ValuesMustFitTheirTypes) {
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[1].value = read(2); }), testing::HasSubstr("uses read 2, but it has 2"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[1].value = read(0, ElementType::f16); }),
+              testing::HasSubstr("reads A as f16"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[1].value = ScalarExpr::index(0); }), testing::HasSubstr("uses index 0"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::constant(0, ElementType::i32); }),
+              testing::HasSubstr("writes a value of type i32 to C"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.scalars.push_back({"eps", ElementType::f32, 0.0});
+                n.scalars.back().minimum = 1;
+              }),
+              testing::HasSubstr("scalar eps: its default 0 is not within its range, 1 to inf"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::scalar("eps", ElementType::f32); }),
+              testing::HasSubstr("has no scalar eps"));
+  EXPECT_THAT(complaint([](Nest& n) {
+                n.tensors[0].type = ElementType::f16;
+                n.statements[1].value = read(0, ElementType::f16) * read(0, ElementType::f16);
+              }),
+              testing::HasSubstr("no arithmetic on f16"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].write.tensor = "A"; }), testing::HasSubstr("access to A"));
+}
+
+TEST(NestError, InputsAreNotWritten) {
+  EXPECT_THAT(complaint([](Nest& n) { n.tensors[2].role = TensorRole::input; }),
+              testing::HasSubstr("writes C, which is an input"));
+}
+
+TEST(NestError, FilesNameTheOffendingKey) {
+  nlohmann::json json = nest_to_json(samples::matmul());
+  const auto with = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json changed = json;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    return message_of([&] { nest_from_json(changed); });
+  };
+  EXPECT_THAT(with("/statements/1/domain", "nonsense"),
+              testing::HasSubstr("statements[1].domain: \"nonsense\" is not an isl set"));
+  EXPECT_THAT(with("/statements/1/value/op", "sinh"),
+              testing::HasSubstr("statements[1].value.op: \"sinh\" is no scalar operation"));
+  const nlohmann::json shared = {{"shared", nlohmann::json::array()}, {"value", {{"op", "shared"}, {"ordinal", 0}}}};
+  EXPECT_THAT(with("/statements/1/value", shared),
+              testing::HasSubstr("statements[1].value.value: there are 0 shared expressions"));
+  EXPECT_THAT(with("/tensors/0/type", "f64"), testing::HasSubstr("tensors[0].type: \"f64\" is no element type"));
+  EXPECT_THAT(with("/tensors/0/role", 3), testing::HasSubstr("tensors[0].role must be a string"));
+  EXPECT_THAT(with("/format", 99), testing::HasSubstr("of format 99"));
+  json.erase("context");
+  EXPECT_EQ(message_of([&] { nest_from_json(json); }), "nest: the key \"context\" is missing");
+  EXPECT_THAT(message_of([] { load_nest("/nonexistent/x.nest.json"); }), testing::HasSubstr("cannot read nest file"));
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,222 @@
+// Every refusal of an algebra rule names the rule, the target and the side condition that fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "poly/algebra/rule.h"
+#include "support/error.h"
+#include "support/nests/algebra_nests.h"
+#include "support/nests/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::number;
+using samples::read;
+using samples::operator*;
+using samples::operator/;
+using testing::HasSubstr;
+
+std::string refusal(const Nest& nest, const std::string& name, const std::vector<std::string>& target) {
+  try {
+    rule(name).apply(nest, target);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(AlgebraError, UnknownRuleListsTheRules) {
+  try {
+    rule("magic");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, neutral_terms, "));
+  }
+}
+
+TEST(AlgebraError, WrongTargets) {
+  EXPECT_EQ(refusal(samples::matmul(), "online", {}), "rule online takes 1 arguments, not 0");
+  EXPECT_EQ(refusal(samples::matmul(), "online", {"X"}), "rule online: nest matmul has no statement X");
+  EXPECT_EQ(refusal(samples::matmul(), "simplify", {"C_init"}), "rule simplify takes 0 arguments, not 1");
+}
+
+TEST(AlgebraError, NothingToDo) {
+  EXPECT_EQ(refusal(samples::stencil2d(), "reassociate", {}), "rule reassociate does not apply: the nest has no reduction");
+  EXPECT_EQ(refusal(samples::matmul(), "simplify", {}), "rule simplify does not apply: nothing can be simplified");
+  EXPECT_EQ(refusal(samples::matmul(), "exp2_scale", {}), "rule exp2_scale does not apply: the nest has no exp");
+  EXPECT_THAT(refusal(samples::matmul(), "neutral_terms", {}), HasSubstr("no reduction has terms that are its neutral element"));
+}
+
+TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
+  EXPECT_EQ(refusal(samples::matmul(), "keep_result", {"C_update"}),
+            "rule keep_result does not apply to C_update: its result has several definitions, or is a reduction");
+  EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"out"}),
+            "rule keep_result does not apply to out: nobody reads its result");
+  EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"mean_init"}),
+            "rule keep_result does not apply to mean_init: it writes no result");
+}
+
+TEST(AlgebraError, OnlineNeedsAnExtremum) {
+  EXPECT_EQ(refusal(samples::matmul(), "online", {"C_update"}),
+            "rule online does not apply to C_update: it is no reduction by max or min");
+}
+
+TEST(AlgebraError, OnlineTakesAThresholdInDoublings) {
+  for (const char* wrong : {"0", "15", "much", "nan", "8 or so", ""}) {
+    EXPECT_EQ(
+        refusal(samples::softmax(), "online", {"Mx_update", wrong}),
+        std::string(
+            "rule online does not apply to Mx_update: its second argument is how many times terms may double, 1 to 14, not ") +
+            wrong);
+  }
+}
+
+/// A number in place of the maximum, or one that stays behind it, must not be seen.
+TEST(AlgebraError, AReferenceMustLeaveResultsAsTheyAre) {
+  const auto both = [](const Nest& nest, const std::string& reason) {
+    EXPECT_NO_THROW(validate(nest));
+    for (const auto& [rule, target] : {std::pair("fixed_extremum", std::vector<std::string>{"Mx_update"}),
+                                       std::pair("online", std::vector<std::string>{"Mx_update", "8"})}) {
+      EXPECT_EQ(refusal(nest, rule, target), std::string("rule ") + rule + " does not apply to Mx_update: " + reason);
+    }
+  };
+  const auto binary = [](ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(op, {a, b}); };
+  Nest plain = samples::limited_scores();
+  samples::value_of(plain, "lse") =
+      binary(ScalarOp::add, binary(ScalarOp::mul, read(0), number(2)), samples::apply(ScalarOp::log, read(1)));
+  both(plain, "lse depends on Mx itself");
+  samples::value_of(plain, "lse") = binary(ScalarOp::add, read(0), read(1));
+  both(plain, "in lse, a sum of values that move differently");
+  samples::value_of(plain, "lse") = samples::apply(ScalarOp::tanh, read(0));
+  both(plain, "in lse, Mx passes through tanh");
+  samples::value_of(plain, "lse") =
+      ScalarExpr::make(ScalarOp::select, {binary(ScalarOp::lt, read(0), number(1)), number(1), number(2)});
+  both(plain, "in lse, a comparison depends on the leading value");
+  plain = samples::limited_scores();
+  samples::value_of(plain, "O") = read(0);
+  both(plain, "O depends on Mx itself");
+}
+
+TEST(AlgebraError, FixedExtremumNeedsBoundedTerms) {
+  EXPECT_EQ(refusal(samples::matmul(), "fixed_extremum", {"C_update"}),
+            "rule fixed_extremum does not apply to C_update: it is no reduction by max or min");
+  EXPECT_EQ(
+      refusal(samples::softmax(), "fixed_extremum", {"Mx_update"}),
+      "rule fixed_extremum does not apply to Mx_update: nothing bounds its terms: they are neither values of a bounded function "
+      "nor limited by the ranges of scalars");
+  EXPECT_EQ(refusal(samples::limited_scores(60), "fixed_extremum", {"Mx_update"}),
+            "rule fixed_extremum does not apply to Mx_update: its terms reach 2^-86.56 and 2^86.56: no number leaves all of them "
+            "within 2^-100 and 2^60");
+}
+
+TEST(AlgebraError, OnlineNeedsTheLeadsOwnTerms) {
+  Nest nest = samples::scores_softmax_values();
+  // P = exp(QK - Mx), but Mx is the maximum of S.
+  nest.statements[5].reads[0] = {"QK", nest.statements[5].reads[0].relation.set_range_tuple("QK")};
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in P, the exponent is no multiple of the difference"));
+}
+
+TEST(AlgebraError, OnlineNeedsTermsThatTheLeadHasSeen) {
+  Nest nest = samples::scores_softmax_values();
+  nest.statement("Mx_update");
+  nest.statements[4].domain = isl::set(isl_context(), "[R, C, D] -> { Mx_update[i, j] : 0 <= i < R and 0 <= j < C and j <= i }");
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in P, it uses terms that the leading value has not seen"));
+}
+
+TEST(AlgebraError, OnlineNeedsAFallingExponent) {
+  EXPECT_THAT(refusal(samples::inlined_softmax_sum(-1), "online", {"Mx_update"}),
+              HasSubstr("in L_update, the exponent grows beyond all bounds"));
+}
+
+TEST(AlgebraError, OnlineNeedsASumFromZero) {
+  Nest nest = samples::scores_softmax_values();
+  nest.statements[6].value = number(1);
+  nest.statements[8].value = number(1);
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}), HasSubstr("in L_update, the sum does not start from 0"));
+}
+
+TEST(AlgebraError, OnlineNeedsOneLeadingValueAnAccumulator) {
+  Nest nest = samples::scores_softmax_values();
+  // L sums over rows as well.
+  nest.statements[7].write.relation = isl::map(isl_context(), "[R, C, D] -> { L_update[i, j] -> L[0] }");
+  nest.statements.resize(8);
+  EXPECT_THAT(refusal(nest, "online", {"Mx_update"}),
+              HasSubstr("in L_update, one accumulator would need several leading values"));
+}
+
+TEST(AlgebraError, MomentsNeedTheMean) {
+  Nest nest = samples::row_norm();
+  nest.statements[1].value = read(0);
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("in variance_update, what is subtracted is not the mean"));
+}
+
+TEST(AlgebraError, MomentsNeedTheSamePoints) {
+  Nest nest = samples::row_norm();
+  nest.statements[3].domain =
+      isl::set(isl_context(), "[rows, cols] -> { variance_update[i, k] : 0 <= i < rows and 1 <= k < cols }");
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("the square is not taken over the same points"));
+}
+
+TEST(AlgebraError, MomentsNeedACountableRange) {
+  Nest nest = samples::row_norm();
+  nest.statements[1].domain =
+      isl::set(isl_context(), "[rows, cols] -> { mean_update[i, k] : 0 <= i < rows and 0 <= k < cols and k mod 2 = 0 }");
+  EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("so its points cannot be counted"));
+}
+
+TEST(AlgebraError, MomentsNeedASquare) {
+  EXPECT_THAT(refusal(samples::matmul(), "moments", {"C_update"}), HasSubstr("no sum of squares around its mean follows it"));
+}
+
+TEST(AlgebraError, DeferNeedsACommonFactor) {
+  EXPECT_EQ(refusal(samples::matmul(), "defer_factor", {"C_update"}),
+            "rule defer_factor does not apply to C_update: no factor of its terms is the same for all points of an element");
+  EXPECT_THAT(refusal(samples::scores_softmax_values(), "defer_factor", {"Mx_update"}), HasSubstr("it is no sum"));
+}
+
+/// p = x * number * w[i] / d[i] masked by a select, r = sum of p: w and d are the same for a row.
+Nest masked_products(double factor, bool divided) {
+  const std::string row = "0 <= i < R", pair = row + " and 0 <= j < C";
+  const ScalarExpr masked = ScalarExpr::make(
+      ScalarOp::select,
+      {ScalarExpr::make(ScalarOp::le, {ScalarExpr::index(1), ScalarExpr::index(0)}), read(0), ScalarExpr::constant(0)});
+  const ScalarExpr row_factor = divided ? ScalarExpr::constant(1) / read(1) : read(1);
+  return samples::NestBuilder("masked_products", {{"R", 4}, {"C", 4}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("w", TensorRole::input, {"R"})
+      .tensor("p", TensorRole::temporary, {"R", "C"})
+      .tensor("r", TensorRole::output, {"R"})
+      .statement("p[i, j] : " + pair, "p[i, j]", {"x[i, j]", "w[i]"}, masked * number(factor) * row_factor, std::nullopt,
+                 {"i", "j"})
+      .statement("r_init[i] : " + row, "r[i]", {}, number(0))
+      .statement("r_update[i, j] : " + pair, "r[i]", {"p[i, j]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(AlgebraError, DeferKeepsProductsFromOverflowingInAnotherOrder) {
+  EXPECT_EQ(refusal(masked_products(2, false), "defer_factor", {"r_update"}), "(no error)");
+  EXPECT_EQ(refusal(masked_products(1e30, false), "defer_factor", {"r_update"}),
+            "rule defer_factor does not apply to r_update: no factor of its terms is the same for all points of an element: the "
+            "factor 1e+30 is not within 2^-48 and 2^48: in another order products may overflow");
+}
+
+TEST(AlgebraError, NeutralTermsKeepsWhatMayBeDividedByZero) {
+  EXPECT_EQ(refusal(masked_products(2, false), "neutral_terms", {}), "(no error)");
+  EXPECT_THAT(refusal(masked_products(2, true), "neutral_terms", {}),
+              HasSubstr("in p, what stands beside 0 may be infinite where its operands are finite"));
+}
+
+TEST(AlgebraError, SplitNeedsAReducedDim) {
+  const Nest nest = samples::matmul();
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "i", "p", "4"}),
+              HasSubstr("does not apply to C_update: i is not reduced"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "x", "p", "4"}), HasSubstr("C_update has no dim x"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "p", "0"}), HasSubstr("must be a positive integer, not \"0\""));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "p", "4x"}),
+              HasSubstr("must be a positive integer, not \"4x\""));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_update", "k", "j", "4"}), HasSubstr("\"j\" cannot name the parts"));
+  EXPECT_THAT(refusal(nest, "split_reduction", {"C_init", "i", "p", "4"}), HasSubstr("it is no reduction"));
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,343 @@
+// A direct interpreter of nests in double, instance by instance in the original order, and of composites tile by tile. Slow and
+// simple: what rules are tested against.
+#pragma once
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/point.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/composite.h"
+#include "poly/nest/nest.h"
+#include "poly/nest/scalar_semantics.h"
+#include "support/error.h"
+
+namespace nestor::samples {
+
+using Index = std::vector<std::int64_t>;
+using Elements = std::map<Index, double>;
+using Memory = std::map<std::string, Elements>;
+
+class Interpreter {
+ public:
+  Interpreter(const Nest& nest, const Sizes& sizes, std::map<std::string, double> scalars = {})
+      : nest_(nest), scalars_(std::move(scalars)) {
+    for (const ScalarParam& scalar : nest.scalars) scalars_.try_emplace(scalar.name, scalar.default_value);
+    std::string fixed;
+    for (const auto& [name, value] : sizes) fixed += fmt::format("{}{} = {}", fixed.empty() ? "" : " and ", name, value);
+    std::string params;
+    for (const auto& [name, value] : sizes) params += (params.empty() ? "" : ", ") + name;
+    sizes_ = isl::set(isl_context(), "[" + params + "] -> { : " + (fixed.empty() ? "1 = 1" : fixed) + " }");
+  }
+
+  /// Random inputs in a range that keeps exponentials apart.
+  static Memory random_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> normal(0, 2);
+    Memory memory;
+    for (const Tensor& tensor : nest.tensors) {
+      if (tensor.role != TensorRole::input) continue;
+      Index index(tensor.shape.size(), 0);
+      const auto shape = shape_at(tensor, sizes);
+      do memory[tensor.name][index] = normal(random);
+      while (next(index, shape));
+    }
+    return memory;
+  }
+
+  /// Runs everything in the original order.
+  void run(Memory& memory) {
+    for (std::size_t k = 0; k < nest_.statements.size();) k = run_group(memory, k);
+  }
+
+  /// True when all members of the composite have a dim called like the lead's reduced one.
+  bool can_run(const Composite& composite) const {
+    const std::string dim = reduced_dim(nest_.statement(composite.lead));
+    std::vector<std::string> members = composite.mediators;
+    for (const Follower& follower : composite.followers) members.push_back(follower.statement);
+    return std::all_of(members.begin(), members.end(), [&](const std::string& name) {
+      const std::vector<std::string>& dims = nest_.statement(name).dims;
+      return std::find(dims.begin(), dims.end(), dim) != dims.end();
+    });
+  }
+
+  /// Runs in the original order, except that the composite's members run tile by tile of the lead's reduced dim, which all of them
+  /// call by one name: lead, corrections, mediators, followers.
+  void run(Memory& memory, const Composite& composite, std::int64_t tile) {
+    std::vector<std::string> members{composite.lead};
+    members.insert(members.end(), composite.mediators.begin(), composite.mediators.end());
+    for (const Follower& follower : composite.followers) members.push_back(follower.statement);
+    const auto inside = [&](const Statement& s) { return std::find(members.begin(), members.end(), s.name) != members.end(); };
+    // What reads their results, even indirectly, comes after; all else comes before.
+    std::set<std::string> results;
+    std::vector<std::size_t> after;
+    for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
+      const Statement& s = nest_.statements[k];
+      const bool late = std::any_of(s.reads.begin(), s.reads.end(), [&](const Access& a) { return results.count(a.tensor) > 0; });
+      if (inside(s) || late) results.insert(s.write.tensor);
+      if (inside(s)) continue;
+      if (late) {
+        after.push_back(k);
+      } else {
+        run_one(memory, s);
+      }
+    }
+    run_tiles(memory, composite, tile);
+    for (const std::size_t k : after) run_one(memory, nest_.statements[k]);
+  }
+
+ private:
+  struct Instance {
+    Index dims;
+    const Statement* statement;
+    std::size_t order;
+  };
+
+  static bool next(Index& index, const Index& shape) {
+    for (std::size_t k = index.size(); k-- > 0;) {
+      if (++index[k] < shape[k]) return true;
+      index[k] = 0;
+    }
+    return false;
+  }
+
+  static Index coordinates(const isl::point& point, std::size_t count) {
+    Index index;
+    for (std::size_t k = 0; k < count; ++k) {
+      const isl::val value = isl::manage(isl_point_get_coordinate_val(point.get(), isl_dim_set, static_cast<int>(k)));
+      index.push_back(isl_val_get_num_si(value.get()));
+    }
+    return index;
+  }
+
+  std::vector<Index> points(const Statement& statement) const {
+    std::vector<Index> all;
+    isl_set* set = statement.domain.intersect_params(sizes_).release();
+    set = isl_set_project_out(set, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(set, isl_dim_param)));
+    isl::manage(set).foreach_point([&](const isl::point& point) { all.push_back(coordinates(point, statement.dims.size())); });
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  using Table = std::map<Index, Index>;
+
+  /// { instance -> element } of a relation on the statement's domain, tabulated once.
+  const Table& table(const isl::map& map, const Statement& statement) {
+    const auto [place, fresh] = tables_.try_emplace(map.get());
+    if (!fresh) return place->second;
+    const unsigned dims = map.domain_tuple_dim();
+    const unsigned range = map.range_tuple_dim();
+    isl_set* pairs = isl_set_flatten(map.intersect_domain(statement.domain).intersect_params(sizes_).wrap().release());
+    pairs = isl_set_project_out(pairs, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(pairs, isl_dim_param)));
+    isl::manage(pairs).foreach_point([&](const isl::point& point) {
+      const Index all = coordinates(point, dims + range);
+      place->second[Index(all.begin(), all.begin() + dims)] = Index(all.begin() + dims, all.end());
+    });
+    return place->second;
+  }
+
+  /// The image of one instance, or nothing.
+  std::optional<Index> image(const isl::map& map, const Statement& statement, const Index& dims) {
+    const Table& images = table(map, statement);
+    const auto found = images.find(dims);
+    return found == images.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  void run_one(Memory& memory, const Statement& statement) {
+    for (const Index& dims : points(statement)) execute(memory, statement, dims, {}, "");
+  }
+
+  std::size_t run_group(Memory& memory, std::size_t first) {
+    std::vector<Instance> instances;
+    std::size_t end = first;
+    for (; end < nest_.statements.size() && nest_.statements[end].group == nest_.statements[first].group; ++end) {
+      for (const Index& dims : points(nest_.statements[end])) instances.push_back({dims, &nest_.statements[end], end});
+    }
+    std::sort(instances.begin(), instances.end(),
+              [](const Instance& a, const Instance& b) { return a.dims != b.dims ? a.dims < b.dims : a.order < b.order; });
+    for (const Instance& instance : instances) execute(memory, *instance.statement, instance.dims, {}, "");
+    return end;
+  }
+
+  /// `adjust(element, value)` replaces what is read from tensor `adjusted`.
+  void execute(Memory& memory, const Statement& s, const Index& dims, const std::function<double(const Index&, double)>& adjust,
+               const std::string& adjusted) {
+    const auto read = [&](int k) {
+      const Access& access = s.reads.at(static_cast<std::size_t>(k));
+      const auto index = image(access.relation, s, dims);
+      if (!index) throw InternalError(s.name + " reads no element of " + access.tensor);
+      const auto& elements = memory[access.tensor];
+      const auto found = elements.find(*index);
+      if (found == elements.end())
+        throw InternalError(s.name + " reads an element of " + access.tensor + " that was not written");
+      return adjust && access.tensor == adjusted ? adjust(*index, found->second) : found->second;
+    };
+    const auto index = [&](int k) {
+      const isl::pw_aff& function = s.indices.at(static_cast<std::size_t>(k));
+      const auto found = index_maps_.try_emplace(function.get(), isl::manage(isl_map_from_pw_aff(function.copy()))).first;
+      return image(found->second, s, dims)->at(0);
+    };
+    const double value = evaluate(s.value, read, index, [&](const std::string& name) { return scalars_.at(name); });
+    const Index target = *image(s.write.relation, s, dims);
+    Elements& elements = memory[s.write.tensor];
+    if (!s.reduction) {
+      elements[target] = semantics::stored_value(nest_.tensor(s.write.tensor).type, s.value.type(), value);
+      return;
+    }
+    if (elements.find(target) == elements.end()) throw InternalError(s.name + " accumulates into what was not initialised");
+    elements[target] = semantics::combine(*s.reduction, s.value.type(), elements[target], value);
+  }
+
+  /// Position in `s` of the dim called like the lead's reduced one.
+  static std::size_t dim_named(const Statement& s, const std::string& name) {
+    const auto found = std::find(s.dims.begin(), s.dims.end(), name);
+    if (found == s.dims.end()) throw InternalError(s.name + " has no dim " + name);
+    return static_cast<std::size_t>(found - s.dims.begin());
+  }
+
+  std::string reduced_dim(const Statement& lead) const {
+    for (std::size_t k = 0; k < lead.dims.size(); ++k) {
+      bool used = false;
+      for (const isl::pw_aff& f : functions_of(lead.write.relation)) {
+        used = used || isl_pw_aff_involves_dims(f.get(), isl_dim_in, static_cast<unsigned>(k), 1) == isl_bool_true;
+      }
+      if (!used) return lead.dims[k];
+    }
+    throw InternalError("the lead reduces nothing");
+  }
+
+  void run_tiles(Memory& memory, const Composite& composite, std::int64_t tile) {
+    const Statement& lead = nest_.statement(composite.lead);
+    const std::string dim = reduced_dim(lead);
+    std::map<Index, double> total;
+    std::int64_t high = -1;
+    for (const Index& dims : points(lead)) {
+      ++total[*image(lead.write.relation, lead, dims)];
+      high = std::max(high, dims[dim_named(lead, dim)]);
+    }
+    const auto lead_of = lead_elements(composite);
+    std::map<Index, double> count;
+    const auto view = [&](const Index& element, double m, double n) {
+      return scalar_value(composite.view, {{"m", m}, {"n", n}, {"n_total", total.at(element)}});
+    };
+    for (std::int64_t low = 0; low <= high; low += tile) {
+      const auto in_tile = [&](const Statement& s, const Index& dims) {
+        const std::int64_t j = dims[dim_named(s, dim)];
+        return low <= j && j < low + tile;
+      };
+      const Elements before = memory[lead.write.tensor];
+      const std::map<Index, double> count_before = count;
+      for (const Index& dims : points(lead)) {
+        if (!in_tile(lead, dims)) continue;
+        execute(memory, lead, dims, {}, "");
+        ++count[*image(lead.write.relation, lead, dims)];
+      }
+      if (composite.threshold > 0) {
+        for (auto& [element, m] : memory[lead.write.tensor])
+          m = scalar_value(composite.held, {{"m_old", before.at(element)}, {"m_new", m}});
+      }
+      for (const Follower& follower : composite.followers) {
+        correct(memory, composite, follower, lead_of.at(follower.statement), before, count_before, count, total);
+      }
+      const auto running = [&](const Index& element, double m) { return view(element, m, count.at(element)); };
+      std::vector<std::string> rest = composite.mediators;
+      for (const Follower& follower : composite.followers) rest.push_back(follower.statement);
+      for (const std::string& name : rest) {
+        const Statement& s = nest_.statement(name);
+        for (const Index& dims : points(s)) {
+          if (in_tile(s, dims)) execute(memory, s, dims, running, lead.write.tensor);
+        }
+      }
+    }
+  }
+
+  void correct(Memory& memory, const Composite& composite, const Follower& follower, const std::map<Index, Index>& lead_of,
+               const Elements& before, const std::map<Index, double>& count_before, const std::map<Index, double>& count,
+               const std::map<Index, double>& total) {
+    const Statement& statement = nest_.statement(follower.statement);
+    const Elements& now = memory[composite.lead_tensor];
+    for (const auto& [element, m_element] : lead_of) {
+      const auto at = [&](const std::map<Index, double>& numbers) {
+        const auto found = numbers.find(m_element);
+        return found == numbers.end() ? 0.0 : found->second;
+      };
+      const double n_old = at(count_before);
+      const double n_total = at(total);
+      const auto view = [&](double m, double n) {
+        return scalar_value(composite.corrected_by(), {{"m", m}, {"n", n}, {"n_total", n_total}});
+      };
+      double& r = memory[statement.write.tensor].at(element);
+      r = semantics::in_range(scalar_value(follower.correction, {{"r", r},
+                                                                 {"m_old", view(before.at(m_element), n_old)},
+                                                                 {"m_new", view(now.at(m_element), at(count))},
+                                                                 {"n_old", n_old},
+                                                                 {"n_total", n_total}}));
+    }
+  }
+
+  double scalar_value(const ScalarExpr& expr, std::map<std::string, double> names) const {
+    for (const auto& [name, value] : scalars_) names.try_emplace(name, value);
+    return evaluate(
+        expr, [](int) -> double { throw InternalError("a correction reads"); },
+        [](int) -> std::int64_t { throw InternalError("a correction indexes"); },
+        [&](const std::string& name) { return names.at(name); });
+  }
+
+  /// For each member: element that it writes -> element of the lead's tensor that the value is relative to.
+  std::map<std::string, std::map<Index, Index>> lead_elements(const Composite& composite) {
+    std::map<std::string, std::map<Index, Index>> of_statement;
+    std::map<std::string, std::map<Index, Index>> of_tensor;
+    std::vector<std::string> rest = composite.mediators;
+    for (const Follower& follower : composite.followers) rest.push_back(follower.statement);
+    for (const std::string& name : rest) {
+      const Statement& s = nest_.statement(name);
+      for (const Index& dims : points(s)) {
+        for (const Access& read : s.reads) {
+          const auto element = image(read.relation, s, dims);
+          if (!element) continue;
+          const Index written = *image(s.write.relation, s, dims);
+          if (read.tensor == composite.lead_tensor) of_statement[name][written] = *element;
+          const auto mediator = of_tensor.find(read.tensor);
+          if (mediator != of_tensor.end()) of_statement[name][written] = mediator->second.at(*element);
+        }
+      }
+      if (!s.reduction) of_tensor[s.write.tensor] = of_statement[name];
+    }
+    return of_statement;
+  }
+
+  const Nest& nest_;
+  std::map<std::string, double> scalars_;
+  isl::set sizes_;
+  std::map<const void*, Table> tables_;
+  std::map<const void*, isl::map> index_maps_;
+};
+
+/// Largest difference between two results, relative to 1 + |expected|; NaN equals NaN.
+inline double difference(const Elements& expected, const Elements& actual) {
+  double worst = 0;
+  if (expected.size() != actual.size()) return std::numeric_limits<double>::infinity();
+  for (const auto& [index, value] : expected) {
+    const auto found = actual.find(index);
+    if (found == actual.end()) return std::numeric_limits<double>::infinity();
+    if (std::isnan(value) && std::isnan(found->second)) continue;
+    const double error = std::fabs(value - found->second) / (1 + std::fabs(value));
+    if (!(error <= worst)) worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+  }
+  return worst;
+}
+
+}  // namespace nestor::samples

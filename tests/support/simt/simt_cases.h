@@ -1,0 +1,156 @@
+// The cases that GPU code must get right, emulated and on a device: programs, sizes, addresses, threads.
+#pragma once
+
+#include "support/nests/scheduled_programs.h"
+#include "support/simt/simt_check.h"
+#include "support/simt/simt_part_programs.h"
+#include "support/simt/simt_programs.h"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace nestor::testing {
+
+struct SimtCase {
+  std::string name;
+  TileProgram program;
+  Sizes sizes;
+  CheckOptions options;
+  int threads = 256;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const SimtCase& c) { return out << c.name; }
+
+class CaseList {
+ public:
+  /// The name may repeat: cases are numbered.
+  CaseList& add(const std::string& name, TileProgram program, Sizes sizes, CheckOptions options = {}, int threads = 256) {
+    cases_.push_back({name + "_" + std::to_string(cases_.size()), std::move(program), std::move(sizes), options, threads});
+    return *this;
+  }
+  std::vector<SimtCase> cases_;
+};
+
+inline std::vector<SimtCase> simt_cases() {
+  constexpr ElementType f32 = ElementType::f32, f16 = ElementType::f16, bf16 = ElementType::bf16;
+  const CheckOptions plain{}, half{.tolerance = 2e-3}, bfloat{.tolerance = 1e-2};
+  CaseList list;
+  for (std::int64_t n : {1, 8, 1000, 4096, 5003}) {
+    list.add("vector_f32", vector_program(f32), {{"n", n}});
+    list.add("vector_f16", vector_program(f16), {{"n", n}}, half);
+  }
+  list.add("vector_bf16", vector_program(bf16), {{"n", 4096}}, bfloat);
+  list.add("vector_misaligned", vector_program(f32), {{"n", 4096}}, {.misalignment = 1});
+  // One row a block, kept in registers.
+  list.add("row_f32", norm_program(f32, 1024, 1), {{"batch", 3}});
+  list.add("row_bf16", norm_program(bf16, 1024, 1), {{"batch", 3}}, bfloat);
+  list.add("row_f16_96_threads", norm_program(f16, 768, 1), {{"batch", 2}}, half);
+  list.add("row_f32_long", norm_program(f32, 8192, 1), {{"batch", 2}});
+  list.add("row_streaming", norm_program(f16, 1024, 1, true), {{"batch", 2}}, half);
+  // Several rows a block, the last block partial.
+  list.add("rows_f16", norm_program(f16, 128, 8), {{"batch", 13}}, half);
+  list.add("rows_f32", norm_program(f32, 512, 4), {{"batch", 7}});
+  list.add("rows_across_warps", norm_program(f32, 4096, 2), {{"batch", 5}});
+  // Resident blocks, copies one item ahead, clusters.
+  const GridShape resident{.threads = 64, .persistent = 2}, cluster{.threads = 64, .cluster = 4};
+  const GridShape both{.threads = 32, .cluster = 8, .persistent = 16};
+  list.add("resident", norm_program(f32, 512, 1, true, resident), {{"batch", 11}});
+  for (int slots : {1, 2, 3, 4}) {
+    list.add("resident_rows", norm_program(f16, 256, 4, true, resident, slots), {{"batch", 37}}, half);
+    list.add("resident_f32", norm_program(f32, 100, 3, false, resident, slots), {{"batch", 38}});
+    list.add("resident_misaligned", norm_program(bf16, 1024, 1, true, resident, slots), {{"batch", 9}},
+             {.misalignment = 1, .tolerance = 1e-2});
+    list.add("resident_cluster", norm_program(bf16, 4096, 1, true, both, slots), {{"batch", 11}}, bfloat);
+  }
+  list.add("cluster", norm_program(f32, 2048, 1, true, cluster), {{"batch", 3}});
+  list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
+  list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
+  list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
+  list.add("cluster_gathers", norm_program(f32, 16 * 512 * 2 - 3, 1, false, {.threads = 512, .cluster = 16, .persistent = 8}),
+           {{"batch", 4}});
+  list.add("cluster_gathers_rows", norm_program(f16, 8 * 608 * 8, 2, true, {.threads = 608, .cluster = 8, .persistent = 4}, 2),
+           {{"batch", 5}}, half);
+  // The factors that all items share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
+  const GridShape crowded{.threads = 64, .cluster = 2, .persistent = 16};
+  for (std::int64_t width : {4608, 4600, 4599}) {
+    const int slots = width % 8 == 0 ? 2 : 1;
+    list.add("cluster_crowded", norm_program(f32, width, 1, false, crowded, slots), {{"batch", 21}});
+    list.add("cluster_crowded_f16", norm_program(f16, width, 1, false, crowded, slots), {{"batch", 21}}, half);
+  }
+  for (int blocks : {2, 4, 8, 16}) {
+    const GridShape shape{.threads = 64, .cluster = blocks, .persistent = blocks};
+    const std::int64_t width = 64 * blocks * 8;
+    list.add("cluster_items", norm_program(f32, width - 5, 1, false, shape), {{"batch", 13}});
+    list.add("cluster_items_of_rows", norm_program(f16, width, 3, true, shape, 2), {{"batch", 20}}, half);
+  }
+  // Many rows a block, one after the other, with partial column sums; groups of threads combine them.
+  for (int slots : {1, 2, 4}) {
+    list.add("column_parts", column_parts_program(f32, 256, 5, slots, {.threads = 64}), {{"batch", 23}});
+    list.add("column_parts_bf16", column_parts_program(bf16, 1024, 4, slots), {{"batch", 37}}, bfloat);
+  }
+  list.add("column_parts_known", column_parts_program(f32, 256, 4, 3, {.threads = 32}, 12), {});
+  list.add("column_parts_misaligned", column_parts_program(f16, 512, 3, 3), {{"batch", 8}},
+           {.misalignment = 1, .tolerance = 8e-3});
+  for (int slots : {1, 3}) list.add("column_parts_odd_width", column_parts_program(f32, 201, 5, slots), {{"batch", 33}});
+  list.add("column_parts_short", column_parts_program(f32, 100, 3, 3), {{"batch", 38}});
+  list.add("column_parts_many", column_parts_program(f32, 96, 1, 1, {.threads = 32}), {{"batch", 150}});
+  list.add("column_parts_of_resident_blocks", column_parts_program(f32, 128, 3, 2, {.threads = 32, .persistent = 2}),
+           {{"batch", 40}});
+  list.add("column_parts_of_clusters", column_parts_program(bf16, 2048, 3, 2, {.threads = 64, .cluster = 4}), {{"batch", 11}},
+           bfloat);
+  for (int threads : {32, 96, 512})
+    list.add("column_parts_threads", column_parts_program(f32, 256, 5, 2), {{"batch", 61}}, plain, threads);
+  // Awkward widths, padding between rows, odd addresses.
+  list.add("row_odd_width", norm_program(f32, 1001, 1), {{"batch", 2}});
+  list.add("row_padded", norm_program(f32, 1024, 1), {{"batch", 3}}, {.row_padding = 3});
+  list.add("row_padded_aligned", norm_program(f16, 1024, 4), {{"batch", 5}}, {.row_padding = 8, .tolerance = 2e-3});
+  list.add("row_misaligned", norm_program(bf16, 1024, 4), {{"batch", 5}}, {.misalignment = 1, .tolerance = 1e-2});
+  for (std::int64_t cols : {1, 31, 1000, 4104}) list.add("unknown_width", softmax_program(f32), {{"rows", 3}, {"cols", cols}});
+  list.add("unknown_width_f16", softmax_program(f16), {{"rows", 2}, {"cols", 2048}}, half);
+  for (bool columns : {false, true}) {
+    list.add(columns ? "column_sums" : "row_sums", sum_program(f32, columns), {{"rows", 37}, {"cols", 300}});
+    list.add(columns ? "column_sums" : "row_sums", sum_program(f16, columns), {{"rows", 5}, {"cols", 4096}}, half);
+  }
+  list.add("product_tails", product_program(f32, false, false), {{"m", 70}, {"n", 130}, {"k", 45}});
+  list.add("product_whole", product_program(f32, false, false), {{"m", 128}, {"n", 64}, {"k", 64}});
+  list.add("product_transposed", product_program(f32, true, false), {{"m", 64}, {"n", 128}, {"k", 96}});
+  list.add("product_tiny", product_program(f32, false, false), {{"m", 1}, {"n", 5}, {"k", 3}});
+  // The reference rounds after every term of the sum, the kernel once.
+  list.add("product_batch", product_program(f16, true, true), {{"batch", 2}, {"m", 33}, {"n", 72}, {"k", 40}},
+           {.tolerance = 8e-3});
+  list.add("product_bf16", product_program(bf16, false, false), {{"m", 64}, {"n", 64}, {"k", 32}}, {.tolerance = 4e-2});
+  list.add("stream_product", tiled_product_program(f32, 64, 32), {{"m", 100}, {"n", 130}, {"k", 70}});
+  list.add("stream_product_f16", tiled_product_program(f16, 64, 64), {{"m", 64}, {"n", 128}, {"k", 128}}, half);
+  for (std::int64_t columns : {2, 3, 7, 22})
+    list.add("narrow_product", tiled_product_program(f32, 96, 8, columns), {{"m", 100}, {"n", 2 * columns - 1}, {"k", 13}}, plain,
+             32);
+  list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
+  list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
+  list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
+  for (bool prefix : {false, true}) {
+    list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", scheduled_scores_program(prefix),
+             {{"R", 37}, {"C", 70}, {"D", 12}, {"P", 21}});
+  }
+  for (int slots : {2, 3})
+    for (std::int64_t rows : {32, 31}) list.add("strided_copies", strided_copies_program(slots), {{"R", rows}, {"C", 2}});
+  list.add("masked_product", masked_product_program(), {{"n", 100}});
+  // Launches in loops, sequential dims, other orders, other types.
+  list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});
+  list.add("wavefronts", wavefront_program(), {{"n", 20}});
+  list.add("running_sums", running_sum_program(), {{"rows", 70}, {"cols", 33}});
+  list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
+  list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
+  list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
+  list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
+  for (std::int64_t width : {188, 192}) list.add("short_tiles", short_tiles_program(width), {{"n", 1}});
+  list.add("sums_in_a_loop", sums_in_a_loop_program(), {{"rows", 77}}, plain, 32);
+  list.add("functions", functions_program(), {{"n", 300}}, {.spread = 3});
+  for (int threads : {32, 96, 512}) {
+    list.add("threads", norm_program(f32, 1000, 2), {{"batch", 3}}, plain, threads);
+    list.add("threads_product", tiled_product_program(f32, 64, 32), {{"m", 70}, {"n", 64}, {"k", 40}}, plain, threads);
+  }
+  return list.cases_;
+}
+
+}  // namespace nestor::testing

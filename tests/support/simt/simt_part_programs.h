@@ -1,0 +1,88 @@
+// Programs for GPU back ends in which blocks run over many rows each and keep partial column sums meanwhile.
+#pragma once
+
+#include "support/simt/simt_programs.h"
+
+namespace nestor::testing {
+
+/// y[r, c] = x[r, c] * (sum of row r), and out[c] = sum over r of x[r, c]. A block takes `rows` rows one after the other, with
+/// `slots` of them on chip, and writes partial column sums; a second kernel adds up 32 columns a block.
+inline TileProgram column_parts_program(ElementType type, std::int64_t width, std::int64_t rows, int slots,
+                                        const GridShape& shape = {}, std::int64_t known_batch = 0) {
+  ProgramMaker m("column_parts");
+  known_batch > 0 ? m.fixed("batch", known_batch) : m.size("batch");
+  m.fixed("width", width);
+  const int x = m.input("x", type, {var("batch"), var("width")}), y = m.output("y", type, {var("batch"), var("width")});
+  const int out = m.output("out", type, {var("width")});
+  const IntExpr parts = floor_div(var("batch") + IntExpr(rows - 1), rows);
+  const int part = m.workspace("part", {parts, var("width")});
+  m.at(part).pad = 16;
+  const int tile = m.scratch("tile", {1, width}, type), total = m.scratch("total", {1}), sums = m.scratch("sums", {32});
+  m.at(tile).slots = slots;
+  const IntExpr row = IntExpr(rows) * var("b") + var("r");
+  const auto c = parallel_dim("c", 0, var("width"), width), k = reduced_dim("c", 0, var("width"), width);
+  const TileAccess kept{tile, {0, var("c")}}, own{part, {var("b"), var("c")}};
+  TileOp start = make_op(OpKind::map, "start", {c}, own, {});
+  start.value = ScalarExpr::constant(0);
+  TileOp load = make_op(OpKind::copy, "load", {parallel_dim("l", 0, 1), c}, {tile, {var("l"), var("c")}},
+                        {{x, {row + var("l"), var("c")}}});
+  load.value = ScalarExpr::read(0, type);
+  TileOp sum = make_op(OpKind::reduce, "sum", {k}, {total, {0}}, {kept});
+  sum.value = m.read(sum, 0);
+  sum.reduction = ReductionOp::add;
+  sum.initialize = true;
+  TileOp scale = make_op(OpKind::map, "scale", {c}, {y, {row, var("c")}}, {kept, {total, {0}}});
+  scale.value = as(type, times(m.read(scale, 0), m.read(scale, 1)));
+  TileOp add = make_op(OpKind::reduce, "add", {reduced_dim("p", var("b"), var("b") + IntExpr(1), 1), c}, own, {kept});
+  add.value = m.read(add, 0);
+  add.reduction = ReductionOp::add;
+  const IntExpr count =
+      known_batch > 0 && known_batch % rows == 0 ? IntExpr(rows) : min(IntExpr(rows), var("batch") - IntExpr(rows) * var("b"));
+  auto blocks = std::make_shared<TileNode>(*loop(
+      "b", 0, parts, sequence({leaf(start), loop("r", 0, count, sequence({leaf(load), leaf(sum), leaf(scale), leaf(add)}))}),
+      LoopKind::gpu_block));
+  blocks->grid = shape;
+  const auto own_column = parallel_dim("k", 0, min(IntExpr(32), var("width") - IntExpr(32) * var("t")), 32);
+  TileOp combine = make_op(OpKind::reduce, "combine", {own_column, reduced_dim("p", 0, parts)}, {sums, {var("k")}},
+                           {{part, {var("p"), IntExpr(32) * var("t") + var("k")}}});
+  combine.value = m.read(combine, 0);
+  combine.reduction = ReductionOp::add;
+  combine.initialize = true;
+  TileOp store = make_op(OpKind::copy, "store", {own_column}, {out, {IntExpr(32) * var("t") + var("k")}}, {{sums, {var("k")}}});
+  store.value = as(type, ScalarExpr::read(0, ElementType::f32));
+  return m.finish(sequence({blocks, loop("t", 0, floor_div(var("width") + IntExpr(31), 32),
+                                         sequence({leaf(combine), leaf(store)}), LoopKind::gpu_block)}));
+}
+
+/// Tiles too short for a block each: their number becomes a dim, on whose values the bounds of the other one depend.
+inline TileProgram short_tiles_program(std::int64_t width) {
+  ProgramMaker m("short_tiles");
+  m.size("n").fixed("width", width);
+  const int x = m.input("x", ElementType::f32, {width}), out = m.output("out", ElementType::f32, {width});
+  const IntExpr place = IntExpr(12) * var("t") + var("c");
+  TileOp op = make_op(OpKind::map, "u", {parallel_dim("c", 0, min(IntExpr(12), IntExpr(width) - IntExpr(12) * var("t")), 12)},
+                      {out, {place}}, {{x, {place}}});
+  op.value = plus(m.read(op, 0), ScalarExpr::constant(1));
+  return m.finish(loop("t", 0, IntExpr((width + 11) / 12), leaf(op), LoopKind::gpu_block));
+}
+
+/// Column sums in a loop of one warp, each read across lanes before the next one is made in its place.
+inline TileProgram sums_in_a_loop_program() {
+  ProgramMaker m("sums_in_a_loop");
+  m.size("rows");
+  const int x = m.input("x", ElementType::f32, {var("rows"), 32}), out = m.output("out", ElementType::f32, {32});
+  const int sums = m.scratch("sums", {16});
+  const IntExpr first = IntExpr(16) * var("t"), place = IntExpr(4) * var("p") + var("q");
+  TileOp sum = make_op(OpKind::reduce, "sum", {parallel_dim("c", 0, 16, 16), reduced_dim("r", 0, var("rows"))},
+                       {sums, {var("c")}}, {{x, {var("r"), first + var("c")}}});
+  sum.value = m.read(sum, 0);
+  sum.reduction = ReductionOp::add;
+  sum.initialize = true;
+  TileOp store = make_op(OpKind::points, "store", {parallel_dim("p", 0, 4, 4), parallel_dim("q", 0, 4, 4)},
+                         {out, {first + place}}, {{sums, {place}}});
+  store.value = m.read(store, 0);
+  const TileTree steps = loop("t", 0, 2, sequence({leaf(sum), leaf(store)}));
+  return m.finish(loop("b", 0, 1, steps, LoopKind::gpu_block));
+}
+
+}  // namespace nestor::testing

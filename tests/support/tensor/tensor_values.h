@@ -1,0 +1,294 @@
+// Values of a tensor plan in double, as its fragments hold them: elementwise ops, reductions of rows, stores and the rounding of operands,
+// for one group of warps at one moment. What is read too early or from the wrong place is an exception.
+#pragma once
+
+#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/llvm/int_emit.h"
+#include "poly/nest/scalar_semantics.h"
+#include "support/elements.h"
+#include "support/error.h"
+#include "support/tensor/event_walk.h"
+
+#include <fmt/format.h>
+#include <cmath>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+namespace nestor::testing {
+
+class TensorValues {
+ protected:
+  using Values = EventValues;
+
+  /// What surrounds an event: values of loops and sizes, and whether masks are applied.
+  struct Moment {
+    Values values;
+    bool masked = true;
+  };
+  /// A product under way, and the tiles that it reads.
+  struct Flight {
+    int op;
+    std::int64_t a_position, b_position;
+  };
+  /// A group of warps.
+  struct Group {
+    std::map<int, std::vector<double>> tiles;  ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
+    std::map<int, std::vector<double>> operands;  ///< by op: [rows][k]
+    std::deque<Flight> flight;
+  };
+
+  TensorValues(const nvptx::TensorPlan& plan, const Sizes& sizes, const std::map<std::string, double>& scalars,
+               std::map<std::string, std::vector<double>>& memory, bool round_operands)
+      : plan_(plan), sizes_(sizes.begin(), sizes.end()), scalars_(scalars), memory_(memory), round_operands_(round_operands) {
+    for (const auto& [name, value] : plan.program->fixed_sizes) sizes_[name] = value;
+    for (std::size_t b = 0; b < plan.program->buffers.size(); ++b) {
+      for (const IntExpr& extent : plan.program->buffers[b].extents)
+        extents_[static_cast<int>(b)].push_back(value_at(extent, sizes_));
+    }
+  }
+
+  virtual ~TensorValues() = default;
+  /// An element of the tile of a ring that the group reads now.
+  virtual double tile_element(const Group& group, int ring, int row, int column) const = 0;
+
+  static constexpr int kQuad = 4;
+  int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
+  const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
+  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
+  static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
+
+  [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
+
+  /// The element of an argument; null outside of it.
+  double* find(int buffer, const std::vector<std::int64_t>& index) {
+    std::int64_t linear = 0;
+    for (std::size_t k = 0; k < index.size(); ++k) {
+      if (index[k] < 0 || index[k] >= extents_.at(buffer)[k]) return nullptr;
+      linear = linear * extents_.at(buffer)[k] + index[k];
+    }
+    return &memory_.at(plan_.buffer(buffer).name).at(static_cast<std::size_t>(linear));
+  }
+
+  bool in_flight(const Group& group, int buffer) const {
+    return std::any_of(group.flight.begin(), group.flight.end(),
+                       [&](const Flight& f) { return op(f.op).op.write.buffer == buffer; });
+  }
+
+  void narrow(int g, Group& group, int k, const Moment& now) {
+    const nvptx::TensorOp& op = this->op(k);
+    if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Flight& f) { return f.op == k; }))
+      fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
+    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
+    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    std::vector<double> operand;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < op.k; ++column) {
+        double element = fragment(group, buffer, row, column, lane_of(column));
+        if (!mask.holds(g * group_rows() + row, column)) element = 0;
+        operand.push_back(round_operands_
+                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
+                              : element);
+      }
+    }
+    group.operands[k] = std::move(operand);
+  }
+
+  static double rounded(double value, ElementType type) {
+    char bytes[8] = {};
+    write_element(bytes, type, value);
+    return read_element(bytes, type);
+  }
+
+  static int lane_of(int column) { return column % 8 / 2; }
+
+  double fragment(const Group& group, int buffer, int row, int column, int lane) const {
+    const auto found = group.tiles.find(buffer);
+    const std::string& name = plan_.buffer(buffer).name;
+    if (in_flight(group, buffer)) fail(name + " is used while a product writes it");
+    if (found == group.tiles.end()) fail(name + " is read before it is written");
+    const int columns = plan_.fragments.at(buffer).columns;
+    if (columns > 0 && column >= columns) fail(name + " is read beyond its columns");
+    return found->second.at(static_cast<std::size_t>(columns == 0 ? row * kQuad + lane : row * columns + column));
+  }
+
+  double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane) {
+    const auto point = [&] {
+      Values values = now.values;
+      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
+        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+        const int item_row = g * group_rows() + row;
+        values[dim.var] = d == op.row      ? item_row / plan_.pack
+                          : d == op.pack   ? item_row % plan_.pack
+                          : d == op.column ? column
+                                           : value_at(dim.lower, now.values);
+      }
+      return values;
+    };
+    return evaluate(
+        op.op.value,
+        [&](int k) {
+          const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
+          if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
+            const double value = fragment(group, access.buffer, row, column, lane);
+            const bool row = op.finite_rows && found->second.columns == 0 && std::isinf(value);
+            return row && nvptx::value_without_points(plan_, access.buffer) == value ? 0 : value;
+          }
+          if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
+            return tile_element(group, ring->second, g * group_rows() + row, column);
+          const bool inside = Mask(op.memory_mask, now.values, plan_.pack).holds(g * group_rows() + row, column);
+          return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
+        },
+        [&](int k) { return value_at(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
+        [&](const std::string& name) { return scalars_.at(name); });
+  }
+
+  double& argument_at(const TileAccess& access, const Values& values) {
+    std::vector<std::int64_t> index;
+    for (const IntExpr& expr : access.index) index.push_back(value_at(expr, values));
+    double* found = find(access.buffer, index);
+    if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
+    return *found;
+  }
+
+  void compute(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    if (in_flight(group, op.op.write.buffer)) fail(op.op.name + " writes what a product is still writing");
+    if (op.kind == nvptx::TensorOp::Kind::map) return map(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::store) return store(g, group, op, now);
+    fail("a product is computed, not issued");
+  }
+
+  void map(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
+    const bool in_place =
+        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+    const bool selects = now.masked && (op.select || (in_place && !op.outside));
+    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
+        const int column = columns == 0 ? 0 : k, lane = columns == 0 ? k : lane_of(k);
+        if (mask.holds(g * group_rows() + row, column)) {
+          values.push_back(element(g, group, op, now, row, column, lane));
+        } else {
+          values.push_back(op.outside ? *op.outside : fragment(group, buffer, row, column, lane));
+        }
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  int columns_of(const nvptx::TensorOp& op) const {
+    if (op.column < 0) return 1;
+    return static_cast<int>(nvptx::round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
+  }
+
+  static void sum_quad(std::vector<double>& values, std::size_t row) {
+    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
+  }
+
+  void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer;
+    const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
+    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      std::vector<double> totals(kQuad, neutral);
+      for (int column = 0; column < columns_of(op); ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        double& total = totals[static_cast<std::size_t>(lane_of(column))];
+        total = semantics::combine(*op.op.reduction, op.op.value.type(), total,
+                                   element(g, group, op, now, row, column, lane_of(column)));
+      }
+      double all = neutral;
+      for (const double total : totals) all = semantics::combine(*op.op.reduction, op.op.value.type(), all, total);
+      for (int lane = 0; lane < kQuad; ++lane) {
+        const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
+        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old,
+                                            in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const ElementType type = plan_.buffer(op.op.write.buffer).type;
+    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values, plan_.pack);
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < columns_of(op); ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        Values values = now.values;
+        for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
+        const int item_row = g * group_rows() + row;
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = item_row / plan_.pack;
+        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = item_row % plan_.pack;
+        if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
+        std::vector<std::int64_t> index;
+        for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));
+        double* target = find(op.op.write.buffer, index);
+        if (target == nullptr && op.through_shared) continue;  // left out by the copy
+        if (target == nullptr) fail(op.op.name + " writes outside of its argument");
+        *target = type == ElementType::f32 ? element(g, group, op, now, row, column, lane_of(column))
+                                           : rounded(element(g, group, op, now, row, column, lane_of(column)), type);
+      }
+    }
+  }
+
+  const nvptx::TensorPlan& plan_;
+  Values sizes_;
+  const std::map<std::string, double>& scalars_;
+  std::map<std::string, std::vector<double>>& memory_;
+  bool round_operands_;
+  std::map<int, std::vector<std::int64_t>> extents_;
+
+ private:
+  /// Conditions over a tile's row, its place in a pack of `pack`, and its column, with all else fixed.
+  class Mask {
+   public:
+    Mask(const std::vector<IntExpr>& conditions, const Values& values, int pack) : pack_(pack) {
+      for (const IntExpr& condition : conditions) {
+        const IntExpr distance = comparison_distance(condition);
+        const auto by_row = distance.defined() ? distance.coefficient(nvptx::kRow) : std::nullopt;
+        const auto by_column = distance.defined() ? distance.coefficient(nvptx::kColumn) : std::nullopt;
+        const auto by_place = distance.defined() ? distance.coefficient(nvptx::kPack) : std::nullopt;
+        if (!by_row || !by_column || !by_place) {
+          others_.push_back(condition);
+          continue;
+        }
+        Values origin = values;
+        origin[nvptx::kRow] = origin[nvptx::kColumn] = origin[nvptx::kPack] = 0;
+        parts_.push_back({value_at(distance, origin), *by_row, *by_place, *by_column, condition.op() == IntOp::eq});
+      }
+      if (!others_.empty()) values_ = values;
+    }
+    bool holds(std::int64_t row, std::int64_t column) const {
+      for (const IntExpr& condition : others_) {
+        values_[nvptx::kRow] = row / pack_;
+        values_[nvptx::kPack] = row % pack_;
+        values_[nvptx::kColumn] = column;
+        if (value_at(condition, values_) == 0) return false;
+      }
+      return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+        const std::int64_t distance =
+            part.base + part.row_slope * (row / pack_) + part.place_slope * (row % pack_) + part.column_slope * column;
+        return part.equality ? distance == 0 : distance >= 0;
+      });
+    }
+
+   private:
+    int pack_;
+    struct Part {
+      std::int64_t base, row_slope, place_slope, column_slope;
+      bool equality;
+    };
+    std::vector<Part> parts_;
+    std::vector<IntExpr> others_;  ///< that are not linear comparisons
+    mutable Values values_;        ///< for those, and the point that is asked for
+  };
+};
+
+}  // namespace nestor::testing

@@ -1,0 +1,220 @@
+// The check of results: planted errors of every operator and type are caught, and no correct kernel is refused. How many correct kernels
+// are tried can be set: NESTOR_CORRECT_KERNELS=10000.
+#include "autotune/check/result_check.h"
+
+#include "api/operators.h"
+#include "autotune/host/host_launch.h"
+#include "autotune/oracle/reference.h"
+#include "autotune/space/nest_space.h"
+#include "autotune/trial/base_schedules.h"
+#include "autotune/tuner.h"
+#include "codegen/proof/program_proof.h"
+#include "db/devices/host_identity.h"
+#include "support/error.h"
+#include "support/mutants/planted_errors.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+namespace nestor {
+namespace {
+
+/// Sizes that no tile divides, by the roles that names have in kernels/.
+Sizes modest_sizes(const Nest& nest) {
+  static const Sizes kKnown{{"batch", 1},   {"heads", 2},   {"queries", 19}, {"keys", 70},     {"head_dim", 24},
+                            {"window", 33}, {"prefix", 21}, {"group", 2},    {"key_heads", 1}, {"dilation", 2},
+                            {"rows", 23},   {"n", 41},      {"width", 150},  {"hidden", 90},   {"value_dim", 40},
+                            {"m", 23},      {"k", 77},      {"height", 21},  {"steps", 3}};
+  Sizes sizes;
+  for (const SizeParam& size : nest.sizes) sizes[size.name] = kKnown.contains(size.name) ? kKnown.at(size.name) : 17;
+  return sizes;
+}
+
+/// A nest's code for the host, at one point of the space: the starting point, or a random one.
+class HostKernel {
+ public:
+  HostKernel(const Nest& nest, const Sizes& sizes, std::mt19937* random)
+      : sizes_(sizes), schedules_(nest_for_tuning(nest, sizes)) {
+    const auto space = make_nest_space(schedules_, sizes, host_space_limits(2));
+    Point point = space->baseline();
+    for (int attempt = 0; random && attempt < 20; ++attempt) {
+      Point other = point;
+      for (std::size_t k = 0; k < other.size(); ++k)
+        other[k] = static_cast<int>((*random)() % space->parameters()[k].choices.size());
+      const Candidate candidate = space->candidate(other);
+      if (candidate.infeasible.empty() && compiles(candidate.steps)) return;
+    }
+    if (!compiles(space->candidate(point).steps)) internal_error("the starting point of {} does not compile", nest.op);
+  }
+
+  HostTensors run(const HostTensors& inputs) const {
+    HostTensors tensors = inputs;
+    const CheckRun run = run_guarded(*loaded_, kernel_.recipe, tensors, sizes_, {}, 2);
+    EXPECT_EQ(run.damage, "");
+    return tensors;
+  }
+  const std::vector<Step>& steps() const { return steps_; }
+  /// The proof of its program finds it wrong: then a refusal is right.
+  bool refuted() {
+    const Schedule schedule = schedules_.replay(steps_);
+    return prove_program(build_tile_program(schedule), schedule).verdict == ProofVerdict::refuted;
+  }
+
+ private:
+  bool compiles(const std::vector<Step>& steps) {
+    try {
+      const TileProgram program = build_tile_program(schedules_.replay(steps));
+      if (!is_valid_for(program.valid, sizes_)) return false;
+      kernel_ = compile_host(program, detect_host()).kernel;
+      loaded_ = std::make_unique<LoadedHostKernel>(kernel_);
+      steps_ = steps;
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+
+  Sizes sizes_;
+  BaseSchedules schedules_;
+  CompiledKernel kernel_;
+  std::vector<Step> steps_;
+  std::unique_ptr<LoadedHostKernel> loaded_;
+};
+
+std::vector<OracleSample> expected_of(const Nest& nest, const Sizes& sizes, const HostTensors& inputs) {
+  Reference reference(nest, sizes, {}, inputs);
+  reference.evaluate_all(1e9);
+  return all_samples(reference, nest, 1 << 30);
+}
+
+/// What a nest gives in double, rounded to the types of its outputs.
+HostTensors evaluated(const Nest& nest, const Sizes& sizes, const HostTensors& inputs) {
+  Reference reference(nest, sizes, {}, inputs);
+  reference.evaluate_all(1e9);
+  HostTensors results = inputs;
+  for (const OracleSample& sample : all_samples(reference, nest, 1 << 30))
+    results.at(sample.tensor).set(sample.linear, sample.value);
+  return results;
+}
+
+std::vector<std::string> outputs_of(const Nest& nest) {
+  std::vector<std::string> names;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::output) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+/// Plain variants of every operator in each of its types, and some with masks or further results.
+std::vector<std::pair<std::string, std::string>> problems() {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const OperatorEntry& entry : builtin_operators()) {
+    for (const std::string& variant : entry.variants) {
+      const bool plain = variant.find('.') == std::string::npos;
+      const bool masked =
+          entry.op == "attention" && (variant == "causal.bf16" || variant == "lse.f16" || variant == "window.f32");
+      if (plain || masked || variant == "stats.bf16") result.emplace_back(entry.op, variant);
+    }
+  }
+  return result;
+}
+
+class ResultCheckTest : public ::testing::TestWithParam<std::pair<std::string, std::string>> {
+ protected:
+  ResultCheckTest() : nest_(load_operator(GetParam().first, GetParam().second)), sizes_(modest_sizes(nest_)) {}
+  HostTensors inputs(std::uint64_t seed) const { return make_arguments(nest_, sizes_, seed); }
+  Nest nest_;
+  Sizes sizes_;
+};
+
+TEST_P(ResultCheckTest, CatchesEveryPlantedError) {
+  const HostTensors mine = inputs(1);
+  const std::vector<OracleSample> expected = expected_of(nest_, sizes_, mine);
+  const HostTensors good = evaluated(testing::with_narrow_operands(nest_), sizes_, mine);
+  const HostTensors other = evaluated(nest_, sizes_, inputs(2));
+  std::string where;
+  ASSERT_LE(worst_error(expected, good, &where), 1) << where;
+  std::mt19937 random(1);
+  for (const std::string& output : outputs_of(nest_)) {
+    for (const testing::PlantedError& error : testing::planted_errors()) {
+      HostTensors wrong = good;
+      error.plant(wrong.at(output), other.at(output), random);
+      EXPECT_GT(worst_error(expected, wrong), 1) << output << ": " << error.name;
+    }
+  }
+}
+
+TEST_P(ResultCheckTest, CatchesSumsWithoutTheirLastTerm) {
+  const HostTensors mine = inputs(1);
+  const std::vector<OracleSample> expected = expected_of(nest_, sizes_, mine);
+  for (const std::int64_t extent : testing::sum_extents(nest_, sizes_)) {
+    const HostTensors wrong = evaluated(testing::without_last(nest_, sizes_, extent, 1), sizes_, mine);
+    EXPECT_GT(worst_error(expected, wrong), 1) << "without the last of " << extent;
+  }
+}
+
+TEST_P(ResultCheckTest, AcceptsCorrectKernels) {
+  const char* wanted = std::getenv("NESTOR_CORRECT_KERNELS");
+  const int all = wanted ? std::atoi(wanted) : 160;
+  const int each = std::max(1, all / static_cast<int>(problems().size()));
+  constexpr int kRuns = 5;  // of one kernel
+  std::mt19937 random(7);
+  std::unique_ptr<HostKernel> kernel;
+  const Nest narrow = testing::with_narrow_operands(nest_);
+  for (int k = 0; k < each; ++k) {
+    const bool rounds = k / kRuns % 2 == 0;
+    if (k % kRuns == 0) kernel = std::make_unique<HostKernel>(rounds ? narrow : nest_, sizes_, k == 0 ? nullptr : &random);
+    const auto seed = static_cast<std::uint64_t>(k + 1);
+    const DataKind kinds[] = {DataKind::ordinary, DataKind::large, DataKind::constant, DataKind::zeros, DataKind::ties};
+    HostTensors data = make_data(nest_, sizes_, {kinds[k % 5], ""}, seed);
+    for (const std::string& output : outputs_of(nest_)) {
+      HostTensor& tensor = data.at(output);
+      tensor.bytes.resize(static_cast<std::size_t>(tensor.elements()) * size_in_bytes(tensor.type));
+      fill_poison(tensor);
+    }
+    std::string where;
+    const double worst = worst_error(expected_of(nest_, sizes_, data), kernel->run(data), &where);
+    if (worst > 1 && kernel->refuted()) continue;
+    std::string steps;
+    for (const Step& step : kernel->steps()) steps += describe(step) + "\n";
+    ASSERT_LE(worst, 1) << to_string(kinds[k % 5]) << " " << seed << ": " << where << "\n" << steps;
+  }
+}
+
+/// Results at the sampled elements of a problem whose definition is too slow to be evaluated in full, by another nest.
+HostTensors sampled_results(const Nest& nest, const Sizes& sizes, const HostTensors& inputs,
+                            const std::vector<OracleSample>& samples) {
+  Reference reference(nest, sizes, {}, inputs);
+  HostTensors results = inputs;
+  for (const OracleSample& sample : samples)
+    results.at(sample.tensor).set(sample.linear, reference.value(sample.tensor, sample.linear, 1e10).value());
+  return results;
+}
+
+TEST(ResultCheckAtTunedSizes, SamplesSeeTheLastOf4096Keys) {
+  for (const char* variant : {"bf16", "causal.f16"}) {
+    const Nest nest = load_operator("attention", variant);
+    const Sizes sizes{{"batch", 1}, {"heads", 1}, {"queries", 2048}, {"keys", 4096}, {"head_dim", 64}};
+    const HostTensors inputs = make_arguments(nest, sizes, 1);
+    const std::vector<OracleSample> samples = reference_samples(nest, sizes, {}, inputs, 64, 1);
+    EXPECT_LT(static_cast<std::int64_t>(samples.size()), inputs.at("out").elements());
+    std::string where;
+    EXPECT_LE(worst_error(samples, sampled_results(testing::with_narrow_operands(nest), sizes, inputs, samples), &where), 1)
+        << where;
+    EXPECT_GT(worst_error(samples, sampled_results(testing::without_last(nest, sizes, 4096, 1), sizes, inputs, samples)), 1)
+        << variant;
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::pair<std::string, std::string>>& info) {
+  std::string name = info.param.first + "_" + info.param.second;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, ResultCheckTest, ::testing::ValuesIn(problems()), test_name);
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,109 @@
+// GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
+#include "autotune/space/nest_space.h"
+#include "autotune/tuner.h"
+#include "codegen/gpu/backend.h"
+#include "codegen/tile/tile_program.h"
+#include "support/error.h"
+#include "support/nests/sample_nests.h"
+#include "support/simt/simt_image.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+constexpr int kUnits = 4;
+
+struct GpuProblem {
+  GpuProblem(const Nest& nest, const Sizes& given)
+      : sizes(complete_sizes(nest, given)),
+        schedules(nest_for_tuning(nest, sizes)),
+        space(make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits))) {}
+  Point with(std::map<std::string, std::int64_t> changes) const {
+    auto values = named_values(*space, space->defaults().front());
+    for (const auto& [name, value] : changes) values[name] = value;
+    const auto point = point_from(*space, values);
+    if (!point) internal_error("no such point");
+    return *point;
+  }
+  /// The candidate's code against what the nest as it was written computes.
+  std::string difference(const Point& point, const Sizes& at) {
+    const Candidate candidate = space->candidate(point);
+    if (!candidate.infeasible.empty()) return candidate.infeasible;
+    const CompiledNvptx compiled = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
+    Sizes dynamic = at;
+    for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) dynamic.erase(name);
+    return testing::run_emulated(compiled, build_tile_program(schedules.base({})), dynamic, {.tolerance = 1e-4}, {1});
+  }
+  Sizes sizes;
+  BaseSchedules schedules;
+  std::unique_ptr<Space> space;
+};
+
+bool has_step(const Candidate& candidate, const std::string& name, const std::string& argument) {
+  return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
+    return step.name == name && std::any_of(step.args.begin(), step.args.end(), [&](const nlohmann::json& arg) {
+             return arg.is_string() && arg.get<std::string>() == argument;
+           });
+  });
+}
+
+/// The loop over blocks is one over parts of rows: a split by the size of a part.
+bool takes_parts(const Candidate& candidate) {
+  std::string size;
+  for (const Step& step : candidate.steps) {
+    if (step.name == "apply_rule" && step.args.at(0) == "split_reduction") size = step.args.at(4).get<std::string>();
+    if (step.name == "split" && step.args.at(0) == "dx.r") return std::to_string(step.args.at(1).get<std::int64_t>()) == size;
+  }
+  return false;
+}
+
+TEST(GpuSpace, BlocksTakePartsOfTheRowsByDefault) {
+  const GpuProblem problem(samples::row_gradient(), {{"rows", 400}, {"cols", 512}});
+  const Candidate first = problem.space->candidate(problem.space->defaults().front());
+  EXPECT_EQ(first.infeasible, "");
+  EXPECT_TRUE(takes_parts(first));
+  for (const char* tensor : {"x", "dy"}) EXPECT_TRUE(has_step(first, "stage", tensor)) << tensor;
+}
+
+TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
+  GpuProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
+  for (const Parameter& parameter : problem.space->parameters()) {
+    if (parameter.name != "parts") continue;
+    ASSERT_FALSE(parameter.choices.empty());
+    for (const std::int64_t parts : parameter.choices) {
+      const Point point = problem.with({{"parts", parts}, {"threads", 64}});
+      EXPECT_TRUE(takes_parts(problem.space->candidate(point))) << parts;
+      EXPECT_EQ(problem.difference(point, problem.sizes), "") << parts;
+    }
+  }
+}
+
+TEST(GpuSpace, AKernelServesOtherNumbersOfRows) {
+  GpuProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 256}});
+  for (const std::int64_t rows : {1, 7, 91}) {
+    EXPECT_EQ(problem.difference(problem.with({{"threads", 32}}), {{"rows", rows}, {"cols", 256}}), "") << rows;
+  }
+}
+
+TEST(GpuSpace, OtherChoicesBesidePartsComputeTheGradientsToo) {
+  GpuProblem problem(samples::row_gradient(), {{"rows", 60}, {"cols", 512}});
+  for (const std::map<std::string, std::int64_t>& changes :
+       std::vector<std::map<std::string, std::int64_t>>{{{"ahead", 0}},
+                                                        {{"ahead", 3}, {"staging", 2}},
+                                                        {{"staging", 0}},
+                                                        {{"threads", 32}, {"cluster", 2}},
+                                                        {{"streaming", 3}},
+                                                        {{"split", -1}}}) {
+    std::map<std::string, std::int64_t> all = changes;
+    all.try_emplace("threads", 64);
+    const Point point = problem.with(all);
+    EXPECT_EQ(takes_parts(problem.space->candidate(point)), !changes.contains("split"));
+    EXPECT_EQ(problem.difference(point, problem.sizes), "") << ::testing::PrintToString(changes);
+  }
+}
+
+}  // namespace
+}  // namespace nestor

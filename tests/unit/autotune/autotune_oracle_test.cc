@@ -1,0 +1,425 @@
+// The oracle gives what a nest's definition means: compared with a slow evaluation that asks isl for every point.
+#include "autotune/oracle/oracle.h"
+
+#include "autotune/oracle/reference.h"
+#include "autotune/oracle/value_code.h"
+#include "support/element_codec.h"
+#include "support/error.h"
+#include "support/nests/sample_nests.h"
+
+#include <gtest/gtest.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+namespace nestor {
+namespace {
+
+using samples::Mask;
+using Element = std::vector<std::int64_t>;
+using Memory = std::map<std::string, std::map<Element, double>>;
+
+isl::set at_sizes(isl::set set, const Sizes& sizes) {
+  for (const auto& [name, value] : sizes) {
+    const int position = isl_set_find_dim_by_name(set.get(), isl_dim_param, name.c_str());
+    if (position >= 0) set = isl::manage(isl_set_fix_si(set.release(), isl_dim_param, position, static_cast<int>(value)));
+  }
+  return set;
+}
+
+Element coordinates(const isl::point& point) {
+  Element result;
+  const int count = static_cast<int>(isl_space_dim(isl::manage(isl_point_get_space(point.get())).get(), isl_dim_set));
+  for (int k = 0; k < count; ++k) {
+    isl_val* value = isl_point_get_coordinate_val(point.get(), isl_dim_set, k);
+    result.push_back(isl_val_get_num_si(value));
+    isl_val_free(value);
+  }
+  return result;
+}
+
+std::vector<Element> points_of(const isl::set& set) {
+  std::vector<Element> result;
+  set.foreach_point([&](isl::point point) { result.push_back(coordinates(point)); });
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// Image of one instance under a relation: nothing or one element.
+std::vector<Element> image(const isl::map& relation, const Element& dims, const Sizes& sizes) {
+  isl::set instance = relation.domain();
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    instance = isl::manage(isl_set_fix_si(instance.release(), isl_dim_set, k, static_cast<int>(dims[k])));
+  }
+  return points_of(at_sizes(instance.apply(relation), sizes));
+}
+
+/// Executes the definition literally.
+Memory literally(const Nest& nest, const Sizes& sizes, const HostTensors& inputs) {
+  Memory memory;
+  const auto shape_of = [&](const std::string& name) { return shape_at(nest.tensor(name), sizes); };
+  const auto load = [&](const std::string& tensor, const Element& at) {
+    if (nest.tensor(tensor).role != TensorRole::input) return memory[tensor].at(at);
+    std::int64_t linear = 0;
+    const auto shape = shape_of(tensor);
+    for (std::size_t k = 0; k < at.size(); ++k) linear = linear * shape[k] + at[k];
+    return inputs.at(tensor).get(linear);
+  };
+  for (std::size_t first = 0; first < nest.statements.size();) {
+    std::vector<std::pair<Element, std::size_t>> instances;
+    std::size_t last = first;
+    for (; last < nest.statements.size() && nest.statements[last].group == nest.statements[first].group; ++last) {
+      for (Element& dims : points_of(at_sizes(nest.statements[last].domain, sizes)))
+        instances.emplace_back(std::move(dims), last);
+    }
+    std::sort(instances.begin(), instances.end());
+    for (const auto& [dims, s] : instances) {
+      const Statement& statement = nest.statements[s];
+      const auto read = [&, &dims = dims](int k) {
+        return load(statement.reads[k].tensor, image(statement.reads[k].relation, dims, sizes).at(0));
+      };
+      const auto index = [&, &dims = dims](int k) {
+        return image(isl::manage(isl_map_from_pw_aff(statement.indices[k].copy())), dims, sizes).at(0).at(0);
+      };
+      const auto scalar = [&](const std::string& name) {
+        return std::find_if(nest.scalars.begin(), nest.scalars.end(), [&](const auto& p) { return p.name == name; })
+            ->default_value;
+      };
+      const double value = evaluate(statement.value, read, index, scalar);
+      auto& place = memory[statement.write.tensor];
+      const Element at = image(statement.write.relation, dims, sizes).at(0);
+      if (!statement.reduction) {
+        place[at] = value;
+      } else {
+        const auto old = place.find(at);
+        const double before = old == place.end() ? neutral_element(*statement.reduction, ElementType::f32) : old->second;
+        place[at] = combine(*statement.reduction, before, value);
+      }
+    }
+    first = last;
+  }
+  return memory;
+}
+
+void expect_agreement(const Nest& nest, bool backward) {
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 3);
+  Memory expected = literally(nest, sizes, inputs);
+  Reference reference(nest, sizes, {}, inputs);
+  if (backward) {
+    ASSERT_TRUE(reference.backward_possible());
+  } else {
+    reference.evaluate_all(1e9);
+  }
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::input || (backward && tensor.role == TensorRole::temporary)) continue;
+    const auto shape = shape_at(tensor, sizes);
+    for (const auto& [at, value] : expected[tensor.name]) {
+      std::int64_t linear = 0;
+      for (std::size_t k = 0; k < at.size(); ++k) linear = linear * shape[k] + at[k];
+      const auto got = reference.value(tensor.name, linear, 1e9);
+      ASSERT_TRUE(got.has_value()) << tensor.name << " " << linear;
+      ASSERT_NEAR(*got, value, 1e-12 * (1 + std::fabs(value))) << tensor.name << " " << linear;
+    }
+  }
+}
+
+/// Pairs per group of rows, a read through a division, and a reversed write.
+Nest strided() {
+  using samples::read;
+  return samples::NestBuilder("strided", {{"N", 10}})
+      .context("N >= 2")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("t", TensorRole::temporary, {"N"})
+      .tensor("y", TensorRole::output, {"N"})
+      .statement("t[i] : 0 <= i < N", "t[N - 1 - i]", {"x[floor(i / 3)]"}, read(0))
+      .statement("y[i] : 0 <= i < N", "y[i]", {"t[i]", "t[i - (i mod 2)]"}, ScalarExpr::make(ScalarOp::sub, {read(0), read(1)}))
+      .build();
+}
+
+/// A copy, of which a second statement replaces every third element from the second: none where N is 1.
+Nest every_third(std::int64_t n) {
+  using samples::read, samples::operator+;
+  return samples::NestBuilder("every_third", {{"N", n}})
+      .context("N >= 1")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("y", TensorRole::output, {"N"})
+      .statement("c[i] : 0 <= i < N", "y[i]", {"x[i]"}, read(0))
+      .statement("u[i] : 0 <= i < N and exists(k : i = 3k + 1)", "y[i]", {"y[floor(i / 3)]", "x[i]"}, read(0) + read(1))
+      .build();
+}
+
+TEST(Oracle, StatementsMayHaveNoPoints) {
+  for (const std::int64_t n : {1, 2, 11}) expect_agreement(every_third(n), false);
+}
+
+TEST(Oracle, WholeEvaluationFollowsTheDefinition) {
+  expect_agreement(samples::matmul(), false);
+  expect_agreement(samples::row_norm(), false);
+  expect_agreement(samples::scores_softmax_values(), false);
+  expect_agreement(samples::scores_softmax_values(Mask::domain), false);
+  expect_agreement(samples::stencil2d(), false);
+  expect_agreement(samples::seidel(), false);
+  expect_agreement(strided(), false);
+}
+
+TEST(Oracle, BackwardEvaluationFollowsTheDefinition) {
+  expect_agreement(samples::matmul(), true);
+  expect_agreement(samples::row_norm(), true);
+  expect_agreement(samples::scores_softmax_values(), true);
+  expect_agreement(samples::scores_softmax_values(Mask::domain), true);
+  expect_agreement(samples::scores_softmax_values(Mask::select), true);
+  expect_agreement(strided(), true);
+}
+
+TEST(Oracle, RowsLongerThanOneChunkAreEvaluatedWhole) {
+  expect_agreement(samples::row_norm(2, 2 * kChunk + 5), true);
+  expect_agreement(samples::row_norm(2, 2 * kChunk + 5), false);
+}
+
+TEST(Oracle, InPlaceNestsAreEvaluatedInOriginalOrderOnly) {
+  const Nest nest = samples::seidel();
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 1);
+  EXPECT_FALSE(Reference(nest, sizes, {}, inputs).backward_possible());
+  EXPECT_EQ(reference_samples(nest, sizes, {}, inputs, 10, 1).size(), 42u);
+}
+
+TEST(Oracle, LargeProblemsAreSampledQuickly) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Nest& nest : {samples::scores_softmax_values(Mask::none, 1024, 1024, 64), samples::matmul(1024, 1024, 1024),
+                           samples::row_norm(4096, 1024)}) {
+    const Sizes sizes = complete_sizes(nest, {});
+    const HostTensors inputs = make_arguments(nest, sizes, 1);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto samples = reference_samples(nest, sizes, {}, inputs, 256, 1);
+    EXPECT_GE(samples.size(), 64u);
+    RecordProperty(nest.op, std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()));
+  }
+  // Generous, for machines that do other work at the same time; alone it takes a fraction of a second.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20);
+}
+
+TEST(Oracle, ScalarArgumentsChangeTheResult) {
+  const Nest nest = samples::row_norm();
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 1);
+  const auto usual = reference_samples(nest, sizes, {}, inputs, 8, 1);
+  const auto other = reference_samples(nest, sizes, {{"eps", 3.0}}, inputs, 8, 1);
+  ASSERT_EQ(usual.size(), other.size());
+  EXPECT_GT(std::fabs(usual[0].value - other[0].value), 1e-3);
+}
+
+TEST(Oracle, EqualSeedsGiveEqualArgumentsAndOthersDoNot) {
+  const Nest nest = samples::matmul();
+  const Sizes sizes = complete_sizes(nest, {});
+  EXPECT_EQ(make_arguments(nest, sizes, 7).at("A").bytes, make_arguments(nest, sizes, 7).at("A").bytes);
+  EXPECT_NE(make_arguments(nest, sizes, 7).at("A").bytes, make_arguments(nest, sizes, 8).at("A").bytes);
+  EXPECT_TRUE(is_poison(ElementType::f32, make_arguments(nest, sizes, 7).at("C").bytes.data(), 3));
+}
+
+HostTensors one_tensor(ElementType type, std::initializer_list<double> values) {
+  HostTensor tensor{"y", type, {static_cast<std::int64_t>(values.size())}, ByteBuffer(values.size() * size_in_bytes(type))};
+  std::int64_t k = 0;
+  for (const double value : values) tensor.set(k++, value);
+  HostTensors results;
+  results.emplace("y", std::move(tensor));
+  return results;
+}
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Oracle, ErrorsAreFractionsOfWhatRoundingMayDo) {
+  const HostTensors results = one_tensor(ElementType::f32, {0, 10, 20, 30});
+  std::string where;
+  EXPECT_EQ(worst_error({{"y", 0, 0, 0}, {"y", 3, 30, 0}}, results), 0);
+  EXPECT_NEAR(worst_error({{"y", 1, 10.5, 1}}, results), 0.5, 1e-6);
+  EXPECT_NEAR(worst_error({{"y", 1, 12, 1}, {"y", 2, 20.5, 1}}, results, &where), 2, 1e-6);
+  EXPECT_EQ(where, "y[1] is 10, should be 12 (within 1)");
+}
+
+/// Rules may take another reference than m, even where x - m is 0: then exponentials and what they are divided by are rounded.
+TEST(Oracle, ExponentialsOfDifferencesAreNeverExact) {
+  using samples::read, samples::operator-;
+  const ScalarExpr difference = read(0) - read(1);
+  const auto bound_of = [](const ScalarExpr& exponent) {
+    const Nest nest = samples::NestBuilder("weights", {{"N", 1}})
+                          .tensor("x", TensorRole::input, {"N"})
+                          .tensor("m", TensorRole::input, {"N"})
+                          .tensor("y", TensorRole::output, {"N"})
+                          .statement("y[i] : 0 <= i < N", "y[i]", {"x[i]", "m[i]"}, ScalarExpr::make(ScalarOp::exp, {exponent}))
+                          .build();
+    HostTensors inputs = make_inputs(nest, {{"N", 1}}, 1);
+    for (const char* name : {"x", "m"}) inputs.at(name).set(0, 0);
+    Reference reference(nest, {{"N", 1}}, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("y", 0, 1e3)->bound;
+  };
+  EXPECT_EQ(bound_of(read(0)), 0);
+  EXPECT_GE(bound_of(difference), 4 * 0x1p-24);
+  EXPECT_LE(bound_of(difference), 64 * 0x1p-24);
+  EXPECT_GE(bound_of(ScalarExpr::make(ScalarOp::neg, {difference})), 4 * 0x1p-24);
+}
+
+/// A weight that f16 rounds to 0 makes NaN of an infinite value on tensor cores.
+TEST(Oracle, WeightsThatVanishIn16BitsPromiseNothingOfInfinities) {
+  using samples::read, samples::number, samples::operator*;
+  const Sizes sizes{{"R", 1}, {"C", 2}, {"D", 1}};
+  const auto bound_of = [&](ElementType type, double weight) {
+    const Nest nest = samples::NestBuilder("weighted", {{"R", 1}, {"C", 2}, {"D", 1}})
+                          .tensor("x", TensorRole::input, {"R", "C"}, ElementType::f32)
+                          .tensor("v", TensorRole::input, {"C", "D"}, type)
+                          .tensor("w", TensorRole::temporary, {"R", "C"})
+                          .tensor("o", TensorRole::output, {"R", "D"})
+                          .statement("W[i, j] : 0 <= i < R and 0 <= j < C", "w[i, j]", {"x[i, j]"}, read(0) * number(1))
+                          .statement("O[i, d] : 0 <= i < R and 0 <= d < D", "o[i, d]", {}, number(0))
+                          .statement("S[i, d, j] : 0 <= i < R and 0 <= d < D and 0 <= j < C", "o[i, d]", {"w[i, j]", "v[j, d]"},
+                                     read(0) * ScalarExpr::cast(ElementType::f32, read(1, type)), ReductionOp::add)
+                          .build();
+    HostTensors inputs = make_inputs(nest, sizes, 1);
+    inputs.at("x").set(0, weight);
+    inputs.at("v").set(0, std::numeric_limits<double>::infinity());
+    Reference reference(nest, sizes, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("o", 0, 1e3)->bound;
+  };
+  EXPECT_EQ(bound_of(ElementType::f16, 0.5), 0);
+  EXPECT_EQ(bound_of(ElementType::f16, 0), 0);
+  EXPECT_EQ(bound_of(ElementType::f16, 1e-9), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(bound_of(ElementType::bf16, 1e-9), 0);
+}
+
+TEST(Oracle, ResultsOf16BitsAreWhatSomeValueWithinTheBoundRoundsTo) {
+  // 1 + 2^-8 lies between 1 and 1 + 2^-7, and rounds to the even one.
+  const HostTensors results = one_tensor(ElementType::bf16, {1, 1 + 0x1p-7});
+  EXPECT_LE(worst_error({{"y", 0, 1 + 0x1p-8, 0}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 1, 1 + 0x1p-8, 0}}, results), 1);
+  EXPECT_LE(worst_error({{"y", 1, 1 + 0x1p-8, 1e-6}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 0, 1 + 0x1.1p-8, 1e-6}}, results), 1);
+}
+
+TEST(Oracle, InfinitiesAndNanAreRightWhereTheDefinitionHasThem) {
+  HostTensors results = one_tensor(ElementType::f16, {kInfinite, kNan, 1, 65504});
+  EXPECT_EQ(worst_error({{"y", 0, kInfinite, 0}, {"y", 1, kNan, 0}, {"y", 2, 1, 0}}, results), 0);
+  EXPECT_EQ(worst_error({{"y", 0, kNan, 0}}, results), kInfinite);
+  EXPECT_EQ(worst_error({{"y", 1, 1, 0}}, results), kInfinite);
+  EXPECT_GT(worst_error({{"y", 0, -kInfinite, 0}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 2, kInfinite, 0}}, results), 1);
+  // Beyond the range either may come out.
+  EXPECT_LE(worst_error({{"y", 0, 65519, 8}, {"y", 3, 65521, 8}}, results), 1);
+  EXPECT_GT(worst_error({{"y", 3, 70000, 8}}, results), 1);
+  // Nothing is promised, but an element must be written.
+  EXPECT_EQ(worst_error({{"y", 1, 1, kInfinite}}, results), 0);
+  fill_poison(results.at("y"), 3);
+  EXPECT_EQ(worst_error({{"y", 1, 1, kInfinite}}, results, nullptr, 3), kInfinite);
+  EXPECT_EQ(worst_error({{"y", 1, kNan, 0}}, results, nullptr, 3), kInfinite);
+}
+
+TEST(Oracle, PoisonOfNeighbouringLaunchesDiffers) {
+  for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::i32}) {
+    HostTensors results = one_tensor(type, {0, 0});
+    fill_poison(results.at("y"), 8);
+    const std::byte* bytes = results.at("y").bytes.data();
+    EXPECT_TRUE(is_poison(type, bytes, 1, 8));
+    EXPECT_FALSE(is_poison(type, bytes, 1, 9));
+    EXPECT_EQ(std::isnan(results.at("y").get(1)), type != ElementType::i32);
+  }
+}
+
+TEST(Oracle, BoundsAreCutAtTheTolerance) {
+  std::vector<OracleSample> samples{{"y", 0, 1, 1e-3}, {"y", 1, 1, 1e-7}, {"y", 2, 3, kInfinite}};
+  limit_bounds(samples, 1e-4);
+  EXPECT_NEAR(samples[0].bound, 2e-4, 1e-9);
+  EXPECT_EQ(samples[1].bound, 1e-7);
+  EXPECT_EQ(samples[2].bound, kInfinite);
+}
+
+TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {
+  const Nest nest = samples::seidel();
+  const Sizes sizes{{"T", 100000}, {"Y", 1000}, {"X", 1000}};
+  const HostTensors inputs = make_arguments(nest, sizes, 1);
+  try {
+    reference_samples(nest, sizes, {}, inputs, 8, 1);
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("use smaller sizes"), std::string::npos);
+  }
+}
+
+TEST(ElementCodec, EveryHalfAndBfloatComesBack) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto word = static_cast<std::uint16_t>(bits);
+    if (!std::isnan(half_to_double(word))) {
+      EXPECT_EQ(double_to_half(half_to_double(word)), word);
+    }
+    if (!std::isnan(bfloat_to_double(word))) {
+      EXPECT_EQ(double_to_bfloat(bfloat_to_double(word)), word);
+    }
+  }
+  EXPECT_TRUE(std::isnan(half_to_double(double_to_half(std::nan("")))));
+  EXPECT_EQ(double_to_half(65520.0), 0x7c00);  // rounds up beyond the largest finite half
+  EXPECT_EQ(double_to_half(65519.0), 0x7bff);
+  EXPECT_EQ(double_to_half(1 + std::ldexp(1, -11)), 0x3c00);  // a tie goes to even
+  EXPECT_EQ(double_to_half(1 + 3 * std::ldexp(1, -11)), 0x3c02);
+}
+
+TEST(ValueCode, AgreesWithTheMeaningOfScalarExpressions) {
+  const std::vector<ScalarOp> unary{ScalarOp::neg,   ScalarOp::abs,  ScalarOp::exp, ScalarOp::exp2,  ScalarOp::sqrt,
+                                    ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::erf, ScalarOp::floor, ScalarOp::log};
+  const std::vector<ScalarOp> binary{ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div,
+                                     ScalarOp::min, ScalarOp::max, ScalarOp::pow};
+  const std::vector<ScalarOp> integer{ScalarOp::add,
+                                      ScalarOp::sub,
+                                      ScalarOp::mul,
+                                      ScalarOp::div,
+                                      ScalarOp::bit_and,
+                                      ScalarOp::bit_or,
+                                      ScalarOp::bit_xor,
+                                      ScalarOp::shift_left,
+                                      ScalarOp::shift_right_logical,
+                                      ScalarOp::mul_high_unsigned};
+  const ScalarExpr x = ScalarExpr::read(0, ElementType::f32), y = ScalarExpr::read(1, ElementType::f32);
+  const ScalarExpr i = ScalarExpr::index(0), j = ScalarExpr::index(1);
+  std::vector<ScalarExpr> cases;
+  for (const ScalarOp op : unary) cases.push_back(ScalarExpr::make(op, {x}));
+  for (const ScalarOp op : binary) cases.push_back(ScalarExpr::make(op, {x, y}));
+  for (const ScalarOp op : integer) cases.push_back(ScalarExpr::make(op, {i, j}));
+  for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::i32, ElementType::f32})
+    cases.push_back(ScalarExpr::cast(type, x));
+  cases.push_back(ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {x, y}), x, y}));
+  cases.push_back(
+      ScalarExpr::make(ScalarOp::logical_and, {ScalarExpr::make(ScalarOp::le, {i, j}), ScalarExpr::make(ScalarOp::eq, {i, j})}));
+  struct Leaves : LeafSource {
+    void read(int ordinal, double* out, int count) override {
+      for (int k = 0; k < count; ++k) out[k] = real(ordinal, k);
+    }
+    void index(int ordinal, double* out, int count) override {
+      for (int k = 0; k < count; ++k) out[k] = static_cast<double>(whole(ordinal, k));
+    }
+    static double real(int ordinal, int k) { return ordinal == 0 ? 0.37 * k - 3 : 1.1 + 0.01 * k; }
+    static std::int64_t whole(int ordinal, int k) { return ordinal == 0 ? 1000003LL * k - 5 : k + 3; }
+  } leaves;
+  for (const ScalarExpr& expr : cases) {
+    const ValueCode code(expr, {});
+    std::vector<double> memory(code.registers());
+    const double* got = code.run(memory.data(), leaves, 50);
+    for (int k = 0; k < 50; ++k) {
+      const double expected = evaluate(
+          expr, [&](int ordinal) { return Leaves::real(ordinal, k); }, [&](int ordinal) { return Leaves::whole(ordinal, k); },
+          [](const std::string&) { return 0.0; });
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(got[k]));
+      } else {
+        EXPECT_EQ(got[k], expected) << to_string(expr.op()) << " at " << k;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,161 @@
+// Kernels on tensor cores keep NaN and infinities as their definition has them (docs/values.md), with exponentials by the function unit and
+// by polynomials, masked and not: code for compute capability 8.0, run thread by thread on the CPU, against the nest.
+#include "codegen/gpu/mma/plan/tensor_exponents.h"
+#include "support/nests/nest_runs.h"
+#include "support/nests/tensor_nests.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor::testing {
+namespace {
+
+const double kInf = std::numeric_limits<double>::infinity();
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kQueries = 66, kKeys = 70, kDepth = 16;
+
+NestInputs attention_inputs(double spread) {
+  NestInputs inputs{{{"H", 1}, {"Q", kQueries}, {"K", kKeys}}, {}, {}};
+  std::mt19937 random(3);
+  for (const auto& [name, rows] : {std::pair("q", kQueries), std::pair("k", kKeys), std::pair("v", kKeys)}) {
+    for (std::int64_t n = 0; n < rows * kDepth; ++n) {
+      const double value = std::uniform_real_distribution<double>(-1, 1)(random);
+      // Queries of one sign give infinite keys scores of one sign.
+      inputs.tensors[name].push_back(round_to(ElementType::f16, name == std::string("q") ? spread * std::fabs(value) : value));
+    }
+  }
+  return inputs;
+}
+
+/// Element 0 of row `row`, or all of the row.
+void put(NestInputs& inputs, const char* tensor, std::int64_t row, double value, bool all = true) {
+  for (std::int64_t d = 0; d < (all ? kDepth : 1); ++d)
+    inputs.tensors[tensor][static_cast<std::size_t>(row * kDepth + d)] = value;
+}
+
+/// Equal masks of NaN and infinities, finite values near each other relative to the largest; empty or what differs.
+std::string difference(const std::vector<double>& got, const std::vector<double>& want) {
+  double scale = 1;
+  for (const double value : want) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    const bool special = !std::isfinite(want[n]) || !std::isfinite(got[n]);
+    const bool same =
+        special ? (std::isnan(want[n]) && std::isnan(got[n])) || got[n] == want[n] : std::fabs(got[n] - want[n]) <= 5e-3 * scale;
+    if (!same) return fmt::format("out[{}] is {}, not {}", n, got[n], want[n]);
+  }
+  return "";
+}
+
+using NamedInputs = std::vector<std::pair<std::string, NestInputs>>;
+
+/// The nest on all inputs, by the definition and by emulated code of each schedule.
+void expect_definition(const Nest& nest, const std::vector<TensorSteps>& schedules, const NamedInputs& inputs) {
+  std::vector<Results> want;
+  for (const auto& [name, input] : inputs) want.push_back(run_oracle(nest, input, false));
+  for (const TensorSteps& steps : schedules) {
+    const TileProgram program = tensor_program(nest, steps);
+    const CompiledNvptx compiled = compile_nvptx(program, older());
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      EXPECT_EQ(difference(run_emulated(compiled, program, inputs[k].second).at("out"), want[k].at("out")), "")
+          << inputs[k].first << ", " << (steps.more.empty() ? "function unit" : steps.more[0]);
+    }
+  }
+}
+
+TensorSteps small_steps(const std::string& polynomial = "") {
+  TensorSteps steps{.rows = 64, .columns = 32, .groups = 1};
+  if (!polynomial.empty()) steps.more = {polynomial};
+  return steps;
+}
+
+NamedInputs special_inputs() {
+  NamedInputs list{{"ordinary", attention_inputs(1)}};
+  const auto add = [&](const std::string& name, const std::function<void(NestInputs&)>& change) {
+    list.emplace_back(name, attention_inputs(1));
+    change(list.back().second);
+  };
+  add("a query of NaN", [](NestInputs& x) { put(x, "q", 5, kNaN); });
+  add("one element of the first key is NaN", [](NestInputs& x) { put(x, "k", 0, kNaN, false); });
+  add("one element of a key is NaN", [](NestInputs& x) { put(x, "k", 43, kNaN, false); });
+  add("the last key is NaN", [](NestInputs& x) { put(x, "k", kKeys - 1, kNaN); });
+  add("a key of infinity", [](NestInputs& x) { put(x, "k", 40, kInf); });
+  add("some keys of minus infinity", [](NestInputs& x) {
+    for (const std::int64_t j : {0, 1, 30, 31, 32, 69}) put(x, "k", j, -kInf);
+  });
+  add("all keys of minus infinity", [](NestInputs& x) {
+    for (std::int64_t j = 0; j < kKeys; ++j) put(x, "k", j, -kInf);
+  });
+  add("the first tiles of minus infinity", [](NestInputs& x) {
+    for (std::int64_t j = 0; j < 64; ++j) put(x, "k", j, -kInf);
+  });
+  return list;
+}
+
+TEST(TensorSpecialValues, AttentionOfAllKeys) {
+  NamedInputs inputs = special_inputs();
+  for (const double value : {kNaN, kInf}) {
+    inputs.emplace_back(fmt::format("a value of {}", value), attention_inputs(1));
+    put(inputs.back().second, "v", 40, value, false);
+  }
+  expect_definition(attention_nest({.depth = static_cast<int>(kDepth)}),
+                    {small_steps(), small_steps("polynomial(out.io, 8)"), small_steps("polynomial(out.io, 16)")}, inputs);
+}
+
+/// What a mask hides of keys does not show; values are finite where it hides them.
+TEST(TensorSpecialValues, CausalAttention) {
+  expect_definition(attention_nest({.seen = Seen::causal, .depth = static_cast<int>(kDepth)}),
+                    {small_steps(), small_steps("polynomial(out.io, 12)")}, special_inputs());
+}
+
+/// Causal attention with weights x / (1 + exp(-x)) of the scores.
+Nest silu_nest() {
+  Nest nest = linear_attention_nest(ElementType::f16, static_cast<int>(kDepth));
+  for (Statement& statement : nest.statements) {
+    if (statement.name != "score") continue;
+    const ScalarExpr x = statement.value;
+    statement.value = samples::operator/(
+        x, samples::operator+(samples::number(1), samples::apply(ScalarOp::exp, samples::apply(ScalarOp::neg, x))));
+  }
+  return nest;
+}
+
+TEST(TensorSpecialValues, PolynomialsBeyondTheRangeOfPowers) {
+  TensorSteps steps = small_steps("polynomial(out.io, 16)");
+  steps.rules = {};
+  NamedInputs inputs{{"small", attention_inputs(1)}, {"large", attention_inputs(300)}, {"NaN", attention_inputs(1)}};
+  put(inputs.back().second, "q", 7, kNaN, false);
+  expect_definition(silu_nest(), {steps}, inputs);
+}
+
+nvptx::Exponents exponents_of_op(const Nest& nest, const TensorSteps& steps, const std::string& name) {
+  const TileProgram program = tensor_program(nest, steps);
+  const PlannedTensor planned(program);
+  for (std::size_t k = 0; k < planned.plan.ops.size(); ++k) {
+    const nvptx::TensorOp& op = planned.plan.ops[k];
+    if (op.op.name == name && op.kind == nvptx::TensorOp::Kind::map)
+      return nvptx::exponents_of(planned.plan, static_cast<int>(k), true);
+  }
+  internal_error("no op {}", name);
+}
+
+/// Terms relative to a row's maximum need no test of each element; what nothing bounds has all of them.
+TEST(TensorSpecialValues, WhatIsKnownOfExponents) {
+  const nvptx::Exponents relative = exponents_of_op(attention_nest(), {}, "power");
+  EXPECT_TRUE(relative.most);
+  EXPECT_GE(relative.taint, 0);
+  EXPECT_FALSE(relative.least);
+  const nvptx::Exponents unknown = exponents_of_op(silu_nest(), {.rules = {}}, "score");
+  EXPECT_FALSE(unknown.most);
+  EXPECT_FALSE(unknown.least);
+  EXPECT_EQ(unknown.taint, -1);
+}
+
+/// Kernels say where they multiply what the definition leaves out.
+TEST(TensorSpecialValues, MasksThatCutTilesNeedFiniteValues) {
+  const auto needed = [](Seen seen) { return prove_tensor_kernels(tensor_program(attention_nest({.seen = seen})), {}).needed; };
+  EXPECT_TRUE(needed(Seen::all).empty());
+  ASSERT_EQ(needed(Seen::causal).size(), 1U);
+  EXPECT_NE(needed(Seen::causal).front().find("multiplies whole tiles of v"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nestor::testing

@@ -1,0 +1,169 @@
+// Elementary functions on the GPU against double: kernels whose arguments are all f32 lose no more than a few units in the last
+// place over the whole range. (The emulator's own approximations are rounded results, so that what remains is the code's error.)
+#include "codegen/gpu/ptx/ptx_math.h"
+#include "support/simt/simt_image.h"
+
+#include <gtest/gtest.h>
+
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/TargetSelect.h>
+
+#include <cmath>
+#include <limits>
+
+namespace nestor::testing {
+namespace {
+
+/// y[i] = value(x[i]), as f32; `type` is that of x.
+TileProgram function_program(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value) {
+  ProgramMaker m("function");
+  m.size("n");
+  const int x = m.input("x", type, {var("n")}), y = m.output("y", ElementType::f32, {var("n")});
+  TileOp op = make_op(OpKind::map, "f", {parallel_dim("i", 0, var("n"))}, {y, {var("i")}}, {{x, {var("i")}}});
+  op.value = value(m.read(op, 0));
+  return m.finish(leaf(op));
+}
+
+struct Values {
+  std::vector<double> arguments;
+  std::vector<float> results;
+};
+
+/// The function at `count` points within [-spread, spread].
+Values run_function(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value, double spread, std::int64_t count) {
+  const TileProgram program = function_program(type, value);
+  const CompiledNvptx compiled = compile_nvptx(program, {});
+  const LaunchRecipe& recipe = compiled.kernel.recipe;
+  const Sizes sizes{{"n", count}};
+  const CheckOptions options{.spread = spread};
+  const CheckData data = make_data(program, recipe, sizes, options);
+  const HostImage image(recipe, data, options);
+  EXPECT_EQ(emulate(recipe, compiled.ir, sizes, image.arguments).problem, "");
+  const auto* results = reinterpret_cast<const float*>(image.memory.at(1)->data());
+  return {data.arguments.at(0).values, {results, results + count}};
+}
+
+/// Worst error in units in the last place (2^-23 relative) of results in the normal range.
+double worst_ulp(ElementType type, const std::function<ScalarExpr(ScalarExpr)>& value, const std::function<double(double)>& exact,
+                 double spread) {
+  const Values values = run_function(type, value, spread, 20000);
+  double worst = 0;
+  for (std::size_t k = 0; k < values.results.size(); ++k) {
+    const double expected = exact(values.arguments[k]);
+    if (std::abs(expected) < 0x1p-125 || std::abs(expected) > 0x1p127) continue;
+    worst = std::max(worst, std::abs(values.results[k] - expected) / (std::abs(expected) * 0x1p-23));
+  }
+  return worst;
+}
+
+ScalarExpr unary(ScalarOp op, ScalarExpr a) { return ScalarExpr::make(op, {std::move(a)}); }
+ScalarExpr magnitude(ScalarExpr a) { return unary(ScalarOp::abs, std::move(a)); }
+double exact_exp(double x) { return std::exp(x); }
+
+/// x -> 2^x by NvptxMath's polynomial, on the host.
+class PolynomialExp2 {
+ public:
+  explicit PolynomialExp2(const nvptx::NvptxMath::Polynomial& form = {}) {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto module = std::make_unique<llvm::Module>("exp2", *context);
+    llvm::IRBuilder<> builder(*context);
+    auto* type = llvm::FunctionType::get(builder.getFloatTy(), {builder.getFloatTy()}, false);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "power", *module);
+    builder.SetInsertPoint(llvm::BasicBlock::Create(*context, "entry", function));
+    nvptx::NvptxMath math;
+    math.use_polynomial(form);
+    builder.CreateRet(math.exp2(builder, function->getArg(0)));
+    jit_ = cantFail(llvm::orc::LLJITBuilder().create());
+    cantFail(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+    power_ = cantFail(jit_->lookup("power")).toPtr<float (*)(float)>();
+  }
+  float operator()(float x) const { return power_(x); }
+
+ private:
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+  float (*power_)(float) = nullptr;
+};
+
+TEST(NvptxAccuracy, PolynomialsOfExponentialsAreAsGoodAsDocumentedAndNothingFarBelow) {
+  const PolynomialExp2 power;
+  double worst = 0;
+  for (double x = -126; x < 10; x += 0.00117) {
+    const double expected = std::exp2(static_cast<double>(static_cast<float>(x)));
+    worst = std::max(worst, std::abs(power(static_cast<float>(x)) - expected) / expected);
+  }
+  EXPECT_LT(worst, 1.1e-4);
+  EXPECT_GT(worst, 0.9e-4);
+  EXPECT_EQ(power(0), 1);
+  for (float x = -127; x < -126; x += 0.01F) {
+    EXPECT_GE(power(x), 0) << x;
+    EXPECT_LT(power(x), 0x1p-125F) << x;
+  }
+  for (const float x : {-127.0F, -127.4F, -128.0F, -1e4F, -1e30F, -std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(power(x), 0) << x;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float x : {128.0F, 128.6F, 129.0F, 384.0F, 1e4F, 1e30F, infinity}) EXPECT_EQ(power(x), infinity) << x;
+  for (const float x : {127.4F, 127.6F, 127.99F}) EXPECT_NEAR(power(x) / std::exp2(x), 1, 1.1e-4) << x;
+}
+
+/// Whatever tests are left out, arguments within what is known of them and NaN have the same results.
+TEST(NvptxAccuracy, PolynomialsKeepNaN) {
+  for (const bool below : {false, true}) {
+    for (const bool above : {false, true}) {
+      const PolynomialExp2 power({below, above});
+      for (const double sign : {1.0, -1.0}) EXPECT_TRUE(std::isnan(power(static_cast<float>(std::copysign(std::nan(""), sign)))));
+      EXPECT_EQ(power(0), 1);
+      EXPECT_NEAR(power(-126) / 0x1p-126, 1, 1e-3);
+      EXPECT_NEAR(power(126) / 0x1p126, 1, 1e-3);
+      const float infinity = std::numeric_limits<float>::infinity();
+      EXPECT_EQ(power(below ? -infinity : -126), below ? 0 : power(-126));
+      EXPECT_EQ(power(above ? infinity : 126), above ? infinity : power(126));
+    }
+  }
+}
+
+TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {
+  EXPECT_LT(worst_ulp(ElementType::f32, exponential, exact_exp, 88), 1.5);
+}
+
+TEST(NvptxAccuracy, ExponentialsOf16BitKernelsAreFasterAndLessExact) {
+  const double error = worst_ulp(ElementType::f16, exponential, exact_exp, 80);
+  EXPECT_GT(error, 10);
+  EXPECT_LT(error, 100);  // |x| 2^-24: far below what 16 bits can hold
+}
+
+TEST(NvptxAccuracy, OtherFunctionsOfF32KernelsAreWithinUnitsInTheLastPlace) {
+  const auto error = [](const std::function<ScalarExpr(ScalarExpr)>& value, const std::function<double(double)>& exact) {
+    return worst_ulp(ElementType::f32, value, exact, 1e6);
+  };
+  EXPECT_LT(error([](ScalarExpr v) { return unary(ScalarOp::log, magnitude(std::move(v))); },
+                  [](double x) { return std::log(std::abs(x)); }),
+            1.5);
+  EXPECT_LT(error([](ScalarExpr v) { return unary(ScalarOp::rsqrt, magnitude(std::move(v))); },
+                  [](double x) { return 1 / std::sqrt(std::abs(x)); }),
+            1.0);
+  EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), std::move(v)); }, [](double x) { return 1 / x; }),
+            0.501);
+}
+
+TEST(NvptxAccuracy, SpecialValuesOfF32Kernels) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto at = [](ScalarOp op, double value) {
+    const auto function = [&](ScalarExpr v) {
+      return unary(op, plus(times(magnitude(std::move(v)), ScalarExpr::constant(0)), ScalarExpr::constant(value)));
+    };
+    return run_function(ElementType::f32, function, 1, 1).results.front();
+  };
+  EXPECT_EQ(at(ScalarOp::exp, -infinity), 0);
+  EXPECT_EQ(at(ScalarOp::exp, infinity), infinity);
+  EXPECT_TRUE(std::isnan(at(ScalarOp::exp, std::nan(""))));
+  EXPECT_EQ(at(ScalarOp::rsqrt, 0), infinity);
+  EXPECT_EQ(at(ScalarOp::rsqrt, infinity), 0);
+  EXPECT_TRUE(std::isnan(at(ScalarOp::rsqrt, -1)));
+}
+
+}  // namespace
+}  // namespace nestor::testing

@@ -1,0 +1,282 @@
+// Plans of GPU kernels: what stays in registers, where barriers are, how grids and recipes come out, what is refused.
+#include "codegen/gpu/simt/plan/block_plan.h"
+#include "support/error.h"
+#include "support/simt/simt_cases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = nvptx::Placement::Kind;
+
+constexpr ElementType f32 = ElementType::f32, f16 = ElementType::f16, bf16 = ElementType::bf16;
+
+struct Planned {
+  nvptx::LaunchPlan launches;
+  nvptx::BlockPlan block;
+
+  Planned(const TileProgram& program, bool vectors, std::size_t kernel = 0) : launches(nvptx::plan_launches(program, 256)) {
+    block = nvptx::plan_block(launches.kernels.at(kernel), launches.program, NvptxTarget{}, vectors);
+  }
+  const nvptx::Placement& placement(const std::string& name) const {
+    for (const auto& [id, place] : block.placements) {
+      if (block.buffer(id).name == name) return place;
+    }
+    internal_error("no placement of {}", name);
+  }
+  const nvptx::BlockOp& op(const std::string& name) const {
+    for (const nvptx::BlockOp& op : block.ops) {
+      if (op.op.name == name) return op;
+    }
+    internal_error("no op {}", name);
+  }
+  int barriers() const {
+    return static_cast<int>(
+        std::count_if(block.ops.begin(), block.ops.end(), [](const nvptx::BlockOp& op) { return op.barrier_before; }));
+  }
+};
+
+TEST(NvptxPlan, rows_stay_in_registers_with_16_byte_vectors) {
+  const Planned plan(norm_program(f16, 1024, 1), true);
+  EXPECT_EQ(plan.block.threads, 128);
+  EXPECT_EQ(plan.block.layout, (nvptx::Layout{8, 128, 1}));
+  EXPECT_EQ(plan.placement("tile").kind, Kind::registers);
+  EXPECT_EQ(plan.placement("tile").column_slots, 8);
+  EXPECT_EQ(plan.placement("mean").kind, Kind::registers);
+  EXPECT_EQ(plan.barriers(), 0);
+  EXPECT_TRUE(plan.op("load").vectors);
+  EXPECT_TRUE(plan.op("store").write_vector);
+}
+
+TEST(NvptxPlan, without_vectors_neighbouring_threads_take_neighbouring_elements) {
+  const Planned plan(norm_program(f16, 1024, 1), false);
+  EXPECT_EQ(plan.block.layout.vector, 1);
+  EXPECT_EQ(plan.placement("tile").kind, Kind::registers);
+  EXPECT_FALSE(plan.block.has_conditions());
+}
+
+TEST(NvptxPlan, short_rows_share_a_warp) {
+  const Planned plan(norm_program(f16, 128, 8), true);
+  EXPECT_LE(plan.block.layout.lanes, 32);
+  EXPECT_GT(plan.block.layout.groups, 1);
+  EXPECT_EQ(plan.placement("tile").kind, Kind::registers);
+  EXPECT_EQ(plan.block.shared_bytes, 0);
+}
+
+TEST(NvptxPlan, what_all_items_share_leaves_the_registers_first) {
+  const GridShape few{.threads = 64, .cluster = 2, .persistent = 1}, many{.threads = 64, .cluster = 2, .persistent = 16};
+  const Planned roomy(norm_program(f32, 4608, 1, false, few, 2), true), crowded(norm_program(f32, 4608, 1, false, many, 2), true);
+  EXPECT_FALSE(roomy.placement("factors").outside);
+  EXPECT_TRUE(crowded.placement("factors").outside);
+  EXPECT_FALSE(crowded.placement("tile").outside);
+  EXPECT_EQ(crowded.block.blocks_per_unit, 16);
+  EXPECT_GE(crowded.block.shared_bytes, roomy.block.shared_bytes + 4608 / 2 * 4);
+}
+
+TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {
+  const Planned plan(tiled_product_program(f32, 64, 32), true);
+  EXPECT_EQ(plan.placement("sums").kind, Kind::registers);
+  ASSERT_TRUE(plan.op("add").product.has_value());
+  EXPECT_EQ(plan.op("add").product->a_copy_width, 4);
+  EXPECT_EQ(plan.op("add").product->b_copy_width, 4);
+}
+
+TEST(NvptxPlan, attention_keeps_all_but_its_weights_in_registers) {
+  const Planned plan(streaming_attention_program(f16, 64, true), true);
+  for (const char* name : {"scores", "acc", "top", "before", "total"})
+    EXPECT_EQ(plan.placement(name).kind, Kind::registers) << name;
+  EXPECT_EQ(plan.placement("weights").kind, Kind::shared);
+}
+
+TEST(NvptxPlan, a_tile_read_in_another_order_goes_through_shared_memory_behind_a_barrier) {
+  const Planned plan(transpose_program(f32), true);
+  EXPECT_EQ(plan.placement("tile").kind, Kind::shared);
+  EXPECT_FALSE(plan.op("load").barrier_before);
+  EXPECT_TRUE(plan.op("store").barrier_before);
+}
+
+TEST(NvptxPlan, a_dependence_carried_by_a_loop_gets_a_barrier) {
+  const Planned plan(block_steps_program(), true);
+  EXPECT_TRUE(plan.op("step").barrier_before);
+  EXPECT_TRUE(plan.op("back").barrier_before);    // others may still read what it overwrites
+  EXPECT_FALSE(plan.op("store").barrier_before);  // each thread stores what it wrote itself
+}
+
+TEST(NvptxPlan, sums_that_a_loop_adds_to_stay_in_registers_while_it_runs) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
+  for (const auto& [id, place] : plan.block.placements) {
+    const std::string& name = plan.block.buffer(id).name;
+    EXPECT_EQ(place.kind, Kind::registers) << name;
+    if (name.starts_with("part_sum")) {
+      EXPECT_EQ(place.column_slots, 8);
+    }
+  }
+  EXPECT_EQ(plan.block.buffer(plan.op("add").op.write.buffer).memory, Memory::scratch);
+  EXPECT_EQ(plan.block.buffer(plan.op("store add").op.write.buffer).name, "part");
+  EXPECT_TRUE(plan.op("store add").write_vector);
+}
+
+TEST(NvptxPlan, a_loop_within_a_block_has_copies_under_way) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
+  const auto ahead = std::count_if(plan.block.ops.begin(), plan.block.ops.end(), [](const auto& op) { return op.ahead > 0; });
+  EXPECT_EQ(ahead, 2);  // one row ahead before the loop, two in it
+  EXPECT_EQ(plan.placement("tile").ring_slots, 2);
+  const Planned plain(column_parts_program(bf16, 1024, 100, 3), false);
+  EXPECT_EQ(plain.placement("tile").ring_slots, 0);
+}
+
+TEST(NvptxPlan, groups_of_threads_divide_a_sum_over_rows_of_memory) {
+  const Planned plan(column_parts_program(bf16, 1024, 100, 3), true, 1);
+  EXPECT_EQ(plan.block.layout, (nvptx::Layout{8, 4, 64}));
+  EXPECT_TRUE(plan.op("combine").crosses_groups());
+  EXPECT_EQ(plan.op("combine").group_partials(), 8);
+  EXPECT_EQ(plan.placement("sums").kind, Kind::registers);
+}
+
+TEST(NvptxPlan, a_sum_that_something_else_reads_in_its_loop_stays_where_it_is) {
+  TileProgram program = column_parts_program(f32, 1024, 100, 1);
+  auto root = std::make_shared<TileNode>(*program.root);
+  const std::vector<OpDim> dims{parallel_dim("c", 0, 1024, 1024)};
+  TileOp look = make_op(OpKind::map, "look", dims, {1, {0, var("c")}}, {{3, {var("b"), var("c")}}});
+  look.value = ScalarExpr::read(0, f32);
+  auto blocks = std::make_shared<TileNode>(*root->children[0]);
+  auto body = std::make_shared<TileNode>(*blocks->children[0]);
+  auto rows = std::make_shared<TileNode>(*body->children[1]);
+  rows->children = {sequence({rows->children[0], leaf(look)})};
+  body->children[1] = rows;
+  blocks->children = {body};
+  root->children[0] = blocks;
+  program.root = root;
+  const Planned plan(program, true);
+  EXPECT_EQ(plan.block.buffer(plan.op("add").op.write.buffer).memory, Memory::workspace);
+}
+
+TEST(NvptxPlan, an_op_outside_of_blocks_is_spread_over_a_grid) {
+  const nvptx::LaunchPlan plan = nvptx::plan_launches(product_program(f32, false, true), 256);
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  EXPECT_EQ(plan.kernels[0].grid.size(), 3u);
+  const auto blocks = plan.launches[0].grid[0].evaluate([](const std::string& size) { return size == "batch" ? 3 : 130; });
+  EXPECT_EQ(blocks, 3 * 3 * 3);
+}
+
+TEST(NvptxPlan, sequential_loops_around_parallel_work_become_launch_loops) {
+  const nvptx::LaunchPlan plan = nvptx::plan_launches(relaxation_program(), 256);
+  ASSERT_EQ(plan.launches.size(), 3u);
+  EXPECT_EQ(plan.launches[1].kind, LaunchNode::Kind::loop);
+  EXPECT_EQ(plan.launches[1].var, "t");
+  ASSERT_EQ(plan.kernels[1].launch_loops.size(), 1U);
+  EXPECT_EQ(plan.kernels[1].launch_loops[0].var, "t");
+  EXPECT_EQ(plan.kernels[1].launch_loops[0].upper.str(), plan.launches[1].upper.str());
+}
+
+TEST(NvptxRecipe, says_all_that_a_launcher_needs) {
+  const CompiledNvptx compiled = compile_nvptx(norm_program(f16, 1024, 1), {});
+  const LaunchRecipe& recipe = compiled.kernel.recipe;
+  EXPECT_EQ(compiled.kernel.architecture, "sm_90");
+  EXPECT_EQ(recipe.target, "nvptx");
+  ASSERT_EQ(recipe.arguments.size(), 4u);
+  EXPECT_TRUE(recipe.arguments[3].output);
+  EXPECT_EQ(recipe.fixed_sizes.at("width"), 1024);
+  EXPECT_FALSE(is_valid_for(recipe.valid, {{"batch", 3}, {"width", 512}}));
+  ASSERT_EQ(recipe.launches.size(), 1u);
+  const LaunchNode& node = recipe.launches[0];
+  EXPECT_THAT(compiled.kernel.code, HasSubstr(".visible .entry " + node.symbol + "("));
+  EXPECT_THAT(compiled.kernel.code, HasSubstr(".maxntid 128"));
+  EXPECT_EQ(node.block[0], 128);
+  std::string params;
+  for (const KernelParam& param : node.params) params += std::string("psnclwtd")[static_cast<std::size_t>(param.kind)];
+  EXPECT_EQ(params, "pspppsnc");  // x and its row stride, gamma, beta, y and its row stride, batch, eps
+  EXPECT_EQ(recipe_to_json(recipe_from_json(recipe_to_json(recipe))), recipe_to_json(recipe));
+}
+
+TEST(NvptxRecipe, tells_the_workspace) {
+  const CompiledNvptx compiled = compile_nvptx(relaxation_program(), {});
+  const auto bytes = compiled.kernel.recipe.workspace_bytes.evaluate([](const std::string&) { return 50; });
+  EXPECT_EQ(bytes, (2 * 50 * 50 * 4 + 63) / 64 * 64);
+}
+
+bool has_clusters(const TileTree& tree) {
+  return tree->grid.cluster > 1 || std::any_of(tree->children.begin(), tree->children.end(), has_clusters);
+}
+
+class EveryProgram : public ::testing::TestWithParam<std::tuple<SimtCase, int>> {};
+
+TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
+  const auto& [test, sm] = GetParam();
+  NvptxTarget target;
+  target.sm = sm;
+  target.threads = test.threads;
+  if (sm < 90 && has_clusters(test.program.root)) {
+    EXPECT_THAT([&] { compile_nvptx(test.program, target); },
+                ::testing::ThrowsMessage<UserError>(HasSubstr("Clusters of blocks need compute capability 9.0")));
+    return;
+  }
+  const CompiledNvptx compiled = compile_nvptx(test.program, target);
+  EXPECT_EQ(compiled.kernel.code.find(".local"), std::string::npos);
+  EXPECT_THAT(compiled.kernel.code, HasSubstr(sm == 80 ? ".target sm_80" : ".target sm_90"));
+  const PtxasReport report = run_ptxas(compiled.kernel.code, compiled.kernel.architecture);
+  if (!report.available) GTEST_SKIP() << "no ptxas program here";
+  EXPECT_TRUE(report.accepted) << report.log;
+  EXPECT_EQ(report.spill_bytes, 0) << report.log;
+  EXPECT_EQ(report.stack_bytes, 0) << report.log;
+  EXPECT_GT(report.registers, 0);
+}
+
+/// One case of each kind of program.
+std::vector<SimtCase> distinct_programs() {
+  std::vector<SimtCase> result;
+  std::set<std::string> seen;
+  for (const SimtCase& test : simt_cases()) {
+    if (seen.insert(test.name.substr(0, test.name.rfind('_'))).second) result.push_back(test);
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(programs, EveryProgram,
+                         ::testing::Combine(::testing::ValuesIn(distinct_programs()), ::testing::Values(80, 90)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_sm" + std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(Ptxas, reports_what_it_refuses) {
+  const PtxasReport report = run_ptxas(".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", "sm_90");
+  if (!report.available) GTEST_SKIP() << "no ptxas program here";
+  EXPECT_FALSE(report.accepted);
+  EXPECT_THAT(report.log, HasSubstr("nonsense"));
+}
+
+std::string refusal(const TileProgram& program, const NvptxTarget& target = {}) {
+  try {
+    compile_nvptx(program, target);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(NvptxErrors, scratch_of_unknown_size_names_the_size_to_fix) {
+  const std::string message = refusal(open_scratch_program());
+  EXPECT_THAT(message, HasSubstr("'row_copy'"));
+  EXPECT_THAT(message, HasSubstr("fix 'cols'"));
+}
+
+TEST(NvptxErrors, too_much_shared_memory_names_buffers_and_bytes) {
+  const std::string message = refusal(huge_scratch_program());
+  EXPECT_THAT(message, HasSubstr("'picture'"));
+  EXPECT_THAT(message, HasSubstr("232448"));
+}
+
+TEST(NvptxErrors, impossible_blocks_and_devices) {
+  NvptxTarget target;
+  target.threads = 100;
+  EXPECT_THAT(refusal(vector_program(f32), target), HasSubstr("100 threads"));
+  target.threads = 256;
+  target.sm = 61;
+  EXPECT_THAT(refusal(vector_program(f32), target), HasSubstr("6.1"));
+}
+
+}  // namespace
+}  // namespace nestor::testing

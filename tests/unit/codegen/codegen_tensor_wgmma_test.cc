@@ -1,0 +1,59 @@
+// Tensor kernels of compute capability 9.0, run as they are emitted: barriers, tensor copies, products and stores in adversarial order. Their code
+// gives what the operator means for ragged sizes, and every way to share the work, without races.
+#include "support/simt/simt_image.h"
+#include "support/tensor/tensor_cluster_cases.h"
+#include "support/tensor/tensor_mma_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace nestor::testing {
+namespace {
+
+class TensorWgmma : public ::testing::TestWithParam<SimtCase> {};
+
+TEST_P(TensorWgmma, kernels_compute_what_the_program_says) {
+  const SimtCase& test = GetParam();
+  const CompiledNvptx compiled = compile_nvptx(test.program, {});
+  EXPECT_EQ(compiled.kernel.architecture, "sm_90a");
+  EXPECT_EQ(run_emulated(compiled, test.program, test.sizes, test.options, {1, 2, 3}), "");
+}
+
+/// Those of other capabilities with rows that tensor copies can start at, and some of their own.
+std::vector<SimtCase> cases() {
+  const std::set<std::string> chosen{"causal_three_slots",
+                                     "resident",
+                                     "odd_columns",
+                                     "two_row_tiles",
+                                     "linear",
+                                     "product_gated",
+                                     "causal_maximum_stays_behind",
+                                     "unrolled_overlap",
+                                     "second_block_without_rows"};
+  std::vector<SimtCase> result;
+  for (const std::vector<SimtCase>& list : {tensor_mma_cases(), tensor_cluster_cases()}) {
+    for (const SimtCase& test : list) {
+      if (chosen.count(test.name) != 0) result.push_back(test);
+    }
+  }
+  const CheckOptions half{.tolerance = 3e-3};
+  const AttentionForm causal{.seen = Seen::causal, .depth = 16};
+  result.push_back(
+      {"claims",
+       tensor_program(attention_nest(causal), {.rows = 128, .columns = 32, .more = {"persistent(out.io, 1)", "claims(out.io)"}}),
+       {{"H", 3}, {"Q", 150}, {"K", 150}},
+       half});
+  result.push_back(
+      {"resident_pairs",
+       tensor_program(attention_nest(causal),
+                      {.rows = 256, .columns = 32, .more = {"overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
+       {{"H", 5}, {"Q", 100}, {"K", 100}},
+       half});
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, TensorWgmma, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace nestor::testing

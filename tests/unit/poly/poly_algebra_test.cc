@@ -1,0 +1,482 @@
+// What each rule finds, what it makes of it, and what it leaves alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "poly/algebra/rule.h"
+#include "poly/isl/isl_tools.h"
+#include "support/error.h"
+#include "support/nests/algebra_nests.h"
+#include "support/nests/sample_nests.h"
+
+namespace nestor {
+namespace {
+
+using samples::Mask;
+using samples::number;
+using samples::read;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> targets_of(const Nest& nest, const std::string& name) {
+  std::vector<std::string> targets;
+  for (const RuleMatch& match : rule(name).find(nest)) targets.push_back(match.target.empty() ? "" : match.target[0]);
+  return targets;
+}
+
+std::vector<std::string> followers_of(const Composite& composite) {
+  std::vector<std::string> names;
+  for (const Follower& follower : composite.followers) names.push_back(follower.statement);
+  return names;
+}
+
+std::string value_text(const Nest& nest, const std::string& statement) {
+  const Statement& s = nest.statement(statement);
+  return s.value.str([&](int k) { return s.reads.at(static_cast<std::size_t>(k)).tensor; }, [](int) { return "index"; });
+}
+
+bool same_domain(const Nest& a, const Nest& b, const std::string& statement) {
+  return a.statement(statement).domain.intersect_params(a.context).is_equal(
+      b.statement(statement).domain.intersect_params(b.context));
+}
+
+TEST(Algebra, RulesCarryTheirProofAndRounding) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules()) {
+    names.push_back(rule.name);
+    EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
+                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
+                                                   "factor_extremum", "fixed_extremum"));
+}
+
+TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
+  const Nest nest = rule("reciprocal").apply(samples::softmax(), {}).nest;
+  EXPECT_EQ(value_text(nest, "y"), "(E * (1 / L))");
+  EXPECT_TRUE(targets_of(nest, "reciprocal").empty());
+  // Sums are for defer_factor, and a divisor that changes along the row stays one.
+  EXPECT_TRUE(targets_of(samples::matmul(), "reciprocal").empty());
+}
+
+TEST(FactorExtremum, APositiveScaleGoesToTheExponentAndItsCorrection) {
+  const Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
+  const Nest scaled = rule("exp2_scale").apply(nest, {}).nest;
+  ASSERT_THAT(targets_of(scaled, "factor_extremum"), ElementsAre("Mx_update"));
+  const Nest factored = rule("factor_extremum").apply(scaled, {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(factored, "S"), "QK");
+  EXPECT_EQ(value_text(factored, "P"), "exp2(((S * (scale * 1.4426950408889634)) - (Mx * (scale * 1.4426950408889634))))");
+  EXPECT_TRUE(targets_of(factored, "factor_extremum").empty());
+  const RuleResult online = rule("online").apply(factored, {"Mx_update"});
+  EXPECT_EQ(online.composites.at(0).followers.at(0).correction.str({}, {}),
+            "(r * select((m_old == m_new), 1, exp2(((m_old - m_new) * (scale * 1.4426950408889634)))))");
+}
+
+TEST(FactorExtremum, AFiniteStartIsDividedWhereThatIsExact) {
+  Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
+  samples::value_of(nest, "Mx_init") = number(-1e30);
+  EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
+              testing::ThrowsMessage<UserError>(HasSubstr("Mx starts from -1e+30, which has no exact quotient by scale")));
+  samples::value_of(nest, "S") = ScalarExpr::make(ScalarOp::mul, {read(0), number(0.25)});
+  samples::value_of(nest, "Mx_init") = number(-3);
+  EXPECT_EQ(value_text(rule("factor_extremum").apply(nest, {"Mx_update"}).nest, "Mx_init"), "-12");
+  samples::value_of(nest, "Mx_init") = number(std::numeric_limits<float>::lowest());
+  EXPECT_TRUE(targets_of(nest, "factor_extremum").empty()) << "four times the lowest number is no number";
+}
+
+TEST(FactorExtremum, AScaleOfUnknownSignStays) {
+  const Nest nest = samples::scores_softmax_values();
+  EXPECT_TRUE(targets_of(nest, "factor_extremum").empty());
+  EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
+              testing::ThrowsMessage<UserError>(HasSubstr("the value of S has no factor that is known to be positive")));
+}
+
+TEST(Algebra, ReassociateNeedsAReduction) {
+  EXPECT_TRUE(rule("reassociate").apply(samples::matmul(), {}).reassociation);
+  EXPECT_TRUE(targets_of(samples::stencil2d(), "reassociate").empty());
+}
+
+TEST(Online, AttentionIsOneComposite) {
+  const Nest nest = samples::scores_softmax_values();
+  EXPECT_THAT(targets_of(nest, "online"), ElementsAre("Mx_update"));
+  const RuleResult result = rule("online").apply(nest, {"Mx_update"});
+  ASSERT_EQ(result.composites.size(), 1U);
+  const Composite& composite = result.composites[0];
+  EXPECT_EQ(composite.lead_tensor, "Mx");
+  EXPECT_THAT(composite.mediators, ElementsAre("P"));
+  EXPECT_THAT(followers_of(composite), ElementsAre("L_update", "PV_update"));
+  EXPECT_EQ(composite.view.str({}, {}), "max(m, -3.4028234663852886e+38)") << "scores may be minus infinity by overflow";
+  EXPECT_EQ(composite.corrected_by().str({}, {}), "m");
+  EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp((m_old - m_new))))");
+}
+
+TEST(Online, MaskedScoresKeepTheRunningMaximumFinite) {
+  const RuleResult result = rule("online").apply(samples::scores_softmax_values(Mask::select), {"Mx_update"});
+  const ScalarExpr view = result.composites.at(0).view;
+  const auto at = [&](double m) {
+    return evaluate(view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
+  };
+  EXPECT_EQ(at(-3), -3);
+  EXPECT_TRUE(std::isfinite(at(-samples::infinity())));
+}
+
+TEST(Online, CorrectionOfAnUnmovedMaximumIsOneEvenAtMinusInfinity) {
+  const Composite composite = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"}).composites.at(0);
+  const auto corrected = [&](double r, double m_old, double m_new) {
+    return evaluate(
+        composite.followers[0].correction, [](int) { return 0.0; }, [](int) { return 0; },
+        [&](const std::string& name) { return name == "r"       ? r
+                                              : name == "m_old" ? m_old
+                                                                : m_new; });
+  };
+  EXPECT_EQ(corrected(0, -samples::infinity(), -samples::infinity()), 0);
+  EXPECT_EQ(corrected(0, -samples::infinity(), 4), 0);
+  EXPECT_EQ(corrected(5, 2, 2), 5);
+  EXPECT_NEAR(corrected(5, 1, 3), 5 * std::exp(-2), 1e-12);
+}
+
+TEST(Online, TermsThatOthersReadAreCopied) {
+  const RuleResult result = rule("online").apply(samples::softmax(), {"Mx_update"});
+  EXPECT_THAT(result.composites.at(0).mediators, ElementsAre("E_running"));
+  EXPECT_EQ(value_text(result.nest, "L_update"), "E_running");
+  EXPECT_EQ(value_text(result.nest, "y"), "(E / L)");
+}
+
+TEST(Online, InlinedTermsGetTheirOwnStatementWhereItSavesWork) {
+  const RuleResult result = rule("online").apply(samples::inlined_softmax_sum(), {"Mx_update"});
+  EXPECT_EQ(value_text(result.nest, "PV_update"), "(PV_update_term * V)");
+  EXPECT_THAT(result.nest.statement("PV_update_term").dims, ElementsAre("i", "j"));
+  EXPECT_EQ(value_text(result.nest, "L_update"), "exp(((S - Mx) * 1))");
+  EXPECT_THAT(result.composites.at(0).mediators, ElementsAre("PV_update_term"));
+  EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("L_update", "PV_update"));
+}
+
+TEST(Online, NormalisedTermsAreNoFollowersUntilTheFactorIsDeferred) {
+  const Nest nest = samples::normalised_attention();
+  EXPECT_THAT(followers_of(rule("online").apply(nest, {"Mx_update"}).composites.at(0)), ElementsAre("L_update"));
+  const Nest deferred = rule("defer_factor").apply(nest, {"O_update"}).nest;
+  EXPECT_EQ(value_text(deferred, "O_update"), "(E * V)");
+  EXPECT_EQ(deferred.find_statement("P"), nullptr);
+  EXPECT_THAT(followers_of(rule("online").apply(deferred, {"Mx_update"}).composites.at(0)), ElementsAre("L_update", "O_update"));
+}
+
+TEST(Online, DerivedCompositeIsProvedAgainAfterOtherRules) {
+  const RuleResult online = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"});
+  const Nest scaled = rule("exp2_scale").apply(online.nest, {}).nest;
+  const auto composites = reprove(scaled, online.composites);
+  ASSERT_EQ(composites.size(), 1U);
+  EXPECT_EQ(composites[0].followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp2((m_old - m_new))))");
+  EXPECT_TRUE(reprove(samples::matmul(), online.composites).empty());
+}
+
+TEST(Algebra, CompositesWhoseTermsOthersReadAreGivenUp) {
+  const RuleResult online = rule("online").apply(samples::scores_softmax_values(), {"Mx_update"});
+  std::vector<Composite> composites = online.composites;
+  ASSERT_EQ(followers_of(composites.at(0)), (std::vector<std::string>{"L_update", "PV_update"}));
+  ASSERT_EQ(reprove(online.nest, composites).size(), 1u);
+  composites[0].followers.pop_back();  // PV reads E too, which is relative to the running maximum
+  EXPECT_TRUE(reprove(online.nest, composites).empty());
+}
+
+TEST(Online, TermsStoredInHalfPrecisionAreStillHomogeneous) {
+  Nest nest = samples::scores_softmax_values();
+  nest.tensors[6].type = ElementType::f16;
+  const ScalarExpr stored = ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16));
+  nest.statements[5].value = ScalarExpr::cast(ElementType::f16, nest.statements[5].value);
+  nest.statements[7].value = stored;
+  nest.statements[9].value = ScalarExpr::make(ScalarOp::mul, {stored, read(1)});
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(followers_of(rule("online").apply(nest, {"Mx_update"}).composites.at(0)), ElementsAre("L_update", "PV_update"));
+}
+
+TEST(Online, AMaskOfTwoPartsIsOneComposite) {
+  const Composite composite = rule("online").apply(samples::biased_scores(true), {"Mx_update"}).composites.at(0);
+  EXPECT_THAT(composite.mediators, ElementsAre("E"));
+  EXPECT_THAT(followers_of(composite), ElementsAre("L_update", "PV_update"));
+}
+
+TEST(Online, AMinimumLeadsAsWell) {
+  Nest nest = samples::inlined_softmax_sum(-1);
+  nest.statements[0].value = number(samples::infinity());
+  nest.statements[1].reduction = ReductionOp::min;
+  const Composite composite = rule("online").apply(nest, {"Mx_update"}).composites.at(0);
+  EXPECT_EQ(composite.followers[0].correction.str({}, {}), "(r * select((m_old == m_new), 1, exp(((m_old - m_new) * -1))))");
+}
+
+TEST(Online, AThresholdKeepsTheMaximumUntilTermsWouldGrowBeyondIt) {
+  const Composite composite = rule("online").apply(samples::scores_softmax_values(), {"Mx_update", "8"}).composites.at(0);
+  EXPECT_EQ(composite.threshold, 8);
+  const auto held = [&](double m_old, double m_new) {
+    return evaluate(
+        composite.held, [](int) { return 0.0; }, [](int) { return 0; },
+        [&](const std::string& name) { return name == "m_old" ? m_old : m_new; });
+  };
+  const double inf = samples::infinity(), limit = 8 * std::log(2.0);
+  EXPECT_EQ(held(3, 3), 3);
+  EXPECT_EQ(held(3, 3 + limit - 1e-4), 3);
+  EXPECT_EQ(held(3, 3 + limit + 1e-4), 3 + limit + 1e-4);
+  EXPECT_EQ(held(-inf, -5), -5);
+  EXPECT_EQ(held(-inf, -inf), -inf);
+  EXPECT_TRUE(std::isnan(held(3, std::numeric_limits<double>::quiet_NaN())));
+  // Kept, in its new units, when the nest is rewritten.
+  const Nest scaled = rule("exp2_scale").apply(samples::scores_softmax_values(), {}).nest;
+  const auto again = reprove(scaled, {composite});
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].threshold, 8);
+  EXPECT_EQ(again[0].held.str({}, {}), "select((((m_new - m_old) * 1) <= 8), m_old, m_new)");
+}
+
+TEST(Online, AMinimumStaysBehindAsWell) {
+  Nest nest = samples::inlined_softmax_sum(-1);
+  nest.statements[0].value = number(samples::infinity());
+  nest.statements[1].reduction = ReductionOp::min;
+  const Composite composite = rule("online").apply(nest, {"Mx_update", "2"}).composites.at(0);
+  EXPECT_EQ(composite.held.str({}, {}), "select((((m_new - m_old) * -1.4426950408889634) <= 2), m_old, m_new)");
+}
+
+TEST(FixedExtremum, BoundedScoresNeedNoMaximum) {
+  const Nest nest = samples::limited_scores();
+  ASSERT_THAT(targets_of(nest, "fixed_extremum"), ElementsAre("Mx_update"));
+  const Nest fixed = rule("fixed_extremum").apply(nest, {"Mx_update"}).nest;
+  EXPECT_EQ(fixed.find_statement("Mx_update"), nullptr);
+  EXPECT_EQ(fixed.find_tensor("Mx"), nullptr);
+  // The largest term is exp(20 - 20), the least one exp(-40) = 2^-58: normal.
+  EXPECT_EQ(value_text(fixed, "E"), "exp((S - 20))");
+  EXPECT_EQ(value_text(fixed, "lse"), "(20 + log(L))");
+  EXPECT_TRUE(targets_of(fixed, "online").empty());
+}
+
+TEST(FixedExtremum, ANumberTakesThePlaceOfTheMaximumAndItsFactors) {
+  const Nest scaled = rule("exp2_scale").apply(samples::limited_scores(), {}).nest;
+  const Nest factored = rule("factor_extremum").apply(scaled, {"Mx_update"}).nest;
+  const Nest fixed = rule("fixed_extremum").apply(factored, {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(fixed, "S"), "tanh((T / scale))");
+  EXPECT_THAT(value_text(fixed, "E"), testing::MatchesRegex("exp2\\(\\(\\(S \\* \\(scale \\* 1.44.*\\)\\) - 28\\.85.*\\)\\)"));
+}
+
+TEST(FixedExtremum, LargeTermsHangBelowTheirBound) {
+  // 50 log2 e = 72.1: the least term is 2^-100, the largest 2^44.3.
+  const Nest fixed = rule("fixed_extremum").apply(samples::limited_scores(50), {"Mx_update"}).nest;
+  EXPECT_EQ(value_text(fixed, "E"), "exp((S - 19.314718055994536))");
+}
+
+TEST(FixedExtremum, ValuesOfHalfPrecisionLeaveLessRoom) {
+  Nest nest = samples::limited_scores(8);
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "V") tensor.type = ElementType::f16;
+  }
+  samples::value_of(nest, "PV_update") =
+      ScalarExpr::make(ScalarOp::mul, {read(0), ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16))});
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(targets_of(nest, "fixed_extremum"), ElementsAre("Mx_update"));
+  nest.scalars[0].maximum = 11;
+  EXPECT_TRUE(targets_of(nest, "fixed_extremum").empty());
+}
+
+TEST(KeepResult, ReadersUseACopyAndTheResultIsStoredFromIt) {
+  const Nest nest = samples::late_division_norm(TensorRole::output);
+  EXPECT_THAT(targets_of(nest, "keep_result"), ElementsAre("mean"));
+  const Nest kept = rule("keep_result").apply(nest, {"mean"}).nest;
+  EXPECT_EQ(value_text(kept, "mean_store"), "mean_kept");
+  EXPECT_EQ(kept.statement("mean_store").write.tensor, "mean");
+  EXPECT_EQ(value_text(kept, "squares_update"), "((x - mean_kept) * (x - mean_kept))");
+  EXPECT_TRUE(targets_of(kept, "keep_result").empty());
+  EXPECT_TRUE(targets_of(samples::late_division_norm(), "keep_result").empty()) << "the mean is no result";
+}
+
+TEST(Moments, MeanAndVarianceAreOneComposite) {
+  const RuleResult result = rule("moments").apply(samples::row_norm(), {"mean_update"});
+  const Composite& composite = result.composites.at(0);
+  EXPECT_TRUE(composite.mediators.empty());
+  EXPECT_THAT(followers_of(composite), ElementsAre("variance_update"));
+  EXPECT_EQ(composite.view.str({}, {}), "(m * (n_total / n))");
+}
+
+TEST(Moments, ADivisionBetweenTheSumsIsSeenThrough) {
+  const RuleResult result = rule("moments").apply(samples::late_division_norm(), {"total_update"});
+  EXPECT_EQ(value_text(result.nest, "squares_update"), "((x - (total / f32(index))) * (x - (total / f32(index))))");
+  EXPECT_NE(result.nest.find_statement("mean"), nullptr) << "the result reads it still";
+}
+
+TEST(Moments, AMeanThatIsAResultIsSeenThroughAndKept) {
+  const RuleResult result = rule("moments").apply(samples::late_division_norm(TensorRole::output), {"total_update"});
+  EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("squares_update"));
+  EXPECT_NE(result.nest.find_statement("mean"), nullptr);
+}
+
+TEST(Moments, PartialSumsOfSquaresDoNotCountAllPoints) {
+  const Nest split = rule("split_reduction").apply(samples::row_norm(), {"variance_update", "k", "p", "3"}).nest;
+  EXPECT_TRUE(targets_of(split, "moments").empty());
+}
+
+TEST(DeferFactor, LeavesAFactorThatVaries) {
+  EXPECT_TRUE(targets_of(samples::matmul(), "defer_factor").empty());
+  EXPECT_THAT(targets_of(samples::row_norm(), "defer_factor"), ElementsAre("mean_update", "variance_update"));
+  const Nest nest = rule("defer_factor").apply(samples::row_norm(), {"mean_update"}).nest;
+  EXPECT_EQ(value_text(nest, "mean_update"), "x");
+  EXPECT_EQ(value_text(nest, "mean_update_scale"), "(mean_sum / f32(index))");
+}
+
+TEST(NeutralTerms, AMaskBecomesTheDomain) {
+  const Nest masked = rule("neutral_terms").apply(samples::scores_softmax_values(Mask::select), {}).nest;
+  const Nest expected = samples::scores_softmax_values(Mask::domain);
+  for (const Statement& statement : expected.statements)
+    EXPECT_TRUE(same_domain(masked, expected, statement.name)) << statement.name;
+  EXPECT_EQ(value_text(masked, "S"), value_text(expected, "S"));
+  EXPECT_TRUE(targets_of(masked, "neutral_terms").empty());
+  EXPECT_TRUE(targets_of(samples::scores_softmax_values(), "neutral_terms").empty());
+}
+
+TEST(Exp2Scale, TheFactorJoinsTheScaleOfTheScores) {
+  const Nest nest = rule("exp2_scale").apply(samples::scores_softmax_values(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(QK * (scale * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "P"), "exp2((S - Mx))");
+  EXPECT_EQ(value_text(nest, "Mx_update"), "S");
+  EXPECT_TRUE(targets_of(nest, "exp2_scale").empty());
+}
+
+TEST(Exp2Scale, ScoresWithOtherUsesKeepTheirScale) {
+  Nest nest = samples::scores_softmax_values();
+  nest.tensors[4].role = TensorRole::output;
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(QK * scale)");
+  EXPECT_EQ(value_text(nest, "P"), "exp2(((S - Mx) * 1.4426950408889634))");
+}
+
+/// biased_scores with biases of f16: their values leave room for a factor.
+Nest moderately_biased_scores() {
+  Nest nest = samples::biased_scores();
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "B" || tensor.name == "T") tensor.type = ElementType::f16;
+  }
+  const auto wide = [](int k) { return ScalarExpr::cast(ElementType::f32, read(k, ElementType::f16)); };
+  ScalarExpr& score = samples::value_of(nest, "S");
+  score = score.rewrite(
+      [&](const ScalarExpr& node) { return node.op() == ScalarOp::read && node.ordinal() != 1 ? wide(node.ordinal()) : node; });
+  return nest;
+}
+
+TEST(Exp2Scale, SumsTakeTheFactorInTermByTerm) {
+  Nest nest = moderately_biased_scores();
+  std::erase_if(nest.statements, [](const Statement& s) { return s.name == "lse"; });
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "S"),
+            "(((f32(T) * (scale * 1.4426950408889634)) + (select((abs(slope) <= 1.2379400392853803e+27), (slope * "
+            "1.4426950408889634), slope) * f32(index))) + (f32(B) * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "E"), "exp2((S - Mx))");
+}
+
+TEST(Exp2Scale, ReadersOfTheMaximumDivideTheFactorOut) {
+  Nest nest = moderately_biased_scores();
+  samples::value_of(nest, "S") = ScalarExpr::cast(ElementType::f32, read(2, ElementType::f16));
+  samples::value_of(nest, "S") = ScalarExpr::make(ScalarOp::mul, {samples::value_of(nest, "S"), number(0.5)});
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(f32(B) * 0.7213475204444817)");
+  EXPECT_EQ(value_text(nest, "lse"), "((Mx * 0.6931471805599453) + log(L))");
+}
+
+TEST(Exp2Scale, InputsWithoutRoomAreNotScaled) {
+  const Nest nest = rule("exp2_scale").apply(samples::biased_scores(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "(((T * scale) + (slope * f32(index))) + B)");
+  EXPECT_EQ(value_text(nest, "E"), "exp2(((S - Mx) * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "lse"), "(Mx + log(L))");
+}
+
+TEST(Exp2Scale, AMaskOfTheLowestNumberStaysFinite) {
+  Nest nest = samples::scores_softmax_values(Mask::select);
+  ScalarExpr& score = samples::value_of(nest, "S");
+  score = score.with_args({score.args()[0], score.args()[1], number(std::numeric_limits<float>::lowest())});
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "select((index <= index), (QK * (scale * 1.4426950408889634)), -3.4028234663852886e+38)");
+}
+
+TEST(Exp2Scale, TheBoundOfCappedScoresTakesItIn) {
+  const Nest nest = rule("exp2_scale").apply(samples::capped_scores(), {}).nest;
+  EXPECT_EQ(value_text(nest, "S"), "((scale * 1.4426950408889634) * tanh((T / scale)))");
+  EXPECT_EQ(value_text(nest, "E"), "exp2((S - Mx))");
+}
+
+TEST(Exp2Scale, AMaximumThatEveryElementReadsOtherwiseKeepsItsScale) {
+  Nest nest = samples::biased_scores();
+  Statement& out = nest.statements[8];  // O[i, d] += Mx[i]: as many points as elements of O
+  ASSERT_EQ(out.name, "O");
+  out.reads.push_back({"Mx", parse_map("[R, C, D, P] -> { O[i, d] -> Mx[i] }", "test")});
+  out.value = samples::operator+(out.value, read(2));
+  nest = rule("exp2_scale").apply(nest, {}).nest;
+  EXPECT_EQ(value_text(nest, "E"), "exp2(((S - Mx) * 1.4426950408889634))");
+  EXPECT_EQ(value_text(nest, "lse"), "(Mx + log(L))");
+}
+
+TEST(Exp2Scale, AConstantFactorTakesItIn) {
+  const Nest nest = rule("exp2_scale").apply(samples::inlined_softmax_sum(0.5), {}).nest;
+  EXPECT_EQ(value_text(nest, "L_update"), "exp2(((S - Mx) * 0.7213475204444817))");
+}
+
+/// What simplify makes of a value over the inputs a (f32, read 0) and h (f16, read 1).
+std::string simplified(const ScalarExpr& value) {
+  const Nest nest = samples::NestBuilder("one", {{"N", 4}})
+                        .tensor("a", TensorRole::input, {"N"})
+                        .tensor("h", TensorRole::input, {"N"}, ElementType::f16)
+                        .tensor("b", TensorRole::output, {"N"})
+                        .statement("B[i] : 0 <= i < N", "b[i]", {"a[i]", "h[i]"}, value)
+                        .build();
+  return targets_of(nest, "simplify").empty() ? "(unchanged)" : value_text(rule("simplify").apply(nest, {}).nest, "B");
+}
+
+TEST(Simplify, AppliesIdentities) {
+  using samples::apply;
+  using samples::operator*;
+  using samples::operator+;
+  using samples::operator-;
+  using samples::operator/;
+  const auto select = [](const ScalarExpr& c, const ScalarExpr& a, const ScalarExpr& b) {
+    return ScalarExpr::make(ScalarOp::select, {c, a, b});
+  };
+  EXPECT_EQ(simplified(read(0) * number(1) + number(0)), "a");
+  EXPECT_EQ(simplified(read(0) / number(8)), "(a * 0.125)");
+  EXPECT_EQ(simplified(read(0) / number(3)), "(unchanged)");
+  EXPECT_EQ(simplified(read(0) * number(0)), "(unchanged)");
+  EXPECT_EQ(simplified(apply(ScalarOp::neg, apply(ScalarOp::neg, read(0)))), "a");
+  EXPECT_EQ(simplified(ScalarExpr::make(ScalarOp::max, {read(0), number(-samples::infinity())})), "a");
+  EXPECT_EQ(simplified(select(ScalarExpr::make(ScalarOp::lt, {number(1), number(2)}), read(0), number(5))), "a");
+  EXPECT_EQ(simplified(read(0) + apply(ScalarOp::sqrt, number(16)) * number(0.5)), "(a + 2)");
+  const ScalarExpr half = read(1, ElementType::f16);
+  const ScalarExpr round_trip = ScalarExpr::cast(ElementType::f16, ScalarExpr::cast(ElementType::f32, half));
+  EXPECT_EQ(simplified(ScalarExpr::cast(ElementType::f32, round_trip)), "f32(h)");
+  const ScalarExpr rounding = ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::f16, read(0)));
+  EXPECT_EQ(simplified(rounding), "(unchanged)");
+}
+
+TEST(SplitReduction, APlainSumGetsPartsAndACombineStep) {
+  const RuleResult result = rule("split_reduction").apply(samples::matmul(), {"C_update", "k", "p", "16"});
+  EXPECT_TRUE(result.reassociation);
+  EXPECT_TRUE(
+      result.nest.statement("C_update_part")
+          .domain.is_equal(parse_set(
+              "[M, N, K] -> { C_update_part[i, j, p, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K and 16p <= k < 16p + 16 }",
+              "test")));
+  EXPECT_EQ(result.nest.statement("C_update_combine").reduction, ReductionOp::add);
+  EXPECT_EQ(shape_at(result.nest.tensor("C_part"), {{"M", 5}, {"N", 4}, {"K", 33}}), (std::vector<std::int64_t>{3, 5, 4}));
+}
+
+TEST(SplitReduction, ACompositeSplitsAsAWhole) {
+  const RuleResult result = rule("split_reduction").apply(samples::scores_softmax_values(), {"Mx_update", "j", "p", "64"});
+  ASSERT_EQ(result.composites.size(), 2U);
+  EXPECT_EQ(result.composites[0].lead, "Mx_update_part");
+  EXPECT_THAT(followers_of(result.composites[0]), ElementsAre("L_update_part", "PV_update_part"));
+  EXPECT_EQ(result.composites[1].lead, "Mx_update_combine");
+  EXPECT_THAT(followers_of(result.composites[1]), ElementsAre("L_update_combine", "PV_update_combine"));
+  EXPECT_EQ(value_text(result.nest, "P"), "exp((S - max(Mx_part, -3.4028234663852886e+38)))");
+}
+
+TEST(SplitReduction, MomentsOfPartsAreCentredOnTheirOwnMean) {
+  const RuleResult result = rule("split_reduction").apply(samples::row_norm(), {"mean_update", "k", "p", "64"});
+  ASSERT_EQ(result.composites.size(), 1U);
+  EXPECT_EQ(result.composites[0].lead, "mean_update_part");
+  EXPECT_EQ(value_text(result.nest, "mean_update_combine"), "(mean_part / f32(index))");
+}
+
+}  // namespace
+}  // namespace nestor

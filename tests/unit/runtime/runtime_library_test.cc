@@ -1,0 +1,197 @@
+// Look up and launch: from a database file to numbers in memory.
+#include "nestor/runtime.h"
+
+#include "support/error.h"
+#include "unit/runtime/runtime_fixture.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace nestor {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+class LibraryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    NESTOR_NEEDS_C_COMPILER();
+    store_kernel(path, scale_object(), scale_recipe(), 32, 16);
+  }
+  Library open() { return Library::open(path, {.threads = 0, .system_path = "", .use_system = false}); }
+
+  TemporaryFolder folder;
+  std::string path = folder.file("t.db");
+};
+
+std::vector<float> numbers(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+TEST_F(LibraryTest, AKernelRunsAtTheSizesItWasMeasuredAt) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 32}, {"cols", 16}});
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel.match(), MatchKind::exact);
+  EXPECT_EQ(kernel.distance(), 0);
+  std::vector<float> x = numbers(32 * 16), y(32 * 16);
+  kernel.launch({{x.data()}, {y.data()}}, {{"rows", 32}, {"cols", 16}});
+  for (std::size_t k = 0; k < x.size(); ++k) ASSERT_EQ(y[k], 2 * x[k]);
+}
+
+TEST_F(LibraryTest, AndAtOthersForWhichItIsValid) {
+  const Library library = open();
+  const Sizes sizes{{"rows", 5}, {"cols", 8}};
+  const Kernel kernel = library.query("scale", "f32", sizes);
+  EXPECT_EQ(kernel.match(), MatchKind::nearest);
+  EXPECT_NEAR(kernel.distance(), 2.678 + 1, 0.001);
+  std::vector<float> x = numbers(40), y(40);
+  const std::vector<TensorArg> tensors{{x.data()}, {y.data()}};
+  kernel.launch(tensors, sizes);
+  EXPECT_EQ(y[39], 80);
+  EXPECT_FALSE(library.query("scale", "f32", {{"rows", 5}, {"cols", 7}})) << "cols must be divisible by 4";
+  EXPECT_FALSE(library.query("scale", "f16", sizes));
+  EXPECT_FALSE(library.query("other", "f32", sizes));
+}
+
+TEST_F(LibraryTest, StridesLeaveTheRestOfTheMemoryAlone) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 3}, {"cols", 4}});
+  std::vector<float> x = numbers(3 * 10), y(3 * 7, -1);
+  const std::int64_t x_strides[] = {10, 1}, y_strides[] = {7, 1}, shape[] = {3, 4};
+  kernel.launch({{x.data(), x_strides, shape, ElementType::f32}, {y.data(), y_strides, shape, ElementType::f32}},
+                {{"rows", 3}, {"cols", 4}});
+  EXPECT_EQ(y[0], 2);
+  EXPECT_EQ(y[7 + 3], 2 * 14);
+  EXPECT_EQ(y[4], -1);
+  EXPECT_EQ(y[2 * 7 + 4], -1);
+}
+
+TEST_F(LibraryTest, AStrideOfZeroRepeatsAnInput) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 3}, {"cols", 4}});
+  std::vector<float> x = numbers(4), y(12);
+  const std::int64_t strides[] = {0, 1};
+  kernel.launch({{x.data(), strides}, {y.data()}}, {{"rows", 3}, {"cols", 4}});
+  EXPECT_EQ(y[11], 8);
+}
+
+TEST_F(LibraryTest, ScalarsTakeTheirDefaultUnlessGiven) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 1}, {"cols", 4}});
+  std::vector<float> x = numbers(4), y(4);
+  kernel.launch({{x.data()}, {y.data()}}, {{"cols", 4}, {"rows", 1}}, {{"offset", 100}});
+  EXPECT_EQ(y[3], 108);
+  kernel.launch({{x.data()}, {y.data()}}, {{"cols", 4}, {"rows", 1}}, {{"offset", -1}, {"alpha", 0.5}});
+  EXPECT_EQ(y[3], 1);
+}
+
+TEST_F(LibraryTest, TheInfoSaysWhatToPass) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 64}, {"cols", 16}});
+  const auto info = nlohmann::json::parse(kernel.info());
+  EXPECT_EQ(info["match"], "nearest");
+  EXPECT_EQ(info["distance"], 1);
+  EXPECT_EQ(info["measured"]["sizes"]["rows"], 32);
+  EXPECT_EQ(info["tensors"][1]["name"], "y");
+  EXPECT_EQ(info["tensors"][1]["type"], "f32");
+  EXPECT_EQ(info["tensors"][1]["output"], true);
+  EXPECT_EQ(info["sizes"], nlohmann::json::array({"rows", "cols"}));
+  EXPECT_EQ(info["scalars"][0]["default"], 2.0);
+  EXPECT_EQ(Kernel().info(), R"({"match":"none"})");
+  EXPECT_EQ(Kernel().match(), MatchKind::none);
+}
+
+TEST_F(LibraryTest, SizesMayComeInAnyOrder) {
+  const Library library = open();
+  const auto info = [&](std::initializer_list<NamedSize> sizes) { return library.query("scale", "f32", sizes).info().data(); };
+  const char* first = info({{"rows", 4}, {"cols", 8}});
+  EXPECT_EQ(info({{"cols", 8}, {"rows", 4}}), first) << "one answer, remembered";
+  EXPECT_NE(info({{"cols", 4}, {"rows", 8}}), first);
+  EXPECT_THAT(user_error_of([&] { info({{"cols", 8}, {"cols", 8}}); }), HasSubstr("given twice"));
+}
+
+TEST_F(LibraryTest, ManyAnswersAreRememberedApart) {
+  const Library library = open();
+  std::vector<const char*> first;
+  for (int rows = 1; rows <= 300; ++rows)
+    first.push_back(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data());
+  for (int rows = 1; rows <= 300; ++rows) {
+    EXPECT_EQ(library.query("scale", "f32", {{"rows", rows}, {"cols", 16}}).info().data(),
+              first[static_cast<std::size_t>(rows - 1)]);
+  }
+}
+
+TEST_F(LibraryTest, ARefreshFindsWhatWasTunedSince) {
+  Library library = open();
+  const Kernel before = library.query("scale", "f32", {{"rows", 64}, {"cols", 16}});
+  EXPECT_EQ(before.match(), MatchKind::nearest);
+  store_kernel(path, scale_object(), scale_recipe(), 64, 16);
+  EXPECT_EQ(library.query("scale", "f32", {{"rows", 64}, {"cols", 16}}).match(), MatchKind::nearest);
+  library.refresh();
+  EXPECT_EQ(library.query("scale", "f32", {{"rows", 64}, {"cols", 16}}).match(), MatchKind::exact);
+  std::vector<float> x = numbers(64), y(64);
+  before.launch({{x.data()}, {y.data()}}, {{"rows", 4}, {"cols", 16}});
+  EXPECT_EQ(y[63], 128);
+}
+
+TEST_F(LibraryTest, AKernelOutlivesItsLibrary) {
+  const Kernel kernel = open().query("scale", "f32", {{"rows", 4}, {"cols", 4}});
+  std::vector<float> x = numbers(16), y(16);
+  kernel.launch({{x.data()}, {y.data()}}, {{"rows", 4}, {"cols", 4}});
+  EXPECT_EQ(y[15], 32);
+}
+
+TEST_F(LibraryTest, ThreadsQueryAndLaunchAtOnce) {
+  const Library library = open();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 1; round <= 60; ++round) {
+        const std::int64_t rows = 1 + (round * 7 + t) % 23;
+        const Kernel kernel = library.query("scale", "f32", {{"rows", rows}, {"cols", 8}});
+        std::vector<float> x(static_cast<std::size_t>(rows) * 8, static_cast<float>(t + 1)), y(x.size());
+        kernel.launch({{x.data()}, {y.data()}}, {{"rows", rows}, {"cols", 8}});
+        for (const float value : y) wrong += value != static_cast<float>(2 * (t + 1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(LibraryTest, TheNumberOfThreadsIsPartOfTheDevice) {
+  const Library library = Library::open(path, {.threads = host_threads() + 3, .system_path = "", .use_system = false});
+  EXPECT_EQ(library.threads(), host_threads() + 3);
+  const Kernel kernel = library.query("scale", "f32", {{"rows", 32}, {"cols", 16}});
+  EXPECT_EQ(kernel.match(), MatchKind::other_device);
+  std::vector<float> x = numbers(32 * 16), y(32 * 16);
+  kernel.launch({{x.data()}, {y.data()}}, {{"rows", 32}, {"cols", 16}});
+  EXPECT_EQ(y[511], 1024);
+}
+
+TEST_F(LibraryTest, FixedSizesNeedNotBeGiven) {
+  LaunchRecipe recipe = scale_recipe();
+  recipe.fixed_sizes = {{"cols", 16}};
+  recipe.valid.push_back({{{"cols", 1}}, -16, true, 0});
+  store_kernel(path, scale_object(), recipe, 7, 16, "fixed");
+  const Kernel kernel = open().query("fixed", "f32", {{"rows", 2}, {"cols", 16}});
+  std::vector<float> x = numbers(32), y(32);
+  kernel.launch({{x.data()}, {y.data()}}, {{"rows", 2}});
+  EXPECT_EQ(y[31], 64);
+}
+
+TEST_F(LibraryTest, ASystemDatabaseAloneIsEnough) {
+  setenv("NESTOR_DB", folder.file("not_there.db").c_str(), 1);
+  const Library library = Library::open("", {.threads = 0, .system_path = path, .use_system = true});
+  EXPECT_TRUE(library.query("scale", "f32", {{"rows", 32}, {"cols", 16}}));
+  EXPECT_THAT(user_error_of([] { Library::open("", {.threads = 0, .system_path = "", .use_system = false}); }),
+              HasSubstr("nestor tune"));
+  unsetenv("NESTOR_DB");
+}
+
+}  // namespace
+}  // namespace nestor
