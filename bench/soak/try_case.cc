@@ -2,6 +2,7 @@
 #include "soak/try_case.h"
 
 #include "codegen/gpu/backend.h"
+#include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
@@ -75,11 +76,18 @@ Outcome run_all(const Nest& nest, const Generated& generated, Engine engine, con
   return outcome;
 }
 
+NvptxTarget target_of(int sm) {
+  NvptxTarget target;
+  target.sm = sm;
+  target.shared_limit = kSharedLimit;
+  return target;
+}
+
 /// The runs, with finite values wherever the certificate of the candidate asks for them (docs/values.md, masked places).
 std::vector<PreparedRun> runs_for(const Nest& nest, const Schedule& schedule, const TileProgram& program,
                                   const ProgramProof& proof, int sm, const std::vector<PreparedRun>& runs) {
-  const TensorFacts facts = sm > 0 ? prove_tensor_kernels(program, {.sm = sm}) : TensorFacts{};
-  const std::vector<std::string> finite = finite_tensors(schedule, proof, facts);
+  const GpuCertificate kernels = sm > 0 ? certify_kernels(program, target_of(sm)) : GpuCertificate{};
+  const std::vector<std::string> finite = finite_tensors(schedule, proof, kernels.finite);
   std::vector<PreparedRun> result = runs;
   for (PreparedRun& prepared : result) {
     if (finite.empty() || !is_special(prepared.run.data)) continue;
@@ -96,13 +104,11 @@ Outcome failed(Verdict verdict, const std::string& detail) { return {verdict, de
 
 Generated generate(const TileProgram& program, Engine engine, int sm) {
   if (engine == Engine::host) return {compile_host(program, detect_host()).kernel, "", "", ""};
-  NvptxTarget target;
-  target.sm = sm;
-  target.shared_limit = kSharedLimit;
+  NvptxTarget target = target_of(sm);
   target.keep_ir = engine == Engine::emulator;
   CompiledNvptx compiled = compile_nvptx(program, target);
   Generated generated{std::move(compiled.kernel), std::move(compiled.ir), "",
-                      fmt::format("{}", fmt::join(compiled.unproved, "; "))};
+                      fmt::format("{}", fmt::join(compiled.certificate.unproved, "; "))};
   if (engine == Engine::device) {
     PtxasReport report = run_ptxas(generated.kernel.code, generated.kernel.architecture);
     if (report.available && !report.accepted) internal_error("ptxas refuses the code: {}", report.log);

@@ -83,7 +83,7 @@ class NESTOR_API Schedule {
   std::optional<std::string> why_illegal(const std::string& step) const;
   std::vector<std::string> steps() const;
   std::string str() const;  ///< the loop nest as readable code
-  /// "nest", "deps", "tree", "loops", "tile", "tiles", "ir", "asm", "ptx" or "schedule", as `nestor show --as`. `sm`: for ptx, e.g. 90.
+  /// "nest", "deps", "tree", "loops", "tile", "tiles", "plan", "ir", "asm", "ptx" or "schedule", as `nestor show --as`. `sm`: for plan and ptx, e.g. 90.
   std::string show(const std::string& view, int sm = 90) const;
   std::string certificate() const;  ///< rules with proofs, dependences, bounds and sizes of validity
   std::string json() const;         ///< for from_json and `nestor verify --steps`

@@ -107,19 +107,20 @@ bool has_blocks(const TileTree& tree) {
 }
 
 /// A schedule may still be on its way to a kernel that fits: then the certificate says what is missing.
-/// `otherwise` makes the answer of a reason why there is none.
-template <class Prove, class Otherwise>
-auto proved_by(const Prove& prove, const TileProgram& program, int sm, const Otherwise& otherwise) {
+GpuCertificate certified_kernels(const TileProgram& program, const NvptxTarget& target) {
+  if (!has_blocks(program.root)) return {};
   try {
-    return has_blocks(program.root) ? prove(program, {.sm = sm}) : decltype(prove(program, {.sm = sm})){};
+    return certify_kernels(program, target);
   } catch (const UserError& error) {
-    return otherwise(fmt::format("nothing is proved: {}", error.what()));
+    GpuCertificate nothing;
+    nothing.blocks.push_back(fmt::format("nothing is proved: {}", error.what()));
+    return nothing;
   }
 }
 
 }  // namespace
 
-Certificate certify(const Schedule& schedule, const TileProgram& program, int sm) {
+Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target) {
   const Schedule replayed = Schedule(schedule.original_nest()).apply_all(schedule.steps());
   Certificate certificate;
   certificate.op = schedule.original_nest().op;
@@ -133,13 +134,8 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, int sm
   certificate.program = prove_program(program, replayed);
   // What back ends make of a program that is wrong says nothing.
   if (certificate.program.verdict != ProofVerdict::refuted) {
-    TensorFacts facts =
-        proved_by(prove_tensor_kernels, program, sm, [](std::string why) { return TensorFacts{{std::move(why)}, {}, {}}; });
-    certificate.program.finite = finite_tensors(replayed, certificate.program, facts);
-    certificate.slots = std::move(facts.proved);
-    certificate.finite = std::move(facts.needed);
-    certificate.blocks =
-        proved_by(prove_block_kernels, program, sm, [](std::string why) { return std::vector<std::string>{std::move(why)}; });
+    certificate.kernels = certified_kernels(program, target);
+    certificate.program.finite = finite_tensors(replayed, certificate.program, certificate.kernels.finite);
   }
   return certificate;
 }
@@ -160,21 +156,27 @@ std::string describe(const Certificate& certificate) {
   text += program_text(certificate.program);
   text += "\nbuffers and their bounds:\n";
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
-  if (!certificate.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
-  for (const std::string& fact : certificate.slots) text += fmt::format("  slots: {}\n", fact);
-  if (!certificate.finite.empty()) text += "\nneeds finite values in masked places:\n";
-  for (const std::string& need : certificate.finite) text += fmt::format("  {}\n", need);
-  if (!certificate.blocks.empty()) text += "\nthreads of a block, for all sizes:\n";
-  for (const std::string& fact : certificate.blocks) text += fmt::format("  blocks: {}\n", fact);
+  if (!certificate.kernels.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
+  for (const std::string& fact : certificate.kernels.slots) text += fmt::format("  slots: {}\n", fact);
+  if (!certificate.kernels.needed.empty()) text += "\nneeds finite values in masked places:\n";
+  for (const std::string& need : certificate.kernels.needed) text += fmt::format("  {}\n", need);
+  if (!certificate.kernels.blocks.empty()) text += "\nthreads of a block, for all sizes:\n";
+  for (const std::string& fact : certificate.kernels.blocks) text += fmt::format("  blocks: {}\n", fact);
   text += "\nvalid for sizes with:\n";
   for (const std::string& constraint : certificate.valid_sizes) text += fmt::format("  {}\n", constraint);
   return text;
 }
 
 nlohmann::json certificate_to_json(const Certificate& certificate) {
-  nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
-                      {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes},
-                      {"slots", certificate.slots}, {"finite", certificate.finite},   {"blocks", certificate.blocks}};
+  nlohmann::json json{{"op", certificate.op},
+                      {"variant", certificate.variant},
+                      {"nest", certificate.nest_digest},
+                      {"steps", certificate.steps},
+                      {"buffers", certificate.buffers},
+                      {"valid", certificate.valid_sizes},
+                      {"slots", certificate.kernels.slots},
+                      {"finite", certificate.kernels.needed},
+                      {"blocks", certificate.kernels.blocks}};
   json["program"] = {{"verdict", to_string(certificate.program.verdict)},
                      {"facts", certificate.program.facts},
                      {"finite", certificate.program.finite},

@@ -1,6 +1,8 @@
 // What people read about a schedule: its views at every level, and the certificate of why it is right.
 #pragma once
 
+#include "codegen/gpu/certificate.h"
+#include "codegen/gpu/target/target.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule/schedule.h"
@@ -15,15 +17,15 @@
 namespace nestor {
 
 /// What `show` prints.
-enum class View : std::uint8_t { nest, deps, tree, loops, tile, tiles, ir, assembly, ptx, schedule };
+enum class View : std::uint8_t { nest, deps, tree, loops, tile, tiles, plan, ir, assembly, ptx, schedule };
 /// By the name the command line takes: "nest", "deps", ..., "asm" for assembly. nullopt for anything else.
 std::optional<View> view_from(std::string_view name);
-/// "nest, deps, tree, loops, tile, tiles, ir, asm, ptx, schedule"
+/// "nest, deps, tree, loops, tile, tiles, plan, ir, asm, ptx, schedule"
 std::string view_names();
 
 /// What some views need besides the schedule.
 struct ViewOptions {
-  int sm = 90;    ///< ptx: compute capability times ten
+  int sm = 90;    ///< plan, ptx: compute capability times ten
   Sizes sizes{};  ///< tiles: the sizes to count at; missing ones take their default
 };
 
@@ -46,14 +48,12 @@ struct Certificate {
   std::vector<std::string> valid_sizes;  ///< the kernel's conditions on sizes
   std::vector<std::string> buffers;      ///< every buffer of the tile program with its bound
   ProgramProof program;                  ///< of the tile program itself, against the nest
-  std::vector<std::string> slots;        ///< what is proved of the synchronisation of kernels on tensor cores
-  std::vector<std::string> finite;       ///< operands that they need finite values of in masked places (docs/values.md)
-  std::vector<std::string> blocks;       ///< what is proved of how the threads of other GPU kernels share their work
+  GpuCertificate kernels;                ///< of its GPU kernels, as compile_nvptx() gives it
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.
-/// `sm`: compute capability times ten of the device whose kernels on tensor cores are proved.
-Certificate certify(const Schedule& schedule, const TileProgram& program, int sm = 90);
+/// `target`: of the GPU whose kernels are proved.
+Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target = {});
 std::string describe(const Certificate& certificate);
 nlohmann::json certificate_to_json(const Certificate& certificate);
 

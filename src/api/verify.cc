@@ -7,6 +7,7 @@
 #include "autotune/host/host_measurer.h"
 #include "autotune/oracle/oracle.h"
 #include "codegen/gpu/backend.h"
+#include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/host/host_backend.h"
 #include "poly/nest/nest_json.h"
 #include "support/architecture.h"
@@ -128,7 +129,7 @@ Finding check_nest(const Nest& nest, const std::string& expected) {
 /// False when the program is refuted: then nothing more is to be done with it.
 bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification& result) {
   const TileProgram program = build_tile_program(schedule);
-  result.certificate = certify(schedule, program, sm_of(device));
+  result.certificate = certify(schedule, program, {.sm = sm_of(device)});
   result.findings.push_back({"steps", true, fmt::format("{} steps replayed, each proved", schedule.steps().size())});
   result.findings.push_back(
       {"dependences", true, fmt::format("{} checked against the final order", result.certificate.dependences.size())});
@@ -138,16 +139,15 @@ bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification&
                              proved ? fmt::format("{} facts proved for all valid sizes", proof.facts.size())
                                     : fmt::format("{}: {}", to_string(proof.verdict), proof.reason)});
   if (proof.verdict == ProofVerdict::refuted) return false;
-  const std::size_t facts = prove_tensor_kernels(program, {.sm = sm_of(device)}).proved.size();
+  const std::size_t facts = result.certificate.kernels.slots.size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
-  const std::vector<std::string>& blocks = result.certificate.blocks;
-  if (blocks.empty()) return true;
-  const auto open = std::find_if(blocks.begin(), blocks.end(),
-                                 [](const std::string& fact) { return fact.find(kNotProved) != std::string::npos; });
-  result.findings.push_back(
-      {"blocks", open == blocks.end(),
-       open == blocks.end() ? fmt::format("{} facts of threads and blocks proved for all sizes", blocks.size()) : *open});
+  const GpuCertificate& kernels = result.certificate.kernels;
+  if (kernels.blocks.empty()) return true;
+  const bool whole = kernels.unproved.empty();
+  result.findings.push_back({"blocks", whole,
+                             whole ? fmt::format("{} facts of threads and blocks proved for all sizes", kernels.blocks.size())
+                                   : "unproved: " + kernels.unproved.front()});
   return true;
 }
 

@@ -23,12 +23,13 @@ struct ViewName {
   std::string_view name;
 };
 
-constexpr std::array<ViewName, 10> kViews{{{View::nest, "nest"},
+constexpr std::array<ViewName, 11> kViews{{{View::nest, "nest"},
                                            {View::deps, "deps"},
                                            {View::tree, "tree"},
                                            {View::loops, "loops"},
                                            {View::tile, "tile"},
                                            {View::tiles, "tiles"},
+                                           {View::plan, "plan"},
                                            {View::ir, "ir"},
                                            {View::assembly, "asm"},
                                            {View::ptx, "ptx"},
@@ -99,6 +100,8 @@ std::string show(const Schedule& schedule, View view, const ViewOptions& options
       return describe(build_tile_program(schedule));
     case View::tiles:
       return describe(classify_tiles(schedule, complete_sizes(schedule.original_nest(), options.sizes)));
+    case View::plan:
+      return describe_kernels(build_tile_program(schedule), {.sm = options.sm});
     case View::ir:
       return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).ir;
     case View::assembly:

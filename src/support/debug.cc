@@ -11,7 +11,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"trials", "timing", "tiles", "ptx"};
+constexpr std::array<std::string_view, 5> kNames{"trials", "timing", "tiles", "plans", "ptx"};
 
 std::string_view name_of(DebugSwitch which) { return kNames[static_cast<std::size_t>(which)]; }
 

@@ -8,8 +8,8 @@
 namespace nestor {
 
 /// All switches, for documentation and messages. `trials`: each measured candidate. `timing`: how long each stage of a
-/// compile took. `tiles`: tile programs. `ptx`: emitted PTX.
-enum class DebugSwitch { trials, timing, tiles, ptx };
+/// compile took. `tiles`: tile programs. `plans`: a GPU kernel's plan after each pass. `ptx`: emitted PTX.
+enum class DebugSwitch { trials, timing, tiles, plans, ptx };
 
 /// Whether NESTOR_DEBUG names the switch (or "all"). The variable is read once.
 bool debug_enabled(DebugSwitch which);

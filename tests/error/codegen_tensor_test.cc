@@ -1,4 +1,5 @@
 // What a user reads when a kernel cannot use tensor cores.
+#include "codegen/gpu/backend.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
@@ -97,7 +98,7 @@ TEST(TensorError, clusters_on_other_devices) {
   const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"cluster(out.io, 2)"}});
   EXPECT_EQ(refusal(program), "");
   EXPECT_THAT(refusal(program, older()), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
-  EXPECT_THROW(prove_tensor_kernels(program, older()), UserError);
+  EXPECT_THROW(certify_kernels(program, older()), UserError);
 }
 
 TEST(TensorError, packs_of_rows_on_other_devices) {

@@ -220,10 +220,11 @@ class MaskedElements {
 
 }  // namespace
 
-std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof, const TensorFacts& facts) {
+std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof,
+                                        const std::vector<std::string>& products) {
   std::set<std::string> tensors = finite_for_rules(schedule);
   tensors.insert(proof.finite.begin(), proof.finite.end());
-  tensors.insert(facts.finite.begin(), facts.finite.end());
+  tensors.insert(products.begin(), products.end());
   return {tensors.begin(), tensors.end()};
 }
 

@@ -1,7 +1,6 @@
 // Masked places: elements of inputs that a kernel may multiply by 0 for no other reason than a condition on indices (docs/values.md).
 #pragma once
 
-#include "codegen/gpu/backend.h"
 #include "codegen/proof/program_proof.h"
 #include "poly/schedule/schedule.h"
 
@@ -13,8 +12,9 @@
 namespace nestor {
 
 /// Tensors whose values must be finite in masked places for a kernel to give what the definition does: those that its program multiplies
-/// by 0 (`proof`), that its products on tensor cores do (`facts`), and that rules of `schedule` no longer multiply by 0. Sorted.
-std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof, const TensorFacts& facts);
+/// by 0 (`proof`), that its products on tensor cores do (`products`), and that rules of `schedule` no longer multiply by 0. Sorted.
+std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof,
+                                        const std::vector<std::string>& products);
 
 /// Elements of inputs, as ascending linear numbers.
 using ElementLists = std::map<std::string, std::vector<std::int64_t>>;

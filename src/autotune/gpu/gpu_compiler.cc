@@ -5,6 +5,7 @@
 #include "autotune/trial/proof_gate.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
+#include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/isl/candidate_time.h"
 #include "support/error.h"
@@ -83,7 +84,7 @@ std::optional<TrialOutcome> GpuCompiler::generate(const TrialJob& job, CompiledT
     const CompiledNvptx code = compile_nvptx(program, target);
     const CompiledKernel& kernel = code.kernel;
     if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
-    if (auto unproved = outcome_without_plan_proof(code.unproved, milliseconds_since(start))) return unproved;
+    if (auto unproved = outcome_without_plan_proof(code.certificate.unproved, milliseconds_since(start))) return unproved;
     compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   } catch (const UserError& error) {
     return ended(TrialStatus::infeasible, error.what());

@@ -93,7 +93,7 @@ void add_show(CLI::App& app, Action& run) {
   args->database.add_to(*command);
   args->schedule.add_to(*command);
   command->add_option("--as", args->view, "view: " + view_names())->capture_default_str();
-  command->add_option("--target", args->target, "GPU of the view ptx")
+  command->add_option("--target", args->target, "GPU of the views plan and ptx")
       ->check(CLI::IsMember({"sm_80", "sm_90"}))
       ->capture_default_str();
   command->footer(R"(examples:

@@ -1,13 +1,14 @@
-// SIMT back end: plans kernels, builds their IR, and turns it into PTX.
+// GPU back end: plans kernels, builds their IR, and turns it into PTX.
 #include "codegen/gpu/backend.h"
 
+#include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/kernel_builder.h"
-#include "codegen/gpu/simt/proof/launch_check.h"
+#include "codegen/gpu/kernel_plans.h"
 
 #include "support/debug.h"
 #include "support/error.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/IR/LLVMContext.h>
@@ -121,15 +122,17 @@ void check_target(const NvptxTarget& target) {
 }  // namespace
 
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
-  const DebugTimer timer("GPU code");
   check_target(target);
-  const nvptx::LaunchPlan plan = nvptx::plan_launches(program, target.threads);
-  if (const auto problems = nvptx::check_launches(plan); !problems.empty())
-    internal_error("the launches of {} are wrong: {}", program.name, fmt::join(problems, "; "));
-  const auto any_kernel = [&](const auto& holds) { return std::any_of(plan.kernels.begin(), plan.kernels.end(), holds); };
+  return compile_plans(program, plan_kernels(program, target));
+}
+
+CompiledNvptx compile_plans(const TileProgram& program, std::shared_ptr<const KernelPlans> plans) {
+  const DebugTimer timer("GPU code");
+  const NvptxTarget& target = plans->target;
+  const auto any_kernel = [&](const auto& holds) {
+    return std::any_of(plans->launches.kernels.begin(), plans->launches.kernels.end(), holds);
+  };
   const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
-  if (clusters && target.sm < 90)
-    user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
   // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
   const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
   const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
@@ -139,8 +142,8 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   std::map<std::string, nvptx::BuiltKernel> kernels;
-  for (const nvptx::KernelPlan& kernel : plan.kernels)
-    kernels[kernel.symbol] = nvptx::build_kernel(module, kernel, plan.program, target);
+  for (const PlannedKernel& kernel : plans->kernels)
+    kernels[kernel.kernel->symbol] = nvptx::build_kernel(module, kernel, plans->launches.program);
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(module, &stream)) internal_error("invalid code for {}: {}\n{}", program.name, problem, text_of(module));
@@ -150,12 +153,22 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   result.kernel.architecture = architecture;
   result.kernel.code = ptx_of(module, *machine);
   debug_log(DebugSwitch::ptx, result.kernel.code);
-  fill_recipe(program, plan, result.kernel.recipe);
-  result.kernel.recipe.launches = plan.launches;
-  for (const auto& [symbol, kernel] : kernels)
-    result.unproved.insert(result.unproved.end(), kernel.unproved.begin(), kernel.unproved.end());
+  fill_recipe(program, plans->launches, result.kernel.recipe);
+  result.kernel.recipe.launches = plans->launches.launches;
   complete(result.kernel.recipe.launches, kernels);
+  result.certificate = plans->certificate;
+  result.plans = std::move(plans);
   return result;
+}
+
+GpuCertificate certify_kernels(const TileProgram& program, const NvptxTarget& target) {
+  check_target(target);
+  return plan_kernels(program, target)->certificate;
+}
+
+std::string describe_kernels(const TileProgram& program, const NvptxTarget& target) {
+  check_target(target);
+  return describe(*plan_kernels(program, target));
 }
 
 }  // namespace nestor

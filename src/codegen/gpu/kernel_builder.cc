@@ -1,9 +1,9 @@
 // One kernel as an LLVM function.
 #include "codegen/gpu/kernel_builder.h"
 
+#include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
 #include "codegen/gpu/simt/emit/block_emitter.h"
-#include "codegen/gpu/simt/proof/block_check.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/error.h"
 
@@ -74,17 +74,10 @@ int argument_ordinal(const TileProgram& program, int buffer) {
 
 class KernelBuilder {
  public:
-  KernelBuilder(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target)
-      : module_(module), kernel_(kernel), program_(program), target_(target), b_(module.getContext()) {
+  KernelBuilder(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program)
+      : module_(module), kernel_(kernel), program_(program), b_(module.getContext()) {
     IntExpr total(0);
     arguments_.workspace_offsets = workspace_layout(program, total);
-  }
-
-  BuiltKernel run() {
-    if (kernel_.shape.groups > 0) return run_tensor();
-    const std::vector<BlockPlan> plans = plan_bodies(kernel_, program_, target_);
-    for (const BlockPlan& plan : plans) prove(plan);
-    return emit(plans);
   }
 
   BuiltKernel emit(const std::vector<BlockPlan>& plans) {
@@ -98,16 +91,7 @@ class KernelBuilder {
     return std::move(built_);
   }
 
- private:
-  void prove(const BlockPlan& plan) {
-    const BlockCertificate certificate = check_block_plan(plan);
-    if (!certificate.violations.empty())
-      internal_error("the plan of kernel {} is wrong: {}", kernel_.symbol, fmt::join(certificate.violations, "; "));
-    for (const std::string& open : certificate.unproved) built_.unproved.push_back(fmt::format("{}: {}", kernel_.symbol, open));
-  }
-
-  BuiltKernel run_tensor() {
-    const TensorPlan plan = plan_tensor(kernel_, program_, target_);
+  BuiltKernel emit(const TensorPlan& plan) {
     const bool groups = plan.cores == TensorCores::wgmma;
     bind_workspaces(create_function(groups ? maps_of(plan) : std::vector<KernelParam>{}).workspaces);
     if (groups) {
@@ -120,6 +104,7 @@ class KernelBuilder {
     return std::move(built_);
   }
 
+ private:
   /// Buffers in the workspace, like arguments.
   void bind_workspaces(const std::set<int>& buffers) {
     for (const int k : buffers) {
@@ -333,7 +318,6 @@ class KernelBuilder {
   llvm::Module& module_;
   const KernelPlan& kernel_;
   const TileProgram& program_;
-  const NvptxTarget& target_;
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   KernelArguments arguments_;
@@ -343,41 +327,9 @@ class KernelBuilder {
 
 }  // namespace
 
-BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
-  return KernelBuilder(module, kernel, program, target).run();
-}
-
-BuiltKernel build_kernel(llvm::Module& module, const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target,
-                         const std::vector<BlockPlan>& plans) {
-  return KernelBuilder(module, kernel, program, target).emit(plans);
-}
-
-std::vector<BlockPlan> plan_bodies(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target) {
-  std::vector<BlockPlan> plans{plan_block(kernel, program, target, true)};
-  // One launch serves both bodies, so both have the same threads.
-  if (plans[0].has_conditions()) plans.push_back(plan_block(kernel, program, target, false, plans[0].threads));
-  return plans;
-}
-
-IntExpr held_extent(const Buffer& buffer, std::size_t index) {
-  const IntExpr& extent = buffer.extents[index];
-  if (index + 1 < buffer.extents.size() || buffer.pad <= 1) return extent;
-  return floor_div(extent + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad);
-}
-
-std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total) {
-  std::map<int, IntExpr> offsets;
-  total = IntExpr(0);
-  for (std::size_t k = 0; k < program.buffers.size(); ++k) {
-    const Buffer& buffer = program.buffers[k];
-    if (buffer.memory != Memory::workspace) continue;
-    offsets[static_cast<int>(k)] = total;
-    IntExpr count(1);
-    for (std::size_t d = 0; d < buffer.extents.size(); ++d) count = count * held_extent(buffer, d);
-    const IntExpr bytes = count * IntExpr(static_cast<std::int64_t>(size_in_bytes(buffer.type)));
-    total = total + floor_div(bytes + IntExpr(63), 64) * IntExpr(64);
-  }
-  return offsets;
+BuiltKernel build_kernel(llvm::Module& module, const PlannedKernel& planned, const TileProgram& program) {
+  KernelBuilder builder(module, *planned.kernel, program);
+  return planned.tensor ? builder.emit(*planned.tensor) : builder.emit(planned.bodies);
 }
 
 }  // namespace nestor::nvptx

@@ -1,6 +1,8 @@
 // Integer expressions to LLVM IR.
 #include "codegen/llvm/int_emit.h"
 
+#include "codegen/tile/analysis/conditions.h"
+
 #include "support/error.h"
 
 #include <llvm/IR/Constants.h>
@@ -154,24 +156,6 @@ Value* emit_condition_lanes(llvm::IRBuilderBase& b, const IntExpr& expr, const I
     result = b.CreateInsertElement(result, emit_condition(b, expr, shifted(b, lookup, lane, l)), l);
   }
   return result;
-}
-
-std::vector<IntExpr> conjuncts(const IntExpr& guard) {
-  if (!guard.defined()) return {};
-  if (const auto value = guard.as_constant(); value && *value != 0) return {};
-  if (guard.op() != IntOp::logical_and) return {guard};
-  std::vector<IntExpr> parts;
-  for (const IntExpr& arg : guard.args()) {
-    for (const IntExpr& part : conjuncts(arg)) parts.push_back(part);
-  }
-  return parts;
-}
-
-IntExpr comparison_distance(const IntExpr& comparison) {
-  const auto difference = [&] { return comparison.args()[0] - comparison.args()[1]; };
-  if (comparison.op() == IntOp::ge || comparison.op() == IntOp::eq) return difference();
-  if (comparison.op() == IntOp::gt) return difference() - IntExpr(1);
-  return {};
 }
 
 }  // namespace nestor

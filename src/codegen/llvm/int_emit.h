@@ -33,10 +33,4 @@ llvm::Value* emit_int32_lanes(llvm::IRBuilderBase& b, const IntExpr& expr, const
 /// comparison of 32-bit integers; others are computed lane by lane.
 llvm::Value* emit_condition_lanes(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLookup& lookup, const LaneVariable& lane);
 
-/// The parts of a conjunction; empty for an undefined or constantly true guard.
-std::vector<IntExpr> conjuncts(const IntExpr& guard);
-
-/// Distance d with `comparison` (ge, gt) <=> d >= 0, or eq <=> d == 0; undefined for other operations.
-IntExpr comparison_distance(const IntExpr& comparison);
-
 }  // namespace nestor

@@ -17,8 +17,8 @@ std::string list(const std::vector<IntExpr>& exprs) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string access_text(const TileProgram& program, const TileAccess& access) {
-  return fmt::format("{}[{}]", program.buffers[static_cast<std::size_t>(access.buffer)].name, list(access.index));
+std::string access_text(const std::vector<Buffer>& buffers, const TileAccess& access) {
+  return fmt::format("{}[{}]", buffers[static_cast<std::size_t>(access.buffer)].name, list(access.index));
 }
 
 std::string dim_text(const OpDim& dim) {
@@ -27,21 +27,6 @@ std::string dim_text(const OpDim& dim) {
   if (!dim.reduced && !dim.parallel) text += " ordered";
   if (dim.kind != LoopKind::serial) text += fmt::format(" {}", to_string(dim.kind));
   if (dim.factor != 0) text += fmt::format("({})", dim.factor);
-  return text;
-}
-
-std::string op_text(const TileProgram& program, const TileOp& op) {
-  std::vector<std::string> dims;
-  dims.reserve(op.dims.size());
-  for (const OpDim& dim : op.dims) dims.push_back(dim_text(dim));
-  const std::string value = op.value.str([&](int k) { return access_text(program, op.reads[static_cast<std::size_t>(k)]); },
-                                         [&](int k) { return op.indices[static_cast<std::size_t>(k)].str(); });
-  const std::string assign = op.reduction ? fmt::format("{}=", to_string(*op.reduction)) : "=";
-  std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "),
-                                 access_text(program, op.write), assign, value);
-  if (op.initialize) text += " from neutral";
-  if (op.guard.defined()) text += " where " + op.guard.str();
-  if (op.fill) text += fmt::format(" else {}", *op.fill);
   return text;
 }
 
@@ -59,7 +44,7 @@ void print(const TileProgram& program, const TileTree& node, int depth, std::str
     out += fmt::format("{}if {}\n", indent, node->condition.str());
     inner = depth + 1;
   } else if (node->kind == TileNode::Kind::op) {
-    out += indent + op_text(program, node->op) + "\n";
+    out += indent + describe(node->op, program.buffers) + "\n";
   }
   for (const TileTree& child : node->children) print(program, child, inner, out);
 }
@@ -74,6 +59,21 @@ std::string_view to_string(Memory memory) {
 std::string_view to_string(OpKind kind) {
   constexpr std::array<std::string_view, 5> kNames{"copy", "map", "reduce", "contract", "points"};
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string describe(const TileOp& op, const std::vector<Buffer>& buffers) {
+  std::vector<std::string> dims;
+  dims.reserve(op.dims.size());
+  for (const OpDim& dim : op.dims) dims.push_back(dim_text(dim));
+  const std::string value = op.value.str([&](int k) { return access_text(buffers, op.reads[static_cast<std::size_t>(k)]); },
+                                         [&](int k) { return op.indices[static_cast<std::size_t>(k)].str(); });
+  const std::string assign = op.reduction ? fmt::format("{}=", to_string(*op.reduction)) : "=";
+  std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "),
+                                 access_text(buffers, op.write), assign, value);
+  if (op.initialize) text += " from neutral";
+  if (op.guard.defined()) text += " where " + op.guard.str();
+  if (op.fill) text += fmt::format(" else {}", *op.fill);
+  return text;
 }
 
 std::string describe(const TileProgram& program) {

@@ -2,7 +2,9 @@
 // are no attention.
 #pragma once
 
+#include "codegen/gpu/kernel/kernel_split.h"
 #include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/tensor_kernel.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"

@@ -4,6 +4,7 @@
 
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 #include "codegen/llvm/int_emit.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "poly/nest/scalar_semantics.h"
 #include "support/elements.h"
 #include "support/error.h"

@@ -1,5 +1,6 @@
 // Which operands a kernel needs finite values of, and where: what masks multiply by 0, and nothing else.
 #include "autotune/check/masked_places.h"
+#include "codegen/gpu/backend.h"
 
 #include "codegen/tile/tile_program.h"
 #include "support/nests/tensor_nests.h"
@@ -84,9 +85,9 @@ TEST(MaskedPlaces, ProgramsNameWhatTheyMultiplyByZero) {
   EXPECT_THAT(finite_of(Schedule(attention_nest({.seen = Seen::all}))), IsEmpty());
   EXPECT_THAT(finite_of(Schedule(attention_nest({.seen = Seen::causal}))), ElementsAre("v"));
   const Schedule causal = tensor_schedule(attention_nest({.seen = Seen::causal}));
-  const TensorFacts facts = prove_tensor_kernels(build_tile_program(causal), {});
+  const GpuCertificate facts = certify_kernels(build_tile_program(causal), {});
   EXPECT_THAT(facts.finite, ElementsAre("v"));
-  EXPECT_THAT(finite_tensors(causal, {}, facts), ElementsAre("v"));
+  EXPECT_THAT(finite_tensors(causal, {}, facts.finite), ElementsAre("v"));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TileProgram program_over_products_of_sizes() {
 
 TEST(ProofGate, PlansOfKernelsThatCannotBeDecidedAreUnproved) {
   const CompiledNvptx compiled = compile_nvptx(program_over_products_of_sizes(), {});
-  const auto outcome = outcome_without_plan_proof(compiled.unproved, 1.0);
+  const auto outcome = outcome_without_plan_proof(compiled.certificate.unproved, 1.0);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->status, TrialStatus::unproved);
   EXPECT_THAT(outcome->reason,

@@ -151,7 +151,7 @@ TEST(TensorSpecialValues, WhatIsKnownOfExponents) {
 
 /// Kernels say where they multiply what the definition leaves out.
 TEST(TensorSpecialValues, MasksThatCutTilesNeedFiniteValues) {
-  const auto needed = [](Seen seen) { return prove_tensor_kernels(tensor_program(attention_nest({.seen = seen})), {}).needed; };
+  const auto needed = [](Seen seen) { return certify_kernels(tensor_program(attention_nest({.seen = seen})), {}).needed; };
   EXPECT_TRUE(needed(Seen::all).empty());
   ASSERT_EQ(needed(Seen::causal).size(), 1U);
   EXPECT_NE(needed(Seen::causal).front().find("multiplies whole tiles of v"), std::string::npos);

@@ -1,4 +1,6 @@
 // The proof of a block plan: sound plans have one, and of the mutants that have one, none computes anything else when it is run.
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel/kernel_split.h"
 #include "codegen/gpu/kernel_builder.h"
 #include "codegen/gpu/simt/proof/block_check.h"
 #include "codegen/gpu/simt/proof/launch_check.h"
@@ -34,7 +36,7 @@ TEST_P(BlockCheck, every_plan_has_a_proof) {
   target.threads = test.threads;
   const nvptx::LaunchPlan launches = nvptx::plan_launches(test.program, test.threads);
   for (const nvptx::KernelPlan& kernel : launches.kernels) {
-    for (const BlockPlan& plan : nvptx::plan_bodies(kernel, launches.program, target)) {
+    for (const BlockPlan& plan : plan_bodies(kernel, launches.program, target)) {
       const nvptx::BlockCertificate certificate = nvptx::check_block_plan(plan);
       EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
       EXPECT_THAT(certificate.unproved, ::testing::IsEmpty());
@@ -251,16 +253,15 @@ std::vector<Setting> settings_of(const SimtCase& test) {
 }
 
 /// The code of a program, one of whose kernels has these plans.
-CompiledNvptx with_plans(const CompiledNvptx& compiled, const nvptx::LaunchPlan& launches, const NvptxTarget& target,
-                         std::size_t changed, const std::vector<BlockPlan>& plans) {
+CompiledNvptx with_plans(const CompiledNvptx& compiled, std::size_t changed, const std::vector<BlockPlan>& plans) {
   llvm::LLVMContext context;
   llvm::Module module("mutant", context);
   CompiledNvptx result = compiled;
   std::map<std::string, nvptx::BuiltKernel> kernels;
-  for (std::size_t k = 0; k < launches.kernels.size(); ++k) {
-    const nvptx::KernelPlan& kernel = launches.kernels[k];
-    kernels[kernel.symbol] = k == changed ? nvptx::build_kernel(module, kernel, launches.program, target, plans)
-                                          : nvptx::build_kernel(module, kernel, launches.program, target);
+  for (std::size_t k = 0; k < compiled.plans->kernels.size(); ++k) {
+    PlannedKernel planned = compiled.plans->kernels[k];
+    if (k == changed) planned.bodies = plans;
+    kernels[planned.kernel->symbol] = nvptx::build_kernel(module, planned, compiled.plans->launches.program);
   }
   std::string problem;
   llvm::raw_string_ostream stream(problem);
@@ -324,16 +325,17 @@ Emulated asked_for() {
 /// All mutants of a case's plans.
 class MutantRun {
  public:
-  explicit MutantRun(const SimtCase& test) : test_(test), launches_(nvptx::plan_launches(test.program, test.threads)) {
-    target_.threads = test.threads;
-    compiled_ = compile_nvptx(test.program, target_);
+  explicit MutantRun(const SimtCase& test) : test_(test) {
+    NvptxTarget target;
+    target.threads = test.threads;
+    compiled_ = compile_nvptx(test.program, target);
     for (const Setting& setting : settings_of(test))
       settings_.emplace_back(setting, make_data(test.program, compiled_.kernel.recipe, setting.sizes, setting.options));
   }
 
   void run() {
-    for (std::size_t k = 0; k < launches_.kernels.size(); ++k) {
-      const std::vector<BlockPlan> plans = nvptx::plan_bodies(launches_.kernels[k], launches_.program, target_);
+    for (std::size_t k = 0; k < compiled_.plans->kernels.size(); ++k) {
+      const std::vector<BlockPlan>& plans = compiled_.plans->kernels[k].bodies;
       for (std::size_t p = 0; p < plans.size(); ++p) of_plan(k, plans, p);
     }
     fmt::print("{}: {} mutants, {} with a proof, {} run, {} of them told apart\n", test_.name, mutants_, accepted_, run_,
@@ -368,7 +370,7 @@ class MutantRun {
 
   std::string difference_of(std::size_t kernel, const std::vector<BlockPlan>& plans) const {
     return in_own_process([&] {
-      const CompiledNvptx code = with_plans(compiled_, launches_, target_, kernel, plans);
+      const CompiledNvptx code = with_plans(compiled_, kernel, plans);
       for (const auto& [setting, data] : settings_) {
         const std::string found = run_emulated(code, data, setting.sizes, setting.options, {1});
         if (!found.empty()) return found;
@@ -378,8 +380,6 @@ class MutantRun {
   }
 
   const SimtCase& test_;
-  NvptxTarget target_;
-  nvptx::LaunchPlan launches_;
   CompiledNvptx compiled_;
   std::vector<std::pair<Setting, CheckData>> settings_;
   int mutants_ = 0, accepted_ = 0, run_ = 0, told_apart_ = 0;

@@ -1,5 +1,9 @@
 // Plans of GPU kernels: what stays in registers, where barriers are, how grids and recipes come out, what is refused.
+#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/ptx/ptxas.h"
+#include "codegen/gpu/simt/block_kernel.h"
 #include "codegen/gpu/simt/plan/block_plan.h"
+#include "codegen/gpu/simt/plan/print_block_plan.h"
 #include "support/error.h"
 #include "support/simt/simt_cases.h"
 
@@ -276,6 +280,21 @@ TEST(NvptxErrors, impossible_blocks_and_devices) {
   target.threads = 256;
   target.sm = 61;
   EXPECT_THAT(refusal(vector_program(f32), target), HasSubstr("6.1"));
+}
+
+TEST(NvptxPlan, as_text_says_where_values_live_and_what_waits) {
+  const Planned rows(norm_program(f16, 1024, 1), true), summed(norm_program(f32, 4096, 2), true);
+  const std::string text = nvptx::describe(rows.block);
+  EXPECT_THAT(text, HasSubstr("block plan of " + rows.block.kernel->symbol + ": 128 threads"));
+  EXPECT_THAT(text, HasSubstr("tile: registers of each thread, 1 x 8 slots, by column"));
+  EXPECT_THAT(text, HasSubstr("128 lanes x 1 groups, vectors of 8"));
+  EXPECT_THAT(nvptx::describe(summed.block), HasSubstr("partial results meet in shared memory from byte"));
+}
+
+TEST(NvptxPlan, passes_have_names_of_their_own) {
+  std::set<std::string> names;
+  for (const nvptx::BlockPass& pass : nvptx::block_passes()) EXPECT_TRUE(names.insert(pass.name).second) << pass.name;
+  EXPECT_GT(names.size(), 5U);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // Parts of a reduction on tensor cores: each block keeps its part's running results to itself and leaves them in memory for the kernel
 // that combines them.
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel/kernel_split.h"
 #include "codegen/gpu/kernel/privatization.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
+#include "codegen/gpu/mma/tensor_kernel.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/tensor/tensor_problem.h"
 

@@ -1,6 +1,8 @@
 // The proof of a tensor plan: sound plans have one, and of the mutants that have one, none does anything wrong when it is run.
+#include "codegen/gpu/kernel/kernel_split.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
+#include "codegen/gpu/mma/tensor_kernel.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
 #include "support/tensor/tensor_plan_runner.h"

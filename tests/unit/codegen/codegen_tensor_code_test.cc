@@ -1,4 +1,5 @@
 // Code of tensor kernels: what ptxas makes of it, and what its recipe tells a launcher.
+#include "codegen/gpu/ptx/ptxas.h"
 #include "support/tensor/tensor_cluster_cases.h"
 
 #include <gmock/gmock.h>

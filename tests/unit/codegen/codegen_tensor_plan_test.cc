@@ -1,4 +1,5 @@
 // What a tensor plan finds in a tile program: tiles, operands, masks, sums, the order of events, the layout of shared memory.
+#include "codegen/gpu/mma/pipeline/print_tensor_plan.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
 #include "support/tensor/tensor_interpreter.h"
@@ -343,6 +344,28 @@ TEST(TensorInterpreter, finds_what_a_gpu_would_get_wrong_silently) {
   EXPECT_THAT(
       complaint([](auto& events) { std::swap(events[find(events, Kind::wait_products)], events[find(events, Kind::compute)]); }),
       HasSubstr("used while a product writes it"));
+}
+
+// ---- as text
+
+TEST(TensorPlanText, has_values_stages_and_the_events_of_every_role) {
+  const PlannedTensor planned(attention(Seen::causal));
+  const std::string text = nvptx::describe(planned.plan);
+  for (const char* part :
+       {"2 consumer warpgroups of 64 rows and a producer warp", "score: registers, 64 columns", "(k): [", "2 stages from byte",
+        "consumers:", "producer:", "wait_full", "product dot", "wait_products but", "release", "wait_empty", "load"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_LT(text.find("consumers:"), text.find("producer:"));
+}
+
+TEST(TensorPlanText, of_all_threads_has_one_role) {
+  NvptxTarget older;
+  older.sm = 80;
+  const PlannedTensor planned(attention(Seen::all), older);
+  const std::string text = nvptx::describe(planned.plan);
+  EXPECT_THAT(text, HasSubstr("all threads:"));
+  EXPECT_THAT(text, HasSubstr("commit_copies"));
+  EXPECT_THAT(text, Not(HasSubstr("producer:")));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Sums of products that are streamed tile by tile: a plain product of matrices on tensor cores.
+#include "codegen/gpu/backend.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
+#include "codegen/gpu/ptx/ptxas.h"
 #include "support/tensor/product_nests.h"
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 #include "autotune/space/gpu/tensor_steps.h"
 
 #include "autotune/space/axes.h"
-#include "codegen/gpu/mma/plan/tensor_registers.h"
+#include "codegen/gpu/target/block_registers.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 

@@ -1,7 +1,7 @@
 // Spreads an op that stands outside of any parallel loop over a grid of blocks.
 #pragma once
 
-#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/kernel/kernel_plan.h"
 
 namespace nestor::nvptx {
 

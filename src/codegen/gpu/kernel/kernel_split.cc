@@ -1,11 +1,11 @@
 // Cuts a tile program into kernels.
 #include "codegen/gpu/kernel/kernel_split.h"
 
-#include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel/distribute.h"
 #include "codegen/gpu/kernel/privatization.h"
 #include "codegen/gpu/kernel/product_loops.h"
 #include "codegen/gpu/kernel/register_promotion.h"
+#include "codegen/gpu/target/target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/analysis/tile_rewrite.h"

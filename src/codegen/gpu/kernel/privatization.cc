@@ -1,8 +1,8 @@
 // Finding temporaries that a block has for itself, and rewriting what touches them.
 #include "codegen/gpu/kernel/privatization.h"
 
-#include "codegen/gpu/mma/plan/tensor_plan.h"
 #include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "codegen/tile/build/op_builder.h"
 

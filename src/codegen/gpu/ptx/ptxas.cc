@@ -1,5 +1,5 @@
 // Runs the ptxas program on PTX text and reads its report.
-#include "codegen/gpu/backend.h"
+#include "codegen/gpu/ptx/ptxas.h"
 
 #include <fmt/format.h>
 

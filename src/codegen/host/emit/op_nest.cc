@@ -1,5 +1,6 @@
 // Loops of one op: guards as bounds, choice of the vector dim, vector loops with their rests.
 #include "codegen/host/emit/op_nest.h"
+#include "codegen/tile/analysis/conditions.h"
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>

@@ -1,8 +1,7 @@
 // Minima of maxima: the normal form of distances, and with >= 0 that of conditions (conjunctions of disjunctions).
 #include "codegen/tile/analysis/mask_clauses.h"
 
-#include "codegen/gpu/mma/plan/tensor_plan.h"
-#include "codegen/llvm/int_emit.h"
+#include "codegen/tile/analysis/conditions.h"
 
 #include <algorithm>
 

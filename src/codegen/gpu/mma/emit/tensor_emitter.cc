@@ -3,7 +3,7 @@
 
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
-#include "codegen/gpu/mma/plan/tensor_registers.h"
+#include "codegen/gpu/target/block_registers.h"
 #include "support/error.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>

@@ -2,10 +2,10 @@
 // products and copies are made of is in one class for each kind of them; loops, masks and ops on fragments are the same for all.
 #pragma once
 
+#include "codegen/gpu/kernel/kernel_arguments.h"
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 #include "codegen/gpu/ptx/ptx_emit.h"
 #include "codegen/gpu/ptx/ptx_math.h"
-#include "codegen/gpu/simt/emit/block_emitter.h"
 #include "codegen/llvm/int_emit.h"
 #include "codegen/llvm/scalar_emit.h"
 

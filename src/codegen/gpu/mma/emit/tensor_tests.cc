@@ -1,5 +1,6 @@
 // Masks of fragments as code: which elements of a thread are points of an op.
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/mask_clauses.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>

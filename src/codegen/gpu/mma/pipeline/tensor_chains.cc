@@ -48,8 +48,6 @@ std::vector<std::vector<int>> components(const TensorPlan& plan, const std::vect
 
 }  // namespace
 
-bool leads(const TensorOp& op) { return op.kind == TensorOp::Kind::product && op.a_ring >= 0; }
-
 std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops) {
   std::vector<Chain> chains;
   for (const std::vector<int>& part : components(plan, ops)) {

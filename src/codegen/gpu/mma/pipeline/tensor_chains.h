@@ -15,9 +15,6 @@ struct Chain {
   std::vector<int> late;  ///< products that run beside the next ops of other chains
 };
 
-/// Is it a product with both operands in shared memory, which can be issued before anything else of its iteration?
-bool leads(const TensorOp& op);
-
 /// The chains of a loop's ops: two ops are of one chain if they touch a tile that one of them writes, or both belong with a third.
 /// Throws UserError where there are fewer than two, or one has no leading or no late product.
 std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops);

@@ -4,8 +4,8 @@
 // tiles of `slots` - 1 iterations are under way while one computes. With one slot, a barrier that the iteration has between the release and
 // the next wait serves, as between the two products of attention (as in FlashAttention-2, T. Dao, 2023, arXiv:2307.08691); else one is
 // added behind the release.
-#include "codegen/gpu/mma/pipeline/tensor_roles.h"
-#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/pipeline/pipeline_passes.h"
+#include "codegen/gpu/mma/plan/op_places.h"
 #include "codegen/tile/analysis/affine.h"
 #include "support/error.h"
 
@@ -18,12 +18,7 @@ namespace {
 using Kind = Event::Kind;
 using Nodes = std::vector<EventNode>;
 
-EventNode event_node(Kind kind, int ring = -1, int count = 0) {
-  EventNode node;
-  node.kind = EventNode::Kind::event;
-  node.event = {kind, -1, ring, count};
-  return node;
-}
+EventNode copy_event(Kind kind, int ring = -1, int count = 0) { return event_node(kind, -1, ring, count); }
 
 bool is(const EventNode& node, Kind kind) { return node.kind == EventNode::Kind::event && node.event.kind == kind; }
 
@@ -151,15 +146,15 @@ class CopyPlanner {
       const int ahead = stream.slots - 1 + stream.offsets.at(r) - back;
       const Affine rest = loop ? Affine{} : affine_of(part.lower + IntExpr(ahead) - stream.upper);
       const bool beyond = !loop && rest.is_constant() && rest.constant >= 0;
-      if (!beyond) loads.push_back(event_node(Kind::load, r, ahead));
+      if (!beyond) loads.push_back(copy_event(Kind::load, r, ahead));
     }
-    if (!loads.empty()) loads.push_back(event_node(Kind::commit_copies));
+    if (!loads.empty()) loads.push_back(copy_event(Kind::commit_copies));
     append(start, std::move(loads));
-    for (const int r : rings) start.push_back(event_node(Kind::wait_full, r));
+    for (const int r : rings) start.push_back(copy_event(Kind::wait_full, r));
     part.children.insert(part.children.begin() + at, start.begin(), start.end());
   }
 
-  static Nodes barrier(int batches) { return {event_node(Kind::wait_copies, -1, batches), event_node(Kind::barrier)}; }
+  static Nodes barrier(int batches) { return {copy_event(Kind::wait_copies, -1, batches), copy_event(Kind::barrier)}; }
 
   /// One slot, and an iteration that waits at several places: each tile is filled behind the first of them that follows its release. False,
   /// and nothing done, where one has no such place but its own.
@@ -180,7 +175,7 @@ class CopyPlanner {
       const auto next = std::upper_bound(places.begin(), places.end(), release[r]);
       if (next == places.end() && places.front() == wait[r]) return false;
       if (next == places.end()) early.insert(r);
-      loads[next == places.end() ? places.front() : *next].push_back(event_node(Kind::load, r, next == places.end() ? 0 : 1));
+      loads[next == places.end() ? places.front() : *next].push_back(copy_event(Kind::load, r, next == places.end() ? 0 : 1));
     }
     Nodes result;
     for (std::size_t k = 0; k < body.size(); ++k) {
@@ -188,7 +183,7 @@ class CopyPlanner {
         append(result, barrier(0));
         if (loads.count(k) != 0) {
           append(result, std::move(loads[k]));
-          result.push_back(event_node(Kind::commit_copies));
+          result.push_back(copy_event(Kind::commit_copies));
         }
       }
       result.push_back(std::move(body[k]));
@@ -203,9 +198,9 @@ class CopyPlanner {
     Nodes result, loads;
     for (EventNode& node : body) {
       if (!is(node, Kind::release) && !loads.empty()) {
-        result.push_back(event_node(Kind::barrier));
+        result.push_back(copy_event(Kind::barrier));
         append(result, std::move(loads));
-        result.push_back(event_node(Kind::commit_copies));
+        result.push_back(copy_event(Kind::commit_copies));
         loads = {};
       }
       if (node.kind == EventNode::Kind::sequence) refill(stream, node.children, loop, offset + (loop ? distance(node) : 0));
@@ -213,14 +208,14 @@ class CopyPlanner {
       if (is(node, Kind::release)) {
         // In part of an iteration, the value that is bound is that of the tile.
         const int ahead = 1 + (loop ? stream.offsets.at(node.event.ring) - offset : 0);
-        loads.push_back(event_node(Kind::load, node.event.ring, ahead));
+        loads.push_back(copy_event(Kind::load, node.event.ring, ahead));
       }
       result.push_back(std::move(node));
     }
     if (!loads.empty()) {
-      result.push_back(event_node(Kind::barrier));
+      result.push_back(copy_event(Kind::barrier));
       append(result, std::move(loads));
-      result.push_back(event_node(Kind::commit_copies));
+      result.push_back(copy_event(Kind::commit_copies));
     }
     body = std::move(result);
   }
@@ -230,14 +225,14 @@ class CopyPlanner {
   Nodes before_item() {
     Nodes nodes;
     // All threads have read the tiles of the item before.
-    if (plan_.persistent()) nodes.push_back(event_node(Kind::barrier));
+    if (plan_.persistent()) nodes.push_back(copy_event(Kind::barrier));
     bool stays = false;
     for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
       if (ring(r).streamed) continue;
-      nodes.push_back(event_node(Kind::load, r));
+      nodes.push_back(copy_event(Kind::load, r));
       stays = true;
     }
-    if (stays) nodes.push_back(event_node(Kind::commit_copies));
+    if (stays) nodes.push_back(copy_event(Kind::commit_copies));
     for (const Stream& stream : streams_) {
       for (int batch = 0; batch < std::max(stream.slots - 1, 1); ++batch) {
         EventNode first;
@@ -245,10 +240,10 @@ class CopyPlanner {
         first.lower = stream.lower;
         for (const int r : stream.rings) {
           const int ahead = batch + (stream.slots > 1 ? stream.offsets.at(r) : 0);
-          if (ahead >= 0 && stream.loaded_early.count(r) == 0) first.children.push_back(event_node(Kind::load, r, ahead));
+          if (ahead >= 0 && stream.loaded_early.count(r) == 0) first.children.push_back(copy_event(Kind::load, r, ahead));
         }
         nodes.push_back(std::move(first));
-        nodes.push_back(event_node(Kind::commit_copies));
+        nodes.push_back(copy_event(Kind::commit_copies));
         ++batches_;
       }
     }

@@ -1,5 +1,5 @@
 // What each role of a tensor plan does, in order: the ops, and every wait and arrival that their operands ask for.
-#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/pipeline/pipeline_passes.h"
 
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
 #include "codegen/gpu/mma/pipeline/tensor_flight.h"

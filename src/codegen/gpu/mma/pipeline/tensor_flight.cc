@@ -3,13 +3,6 @@
 
 namespace nestor::nvptx {
 
-EventNode event_node(Event::Kind kind, int op, int ring, int count) {
-  EventNode node;
-  node.kind = EventNode::Kind::event;
-  node.event = {kind, op, ring, count};
-  return node;
-}
-
 std::set<int> HeldTiles::of(int op) const {
   const TensorOp& product = plan_.ops[static_cast<std::size_t>(op)];
   std::set<int> rings;

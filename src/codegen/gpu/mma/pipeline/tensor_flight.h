@@ -9,9 +9,6 @@
 
 namespace nestor::nvptx {
 
-/// One event as a node of a role's program.
-EventNode event_node(Event::Kind kind, int op, int ring = -1, int count = 0);
-
 /// Streamed tiles that are held, and how many products of their iteration have still to end: a tile is waited for before the first of
 /// them is issued and released when the last one has ended.
 class HeldTiles {

@@ -95,15 +95,6 @@ class RoleReader {
   bool open_ = false, inside_loop_ = false;
 };
 
-void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::vector<OpPlace>& places) {
-  if (tree->kind == TileNode::Kind::op) places.push_back(around);
-  OpPlace inner = around;
-  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper, {}};
-  if (tree->kind == TileNode::Kind::condition)
-    inner.condition = inner.condition.defined() ? inner.condition && tree->condition : tree->condition;
-  for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
-}
-
 }  // namespace
 
 Role role_of(const EventNode& root, BoundSpace& bounds, std::vector<std::string>& problems) {
@@ -142,13 +133,6 @@ std::string StepCounter::before(std::size_t block, std::size_t at, const std::st
   return text;
 }
 
-std::vector<OpPlace> places_of_ops(const TileTree& body) {
-  std::vector<OpPlace> places;
-  int loops = 0;
-  find_places(body, {}, loops, places);
-  return places;
-}
-
 std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
                           std::vector<std::string>& problems) {
   std::string text = fmt::format("{} <= {} < {}", bounds.value(place.lower), counter, bounds.value(place.upper));
@@ -168,46 +152,6 @@ std::string iterations_of(const OpPlace& place, const std::string& counter, Boun
     if (!alternatives.empty()) text += fmt::format(" and ({})", fmt::join(alternatives, " or "));
   }
   return text;
-}
-
-const char* name_of(Event::Kind kind) {
-  switch (kind) {
-    case Event::Kind::wait_full:
-      return "wait_full";
-    case Event::Kind::wait_empty:
-      return "wait_empty";
-    case Event::Kind::load:
-      return "load";
-    case Event::Kind::release:
-      return "release";
-    case Event::Kind::next_tile:
-      return "next_tile";
-    case Event::Kind::product:
-      return "product";
-    case Event::Kind::wait_products:
-      return "wait_products";
-    case Event::Kind::compute:
-      return "compute";
-    case Event::Kind::narrow:
-      return "narrow";
-    case Event::Kind::finish_sums:
-      return "finish_sums";
-    case Event::Kind::take_registers:
-      return "take_registers";
-    case Event::Kind::wait_turn:
-      return "wait_turn";
-    case Event::Kind::pass_turn:
-      return "pass_turn";
-    case Event::Kind::commit_copies:
-      return "commit_copies";
-    case Event::Kind::wait_stores:
-      return "wait_stores";
-    case Event::Kind::wait_copies:
-      return "wait_copies";
-    case Event::Kind::barrier:
-      return "barrier";
-  }
-  return "?";
 }
 
 }  // namespace nestor::nvptx

@@ -1,6 +1,7 @@
 // The programs of a tensor plan's roles as lists of straight blocks, and where ops stand in the tile program: what proofs are about.
 #pragma once
 
+#include "codegen/gpu/mma/plan/op_places.h"
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 #include "codegen/tile/analysis/bound_space.h"
 
@@ -55,20 +56,8 @@ class StepCounter {
   std::vector<int> each_;
 };
 
-/// Where an op stands in the tile program: ops are numbered in its order.
-struct OpPlace {
-  int loop = -1;  ///< which loop is around it; -1: none
-  std::string var;
-  IntExpr lower, upper;
-  IntExpr condition;  ///< over `var`: iterations at which it runs; undefined: all
-};
-std::vector<OpPlace> places_of_ops(const TileTree& body);
-
 /// isl text: the op in a loop runs at the iteration `counter` (a dim). What has no such text is added to `problems`.
 std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
                           std::vector<std::string>& problems);
-
-/// "wait_full"
-const char* name_of(Event::Kind kind);
 
 }  // namespace nestor::nvptx

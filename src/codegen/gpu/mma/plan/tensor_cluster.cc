@@ -2,7 +2,7 @@
 // for all: each block copies a share of such a tile, and sends it to the same place in the shared memory of all. There it reports to the
 // barrier of the slot, which waits for the bytes of the whole tile. In return a slot is filled again only after the groups of all blocks
 // have released it, and so tell the copying warps of all blocks.
-#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/plan/plan_passes.h"
 
 #include "support/error.h"
 

@@ -1,7 +1,7 @@
 // Where the ops of a tensor plan have points, and which value stands elsewhere: chosen so that sums and products need no test.
-#include "codegen/gpu/mma/plan/tensor_plan.h"
-#include "codegen/llvm/int_emit.h"
+#include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/mask_clauses.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "poly/algebra/values/polynomial.h"
@@ -251,20 +251,6 @@ class Outside {
 };
 
 }  // namespace
-
-void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms) {
-  if (expr.op() == op) {
-    for (const IntExpr& arg : expr.args()) split_terms(arg, op, terms);
-  } else {
-    terms.push_back(expr);
-  }
-}
-
-bool never_negative(const OpDim& dim) {
-  std::vector<IntExpr> lowers;
-  split_terms(dim.lower, IntOp::max, lowers);
-  return std::any_of(lowers.begin(), lowers.end(), [](const IntExpr& lower) { return lower.as_constant().value_or(-1) >= 0; });
-}
 
 Known value_without_points(const TensorPlan& plan, int buffer) {
   for (const TensorOp& op : plan.ops) {

@@ -3,8 +3,9 @@
 // ones; what waits for what is derived from the ops and written down as events, which the emitter follows and a checker proves.
 #pragma once
 
-#include "codegen/gpu/backend.h"
-#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/kernel/kernel_plan.h"
+#include "codegen/gpu/mma/plan/tensor_event.h"
+#include "codegen/gpu/target/target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 
@@ -18,10 +19,7 @@
 
 namespace nestor::nvptx {
 
-inline constexpr int kWarpThreads = 32;
-inline constexpr int kGroupThreads = 128;  ///< a group of four warps
-inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
-inline constexpr int kBlockColumns = 64;   ///< 16-bit elements of a swizzled row of 128 bytes
+inline constexpr int kBlockColumns = 64;  ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kSwizzleRows = 8;       ///< after which the pattern of a swizzle repeats
 inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
@@ -101,44 +99,6 @@ struct TensorOp {
   std::int64_t stage_offset = -1;
 };
 
-/// What a role does, in order.
-struct Event {
-  enum class Kind : std::uint8_t {
-    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
-    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
-    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
-    release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
-    next_tile,       ///< this group goes on to the ring's next tile and keeps the one before, which the next release gives back
-    product,         ///< issues the op
-    wait_products,   ///< until all but the youngest `count` products have ended
-    compute,         ///< runs the op
-    narrow,          ///< makes the op's first operand from its fragment
-    finish_sums,     ///< adds up the four threads' parts of a fragment (buffer `ring`)
-    take_registers,  ///< reads the ring's tile into registers
-    wait_turn,       ///< until the group before this one has issued its products
-    pass_turn,       ///< lets the next group issue its own
-    commit_copies,   ///< mma: this thread's copies since the last such event are one batch
-    wait_stores,     ///< until the tiles that this group's stores move out of shared memory have been read
-    wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
-    barrier,         ///< mma: until all threads of the block are here
-  } kind;
-  int op = -1;
-  int ring = -1;
-  int count = 0;
-  int blocks = 1;  ///< load, release: of a cluster, whose slots are filled, or whose copying warps are told; 1: the block's own
-};
-
-struct EventNode {
-  enum class Kind : std::uint8_t { sequence, loop, condition, event } kind = Kind::sequence;
-  std::string var;  ///< loop: from lower up to upper, in steps of 1. A sequence with a var: it has the value `lower`
-  IntExpr lower, upper;
-  IntExpr condition;
-  bool masked = true;  ///< masks are applied below
-  int unroll = 1;      ///< loop: iterations of the computing groups' code for one round
-  std::vector<EventNode> children;
-  Event event{};
-};
-
 struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
@@ -185,41 +145,19 @@ struct TensorPlan {
   }
 };
 
-/// Plans a kernel whose grid asks for tensor cores. Throws UserError that names the op and what does not fit.
-TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target);
-
-// Its passes, in order.
-void find_tiles(TensorPlan& plan, const TileTree& tree);   ///< ops, their rows and columns, fragments, rings
-void plan_masks(TensorPlan& plan);                         ///< where ops have points, and what stands elsewhere
-void plan_sums(TensorPlan& plan, const TileTree& tree);    ///< sums that stay in lanes
-void plan_events(TensorPlan& plan, const TileTree& tree);  ///< both roles' programs
-void plan_sharing(TensorPlan& plan);                       ///< what blocks of a cluster copy for each other
-void plan_copies(TensorPlan& plan);                        ///< mma: one program of both
-void plan_stores(TensorPlan& plan);                        ///< tiles that leave through shared memory
-void place_rings(TensorPlan& plan, const NvptxTarget& target);
-
 /// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
 int runs_along(const std::vector<IntExpr>& index, const std::string& var);
 /// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
 
+/// Is it a product with both operands in shared memory, which can be issued before anything else of its iteration?
+bool leads(const TensorOp& op);
 /// The op sets its tile to zero.
 bool writes_zero(const TileOp& op);
 /// value = sum * x, the sum in `buffer` and x free of it: parts of the sum may be scaled each for itself.
 bool scales(const TileOp& op, int buffer);
-/// The terms of nested applications of `op` (a minimum of minima).
-void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
-/// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
-/// multiplied there (docs/values.md, masked places).
-struct FiniteOperand {
-  std::string tensor;
-  std::string why;  ///< a sentence
-};
-std::vector<FiniteOperand> finite_operands(const TensorPlan& plan);
 /// What a row value is before any point has come to it: the neutral element of the reduction that writes it; nothing if there is none.
 std::optional<double> value_without_points(const TensorPlan& plan, int buffer);
-/// All values of the dim are 0 or more, whatever else bounds them.
-bool never_negative(const OpDim& dim);
 /// The value of `expr` if it follows from what is known of its reads (nullopt: some finite number); `scalars` with their ranges.
 std::optional<double> known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalars,
                                   const std::function<std::optional<double>(int)>& read);

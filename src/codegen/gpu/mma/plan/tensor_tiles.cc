@@ -1,8 +1,9 @@
 // Which dims are rows and columns of fragments, and which arguments come through shared memory.
-#include "codegen/gpu/mma/pipeline/tensor_roles.h"
-#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/mma/plan/op_places.h"
+#include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/gpu/mma/plan/tensor_ranges.h"
 #include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include "support/error.h"

@@ -2,6 +2,7 @@
 #include "codegen/gpu/mma/proof/tensor_check.h"
 
 #include "codegen/gpu/mma/proof/tensor_proof.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "poly/isl/context.h"
 #include "support/debug.h"
 
@@ -335,31 +336,3 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
 }
 
 }  // namespace nestor::nvptx
-
-namespace nestor {
-namespace {
-
-bool asks_for_tensor_cores(const TileTree& tree) {
-  return tree->grid.groups > 0 || std::any_of(tree->children.begin(), tree->children.end(), asks_for_tensor_cores);
-}
-
-}  // namespace
-
-TensorFacts prove_tensor_kernels(const TileProgram& program, const NvptxTarget& target) {
-  TensorFacts facts;
-  if (!asks_for_tensor_cores(program.root)) return facts;
-  const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
-  for (const nvptx::KernelPlan& kernel : launches.kernels) {
-    if (kernel.shape.groups == 0) continue;
-    const nvptx::TensorPlan plan = nvptx::plan_tensor(kernel, launches.program, target);
-    for (const std::string& fact : nvptx::check_tensor_plan(plan).proved)
-      facts.proved.push_back(fmt::format("{}: {}", kernel.symbol, fact));
-    for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
-      facts.needed.push_back(fmt::format("{}: {}", kernel.symbol, operand.why));
-      facts.finite.push_back(operand.tensor);
-    }
-  }
-  return facts;
-}
-
-}  // namespace nestor

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
-#include "codegen/gpu/mma/proof/tensor_check.h"
+#include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/tile/analysis/bound_space.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 // Block emitter: a block plan to LLVM IR. Every decision is in the plan; here are only instructions.
 #pragma once
 
+#include "codegen/gpu/kernel/kernel_arguments.h"
 #include "codegen/gpu/ptx/ptx_math.h"
 #include "codegen/gpu/simt/plan/block_plan.h"
 #include "codegen/llvm/int_emit.h"
@@ -15,18 +16,6 @@
 #include <vector>
 
 namespace nestor::nvptx {
-
-/// What a kernel receives, as IR values.
-struct KernelArguments {
-  std::map<int, llvm::Value*> pointers;                 ///< by buffer
-  std::map<std::pair<int, int>, llvm::Value*> strides;  ///< by buffer and index, i64
-  std::map<std::string, llvm::Value*> integers;         ///< sizes, launch loops and block coordinates, i64
-  std::map<std::string, llvm::Value*> scalars;          ///< in their register type
-  llvm::Value* workspace = nullptr;
-  llvm::Value* counter = nullptr;            ///< address of a u32, zero at first; null where no items are claimed
-  std::map<int, IntExpr> workspace_offsets;  ///< bytes, by buffer
-  llvm::Value* cluster_rank = nullptr;       ///< i32, of the block in its cluster; null without clusters
-};
 
 class BlockEmitter {
  public:

@@ -1,5 +1,5 @@
 // Loads and stores of a block: tensors, workspace, shared memory and registers, one element or 16 bytes at once.
-#include "codegen/gpu/kernel_builder.h"
+#include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/simt/emit/block_emitter.h"
 
 #include "support/error.h"

@@ -162,26 +162,4 @@ void normalise(BlockPlan& plan) {
   }
 }
 
-BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
-                     int threads) {
-  BlockPlan plan;
-  plan.program = &program;
-  plan.kernel = &kernel;
-  plan.cluster = kernel.shape.cluster;
-  if (threads == 0) threads = kernel.shape.threads;
-  plan.threads = threads > 0 ? threads : target.threads;
-  plan.vector_memory = vector_memory;
-  normalise(plan);
-  gather_followers(plan);
-  reside(plan);
-  choose_roles(plan);
-  choose_layouts(plan, target.threads, threads);
-  place_scratch(plan);
-  choose_vectors(plan);
-  join_reductions(plan);
-  allocate_shared(plan, target);
-  insert_barriers(plan);
-  return plan;
-}
-
 }  // namespace nestor::nvptx

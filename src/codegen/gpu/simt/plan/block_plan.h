@@ -2,8 +2,8 @@
 // buffer, vector accesses, barriers. Made before any code; the emitter only follows it.
 #pragma once
 
-#include "codegen/gpu/backend.h"
-#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/kernel/kernel_plan.h"
+#include "codegen/gpu/target/target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 
@@ -158,13 +158,7 @@ struct BlockPlan {
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
 };
 
-/// Plans one kernel. `vector_memory` asks for 16-byte global accesses wherever the shapes allow, under the conditions noted in the
-/// plan; without it the plan is valid for all sizes and addresses. `threads` > 0: exactly so many. Throws UserError when scratch
-/// does not fit.
-BlockPlan plan_block(const KernelPlan& kernel, const TileProgram& program, const NvptxTarget& target, bool vector_memory,
-                     int threads = 0);
-
-// The passes of plan_block, in order.
+// Passes (block_kernel.h).
 void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of dims that cannot be spread
 void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
 void reside(BlockPlan& plan);            ///< resident blocks: a loop over their items; copies before it, or ahead of their trip

@@ -6,19 +6,6 @@
 #include <algorithm>
 #include <numeric>
 
-namespace nestor {
-namespace {
-constexpr std::int64_t kMultiprocessorRegisters = 65536;
-constexpr std::int64_t kComputeRegisters = 20;  ///< that a thread needs besides its tiles, at least
-constexpr std::int64_t kMostTileRegisters = 128;
-}  // namespace
-
-std::int64_t tile_registers(int threads) {
-  return std::min(kMultiprocessorRegisters / threads - kComputeRegisters, kMostTileRegisters);
-}
-
-}  // namespace nestor
-
 namespace nestor::nvptx {
 namespace {
 

@@ -1,7 +1,7 @@
 // The parts of a block plan's proof (block_check.h) and what they share.
 #pragma once
 
-#include "codegen/gpu/simt/proof/block_check.h"
+#include "codegen/gpu/simt/plan/block_plan.h"
 
 #include <fmt/format.h>
 

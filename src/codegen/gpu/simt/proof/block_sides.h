@@ -1,7 +1,7 @@
 // The two sides of a meeting (block_meet.h): their variables as positions from 0, apart unless both sides share them.
 #pragma once
 
-#include "codegen/gpu/simt/proof/block_meet.h"
+#include "codegen/gpu/simt/proof/block_touch.h"
 
 #include <map>
 #include <set>

@@ -9,7 +9,7 @@
 // between the two touches the place it is stored to.
 #pragma once
 
-#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/kernel/kernel_plan.h"
 
 #include <string>
 #include <vector>

@@ -1,0 +1,25 @@
+// Walks a tile tree with what is around each op.
+#include "codegen/gpu/mma/plan/op_places.h"
+
+namespace nestor::nvptx {
+namespace {
+
+void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::vector<OpPlace>& places) {
+  if (tree->kind == TileNode::Kind::op) places.push_back(around);
+  OpPlace inner = around;
+  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper, {}};
+  if (tree->kind == TileNode::Kind::condition)
+    inner.condition = inner.condition.defined() ? inner.condition && tree->condition : tree->condition;
+  for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
+}
+
+}  // namespace
+
+std::vector<OpPlace> places_of_ops(const TileTree& body) {
+  std::vector<OpPlace> places;
+  int loops = 0;
+  find_places(body, {}, loops, places);
+  return places;
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,25 @@
+// Passes that find what a tensor plan works on: tiles, masks, sums, what blocks share.
+#pragma once
+
+#include "codegen/gpu/mma/plan/tensor_plan.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, rings
+void plan_masks(TensorPlan& plan);                        ///< where ops have points, and what stands elsewhere
+void require_whole_terms(TensorPlan& plan);               ///< products add up whole tiles, or those that end with an argument
+void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes
+void plan_sharing(TensorPlan& plan);                      ///< what blocks of a cluster copy for each other
+
+/// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
+/// multiplied there (docs/values.md, masked places).
+struct FiniteOperand {
+  std::string tensor;
+  std::string why;  ///< a sentence
+};
+std::vector<FiniteOperand> finite_operands(const TensorPlan& plan);
+
+}  // namespace nestor::nvptx

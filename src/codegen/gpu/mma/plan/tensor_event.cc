@@ -1,0 +1,53 @@
+// Events by name.
+#include "codegen/gpu/mma/plan/tensor_event.h"
+
+namespace nestor::nvptx {
+
+EventNode event_node(Event::Kind kind, int op, int ring, int count) {
+  EventNode node;
+  node.kind = EventNode::Kind::event;
+  node.event = {kind, op, ring, count};
+  return node;
+}
+
+const char* name_of(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::wait_full:
+      return "wait_full";
+    case Event::Kind::wait_empty:
+      return "wait_empty";
+    case Event::Kind::load:
+      return "load";
+    case Event::Kind::release:
+      return "release";
+    case Event::Kind::next_tile:
+      return "next_tile";
+    case Event::Kind::product:
+      return "product";
+    case Event::Kind::wait_products:
+      return "wait_products";
+    case Event::Kind::compute:
+      return "compute";
+    case Event::Kind::narrow:
+      return "narrow";
+    case Event::Kind::finish_sums:
+      return "finish_sums";
+    case Event::Kind::take_registers:
+      return "take_registers";
+    case Event::Kind::wait_turn:
+      return "wait_turn";
+    case Event::Kind::pass_turn:
+      return "pass_turn";
+    case Event::Kind::commit_copies:
+      return "commit_copies";
+    case Event::Kind::wait_stores:
+      return "wait_stores";
+    case Event::Kind::wait_copies:
+      return "wait_copies";
+    case Event::Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+}  // namespace nestor::nvptx

@@ -1,0 +1,56 @@
+// Events: what the roles of a tensor plan do, in order, as trees of loops and conditions.
+#pragma once
+
+#include "support/int_expr.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nestor::nvptx {
+
+/// What a role does, in order.
+struct Event {
+  enum class Kind : std::uint8_t {
+    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
+    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
+    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
+    release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
+    next_tile,       ///< this group goes on to the ring's next tile and keeps the one before, which the next release gives back
+    product,         ///< issues the op
+    wait_products,   ///< until all but the youngest `count` products have ended
+    compute,         ///< runs the op
+    narrow,          ///< makes the op's first operand from its fragment
+    finish_sums,     ///< adds up the four threads' parts of a fragment (buffer `ring`)
+    take_registers,  ///< reads the ring's tile into registers
+    wait_turn,       ///< until the group before this one has issued its products
+    pass_turn,       ///< lets the next group issue its own
+    commit_copies,   ///< mma: this thread's copies since the last such event are one batch
+    wait_stores,     ///< until the tiles that this group's stores move out of shared memory have been read
+    wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
+    barrier,         ///< mma: until all threads of the block are here
+  } kind;
+  int op = -1;
+  int ring = -1;
+  int count = 0;
+  int blocks = 1;  ///< load, release: of a cluster, whose slots are filled, or whose copying warps are told; 1: the block's own
+};
+
+struct EventNode {
+  enum class Kind : std::uint8_t { sequence, loop, condition, event } kind = Kind::sequence;
+  std::string var;  ///< loop: from lower up to upper, in steps of 1. A sequence with a var: it has the value `lower`
+  IntExpr lower, upper;
+  IntExpr condition;
+  bool masked = true;  ///< masks are applied below
+  int unroll = 1;      ///< loop: iterations of the computing groups' code for one round
+  std::vector<EventNode> children;
+  Event event{};
+};
+
+/// One event as a node of a role's program.
+EventNode event_node(Event::Kind kind, int op, int ring = -1, int count = 0);
+
+/// "wait_full"
+const char* name_of(Event::Kind kind);
+
+}  // namespace nestor::nvptx

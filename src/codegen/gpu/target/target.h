@@ -1,0 +1,25 @@
+// What a GPU has: registers, shared memory, threads, and what a target asks of code for it.
+#pragma once
+
+#include <cstdint>
+
+namespace nestor {
+
+namespace nvptx {
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kGroupThreads = 128;  ///< a group of four warps
+inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
+
+}  // namespace nvptx
+
+struct NvptxTarget {
+  int sm = 90;                            ///< 80, 90: compute capability times ten
+  int threads = 256;                      ///< threads a block, a multiple of 32
+  std::int64_t shared_limit = 227 << 10;  ///< bytes of shared memory a block may take
+  bool keep_ir = true;                    ///< fill CompiledNvptx::ir
+};
+
+/// 32-bit registers that each of `threads` threads of a block may fill with tiles; the others compute.
+std::int64_t tile_registers(int threads);
+
+}  // namespace nestor

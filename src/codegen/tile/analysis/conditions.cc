@@ -1,0 +1,40 @@
+// Conditions and bounds taken apart.
+#include "codegen/tile/analysis/conditions.h"
+
+#include <algorithm>
+
+namespace nestor {
+
+std::vector<IntExpr> conjuncts(const IntExpr& guard) {
+  if (!guard.defined()) return {};
+  if (const auto value = guard.as_constant(); value && *value != 0) return {};
+  if (guard.op() != IntOp::logical_and) return {guard};
+  std::vector<IntExpr> parts;
+  for (const IntExpr& arg : guard.args()) {
+    for (const IntExpr& part : conjuncts(arg)) parts.push_back(part);
+  }
+  return parts;
+}
+
+IntExpr comparison_distance(const IntExpr& comparison) {
+  const auto difference = [&] { return comparison.args()[0] - comparison.args()[1]; };
+  if (comparison.op() == IntOp::ge || comparison.op() == IntOp::eq) return difference();
+  if (comparison.op() == IntOp::gt) return difference() - IntExpr(1);
+  return {};
+}
+
+void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms) {
+  if (expr.op() == op) {
+    for (const IntExpr& arg : expr.args()) split_terms(arg, op, terms);
+  } else {
+    terms.push_back(expr);
+  }
+}
+
+bool never_negative(const OpDim& dim) {
+  std::vector<IntExpr> lowers;
+  split_terms(dim.lower, IntOp::max, lowers);
+  return std::any_of(lowers.begin(), lowers.end(), [](const IntExpr& lower) { return lower.as_constant().value_or(-1) >= 0; });
+}
+
+}  // namespace nestor

@@ -1,0 +1,23 @@
+// What conditions and bounds say at sight: parts of conjunctions, distances of comparisons, terms of extrema.
+#pragma once
+
+#include "codegen/tile/tile_program.h"
+#include "support/int_expr.h"
+
+#include <vector>
+
+namespace nestor {
+
+/// The parts of a conjunction; empty for an undefined or constantly true guard.
+std::vector<IntExpr> conjuncts(const IntExpr& guard);
+
+/// Distance d with `comparison` (ge, gt) <=> d >= 0, or eq <=> d == 0; undefined for other operations.
+IntExpr comparison_distance(const IntExpr& comparison);
+
+/// The terms of nested applications of `op` (a minimum of minima).
+void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
+
+/// All values of the dim are 0 or more, whatever else bounds them.
+bool never_negative(const OpDim& dim);
+
+}  // namespace nestor
