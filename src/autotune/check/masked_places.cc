@@ -3,6 +3,7 @@
 
 #include "poly/algebra/rule.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 #include <isl/map.h>
 #include <isl/point.h>

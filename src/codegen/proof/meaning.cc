@@ -3,6 +3,7 @@
 #include "codegen/proof/model/values.h"
 #include "codegen/proof/obligations.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

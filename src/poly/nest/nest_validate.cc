@@ -7,6 +7,7 @@
 #include <set>
 
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "poly/nest/nest.h"
 #include "support/error.h"
 #include "support/scalar_range.h"

@@ -31,6 +31,7 @@
 #include "poly/algebra/values/polynomial.h"
 #include "poly/algebra/values/value_range.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {
