@@ -7,8 +7,8 @@
 #include <set>
 
 #include "poly/isl/isl_tools.h"
-#include "poly/nest/nest_sets.h"
 #include "poly/nest/nest.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 

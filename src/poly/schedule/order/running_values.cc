@@ -10,36 +10,17 @@
 //   3. a term is used by its follower in the iteration that computed it: later, r may stand for another m;
 //   4. nothing else sees a term, as terms are only right relative to the m of their iteration;
 //   5. the iterations run one after the other.
-#include "poly/schedule/running_values.h"
+#include "poly/schedule/order/running_values.h"
 
 #include <isl/map.h>
 
 #include <algorithm>
 
+#include "poly/nest/composite_parts.h"
 #include "support/error.h"
 
 namespace nestor {
 namespace {
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool is_follower(const Composite& composite, const std::string& statement) {
-  return std::any_of(composite.followers.begin(), composite.followers.end(),
-                     [&](const Follower& follower) { return follower.statement == statement; });
-}
-
-std::vector<std::string> members(const Composite& composite) {
-  std::vector<std::string> names{composite.lead};
-  names.insert(names.end(), composite.mediators.begin(), composite.mediators.end());
-  for (const Follower& follower : composite.followers) names.push_back(follower.statement);
-  return names;
-}
-
-bool reads_tensor(const Statement& statement, const std::string& tensor) {
-  return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
-}
 
 /// Condition 4. The name of a statement that sees a term without being corrected, or nothing.
 std::optional<std::string> outside_reader(const Nest& nest, const Composite& composite) {
@@ -48,7 +29,7 @@ std::optional<std::string> outside_reader(const Nest& nest, const Composite& com
     if (tensor.role == TensorRole::output) return "the caller (" + tensor.name + " is an output)";
     for (const Statement& statement : nest.statements) {
       if (!reads_tensor(statement, tensor.name)) continue;
-      if (!has(composite.mediators, statement.name) && !is_follower(composite, statement.name)) return statement.name;
+      if (!is_mediator(composite, statement.name) && !is_follower(composite, statement.name)) return statement.name;
     }
   }
   return std::nullopt;
@@ -129,9 +110,9 @@ class CompositeJudge {
   /// Condition 3.
   std::string terms_used_late() {
     for (const Dependence& dependence : facts_.dependences()) {
-      if (dependence.kind != DependenceKind::flow || !has(composite_.mediators, dependence.source)) continue;
+      if (dependence.kind != DependenceKind::flow || !is_mediator(composite_, dependence.source)) continue;
       if (dependence.tensor == composite_.lead_tensor) continue;
-      if (!has(composite_.mediators, dependence.sink) && !is_follower(composite_, dependence.sink)) continue;
+      if (!is_mediator(composite_, dependence.sink) && !is_follower(composite_, dependence.sink)) continue;
       if (checker_.same_iteration(dependence.relation, dependence.source, dependence.sink, depth_)) continue;
       return fmt::format("{} must use {}'s terms in the iteration that computes them", dependence.sink, dependence.source);
     }
@@ -146,7 +127,7 @@ class CompositeJudge {
 };
 
 bool concerns(const Composite& composite, const std::set<std::string>& touched) {
-  const std::vector<std::string> names = members(composite);
+  const std::vector<std::string> names = members_of(composite);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return touched.count(name) > 0; });
 }
 
@@ -162,54 +143,12 @@ std::optional<std::string> corrected_lead(const NestFacts& facts, std::size_t wh
 
 }  // namespace
 
-bool counts_points(const Composite& composite) {
-  const auto names_count = [](const ScalarExpr& expr) {
-    bool found = false;
-    if (!expr.defined()) return false;
-    expr.visit([&](const ScalarExpr& node) {
-      if (node.op() != ScalarOp::scalar) return;
-      found = found || node.name() == "n" || node.name() == "n_old" || node.name() == "n_total";
-    });
-    return found;
-  };
-  return names_count(composite.view) || std::any_of(composite.followers.begin(), composite.followers.end(),
-                                                    [&](const Follower& f) { return names_count(f.correction); });
-}
-
 std::size_t shared_by_all(const Composite& composite, const TreeIndex& index) {
   std::size_t shared = SIZE_MAX;
-  for (const std::string& name : members(composite)) {
+  for (const std::string& name : members_of(composite)) {
     if (name != composite.lead) shared = std::min(shared, index.meet(composite.lead, name).shared);
   }
   return shared == SIZE_MAX ? 0 : shared;
-}
-
-std::vector<std::string> leading_value_readers(const Nest& nest, const Composite& composite) {
-  std::vector<std::string> readers;
-  for (const Statement& statement : nest.statements) {
-    const bool part = has(composite.mediators, statement.name) || is_follower(composite, statement.name);
-    if (part && reads_tensor(statement, composite.lead_tensor)) readers.push_back(statement.name);
-  }
-  return readers;
-}
-
-isl::map matching_instances(const Nest& nest, const Composite& composite, const std::string& reader,
-                            const Dependence& dependence) {
-  isl::map result = dependence.relation;
-  bool common = false;
-  for (const Access& from : nest.statement(composite.lead).reads) {
-    isl::map together = isl::manage(isl_map_empty(isl_map_get_space(result.get())));
-    bool met = false;
-    for (const Access& to : nest.statement(reader).reads) {
-      if (to.tensor != from.tensor) continue;
-      together = together.unite(from.relation.apply_range(to.relation.reverse()));
-      met = true;
-    }
-    if (!met) continue;
-    result = result.intersect(together);
-    common = true;
-  }
-  return common ? result.coalesce() : isl::manage(isl_map_empty(isl_map_get_space(result.get())));
 }
 
 std::optional<Violation> judge_composites(OrderChecker& checker, const std::set<std::string>& touched,

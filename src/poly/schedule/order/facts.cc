@@ -1,12 +1,13 @@
 // Facts that depend on a nest alone: dependences in the groups in which they are checked, and what rules would relax.
+#include "poly/schedule/order/facts.h"
+
 #include <isl/map.h>
 
 #include <algorithm>
 #include <tuple>
 
 #include "poly/algebra/rule.h"
-#include "poly/schedule/running_values.h"
-#include "poly/schedule/state.h"
+#include "poly/nest/composite_parts.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -1,5 +1,5 @@
 // The isl objects of a schedule: maps from loops to statement instances and back.
-#include "poly/schedule/isl_maps.h"
+#include "poly/schedule/order/isl_maps.h"
 
 #include <isl/aff.h>
 #include <isl/map.h>

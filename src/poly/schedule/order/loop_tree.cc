@@ -1,5 +1,5 @@
 // Persistent edits and look-ups on loop trees.
-#include "poly/schedule/loop_tree.h"
+#include "poly/schedule/order/loop_tree.h"
 
 #include <algorithm>
 

@@ -1,13 +1,14 @@
-// What a Schedule holds: facts about its nest, computed once and shared by every schedule of it, and the order itself.
+// Facts about a nest, computed once and shared by every schedule of it.
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "poly/schedule/schedule.h"
+#include "poly/nest/composite.h"
+#include "poly/nest/dependences.h"
+#include "poly/nest/nest.h"
 
 namespace nestor {
 
@@ -15,7 +16,7 @@ namespace nestor {
 enum class DependenceClass : std::uint8_t {
   ordinary,      ///< source strictly before sink, never concurrent
   accumulation,  ///< a reduction that may be reassociated: any order, lanes of one element included, but not parallel tasks
-  relaxed,       ///< leading value of a composite -> a reader of it: see schedule_composite.h
+  relaxed,       ///< leading value of a composite -> a reader of it: see running_values.cc
 };
 
 /// All dependences of one class between two statements, united because they are checked alike.
@@ -71,22 +72,5 @@ class NestFacts {
 
 /// The rule that lets parts of a reduction run at the same time.
 inline constexpr const char* kSplitReduction = "split_reduction";
-
-struct ScheduleData {
-  std::shared_ptr<const NestFacts> facts;
-  Tree tree;                              ///< the root is always a sequence
-  std::map<std::string, LoopForm> forms;  ///< by statement
-  std::vector<Step> steps;
-  std::vector<StageDirective> stages;
-  std::vector<std::string> streaming;
-  std::vector<std::size_t> active;  ///< composites whose relaxation this order needs
-};
-
-struct Schedule::State : ScheduleData {
-  explicit State(ScheduleData data) : ScheduleData(std::move(data)) {}
-};
-
-/// The original order of a nest.
-ScheduleData original_order_of(std::shared_ptr<const NestFacts> facts);
 
 }  // namespace nestor

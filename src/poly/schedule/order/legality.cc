@@ -1,6 +1,6 @@
 // The legality check: a pair of dependent instances is broken if, at the first shared loop where the two differ, the sink
 // comes first or both run at once; or, where no shared loop tells them apart, the sink's body comes first.
-#include "poly/schedule/legality.h"
+#include "poly/schedule/order/legality.h"
 
 #include "poly/isl/conjunction.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "poly/schedule/schedule.h"
+#include "poly/schedule/order/tree_node.h"
 
 namespace nestor {
 

@@ -6,23 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "poly/schedule/legality.h"
+#include "poly/schedule/order/legality.h"
 
 namespace nestor {
 
 /// Number of outermost loops that the lead, the mediators and the followers of a composite all share.
 std::size_t shared_by_all(const Composite& composite, const TreeIndex& index);
-
-/// True when the correction or the view counts points, so that m and r must have seen exactly the same ones.
-bool counts_points(const Composite& composite);
-
-/// Mediators of a composite, and those followers that read the leading tensor themselves.
-std::vector<std::string> leading_value_readers(const Nest& nest, const Composite& composite);
-
-/// { Lead[dims] -> Reader[dims] } of `dependence` cut down to instances that read the same element of the same tensor;
-/// empty when they have no tensor in common.
-isl::map matching_instances(const Nest& nest, const Composite& composite, const std::string& reader,
-                            const Dependence& dependence);
 
 /// Judges every composite with a statement in `touched` anew: one whose dependences all hold is inactive; one that needs
 /// its relaxation and may have it is active. Updates `active`; returns a violation if one needs it and may not have it.

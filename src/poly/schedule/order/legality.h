@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "poly/schedule/isl_maps.h"
-#include "poly/schedule/loop_tree.h"
-#include "poly/schedule/state.h"
+#include "poly/schedule/order/isl_maps.h"
+#include "poly/schedule/order/loop_tree.h"
+#include "poly/schedule/order/schedule_data.h"
 
 namespace nestor {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "poly/schedule/schedule.h"
+#include "poly/nest/nest.h"
+#include "poly/schedule/order/loop_form.h"
 
 namespace nestor {
 
