@@ -23,13 +23,13 @@
 #include <map>
 #include <set>
 
+#include "poly/algebra/analysis/known_values.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/condition.h"
-#include "poly/algebra/values/known_values.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/algebra/values/value_range.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 

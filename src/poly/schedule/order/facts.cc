@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/nest/composite_parts.h"
 #include "support/error.h"
 

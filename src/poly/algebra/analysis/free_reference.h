@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "poly/algebra/rules/online.h"
+#include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest.h"
 

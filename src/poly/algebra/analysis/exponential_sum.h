@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "poly/algebra/values/value_range.h"
+#include "poly/algebra/analysis/value_range.h"
 #include "poly/nest/nest.h"
 
 namespace nestor {

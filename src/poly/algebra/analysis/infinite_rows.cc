@@ -1,5 +1,5 @@
 // Rows all of whose terms are infinite, and rows with a NaN.
-#include "poly/algebra/values/infinite_rows.h"
+#include "poly/algebra/analysis/infinite_rows.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -9,9 +9,10 @@
 #include <map>
 #include <set>
 
+#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/known_values.h"
 #include "poly/algebra/values/builders.h"
-#include "poly/algebra/values/exponential_sum.h"
-#include "poly/algebra/values/known_values.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 

@@ -1,9 +1,9 @@
-// Bounds of values that follow from their types, from the functions they come from and from the ranges of scalar arguments.
+// What a value can be: bounds of its finite values, infinities, NaN.
 #pragma once
 
 #include <limits>
 
-#include "poly/nest/nest.h"
+#include "nestor/types.h"
 
 namespace nestor {
 
@@ -23,11 +23,6 @@ struct ValueRange {
   /// Is each finite value other than 0 at least 2^-doublings and at most 2^doublings in magnitude?
   bool within(int doublings) const;
 };
-
-/// The range of an expression of `statement`.
-ValueRange range_of(const Nest& nest, const Statement& statement, const ScalarExpr& expr);
-/// The range of the elements of a tensor.
-ValueRange range_of(const Nest& nest, const std::string& tensor);
 
 /// The largest finite number of a type of floating point numbers.
 double largest_of(ElementType type);

@@ -1,5 +1,5 @@
 // Interval arithmetic over scalar expressions, through temporaries.
-#include "poly/algebra/values/value_range.h"
+#include "poly/algebra/analysis/range_analysis.h"
 
 #include <isl/aff.h>
 #include <isl/set.h>
@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "poly/algebra/values/exponential_sum.h"
+#include "poly/algebra/analysis/exponential_sum.h"
 #include "poly/algebra/values/nest_edit.h"
 
 namespace nestor {
@@ -335,23 +335,10 @@ class RangeFinder {
 
 }  // namespace
 
-double ValueRange::magnitude() const { return low > high ? 0 : std::max(std::fabs(low), std::fabs(high)); }
-
-bool ValueRange::within(int doublings) const {
-  if (low > high) return true;
-  const double least = std::ldexp(1, -doublings), most = std::ldexp(1, doublings);
-  return magnitude() <= most && (low >= least || high <= -least || (low == 0 && high == 0));
-}
-
 ValueRange range_of(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
   return RangeFinder(nest).of(statement, expr);
 }
 
 ValueRange range_of(const Nest& nest, const std::string& tensor) { return RangeFinder(nest).of_tensor(tensor); }
-
-double largest_of(ElementType type) {
-  if (type == ElementType::f16) return 65504;
-  return type == ElementType::bf16 ? 0x1.fep127 : kLargest;
-}
 
 }  // namespace nestor

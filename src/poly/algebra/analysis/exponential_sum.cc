@@ -2,14 +2,14 @@
 //
 // A term is exp(c (a - m)) with c > 0 and a <= m, so that it is at most 1; the point that made m has the term exp(0) = 1. Products that are
 // rounded before they are subtracted, and 16-bit terms, stay within a factor of 2 of that.
-#include "poly/algebra/values/exponential_sum.h"
+#include "poly/algebra/analysis/exponential_sum.h"
 
 #include <isl/map.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "poly/algebra/rules/online.h"
+#include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "poly/algebra/rules/online.h"
+#include "poly/algebra/analysis/online_plan.h"
 #include "poly/nest/nest.h"
 
 namespace nestor {

@@ -1,18 +1,15 @@
-// The list of rules.
-#include "poly/algebra/rule.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+// Composites proved anew, as their rules would find them now.
+#include "poly/algebra/reprove.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "poly/algebra/analysis/infinite_rows.h"
 #include "poly/algebra/rules/moments.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/algebra/rules/rule_list.h"
-#include "poly/algebra/values/infinite_rows.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "support/error.h"
 
 namespace nestor {
 namespace {
@@ -69,55 +66,12 @@ std::optional<Composite> proved_again(const Nest& nest, const Composite& old) {
 
 }  // namespace
 
-const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{simplify_rule(),   neutral_terms_rule(),   keep_result_rule(),     defer_factor_rule(),
-                                     exp2_scale_rule(), factor_extremum_rule(), fixed_extremum_rule(),  online_rule(),
-                                     moments_rule(),    reassociate_rule(),     split_reduction_rule(), reciprocal_rule()};
-  return all;
-}
-
-const Rule& rule(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Rule& candidate : rules()) {
-    if (candidate.name == name) return candidate;
-    names.push_back(candidate.name);
-  }
-  user_error("\"{}\" is no algebra rule; the rules are {}", name, fmt::join(names, ", "));
-}
-
-std::vector<RuleMatch> find_matches(const Nest& nest) {
-  std::vector<RuleMatch> all;
-  with_isl_budget("finding algebra rules for " + nest.op, [&] {
-    for (const Rule& candidate : rules()) {
-      std::vector<RuleMatch> found = candidate.find(nest);
-      all.insert(all.end(), found.begin(), found.end());
-    }
-  });
-  return all;
-}
-
 std::vector<Composite> reprove(const Nest& nest, const std::vector<Composite>& composites) {
   std::vector<Composite> kept;
   for (const Composite& composite : composites) {
     if (const auto again = proved_again(nest, composite)) kept.push_back(*again);
   }
   return kept;
-}
-
-void expect_arguments(const std::string& rule, const std::vector<std::string>& target, std::size_t count) {
-  if (target.size() != count) user_error("rule {} takes {} arguments, not {}", rule, count, target.size());
-}
-
-std::string statement_argument(const Nest& nest, const std::string& rule, const std::vector<std::string>& target,
-                               std::size_t count) {
-  expect_arguments(rule, target, count);
-  if (nest.find_statement(target[0]) == nullptr) user_error("rule {}: nest {} has no statement {}", rule, nest.op, target[0]);
-  return target[0];
-}
-
-void refuse_rule(const std::string& rule, const std::string& target, const std::string& reason) {
-  if (target.empty()) user_error("rule {} does not apply: {}", rule, reason);
-  user_error("rule {} does not apply to {}: {}", rule, target, reason);
 }
 
 }  // namespace nestor

@@ -6,10 +6,11 @@
 #include <limits>
 #include <set>
 
-#include "poly/algebra/rules/online.h"
+#include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/online_plan.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/algebra/values/value_range.h"
 #include "poly/isl/isl_tools.h"
 
 namespace nestor {

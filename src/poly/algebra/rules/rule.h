@@ -1,4 +1,4 @@
-// Algebra: rewrites of a nest that change the order or the grouping of arithmetic, each proved.
+// A rule of algebra: a rewrite of a nest that changes the order or the grouping of arithmetic, proved.
 #pragma once
 
 #include "poly/nest/composite.h"
@@ -35,15 +35,5 @@ struct Rule {
   /// Tensors that must be finite in masked places (docs/values.md) for the rewrite to keep NaN where it is; null: none ever.
   std::vector<std::string> (*finite)(const Nest& nest) = nullptr;
 };
-
-/// All rules, in the order in which `find_matches` tries them.
-const std::vector<Rule>& rules();
-/// Throws UserError listing the rules when `name` is none of them.
-const Rule& rule(const std::string& name);
-std::vector<RuleMatch> find_matches(const Nest& nest);
-
-/// Proves composites anew after a later rule has rewritten the nest: those that still hold, with corrections that fit the
-/// nest as it is now. Call it whenever a rule is applied to a nest that has composites already.
-std::vector<Composite> reprove(const Nest& nest, const std::vector<Composite>& composites);
 
 }  // namespace nestor

@@ -1,6 +1,6 @@
 // The group of shifts d acts on the values of a nest: m -> m + d, r -> exp(-rate d) r. What follows from these values moves by
 // v -> exp(-decay d) v or by v -> v + drift d; results must not move at all.
-#include "poly/algebra/rules/free_reference.h"
+#include "poly/algebra/analysis/free_reference.h"
 
 #include <fmt/format.h>
 #include <isl/map.h>

@@ -1,5 +1,5 @@
 // Propagation of known numbers through expressions and elementwise definitions.
-#include "poly/algebra/values/known_values.h"
+#include "poly/algebra/analysis/known_values.h"
 
 #include <cmath>
 #include <limits>
