@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/halide_frontend.h"
+#include "frontend/halide_definition.h"
 #include "frontend/names.h"
 #include "frontend/value_translator.h"
 

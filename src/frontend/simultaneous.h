@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "frontend/statement_builder.h"
+#include "frontend/names.h"
+#include "frontend/statement_draft.h"
 
 namespace nestor {
 

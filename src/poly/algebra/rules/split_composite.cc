@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/analysis/infinite_rows.h"
 #include "poly/algebra/rules/moments.h"
 #include "poly/algebra/rules/online.h"
