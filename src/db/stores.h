@@ -9,7 +9,7 @@
 
 namespace nestor {
 
-struct Database::Impl {
+struct Stores {
   Store user;
   std::optional<Store> system;
   Warn warn;
@@ -28,7 +28,7 @@ struct Database::Impl {
 };
 
 template <class Find>
-std::optional<Answer> Database::Impl::ask_both(Find&& find) {
+std::optional<Answer> Stores::ask_both(Find&& find) {
   std::optional<Answer> best = guarded(user.path(), [&] { return find(user); });
   if (!system) return best;
   std::optional<Answer> other = guarded(system->path(), [&] { return find(*system); });

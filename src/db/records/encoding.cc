@@ -1,5 +1,5 @@
 // zstd, base64 and raw doubles.
-#include "db/encoding.h"
+#include "db/records/encoding.h"
 
 #include "support/error.h"
 

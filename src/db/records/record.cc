@@ -1,8 +1,7 @@
 // Checks and canonical forms of records.
-#include "db/record.h"
+#include "db/records/record.h"
 
 #include "support/error.h"
-#include "support/hash.h"
 #include "support/launch_recipe.h"
 
 #include <algorithm>
@@ -53,8 +52,6 @@ void normalise_kernel(KernelRecord& kernel) {
 }
 
 }  // namespace
-
-std::string kernel_hash(std::string_view code, std::string_view recipe) { return Hasher().add(code).add(recipe).hex(); }
 
 std::string canonical_sizes(const Sizes& sizes) {
   std::string text;

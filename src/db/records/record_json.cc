@@ -1,6 +1,6 @@
 // Text form of records: one JSON object a line, described in tuning_db/README.md.
-#include "db/encoding.h"
-#include "db/record.h"
+#include "db/records/encoding.h"
+#include "db/records/record.h"
 #include "support/error.h"
 
 #include <algorithm>
