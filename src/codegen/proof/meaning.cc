@@ -145,11 +145,6 @@ void prove_scalars(const ProgramModel& model) {
 
 }  // namespace
 
-std::string title(const Run& run) {
-  const std::string part = run.part == OpPart::start ? "the start of " : run.part == OpPart::fill ? "the filling of " : "";
-  return fmt::format("{}op '{}'", part, run.name);
-}
-
 void prove_interface(const Subject& subject) {
   const ProgramModel& model = subject.model;
   const isl::set sizes = full_context(model.nest());

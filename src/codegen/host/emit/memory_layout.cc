@@ -1,5 +1,5 @@
 // Placement of buffers: by the parallel loops that use them.
-#include "codegen/host/memory_layout.h"
+#include "codegen/host/emit/memory_layout.h"
 
 #include <algorithm>
 

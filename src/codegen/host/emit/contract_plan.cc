@@ -1,6 +1,6 @@
 // Classification and blocking of contractions. Blocking after K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication", ACM TOMS 34(3), 2008: a depth block of B's panel stays in L1, a block of A's rows in L2.
-#include "codegen/host/contract_plan.h"
+#include "codegen/host/emit/contract_plan.h"
 
 #include <algorithm>
 #include <cmath>

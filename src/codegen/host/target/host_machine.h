@@ -1,7 +1,7 @@
 // The LLVM target machine of a HostTarget, and what the code generator wants to know about it.
 #pragma once
 
-#include "codegen/host/host_backend.h"
+#include "codegen/host/target/host_target.h"
 
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>

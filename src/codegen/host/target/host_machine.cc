@@ -1,5 +1,5 @@
-// LLVM set-up for the host: CPU detection, the pass pipeline, object emission.
-#include "codegen/host/host_target.h"
+// LLVM set-up for the host: the pass pipeline, object emission.
+#include "codegen/host/target/host_machine.h"
 
 #include "support/error.h"
 
@@ -11,7 +11,6 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
-#include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
 #include <llvm/Transforms/IPO/GlobalDCE.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
@@ -65,22 +64,6 @@ llvm::FunctionPassManager function_passes() {
 }
 
 }  // namespace
-
-HostTarget detect_host() {
-  HostTarget target;
-  target.cpu = llvm::sys::getHostCPUName().str();
-  const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  std::vector<std::string> names;
-  for (const auto& feature : features) {
-    names.push_back((feature.second ? "+" : "-") + feature.first().str());
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) target.features += (target.features.empty() ? "" : ",") + name;
-  const auto has = [&](const char* name) { return features.lookup(name); };
-  target.vector_bytes = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq") ? 64 : has("avx2") ? 32 : 16;
-  target.vector_registers = target.vector_bytes == 64 ? 32 : 16;
-  return target;
-}
 
 std::unique_ptr<llvm::TargetMachine> make_host_machine(const HostTarget& target) {
   initialize_x86();
