@@ -7,6 +7,7 @@
 #include <set>
 
 #include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/lead_exponents.h"
 #include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -37,7 +38,7 @@ bool same_degree(const Degree& a, const Degree& b) {
 
 class OnlineAnalysis {
  public:
-  OnlineAnalysis(const Nest& nest, const Statement& lead) : nest_(nest), lead_(lead), value_(polynomial_of(as_f32(lead.value))) {
+  OnlineAnalysis(const Nest& nest, const Statement& lead) : nest_(nest), lead_(lead), exponents_(nest, lead, plan_) {
     plan_.lead = lead.name;
     plan_.lead_tensor = lead.write.tensor;
   }
@@ -54,7 +55,7 @@ class OnlineAnalysis {
     }
     keep_needed_mediators();
     const bool multiplied = std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(), is_multiplied);
-    plan_.infinite_terms = !guarded_ && may_be_infinite(lead_);
+    plan_.infinite_terms = !exponents_.guarded() && may_be_infinite(lead_);
     plan_.masked = plan_.infinite_terms && starts_infinite();
     if (plan_.infinite_terms && selects_) {
       if (why != nullptr)
@@ -78,10 +79,6 @@ class OnlineAnalysis {
   }
 
  private:
-  static ScalarExpr as_f32(const ScalarExpr& e) {
-    return e.type() == ElementType::f32 ? e : ScalarExpr::cast(ElementType::f32, e);
-  }
-
   std::string objection_to_lead() const {
     if (!lead_.reduction || (*lead_.reduction != ReductionOp::max && *lead_.reduction != ReductionOp::min)) {
       return "it is no reduction by max or min";
@@ -92,166 +89,18 @@ class OnlineAnalysis {
     return "";
   }
 
-  /// The ordinal of a read of m, or of m kept finite as in finite_lead.
-  std::optional<int> lead_read(const Statement& statement, const ScalarExpr& expr) {
-    if (const auto inside = inside_finite_lead(*lead_.reduction, expr)) {
-      const auto read = plain_read_of(statement, *inside, plan_.lead_tensor);
-      guarded_reads_ += read ? 1 : 0;
-      return read;
-    }
-    return plain_read_of(statement, expr, plan_.lead_tensor);
-  }
-
-  /// The factors between the lead's read and the difference that it stands in.
-  struct LeadFactor {
-    Monomial value;
-    bool subtracted = false;
-  };
-  std::optional<LeadFactor> factor_of_lead(const Statement& statement, const ScalarExpr& expr) const {
-    const ScalarExpr bare = strip_exact_casts(expr);
-    if (plain_read_of(statement, bare, plan_.lead_tensor) || inside_finite_lead(*lead_.reduction, bare)) return LeadFactor{};
-    for (std::size_t k = 0; k < bare.args().size(); ++k) {
-      if (!reads_tensor(statement, bare.args()[k], plan_.lead_tensor)) continue;
-      auto found = factor_of_lead(statement, bare.args()[k]);
-      if (!found || found->subtracted) return found;
-      switch (bare.op()) {
-        case ScalarOp::add:
-        case ScalarOp::sub:
-          found->subtracted = true;
-          return found;
-        case ScalarOp::neg:
-          return found;
-        case ScalarOp::mul:
-          found->value = multiply(found->value, product_of(bare.args()[1 - k]));
-          return found;
-        case ScalarOp::div:
-          found->value = multiply(found->value, power(product_of(bare.args()[1]), -1));
-          return found;
-        default:
-          return std::nullopt;
-      }
-    }
-    return std::nullopt;
-  }
-
-  bool note_factor(const Statement& statement, const ScalarExpr& exponent) {
-    const auto factor = factor_of_lead(statement, exponent);
-    if (!factor) return false;
-    for (const auto& [expr, power] : factor->value.factors) {
-      if (!is_positive(nest_.scalars, strip_casts(expr))) return false;
-    }
-    const bool known = std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(),
-                                   [&](const Monomial& other) { return same_product(other, factor->value); });
-    if (!known) plan_.lead_factors.push_back(factor->value);
-    return true;
-  }
-
-  /// A term c m of an exponent as c and the read of m, c being a number times scalars that are known to be positive.
-  std::optional<std::pair<Monomial, int>> multiple_of_lead(const Statement& statement, const Monomial& term) {
-    Monomial scale{term.coefficient, {}};
-    std::optional<int> ordinal;
-    for (const auto& [factor, exponent] : term.factors) {
-      if (const auto read = lead_read(statement, factor)) {
-        if (exponent != 1 || ordinal) return std::nullopt;
-        ordinal = read;
-      } else if (is_positive(nest_.scalars, strip_casts(factor))) {
-        scale.factors.emplace_back(factor, exponent);
-      } else {
-        return std::nullopt;
-      }
-    }
-    if (!ordinal) return std::nullopt;
-    return std::pair(scale, *ordinal);
-  }
-
-  /// c if the exponent is c * (a - m) with the lead's own a at an instance that the lead has seen.
-  std::optional<Monomial> exponent_scale(const Statement& statement, const ScalarExpr& exponent) {
-    Polynomial rest;
-    std::optional<Monomial> scale;
-    std::optional<int> ordinal;
-    const int guarded_before = guarded_reads_;
-    for (const Monomial& term : polynomial_of(exponent)) {
-      const bool has_lead = std::any_of(term.factors.begin(), term.factors.end(),
-                                        [&](const auto& f) { return reads_tensor(statement, f.first, plan_.lead_tensor); });
-      if (!has_lead) {
-        rest.push_back(term);
-        continue;
-      }
-      const auto multiple = multiple_of_lead(statement, term);
-      if (!multiple || scale)
-        return refuse(statement, "the exponent is not linear in the leading value, by a factor of known sign");
-      scale = multiply(Monomial{-1, {}}, multiple->first);
-      ordinal = multiple->second;
-    }
-    if (!scale || scale->coefficient == 0) return refuse(statement, "the exponent is not linear in the leading value");
-    if ((scale->coefficient > 0) != (*lead_.reduction == ReductionOp::max)) {
-      return refuse(statement, "the exponent grows beyond all bounds: for a maximum it must fall with m, for a minimum rise");
-    }
-    InstanceMatch match(lead_, statement);
-    if (!match.match(scaled(value_, *scale), rest)) {
-      return refuse(statement, "the exponent is no multiple of the difference between the lead's term and its result");
-    }
-    if (!note_factor(statement, exponent)) return refuse(statement, "the leading value is not simply scaled and subtracted");
-    guarded_ = guarded_ && guarded_reads_ > guarded_before;
-    match.require(lead_.write, statement.reads[static_cast<std::size_t>(*ordinal)]);
-    const isl::set domain = domain_in(nest_, statement);
-    const isl::map instances = match.relation(domain_in(nest_, lead_), domain);
-    if (!domain.is_subset(instances.range())) return refuse(statement, "it uses terms that the leading value has not seen");
-    add_instances(statement, instances.reverse());
-    return scale;
-  }
-
   std::nullopt_t refuse(const Statement& statement, const std::string& reason) {
     if (reason_.empty()) reason_ = fmt::format("in {}, {}", statement.name, reason);
     return std::nullopt;
   }
 
-  void add_instances(const Statement& statement, const isl::map& instances) {
-    const auto found = plan_.lead_instances.find(statement.name);
-    if (found == plan_.lead_instances.end()) {
-      plan_.lead_instances.emplace(statement.name, instances);
-    } else {
-      found->second = found->second.unite(instances).coalesce();
-    }
-  }
-
-  /// select(a == m, 1, exp(c (a - m))): the same function of m, made safe for infinite a.
-  bool is_guard(const ScalarExpr& expr) const {
-    const ScalarExpr& condition = expr.args()[0];
-    if (condition.op() != ScalarOp::eq || !expr.args()[1].is_constant(1)) return false;
-    const ScalarExpr phi = strip_casts(expr.args()[2]);
-    if (phi.op() != ScalarOp::exp && phi.op() != ScalarOp::exp2) return false;
-    const Polynomial difference = polynomial_of(ScalarExpr::make(ScalarOp::sub, {condition.args()[0], condition.args()[1]}));
-    const Polynomial exponent = polynomial_of(phi.args()[0]);
-    if (difference.empty() || difference.size() != exponent.size()) return false;
-    for (const Monomial& term : exponent) {
-      for (const Monomial& other : difference) {
-        const Monomial ratio = multiply(term, power(other, -1));
-        if (!ratio.factors.empty()) continue;
-        return polynomials_equal(exponent, scaled(difference, ratio.coefficient));
-      }
-    }
-    return false;
-  }
-
   /// Where a = m = -inf the guard has 1 already, and keeps it: the exponential is not evaluated there.
   std::optional<Degree> degree_of_guard(const Statement& statement, const ScalarExpr& guard) {
-    const bool before = guarded_;
+    const bool before = exponents_.guarded();
     const auto degree = degree_of(statement, guard.args()[2]);
-    guarded_ = before;
+    exponents_.set_guarded(before);
     selects_ = true;
     return degree;
-  }
-
-  static bool polynomials_equal(const Polynomial& a, const Polynomial& b) {
-    for (const Monomial& term : a) {
-      const bool found = std::any_of(b.begin(), b.end(), [&](const Monomial& other) {
-        const Monomial ratio = multiply(term, power(other, -1));
-        return ratio.factors.empty() && std::fabs(ratio.coefficient - 1) < 1e-6;
-      });
-      if (!found) return false;
-    }
-    return a.size() == b.size();
   }
 
   std::optional<Degree> degree_of_sum(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b) {
@@ -286,7 +135,7 @@ class OnlineAnalysis {
 
   std::optional<Degree> degree_of_select(const Statement& statement, const ScalarExpr& expr) {
     if (reads_tensor(statement, expr.args()[0], plan_.lead_tensor)) {
-      if (is_guard(expr)) return degree_of_guard(statement, expr);
+      if (exponents_.is_guard(expr)) return degree_of_guard(statement, expr);
       return refuse(statement, "the leading value decides a select");
     }
     const auto condition = degree_of(statement, expr.args()[0]);
@@ -378,8 +227,10 @@ class OnlineAnalysis {
       case ScalarOp::exp:
       case ScalarOp::exp2:
         if (reads_tensor(statement, expr, plan_.lead_tensor)) {
-          const auto scale = exponent_scale(statement, expr.args()[0]);
-          return scale ? std::optional(Degree{*scale, expr.op(), false}) : std::nullopt;
+          std::string why;
+          const auto scale = exponents_.scale(statement, expr.args()[0], why);
+          if (!scale) return refuse(statement, why);
+          return Degree{*scale, expr.op(), false};
         }
         break;
       default:
@@ -469,7 +320,7 @@ class OnlineAnalysis {
       const Statement& producer = nest_.statement(mediator->second);
       const isl::map to_producer = read.relation.intersect_domain(domain_in(nest_, statement))
                                        .apply_range(producer.write.relation.intersect_domain(producer.domain).reverse());
-      add_instances(statement, to_producer.apply_range(plan_.lead_instances.at(producer.name)));
+      add_instances(plan_, statement, to_producer.apply_range(plan_.lead_instances.at(producer.name)));
     }
   }
 
@@ -508,16 +359,14 @@ class OnlineAnalysis {
 
   const Nest& nest_;
   const Statement& lead_;
-  const Polynomial value_;
   OnlinePlan plan_;
+  LeadExponents exponents_;
   std::map<std::string, Degree> tensors_;           ///< of mediators' results
   std::set<std::string> late_;                      ///< results that need the final leading value
   std::map<std::string, std::string> mediator_of_;  ///< tensor -> mediator
   std::map<std::string, isl::map> elements_;        ///< { mediator's tensor -> lead tensor }
   std::string reason_;
-  int guarded_reads_ = 0;  ///< of the lead, kept finite by the nest itself
-  bool guarded_ = true;    ///< all of those in exponents
-  bool selects_ = false;   ///< some exponentials are guarded by select(a == m, 1, exp(c (a - m)))
+  bool selects_ = false;  ///< some exponentials are guarded by select(a == m, 1, exp(c (a - m)))
 };
 
 }  // namespace
