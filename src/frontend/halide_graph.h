@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "frontend/halide_definition.h"
-#include "frontend/names.h"
-#include "frontend/value_translator.h"
+#include "frontend/values/names.h"
+#include "frontend/values/value_translator.h"
 
 namespace nestor {
 

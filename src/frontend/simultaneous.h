@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "frontend/names.h"
 #include "frontend/statement_draft.h"
+#include "frontend/values/names.h"
 
 namespace nestor {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "frontend/halide_graph.h"
-#include "frontend/names.h"
 #include "frontend/statement_draft.h"
+#include "frontend/values/names.h"
 
 namespace nestor {
 

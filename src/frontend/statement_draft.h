@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/value_translator.h"
+#include "frontend/values/value_translator.h"
 #include "poly/nest/scalar_expr.h"
 
 namespace nestor {

@@ -1,7 +1,7 @@
 // Halide's value expressions -> ScalarExpr: reads, intrinsics and mathematical functions.
 #include <limits>
 
-#include "frontend/value_translator.h"
+#include "frontend/values/value_translator.h"
 
 namespace nestor {
 

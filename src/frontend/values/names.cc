@@ -1,5 +1,5 @@
 // Names of Halide things as isl and Nestor want them.
-#include "frontend/names.h"
+#include "frontend/values/names.h"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "frontend/affine_index.h"
-#include "frontend/refusal.h"
+#include "frontend/values/affine_index.h"
+#include "frontend/values/refusal.h"
 #include "poly/nest/scalar_expr.h"
 
 namespace nestor {

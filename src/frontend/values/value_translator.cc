@@ -1,7 +1,7 @@
 // Halide's value expressions -> ScalarExpr: leaves, conversions, arithmetic, comparisons. Calls are in value_calls.cc.
-#include "frontend/value_translator.h"
+#include "frontend/values/value_translator.h"
 
-#include "frontend/idioms.h"
+#include "frontend/values/idioms.h"
 
 namespace nestor {
 

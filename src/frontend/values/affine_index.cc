@@ -1,10 +1,10 @@
 // Walks Halide's integer expressions and rebuilds them with isl.
-#include "frontend/affine_index.h"
+#include "frontend/values/affine_index.h"
 
 #include <isl/aff.h>
 #include <isl/set.h>
 
-#include "frontend/refusal.h"
+#include "frontend/values/refusal.h"
 #include "poly/isl/isl_tools.h"
 
 namespace nestor {

@@ -1,5 +1,5 @@
 // Matches an expression against Halide's own expansion of a placeholder: no coefficient is written down here.
-#include "frontend/idioms.h"
+#include "frontend/values/idioms.h"
 
 #include <set>
 #include <string>
