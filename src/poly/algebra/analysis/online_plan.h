@@ -31,6 +31,8 @@ struct OnlinePlan {
 
 /// Analyses the nest around the lead without changing it. nullopt when the rule does not apply; then `why` says which side
 /// condition fails.
+/// Ranges of values and this analysis ask each other (a sum of exponentials is bounded by it), so that it is defined above both, in
+/// online_analysis.cc.
 std::optional<OnlinePlan> analyse_online(const Nest& nest, const std::string& lead, std::string* why = nullptr);
 
 }  // namespace nestor
