@@ -1,8 +1,8 @@
 // Inputs of a definition, and Halide's schedules of it.
 #include "problem.h"
 
-#include "frontend/affine_index.h"
 #include "frontend/halide_target.h"
+#include "frontend/values/affine_index.h"
 #include "operator.h"
 #include "support/error.h"
 

@@ -1,7 +1,7 @@
 // Draws steps by the names that a schedule has now, and keeps those that it takes.
 #include "soak/random_schedule.h"
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/random_steps.h"
 

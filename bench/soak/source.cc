@@ -2,7 +2,7 @@
 #include "soak/source.h"
 
 #include "api/operators.h"
-#include "db/record.h"
+#include "db/records/record.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/nests/random_nests.h"

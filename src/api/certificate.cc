@@ -2,7 +2,7 @@
 #include "api/report.h"
 #include "autotune/check/masked_places.h"
 #include "codegen/gpu/backend.h"
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/isl/context.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"

@@ -3,7 +3,7 @@
 #include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/tile/build/tile_classes.h"
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/isl/isl_tools.h"
 #include "support/debug.h"
 #include "support/error.h"

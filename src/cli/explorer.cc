@@ -5,6 +5,7 @@
 #include "api/report.h"
 #include "cli/output.h"
 #include "cli/schedule_source.h"
+#include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
 
 #include <fmt/format.h>

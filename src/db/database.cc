@@ -1,7 +1,7 @@
 // Database: opening, adding and looking up.
 #include "db/database.h"
 
-#include "db/database_impl.h"
+#include "db/stores.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -12,9 +12,6 @@
 
 namespace nestor {
 namespace {
-
-constexpr std::array<std::string_view, 9> kStatusNames{"ok",      "illegal", "compile_error", "wrong",   "crash",
-                                                       "timeout", "slow",    "infeasible",    "unproved"};
 
 void warn_on_stderr(const std::string& message) { std::fprintf(stderr, "nestor: warning: %s\n", message.c_str()); }
 
@@ -31,35 +28,12 @@ void require_positive(const Sizes& sizes) {
 
 }  // namespace
 
-std::string DeviceIdentity::key() const {
-  // GPUs of one architecture and size can differ in memory (H100 and H200): their name tells them apart.
-  return kind == "cuda" ? fmt::format("{}/{}/{}/{}", kind, arch, units, name) : fmt::format("{}/{}/{}", kind, arch, units);
-}
-
-std::string_view to_string(TrialStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
-
-std::optional<TrialStatus> trial_status_from(std::string_view name) {
-  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), name);
-  if (found == kStatusNames.end()) return std::nullopt;
-  return static_cast<TrialStatus>(found - kStatusNames.begin());
-}
-
 std::string_view to_string(MatchKind kind) {
   static constexpr std::array<std::string_view, 4> kNames{"exact", "nearest", "other device", "none"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::optional<Database::Impl::Place> Database::Impl::place_of(std::int64_t trial_id) {
-  if (trial_id > 0) return Place{user, trial_id};
-  if (trial_id < 0 && system) return Place{*system, -trial_id};
-  return std::nullopt;
-}
-
-void Database::Impl::require_writable(const char* what) const {
-  if (!user.writable()) user_error("the tuning database {} was opened read-only: cannot {}", user.path(), what);
-}
-
-Database::Database(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Database::Database(std::unique_ptr<Stores> stores) : stores_(std::move(stores)) {}
 Database::~Database() = default;
 Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
@@ -94,21 +68,22 @@ Database Database::open(const std::string& path, const DatabaseOptions& options)
     system.emplace(options.system_path, below);
   }
   return Database(
-      std::make_unique<Impl>(Impl{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
+      std::make_unique<Stores>(Stores{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
 }
 
 std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json,
                                  const TrialRecord& trial) {
-  impl_->require_writable("add a trial");
+  stores_->require_writable("add a trial");
   Record record{device, problem, nest_json, trial, false};
   normalise(record);
-  return guarded(impl_->user.path(), [&] { return impl_->user.in_transaction([&] { return impl_->user.insert(record); }); });
+  return guarded(stores_->user.path(),
+                 [&] { return stores_->user.in_transaction([&] { return stores_->user.insert(record); }); });
 }
 
 std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const ProblemKey& problem) const {
-  std::vector<TrialRecord> found = guarded(impl_->user.path(), [&] { return impl_->user.trials(device.key(), problem); });
-  if (!impl_->system) return found;
-  Store& system = *impl_->system;
+  std::vector<TrialRecord> found = guarded(stores_->user.path(), [&] { return stores_->user.trials(device.key(), problem); });
+  if (!stores_->system) return found;
+  Store& system = *stores_->system;
   for (TrialRecord& trial : guarded(system.path(), [&] { return system.trials(device.key(), problem); })) {
     trial.id = -trial.id;
     found.push_back(std::move(trial));
@@ -118,7 +93,7 @@ std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const Pr
 }
 
 std::optional<TrialRecord> Database::trial(std::int64_t id) const {
-  const auto place = impl_->place_of(id);
+  const auto place = stores_->place_of(id);
   if (!place) return std::nullopt;
   std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, true); });
   if (!record) return std::nullopt;
@@ -127,7 +102,7 @@ std::optional<TrialRecord> Database::trial(std::int64_t id) const {
 }
 
 std::optional<Database::Origin> Database::origin(std::int64_t trial_id) const {
-  const auto place = impl_->place_of(trial_id);
+  const auto place = stores_->place_of(trial_id);
   if (!place) return std::nullopt;
   const std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, false); });
   if (!record) return std::nullopt;
@@ -140,12 +115,12 @@ std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const Pr
       try {
         return Answer{0, store.read(id, true).value()};
       } catch (const UserError& error) {
-        impl_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+        stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
       }
     }
     return std::nullopt;
   };
-  std::optional<Answer> answer = impl_->ask_both(find);
+  std::optional<Answer> answer = stores_->ask_both(find);
   if (!answer) return std::nullopt;
   return std::move(answer->record.trial);
 }
@@ -158,11 +133,11 @@ Match Database::query(const DeviceIdentity& device, const std::string& op, const
     Record& record = answer.record;
     return Match{kind, answer.distance, std::move(record.problem), std::move(record.device), std::move(record.trial)};
   };
-  if (auto answer = impl_->ask_both([&](Store& store) { return find_exact(store, ask, impl_->warn); })) {
+  if (auto answer = stores_->ask_both([&](Store& store) { return find_exact(store, ask, stores_->warn); })) {
     return match(MatchKind::exact, std::move(*answer));
   }
   for (const bool same_device : {true, false}) {
-    auto answer = impl_->ask_both([&](Store& store) { return find_nearest(store, ask, same_device, impl_->warn); });
+    auto answer = stores_->ask_both([&](Store& store) { return find_nearest(store, ask, same_device, stores_->warn); });
     if (answer) return match(same_device ? MatchKind::nearest : MatchKind::other_device, std::move(*answer));
   }
   return {};

@@ -1,6 +1,6 @@
 // Database: pins, pruning, summaries, text records and checks.
 #include "db/database.h"
-#include "db/database_impl.h"
+#include "db/stores.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
 
@@ -68,10 +68,10 @@ std::vector<Record> read_records(std::istream& in) {
 }  // namespace
 
 void Database::pin(std::int64_t trial_id, bool pinned) {
-  impl_->require_writable("pin a trial");
-  if (trial_id < 0 && impl_->system)
-    user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
-  Store& store = impl_->user;
+  stores_->require_writable("pin a trial");
+  if (trial_id < 0 && stores_->system)
+    user_error("trial {} is in the system database {}, which is read-only", trial_id, stores_->system->path());
+  Store& store = stores_->user;
   guarded(store.path(), [&] {
     return store.in_transaction([&] {
       Connection& connection = store.connection();
@@ -92,9 +92,9 @@ void Database::pin(std::int64_t trial_id, bool pinned) {
 }
 
 std::int64_t Database::prune(int keep) {
-  impl_->require_writable("remove trials");
+  stores_->require_writable("remove trials");
   if (keep < 1) user_error("prune keeps at least 1 trial of each problem, not {}", keep);
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   return guarded(store.path(), [&] {
     return store.in_transaction([&]() -> std::int64_t {
       Connection& connection = store.connection();
@@ -110,7 +110,7 @@ std::int64_t Database::prune(int keep) {
 }
 
 std::vector<Database::ProblemSummary> Database::summary() const {
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*),"
@@ -146,8 +146,8 @@ std::vector<DeviceIdentity> Database::devices() const {
       }
     });
   };
-  collect(impl_->user);
-  if (impl_->system) collect(*impl_->system);
+  collect(stores_->user);
+  if (stores_->system) collect(*stores_->system);
   std::vector<DeviceIdentity> devices;
   devices.reserve(found.size());
   for (auto& [key, device] : found) devices.push_back(std::move(device));
@@ -155,14 +155,14 @@ std::vector<DeviceIdentity> Database::devices() const {
 }
 
 void Database::export_records(std::ostream& out, Exported which) const {
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   guarded(store.path(), [&] {
     for (const std::int64_t id : ids_to_export(store, which)) {
       try {
         const std::optional<Record> record = store.read(id, true);
         if (record) out << record_to_line(*record) << '\n';  // another process may have pruned it meanwhile
       } catch (const UserError& error) {
-        impl_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+        stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
       }
     }
   });
@@ -171,9 +171,9 @@ void Database::export_records(std::ostream& out, Exported which) const {
 }
 
 Database::Imported Database::import_records(std::istream& in) {
-  impl_->require_writable("import records");
+  stores_->require_writable("import records");
   const std::vector<Record> records = read_records(in);
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   return guarded(store.path(), [&] {
     return store.in_transaction([&] {
       Imported imported;
@@ -191,7 +191,7 @@ Database::Imported Database::import_records(std::istream& in) {
 }
 
 std::vector<std::string> Database::check() const {
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   Connection& connection = store.connection();
   std::vector<std::string> findings;
   try {

@@ -1,12 +1,12 @@
 // Database: which kernels wait for a check by this revision of the code generator, and what a check found.
 #include "db/database.h"
-#include "db/database_impl.h"
+#include "db/stores.h"
 #include "support/error.h"
 
 namespace nestor {
 
 std::vector<std::int64_t> Database::to_check(bool all) const {
-  Store& store = impl_->user;
+  Store& store = stores_->user;
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN device d ON d.id = t.device_id"
@@ -30,14 +30,14 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
       return row.integer(0);
     });
   };
-  return count(impl_->user) + (impl_->system ? count(*impl_->system) : 0);
+  return count(stores_->user) + (stores_->system ? count(*stores_->system) : 0);
 }
 
 void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
-  impl_->require_writable("store what a check found");
-  if (trial_id < 0 && impl_->system)
-    user_error("trial {} is in the system database {}, which is read-only", trial_id, impl_->system->path());
-  Store& store = impl_->user;
+  stores_->require_writable("store what a check found");
+  if (trial_id < 0 && stores_->system)
+    user_error("trial {} is in the system database {}, which is read-only", trial_id, stores_->system->path());
+  Store& store = stores_->user;
   guarded(store.path(), [&] {
     return store.in_transaction([&] {
       Connection& connection = store.connection();
@@ -67,8 +67,8 @@ std::vector<std::int64_t> Database::with_status(TrialStatus status) const {
       while (row.step()) ids.push_back(sign * row.integer(0));
     });
   };
-  collect(impl_->user, 1);
-  if (impl_->system) collect(*impl_->system, -1);
+  collect(stores_->user, 1);
+  if (stores_->system) collect(*stores_->system, -1);
   return ids;
 }
 

@@ -1,8 +1,8 @@
 // Reading and writing of rows.
 #include "db/store.h"
 
-#include "db/encoding.h"
 #include "db/file_checks.h"
+#include "db/records/encoding.h"
 #include "db/schema.h"
 #include "support/error.h"
 

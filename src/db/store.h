@@ -1,9 +1,9 @@
-// Store: rows of one database file. Database combines the user's store with the system's.
+// Store: rows of one database file. Stores combines the user's store with the system's.
 #pragma once
 
 #include "db/connection.h"
-#include "db/database.h"
-#include "db/record.h"
+#include "db/database_options.h"
+#include "db/records/record.h"
 
 #include <functional>
 #include <optional>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/statement_builder.h"
+#include "frontend/statement_draft.h"
 
 namespace nestor {
 

@@ -12,6 +12,7 @@
 #include "frontend/statement_builder.h"
 #include "poly/isl/context.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "frontend/statement_builder.h"
+#include "frontend/statement_draft.h"
+#include "frontend/values/names.h"
 
 namespace nestor {
 

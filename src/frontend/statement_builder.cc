@@ -249,11 +249,6 @@ Stage make_stage(const FuncNode& node, int update) {
 
 }  // namespace
 
-isl::map StatementDraft::read_relation(std::size_t k) const {
-  const isl::set guard = reads[k].guard.gist(domain).coalesce();
-  return relation_of(universe, reads[k].tensor, reads[k].index).intersect_domain(guard).coalesce();
-}
-
 FuncDraft build_statements(const FuncNode& node, HalideGraph& graph, const HalideDefinition& definition,
                            NameTable& statement_names, int& group) {
   FuncDraft draft;

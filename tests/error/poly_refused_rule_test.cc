@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/sample_nests.h"

@@ -11,7 +11,7 @@
 
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
-#include "poly/schedule/loop_tree.h"
+#include "poly/schedule/order/loop_tree.h"
 #include "property/codegen_tile_nests.h"
 #include "support/error.h"
 #include "support/tile_definition.h"

@@ -4,7 +4,8 @@
 #include <functional>
 #include <random>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/reprove.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/nest/nest_json.h"
 #include "support/nests/algebra_nests.h"

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "property/poly_legality_model.h"
 #include "support/error.h"
 #include "support/nests/random_steps.h"

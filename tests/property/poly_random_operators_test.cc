@@ -1,5 +1,5 @@
 // Rules over random operators: a rule applies, or says why it does not; it never fails. NESTOR_PROPERTY_CASES sets the number of operators.
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/random_operators.h"
 

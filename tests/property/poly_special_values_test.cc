@@ -8,7 +8,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/reprove.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/nests/special_nests.h"

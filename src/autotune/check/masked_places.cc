@@ -1,8 +1,9 @@
 // Masked places, found with isl at fixed sizes.
 #include "autotune/check/masked_places.h"
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 #include <isl/map.h>
 #include <isl/point.h>

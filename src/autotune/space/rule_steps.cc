@@ -2,7 +2,7 @@
 #include "autotune/space/rule_steps.h"
 
 #include "autotune/space/cluster_steps.h"
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/algebra/rules/online.h"
 #include "support/error.h"
 

@@ -1,6 +1,7 @@
 // Host back end: a tile program to an x86-64 object through LLVM.
 #pragma once
 
+#include "codegen/host/target/host_target.h"
 #include "codegen/tile/tile_program.h"
 #include "support/launch_recipe.h"
 
@@ -10,16 +11,6 @@
 #include <vector>
 
 namespace nestor {
-
-struct HostTarget {
-  std::string cpu;        ///< LLVM's name of the CPU, e.g. "znver3"
-  std::string features;   ///< LLVM feature string
-  int vector_bytes = 32;  ///< 16, 32 (AVX2) or 64 (AVX-512)
-  int vector_registers = 16;
-};
-
-/// The CPU this process runs on.
-HostTarget detect_host();
 
 struct HostOptions {
   bool keep_ir = false;  ///< fill CompiledHost::ir and assembly

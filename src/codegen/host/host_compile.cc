@@ -1,7 +1,7 @@
 // compile_host: tile program to relocatable object and launch recipe.
 #include "codegen/host/emit/kernel_emitter.h"
 #include "codegen/host/host_backend.h"
-#include "codegen/host/host_target.h"
+#include "codegen/host/target/host_machine.h"
 #include "support/debug.h"
 #include "support/error.h"
 

@@ -1,6 +1,6 @@
 // LoadedHostKernel: relocatable objects linked into this process by LLVM ORC.
 #include "codegen/host/host_backend.h"
-#include "codegen/host/host_target.h"
+#include "codegen/host/target/host_machine.h"
 #include "nestor/host_abi.h"
 #include "support/error.h"
 #include "support/thread_pool.h"

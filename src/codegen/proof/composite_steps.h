@@ -1,6 +1,7 @@
 // The ops of one step of a composite, and what its two proofs share.
 #pragma once
 
+#include "codegen/proof/model/composite_roles.h"
 #include "codegen/proof/obligations.h"
 
 #include <map>
@@ -16,11 +17,6 @@ struct StepOps {
   const Run* hold = nullptr;
   std::map<std::string, const Run*> corrects;  ///< by follower
 };
-
-bool is_mediator(const Composite& composite, const std::string& statement);
-bool is_follower(const Composite& composite, const std::string& statement);
-/// Lead, mediator or follower.
-bool is_member(const Composite& composite, const std::string& statement);
 
 /// { [loops, dims] -> range } from { Statement[dims] -> range }, at the run's instances.
 isl::map at_instances(const isl::map& relation, const Run& run);

@@ -3,6 +3,7 @@
 #include "codegen/proof/model/values.h"
 #include "codegen/proof/obligations.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>
@@ -143,11 +144,6 @@ void prove_scalars(const ProgramModel& model) {
 }
 
 }  // namespace
-
-std::string title(const Run& run) {
-  const std::string part = run.part == OpPart::start ? "the start of " : run.part == OpPart::fill ? "the filling of " : "";
-  return fmt::format("{}op '{}'", part, run.name);
-}
 
 void prove_interface(const Subject& subject) {
   const ProgramModel& model = subject.model;

@@ -1,23 +1,9 @@
 // The obligations of a finished program, each a function that returns when it is shown and throws otherwise (see outcome.h).
 #pragma once
 
-#include "codegen/proof/model/program_model.h"
-#include "poly/nest/dependences.h"
-
-#include <set>
-#include <string>
-#include <vector>
+#include "codegen/proof/model/subject.h"
 
 namespace nestor::proof {
-
-/// What a proof starts from, besides the program: the nest's dependences and what rules of algebra relax.
-struct Subject {
-  const ProgramModel& model;
-  const std::vector<Dependence>& dependences;
-  std::vector<Composite> composites;  ///< those that the program follows: it has ops that correct their followers
-  bool reassociation = false;
-  std::set<std::string>& finite;  ///< collects tensors that extra points multiply by 0
-};
 
 /// The sizes that the program admits lie in the nest's context, and its arguments are the nest's.
 void prove_interface(const Subject& subject);
@@ -46,12 +32,6 @@ void prove_stages(const Subject& subject);
 
 /// Composites: saved, moved, corrected and read in the order that their theorem asks for.
 void prove_composites(const Subject& subject);
-
-/// "mean_update (op 'mean_update')" for messages.
-std::string title(const Run& run);
-
-/// A composite's ops depend on how many points were accumulated.
-bool counts_points(const Composite& composite);
 
 /// { Follower[dims] -> LeadTensor[element] }: the leading value that an instance's term is relative to, through mediators.
 isl::map lead_of(const Nest& nest, const Composite& composite, const Statement& reader);

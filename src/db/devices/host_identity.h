@@ -1,7 +1,7 @@
 // The CPU of this process as a device.
 #pragma once
 
-#include "db/database.h"
+#include "db/records/trial.h"
 
 namespace nestor {
 

@@ -60,30 +60,6 @@ isl::pw_aff over_params(const isl::pw_aff& function) {
   return isl::manage(isl_pw_aff_project_domain_on_params(function.copy()));
 }
 
-isl::set tensor_box(const Tensor& tensor) {
-  isl::ctx ctx = isl_context();
-  isl::space space = isl::manage(isl_space_set_alloc(ctx.get(), 0, static_cast<unsigned>(tensor.shape.size())));
-  isl::set box = isl::set::universe(isl::manage(isl_space_set_tuple_name(space.release(), isl_dim_set, tensor.name.c_str())));
-  for (std::size_t k = 0; k < tensor.shape.size(); ++k) {
-    const isl::pw_aff extent = over_params(tensor.shape[k]);
-    const isl::pw_aff index = dim_function(box, static_cast<int>(k));
-    const isl::pw_aff bound = isl::manage(isl_pw_aff_insert_domain(extent.copy(), isl_pw_aff_get_domain_space(index.get())));
-    const isl::set inside = index.lt_set(bound);
-    box = isl::manage(isl_set_lower_bound_si(box.copy(), isl_dim_set, static_cast<unsigned>(k), 0)).intersect(inside);
-  }
-  return box;
-}
-
-isl::set full_context(const Nest& nest) {
-  isl::set context = nest.context;
-  for (const SizeParam& size : nest.sizes) {
-    std::string text = fmt::format("[{0}] -> {{ : {0} >= {1}", size.name, size.min);
-    if (size.max) text += fmt::format(" and {} <= {}", size.name, *size.max);
-    context = context.intersect(parse_set(text + " }", "size " + size.name));
-  }
-  return context;
-}
-
 isl::pw_aff dim_function(const isl::set& set, int position) {
   return isl::manage(isl_pw_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(set.get())), isl_dim_set,
                                               static_cast<unsigned>(position)));
@@ -144,31 +120,6 @@ std::vector<std::string> param_names(const isl::space& space) {
     names.emplace_back(name != nullptr ? name : "");
   }
   return names;
-}
-
-isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink) {
-  std::size_t from = nest.statements.size();
-  std::size_t to = nest.statements.size();
-  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-    if (nest.statements[k].name == source) from = k;
-    if (nest.statements[k].name == sink) to = k;
-  }
-  if (from == nest.statements.size() || to == nest.statements.size()) {
-    internal_error("no order between {} and {}: not statements of the nest", source, sink);
-  }
-  const Statement& a = nest.statements[from];
-  const Statement& b = nest.statements[to];
-  isl_ctx* ctx = isl_context().get();
-  const auto dims_a = static_cast<unsigned>(a.dims.size());
-  isl_map* order = nullptr;
-  if (a.group != b.group) {
-    isl_space* space = isl_space_alloc(ctx, 0, dims_a, static_cast<unsigned>(b.dims.size()));
-    order = from < to ? isl_map_universe(space) : isl_map_empty(space);
-  } else {
-    order = from < to ? isl_map_lex_le(isl_space_set_alloc(ctx, 0, dims_a)) : isl_map_lex_lt(isl_space_set_alloc(ctx, 0, dims_a));
-  }
-  order = isl_map_set_tuple_name(order, isl_dim_in, source.c_str());
-  return isl::manage(isl_map_set_tuple_name(order, isl_dim_out, sink.c_str()));
 }
 
 }  // namespace nestor

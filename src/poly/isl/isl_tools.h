@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "poly/nest/nest.h"
+#include "nestor/types.h"
+#include "poly/isl/context.h"
 
 namespace nestor {
 
@@ -26,12 +27,6 @@ isl::pw_aff parse_pw_aff(const std::string& text, const std::string& what);
 
 /// `function` over the parameters alone (a domain `[]` without dims is dropped).
 isl::pw_aff over_params(const isl::pw_aff& function);
-
-/// { Tensor[index] : 0 <= index < shape }.
-isl::set tensor_box(const Tensor& tensor);
-
-/// The nest's context with the minima and maxima of its sizes.
-isl::set full_context(const Nest& nest);
 
 /// { domain -> [dim k] } for a set's space.
 isl::pw_aff dim_function(const isl::set& set, int position);
@@ -51,8 +46,5 @@ std::pair<std::int64_t, std::int64_t> dim_range(const isl::set& set, int dim);
 
 /// Names of the parameters of an isl object's space.
 std::vector<std::string> param_names(const isl::space& space);
-
-/// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
-isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
 
 }  // namespace nestor

@@ -5,6 +5,7 @@
 #include <isl/map.h>
 
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
+#include "poly/nest/scalar_json.h"
 
 namespace nestor {
 namespace {

@@ -12,10 +12,6 @@ namespace nestor {
 /// Format version written into, and required of, nest files.
 inline constexpr int kNestFormat = 1;
 
-nlohmann::json scalar_expr_to_json(const ScalarExpr& expr);
-/// Throws UserError naming the offending key.
-ScalarExpr scalar_expr_from_json(const nlohmann::json& json);
-
 /// Complete JSON of the nest; isl objects as text.
 nlohmann::json nest_to_json(const Nest& nest);
 

@@ -8,6 +8,7 @@
 
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 

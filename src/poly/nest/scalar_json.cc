@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "poly/nest/nest_json.h"
 #include "poly/nest/scalar_share.h"
 
 namespace nestor {

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "poly/schedule/isl_maps.h"
-#include "poly/schedule/loop_tree.h"
-#include "poly/schedule/state.h"
+#include "poly/schedule/order/isl_maps.h"
+#include "poly/schedule/order/loop_tree.h"
+#include "poly/schedule/schedule.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "poly/schedule/isl_maps.h"
-#include "poly/schedule/loop_tree.h"
-#include "poly/schedule/state.h"
+#include "poly/schedule/order/isl_maps.h"
+#include "poly/schedule/order/loop_tree.h"
+#include "poly/schedule/schedule.h"
 #include "support/error.h"
 
 namespace nestor {
@@ -203,23 +203,6 @@ class Printer {
 };
 
 }  // namespace
-
-std::string GridShape::str() const {
-  std::vector<std::string> parts;
-  if (threads != 0) parts.push_back(fmt::format("{} threads", threads));
-  if (cluster > 1) parts.push_back(fmt::format("clusters of {} blocks", cluster));
-  if (persistent > 0) parts.push_back(fmt::format("{} resident blocks", persistent));
-  if (groups > 0) parts.push_back(fmt::format("{} groups on tensor cores, {} slots", groups, slots));
-  if (overlap == 1) parts.emplace_back("products overlap");
-  if (overlap > 1) parts.push_back(fmt::format("products overlap, chain by chain, {} under way", overlap - 1));
-  if (turns != 0) parts.emplace_back("groups in turn");
-  if (hold != 0) parts.emplace_back("first operands in registers");
-  if (residents > 0) parts.push_back(fmt::format("{} blocks a multiprocessor", residents));
-  if (claims != 0) parts.emplace_back("iterations claimed");
-  if (stagger != 0) parts.emplace_back("slots given back amid exponentials");
-  if (polynomial > 0) parts.push_back(fmt::format("{}/16 of exponentials by polynomial", polynomial));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
 
 std::string Schedule::str() const {
   return isl_guarded("printing the schedule", [&] { return Printer(*this).text(); });

@@ -8,7 +8,7 @@
 
 #include "api/operators.h"
 #include "autotune/space/nest_space.h"
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Files of older schema versions become files of this one, with their records.
 #include "db/database.h"
-#include "db/encoding.h"
+#include "db/records/encoding.h"
 #include "db/schema.h"
 #include "unit/db/db_fixture.h"
 

@@ -1,6 +1,6 @@
 // Text records: the same contents give the same text, and text gives the same contents.
 #include "db/database.h"
-#include "db/encoding.h"
+#include "db/records/encoding.h"
 #include "support/error.h"
 #include "unit/db/db_fixture.h"
 

@@ -4,6 +4,7 @@
 #include "frontend/halide_frontend.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
+#include "poly/nest/nest_sets.h"
 
 namespace {
 

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/reprove.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"

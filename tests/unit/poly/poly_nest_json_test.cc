@@ -1,5 +1,6 @@
 // Nest files: the round trip keeps everything, and the digest sees meaning, not notation.
 #include "poly/nest/nest_json.h"
+#include "poly/nest/scalar_json.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "poly/nest/nest_json.h"
+#include "poly/nest/scalar_json.h"
 #include "poly/nest/scalar_share.h"
 #include "support/nests/sample_nests.h"
 

@@ -5,6 +5,7 @@
 
 #include "poly/nest/nest_json.h"
 #include "poly/schedule/schedule.h"
+#include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"
 

@@ -4,6 +4,7 @@
 #include "autotune/space/axes.h"
 #include "codegen/gpu/backend.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>

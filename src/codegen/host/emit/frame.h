@@ -2,9 +2,10 @@
 #pragma once
 
 #include "codegen/host/emit/host_math.h"
-#include "codegen/host/host_backend.h"
+#include "codegen/host/target/host_target.h"
 #include "codegen/llvm/int_emit.h"
 #include "codegen/llvm/scalar_emit.h"
+#include "codegen/tile/tile_program.h"
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>

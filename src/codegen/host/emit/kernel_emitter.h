@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/host/emit/frame.h"
-#include "codegen/host/memory_layout.h"
+#include "codegen/host/emit/memory_layout.h"
 
 namespace nestor {
 

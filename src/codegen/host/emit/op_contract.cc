@@ -1,5 +1,5 @@
 // contract: cache-blocked loops around microkernels, panels packed into the task's temporary memory.
-#include "codegen/host/contract_plan.h"
+#include "codegen/host/emit/contract_plan.h"
 #include "codegen/host/emit/microkernel.h"
 #include "codegen/host/emit/op_lowering.h"
 

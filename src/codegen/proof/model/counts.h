@@ -1,8 +1,8 @@
 // Counts of reduction points that a composite's formulas use.
 #pragma once
 
+#include "codegen/proof/model/subject.h"
 #include "codegen/proof/model/values.h"
-#include "codegen/proof/obligations.h"
 
 namespace nestor::proof {
 

@@ -2,7 +2,6 @@
 #include "codegen/proof/model/program_model.h"
 
 #include "codegen/proof/model/outcome.h"
-#include "codegen/proof/model/time_tree.h"
 #include "poly/isl/isl_tools.h"
 
 #include <fmt/format.h>
@@ -183,14 +182,15 @@ class RunReader {
 
 }  // namespace
 
-bool is_task(LoopKind kind) { return kind == LoopKind::parallel || kind == LoopKind::gpu_block; }
-
-bool is_concurrent(LoopKind kind) { return kind != LoopKind::serial && kind != LoopKind::unroll; }
-
 std::size_t Run::task_depth() const {
   std::size_t depth = loops.size();
   while (depth > 0 && !is_task(loops[depth - 1].kind)) --depth;
   return depth;
+}
+
+std::string title(const Run& run) {
+  const std::string part = run.part == OpPart::start ? "the start of " : run.part == OpPart::fill ? "the filling of " : "";
+  return fmt::format("{}op '{}'", part, run.name);
 }
 
 isl::set valid_sizes(const TileProgram& program) {

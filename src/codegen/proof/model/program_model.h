@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/proof/model/int_sets.h"
+#include "codegen/proof/model/time_tree.h"
 #include "codegen/tile/tile_program.h"
 
 #include <cstdint>
@@ -11,17 +12,6 @@
 #include <vector>
 
 namespace nestor::proof {
-
-/// A loop of the program's time. Parts into which a specialised loop was cut are one: `id` is theirs in common.
-struct TimeLoop {
-  int id = 0;
-  std::string var;
-  LoopKind kind = LoopKind::serial;
-};
-
-/// Runs its iterations at the same time as others, in other threads or blocks.
-bool is_task(LoopKind kind);
-bool is_concurrent(LoopKind kind);
 
 /// What of an op runs: its points; the neutral elements that it starts from; the points outside its guard that it fills.
 enum class OpPart : std::uint8_t { start, points, fill };
@@ -53,6 +43,9 @@ struct Run {
   std::size_t task_depth() const;
   bool is_role(OpRole role) const { return op().claim.role == role; }
 };
+
+/// "mean_update (op 'mean_update')" for messages.
+std::string title(const Run& run);
 
 /// The sizes that a launcher accepts for a program, as a parameter set.
 isl::set valid_sizes(const TileProgram& program);

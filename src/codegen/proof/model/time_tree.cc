@@ -1,6 +1,7 @@
 // Alignment of loop parts by the keys of what they contain.
 #include "codegen/proof/model/time_tree.h"
 
+#include "codegen/proof/model/int_sets.h"
 #include "codegen/proof/model/outcome.h"
 
 #include <fmt/format.h>
@@ -211,6 +212,10 @@ class TimeReader {
 };
 
 }  // namespace
+
+bool is_task(LoopKind kind) { return kind == LoopKind::parallel || kind == LoopKind::gpu_block; }
+
+bool is_concurrent(LoopKind kind) { return kind != LoopKind::serial && kind != LoopKind::unroll; }
 
 std::string op_key(const TileOp& op) {
   return fmt::format("{} {} {} {} {}", static_cast<int>(op.claim.role), op.claim.statement, op.claim.lead, op.name,

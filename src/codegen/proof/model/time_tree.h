@@ -2,9 +2,24 @@
 // shown that their iterations do not overlap and that they run in order.
 #pragma once
 
-#include "codegen/proof/model/program_model.h"
+#include "codegen/tile/tile_program.h"
+#include "poly/isl/context.h"
+
+#include <string>
+#include <vector>
 
 namespace nestor::proof {
+
+/// A loop of the program's time. Parts into which a specialised loop was cut are one: `id` is theirs in common.
+struct TimeLoop {
+  int id = 0;
+  std::string var;
+  LoopKind kind = LoopKind::serial;
+};
+
+/// Runs its iterations at the same time as others, in other threads or blocks.
+bool is_task(LoopKind kind);
+bool is_concurrent(LoopKind kind);
 
 /// An op with what is known where it stands.
 struct PlacedOp {

@@ -1,7 +1,7 @@
 // Matching of scalar expressions.
 #include "codegen/proof/model/values.h"
 
-#include "codegen/proof/composite_steps.h"
+#include "codegen/proof/model/composite_roles.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Scalar expressions that a program's ops must have: a statement's, or a composite's formulas with counts left open.
 #pragma once
 
-#include "codegen/proof/obligations.h"
+#include "codegen/proof/model/subject.h"
 
 #include <map>
 #include <optional>

@@ -4,8 +4,8 @@
 #include "codegen/tile/build/guards.h"
 #include "codegen/tile/build/point_counts.h"
 #include "poly/nest/composite_correction.h"
-#include "poly/schedule/isl_maps.h"
-#include "poly/schedule/running_values.h"
+#include "poly/nest/composite_parts.h"
+#include "poly/schedule/order/isl_maps.h"
 #include "support/error.h"
 
 #include <isl/aff.h>

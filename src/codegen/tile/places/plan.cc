@@ -2,6 +2,7 @@
 #include "codegen/tile/places/plan.h"
 
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
 #include <isl/aff.h>

@@ -19,11 +19,11 @@
 #include <limits>
 #include <set>
 
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/algebra/values/value_range.h"
 
 namespace nestor {
 namespace {

@@ -18,13 +18,13 @@
 #include <numbers>
 #include <optional>
 
-#include "poly/algebra/rules/free_reference.h"
+#include "poly/algebra/analysis/free_reference.h"
+#include "poly/algebra/analysis/infinite_rows.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
-#include "poly/algebra/values/infinite_rows.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "poly/algebra/values/value_range.h"
 #include "support/error.h"
 
 namespace nestor {

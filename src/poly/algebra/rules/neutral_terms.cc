@@ -23,230 +23,18 @@
 #include <map>
 #include <set>
 
-#include "poly/algebra/rules/online.h"
+#include "poly/algebra/analysis/constant_parts.h"
+#include "poly/algebra/analysis/known_values.h"
+#include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/condition.h"
-#include "poly/algebra/values/known_values.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/algebra/values/value_range.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {
-
-/// { Statement -> element } of a tensor that leaves no constant where it is NaN, or, if given, that infinity.
-struct Company {
-  std::string tensor;
-  isl::map element;
-  std::optional<double> infinity;
-};
-
-/// A part of a statement's domain, and the constant that an expression has there if it is known.
-struct Piece {
-  isl::set domain;
-  std::optional<double> value;
-  bool masked = false;              ///< by a condition on indices
-  std::vector<Company> company;     ///< with these being infinite or NaN the value is NaN
-  std::set<std::string> factors{};  ///< tensors that a mask multiplies by 0 there, and that may be infinite or NaN
-  std::string why{};                ///< where a constant was lost: what may be infinite, NaN or 0
-};
-using Pieces = std::vector<Piece>;
-
-/// Elements of a temporary that hold a known constant, because of a condition.
-struct KnownElements {
-  isl::set elements;
-  double value;
-  std::vector<Company> company;  ///< from the temporary's elements
-  std::set<std::string> factors{};
-};
-
-constexpr std::size_t kMostPieces = 16;
-
-/// Abstract evaluation of a statement's value over its domain.
-class ConstantParts {
- public:
-  ConstantParts(const Nest& nest, const Statement& statement, const std::map<std::string, KnownElements>& known)
-      : nest_(nest), statement_(statement), known_(known) {}
-
-  Pieces parts(const ScalarExpr& expr, const isl::set& domain) const {
-    if (domain.is_empty()) return {};
-    switch (expr.op()) {
-      case ScalarOp::constant:
-        return {{domain, expr.number(), false, {}}};
-      case ScalarOp::read:
-        return parts_of_read(expr, domain);
-      case ScalarOp::select:
-        return parts_of_select(expr, domain);
-      case ScalarOp::cast:
-      case ScalarOp::exp:
-      case ScalarOp::exp2:
-      case ScalarOp::neg:
-      case ScalarOp::tanh:
-      case ScalarOp::erf:
-        return mapped(expr, domain);
-      case ScalarOp::add:
-      case ScalarOp::sub:
-      case ScalarOp::mul:
-      case ScalarOp::div:
-        return parts_of_binary(expr, domain);
-      default:
-        return {unknown(domain)};
-    }
-  }
-
- private:
-  static Piece unknown(const isl::set& domain, std::string why = {}) {
-    return {domain, std::nullopt, false, {}, {}, std::move(why)};
-  }
-
-  static double constant_of(const ScalarExpr& expr, const std::vector<double>& args) {
-    std::vector<ScalarExpr> constants;
-    for (std::size_t k = 0; k < args.size(); ++k) constants.push_back(ScalarExpr::constant(args[k], expr.args()[k].type()));
-    return evaluate(
-        expr.with_args(std::move(constants)), [](int) { return 0.0; }, [](int) { return 0; },
-        [](const std::string&) { return 0.0; });
-  }
-
-  Pieces mapped(const ScalarExpr& expr, const isl::set& domain) const {
-    Pieces pieces = parts(expr.args()[0], domain);
-    for (Piece& piece : pieces) {
-      if (piece.value) piece.value = constant_of(expr, {*piece.value});
-    }
-    return pieces;
-  }
-
-  Pieces parts_of_read(const ScalarExpr& expr, const isl::set& domain) const {
-    const Access& read = statement_.reads.at(static_cast<std::size_t>(expr.ordinal()));
-    const auto found = known_.find(read.tensor);
-    if (found == known_.end()) return {unknown(domain)};
-    const isl::set there = domain.intersect(read.relation.intersect_range(found->second.elements).domain());
-    Pieces pieces;
-    if (!there.is_empty()) {
-      Piece piece{there, found->second.value, true, {}, found->second.factors};
-      for (const Company& company : found->second.company)
-        piece.company.push_back({company.tensor, read.relation.apply_range(company.element), company.infinity});
-      pieces.push_back(std::move(piece));
-    }
-    const isl::set elsewhere = domain.subtract(there);
-    if (!elsewhere.is_empty()) pieces.push_back(unknown(elsewhere));
-    return pieces;
-  }
-
-  Pieces parts_of_select(const ScalarExpr& expr, const isl::set& domain) const {
-    const auto condition = condition_set(nest_, statement_, expr.args()[0]);
-    if (!condition) return {unknown(domain)};
-    Pieces pieces = parts(expr.args()[1], domain.intersect(*condition));
-    for (const Piece& piece : parts(expr.args()[2], domain.subtract(*condition))) pieces.push_back(piece);
-    for (Piece& piece : pieces) piece.masked = true;
-    return pieces;
-  }
-
-  Pieces parts_of_binary(const ScalarExpr& expr, const isl::set& domain) const {
-    Pieces pieces;
-    for (const Piece& a : parts(expr.args()[0], domain)) {
-      for (const Piece& b : parts(expr.args()[1], a.domain)) pieces.push_back(combined(expr, a, b));
-    }
-    if (pieces.size() > kMostPieces) return {unknown(domain)};
-    return pieces;
-  }
-
-  /// On the domain of `b`, which is a part of that of `a`.
-  Piece combined(const ScalarExpr& expr, const Piece& a, const Piece& b) const {
-    Piece piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.factors, a.why.empty() ? b.why : a.why};
-    piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
-    piece.factors.insert(b.factors.begin(), b.factors.end());
-    if (a.value && b.value) {
-      piece.value = constant_of(expr, {*a.value, *b.value});
-    } else if (a.value || b.value) {
-      beside_unknown(expr, a.value ? a : b, expr.args()[a.value ? 1 : 0], !a.value, piece);
-    }
-    if (!piece.value) {
-      piece.company.clear();
-      piece.factors.clear();
-    }
-    return piece;
-  }
-
-  /// `known` on one side (`second`: on the right), `other` on the other.
-  void beside_unknown(const ScalarExpr& expr, const Piece& known, const ScalarExpr& other, bool second, Piece& piece) const {
-    const double value = *known.value;
-    const bool sum = expr.op() == ScalarOp::add || expr.op() == ScalarOp::sub;
-    if (sum && std::isinf(value)) {
-      const double result = expr.op() == ScalarOp::sub && second ? -value : value;
-      const bool negates = expr.op() == ScalarOp::sub;
-      const ValueRange range = range_of(nest_, statement_, other);
-      // x - x or -inf + inf: the infinity of `other` that leaves no number.
-      const bool plus = (value < 0) != negates;
-      const bool clashes = plus ? range.plus_infinity : range.minus_infinity;
-      const double infinity = std::numeric_limits<double>::infinity();
-      take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
-    } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
-      if (has_pole(statement_, other)) {
-        piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
-      } else {
-        piece.value = 0;
-        const ValueRange range = range_of(nest_, statement_, other);
-        if (range.nan || range.plus_infinity || range.minus_infinity) add_reads(other, piece.factors);
-      }
-    } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
-      const ValueRange range = range_of(nest_, statement_, other);
-      if (range.has_zero()) {
-        piece.why = fmt::format("{} is divided by what may be 0", statement_.name);
-      } else {
-        take(0, range.nan, std::nullopt, other, piece);
-      }
-    }
-  }
-
-  /// The constant, if `other`, which may be NaN or an infinity, cannot spoil it, or spoils it for whole rows: as an extremum or a sum of them.
-  void take(double value, bool nan, std::optional<double> infinity, const ScalarExpr& other, Piece& piece) const {
-    const bool spoiled = nan || infinity;
-    const ScalarExpr bare = strip_casts(other);
-    const bool is_read = bare.op() == ScalarOp::read;
-    const Access* read = is_read ? &statement_.reads.at(static_cast<std::size_t>(bare.ordinal())) : nullptr;
-    if (spoiled && (read == nullptr || !is_reduced(read->tensor))) {
-      piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
-                              infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
-      return;
-    }
-    piece.value = value;
-    if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
-  }
-
-  /// Does a quotient by 0, or a logarithm or root of it, make an infinity or NaN of finite operands?
-  bool has_pole(const Statement& statement, const ScalarExpr& expr) const {
-    bool found = false;
-    const auto look = [&](const ScalarExpr& node) {
-      const bool divides = node.op() == ScalarOp::div && node.type() != ElementType::i32;
-      const bool falls = node.op() == ScalarOp::log || node.op() == ScalarOp::rsqrt;
-      if (divides || falls) found = found || range_of(nest_, statement, node.args().back()).has_zero();
-      if (found || node.op() != ScalarOp::read) return;
-      const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
-      if (is_elementwise_temporary(nest_, tensor)) {
-        const Statement& definition = *sole_definition(nest_, tensor);
-        found = has_pole(definition, definition.value);
-      }
-    };
-    expr.visit(look);
-    return found;
-  }
-
-  void add_reads(const ScalarExpr& expr, std::set<std::string>& tensors) const {
-    expr.visit([&](const ScalarExpr& part) {
-      if (part.op() == ScalarOp::read) tensors.insert(statement_.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
-    });
-  }
-
-  bool is_reduced(const std::string& tensor) const {
-    const auto writers = writers_of(nest_, tensor);
-    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return writer->reduction.has_value(); });
-  }
-
-  const Nest& nest_;
-  const Statement& statement_;
-  const std::map<std::string, KnownElements>& known_;
-};
 
 class NeutralTerms {
  public:
@@ -255,8 +43,8 @@ class NeutralTerms {
   /// The rewritten nest; `shrunk` receives the reductions that lost terms. Where some could not, `why` says so.
   Nest run(std::vector<std::string>& shrunk, std::string& why) {
     for (Statement& statement : nest_.statements) {
-      const Pieces pieces = ConstantParts(old_, statement, known_).parts(statement.value, domain_in(old_, statement));
-      for (const Piece& piece : pieces) {
+      const ConstantParts pieces = constant_parts(old_, statement, known_);
+      for (const ConstantPart& piece : pieces) {
         if (why.empty()) why = piece.why;
       }
       if (statement.reduction) {
@@ -277,11 +65,11 @@ class NeutralTerms {
   void keep_rows() { keeps_rows_ = true; }
 
  private:
-  bool drop_neutral(Statement& statement, const Pieces& pieces, std::string& why) {
+  bool drop_neutral(Statement& statement, const ConstantParts& pieces, std::string& why) {
     const double neutral = neutral_element(*statement.reduction, nest_.tensor(statement.write.tensor).type);
     isl::set dropped = isl::set::empty(statement.domain.space());
     bool in_company = false;
-    for (const Piece& piece : pieces) {
+    for (const ConstantPart& piece : pieces) {
       if (!piece.value || *piece.value != neutral) continue;
       dropped = dropped.unite(piece.domain);
       in_company = in_company || !piece.company.empty();
@@ -301,7 +89,7 @@ class NeutralTerms {
       if (keeps_rows_) dropped = dropped.subtract(write.intersect_range(lost).domain());
     }
     if (dropped.is_empty()) return false;
-    for (const Piece& piece : pieces) {
+    for (const ConstantPart& piece : pieces) {
       if (piece.value && *piece.value == neutral) factors_.insert(piece.factors.begin(), piece.factors.end());
     }
     narrow(statement, statement.domain.subtract(dropped));
@@ -338,11 +126,11 @@ class NeutralTerms {
     statement.domain = simple;
   }
 
-  void remember(const Statement& statement, const Pieces& pieces) {
+  void remember(const Statement& statement, const ConstantParts& pieces) {
     const isl::map write = statement.write.relation.intersect_domain(domain_in(old_, statement));
     const ElementType stored = nest_.tensor(statement.write.tensor).type;
     std::map<double, KnownElements> regions;
-    for (const Piece& piece : pieces) {
+    for (const ConstantPart& piece : pieces) {
       if (!piece.value || std::isnan(*piece.value) || !piece.masked) continue;
       const double value = is_float(stored) ? *piece.value : std::numeric_limits<double>::quiet_NaN();
       if (value != 0 && !std::isinf(value)) continue;  // one constant a temporary is enough for masks

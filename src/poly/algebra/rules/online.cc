@@ -29,15 +29,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <functional>
-#include <limits>
 #include <numbers>
 
-#include "poly/algebra/rules/free_reference.h"
+#include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/free_reference.h"
+#include "poly/algebra/analysis/infinite_rows.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
-#include "poly/algebra/values/infinite_rows.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -48,11 +46,6 @@ namespace {
 
 /// Of terms: their 16-bit form, if they get one, holds 2^14 times as much as 1.
 constexpr int kMostDoublings = 14;
-constexpr double kLargest = std::numeric_limits<float>::max();
-/// So that a rounded quotient times its divisor is finite.
-constexpr double kShrink = 1 - 0x1p-23;
-/// Limits beyond this change no term: where m lies beyond, all terms are 0, or 1 where they equal it.
-constexpr double kFarthest = 1e30;
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -290,54 +283,6 @@ ScalarExpr online_factor(const Monomial& degree, ScalarOp base, const ScalarExpr
   ScalarExpr moved = build::sub(m_old, m_new);
   if (degree.coefficient != 1 || !degree.factors.empty()) moved = build::mul(moved, to_expr(degree));
   return build::unary(base, moved);
-}
-
-bool is_multiplied(const Monomial& factor) { return !factor.factors.empty() || std::fabs(factor.coefficient) > 1; }
-
-/// The number next to `lowest` whose multiple is finite.
-double lowest_multiplied(double lowest, double factor) {
-  const auto multiple = [&](float number) { return static_cast<float>(static_cast<double>(number) * factor); };
-  auto bound = static_cast<float>(lowest / factor);
-  while (std::isfinite(multiple(bound)) && std::fabs(bound) < kLargest) bound = std::nextafter(bound, static_cast<float>(lowest));
-  while (!std::isfinite(multiple(bound))) bound = std::nextafter(bound, 0.0F);
-  return bound;
-}
-
-/// The same for a factor over scalars, as far as one division tells: all of it is the same for a whole kernel.
-ScalarExpr limit_for(double lowest, const ScalarExpr& factor) {
-  const auto at_most = [](const ScalarExpr& value, double limit) {
-    return ScalarExpr::make(ScalarOp::le, {value, build::number(limit)});
-  };
-  const ScalarExpr quotient = build::div(build::number(lowest), factor);
-  const ScalarExpr product = build::unary(ScalarOp::abs, build::mul(quotient, factor));
-  const ScalarExpr bound =
-      build::select(at_most(product, kLargest), quotient, build::div(build::number(lowest * kShrink), factor));
-  return build::select(at_most(factor, 1), build::number(lowest), bound);
-}
-
-ScalarExpr finite_lead(const OnlinePlan& plan, ReductionOp reduction, const ScalarExpr& m) {
-  const ScalarOp extremum = reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min;
-  const double lowest = reduction == ReductionOp::max ? -kLargest : kLargest;
-  ScalarExpr limit = build::number(lowest);
-  for (Monomial factor : plan.lead_factors) {
-    factor.coefficient = std::fabs(factor.coefficient);
-    if (!is_multiplied(factor)) continue;
-    const ScalarExpr bound = factor.factors.empty() ? build::number(lowest_multiplied(lowest, factor.coefficient))
-                                                    : limit_for(lowest, to_expr(factor));
-    limit = limit.is_constant(lowest) ? bound : ScalarExpr::make(extremum, {bound, limit});
-  }
-  return ScalarExpr::make(extremum, {m, limit});
-}
-
-std::optional<ScalarExpr> inside_finite_lead(ReductionOp reduction, const ScalarExpr& expr) {
-  if (expr.op() != (reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min)) return std::nullopt;
-  const double sign = reduction == ReductionOp::max ? -1 : 1;
-  const std::function<bool(const ScalarExpr&)> is_limit = [&](const ScalarExpr& limit) {
-    if (limit.op() == ScalarOp::constant) return std::isfinite(limit.number()) && limit.number() * sign >= kFarthest;
-    if (limit.op() == expr.op()) return is_limit(limit.args()[0]) && is_limit(limit.args()[1]);
-    return limit.op() == ScalarOp::select && limit.args()[1].is_constant(sign * kLargest);
-  };
-  return is_limit(expr.args()[1]) ? std::optional(expr.args()[0]) : std::nullopt;
 }
 
 std::string objection_to_threshold(const Nest& nest, const OnlinePlan& plan) {

@@ -12,10 +12,10 @@
 // Rounding   1.5 ulp instead of 0.5 for the quotient.
 #include <fmt/format.h>
 
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "poly/algebra/values/value_range.h"
 
 namespace nestor {
 namespace {

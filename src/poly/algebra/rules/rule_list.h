@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/rules/rule.h"
 
 namespace nestor {
 

@@ -7,11 +7,12 @@
 
 #include <algorithm>
 
+#include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/infinite_rows.h"
 #include "poly/algebra/rules/moments.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
-#include "poly/algebra/values/infinite_rows.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 

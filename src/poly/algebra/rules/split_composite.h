@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/rules/rule.h"
 #include "poly/algebra/rules/split_parts.h"
 
 namespace nestor {

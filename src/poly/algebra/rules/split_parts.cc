@@ -10,6 +10,7 @@
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
 namespace nestor {

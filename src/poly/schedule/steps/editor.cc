@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "poly/schedule/running_values.h"
+#include "poly/schedule/order/running_values.h"
 #include "support/error.h"
 
 namespace nestor {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "poly/schedule/legality.h"
-#include "poly/schedule/state.h"
+#include "poly/schedule/order/legality.h"
+#include "poly/schedule/order/schedule_data.h"
 
 namespace nestor {
 
@@ -48,7 +48,7 @@ class ScheduleEditor {
  private:
   ScheduleEditor(const ScheduleData& before, const Step& step) : data_(before), step_(step), args_(step_) {}
 
-  // schedule_steps.cc: steps on one chain of loops
+  // loop_steps.cc: steps on one chain of loops
   void apply_rule();
   void split();
   void tile();
@@ -56,11 +56,11 @@ class ScheduleEditor {
   void skew();
   void shift();
   void reverse();
-  // schedule_fusion.cc: steps on bodies
+  // fusion_steps.cc: steps on bodies
   void fuse_with();
   void compute_at();
   void fission();
-  // schedule_marks.cc: how loops are executed, and directives
+  // marks.cc: how loops are executed, and directives
   void parallel() { mark(LoopKind::parallel, false); }
   void vectorize() { mark(LoopKind::vectorize, true); }
   void unroll() { mark(LoopKind::unroll, true); }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "poly/schedule/running_values.h"
+#include "poly/schedule/order/running_values.h"
 #include "poly/schedule/steps/editor.h"
 #include "support/error.h"
 

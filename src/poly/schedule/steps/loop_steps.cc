@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "poly/algebra/rule.h"
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/reprove.h"
 #include "poly/schedule/steps/editor.h"
 #include "support/error.h"
 

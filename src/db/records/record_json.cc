@@ -1,0 +1,164 @@
+// Text form of records: one JSON object a line, described in tuning_db/README.md.
+#include "db/records/encoding.h"
+#include "db/records/record.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+
+namespace nestor {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kRecordFormat = 1;
+
+json device_to_json(const DeviceIdentity& device) {
+  return {{"kind", device.kind},
+          {"name", device.name},
+          {"arch", device.arch},
+          {"units", device.units},
+          {"details", json::parse(device.details)}};
+}
+
+json problem_to_json(const ProblemKey& problem) {
+  return {{"op", problem.op}, {"variant", problem.variant}, {"nest_digest", problem.nest_digest}, {"sizes", problem.sizes}};
+}
+
+json kernel_to_json(const KernelRecord& kernel) {
+  return {{"architecture", kernel.architecture},
+          {"code", base64_encode(kernel.code)},
+          {"recipe", json::parse(kernel.recipe)},
+          {"hash", kernel.hash}};
+}
+
+// An object with exactly these keys; those of `optional` may be missing.
+void require_keys(const json& object, std::string_view what, std::initializer_list<std::string_view> keys,
+                  std::initializer_list<std::string_view> optional = {}) {
+  if (!object.is_object()) user_error("{} is no JSON object", what);
+  for (const std::string_view key : keys) {
+    if (!object.contains(key)) user_error("{} has no \"{}\"", what, key);
+  }
+  const auto among = [](std::initializer_list<std::string_view> names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const auto& [key, value] : object.items()) {
+    if (!among(keys, key) && !among(optional, key)) user_error("{} has an unknown key \"{}\"", what, key);
+  }
+}
+
+template <class T>
+T value(const json& object, const char* key) {
+  try {
+    return object.at(key).get<T>();
+  } catch (const json::exception&) {
+    user_error("\"{}\" has the wrong type: {:.60}", key, object.at(key).dump());
+  }
+}
+
+template <>
+std::int64_t value<std::int64_t>(const json& object, const char* key) {
+  if (!object.at(key).is_number_integer()) user_error("\"{}\" is no integer: {:.60}", key, object.at(key).dump());
+  return object.at(key).get<std::int64_t>();
+}
+
+DeviceIdentity device_from_json(const json& object) {
+  require_keys(object, "\"device\"", {"kind", "name", "arch", "units", "details"});
+  const auto units = value<std::int64_t>(object, "units");
+  if (units < 0 || units > 1 << 20) user_error("\"units\" is {}", units);
+  return {value<std::string>(object, "kind"), value<std::string>(object, "name"), value<std::string>(object, "arch"),
+          static_cast<int>(units), object.at("details").dump()};
+}
+
+ProblemKey problem_from_json(const json& object) {
+  require_keys(object, "\"problem\"", {"op", "variant", "nest_digest", "sizes"});
+  ProblemKey problem{
+      value<std::string>(object, "op"), value<std::string>(object, "variant"), value<std::string>(object, "nest_digest"), {}};
+  const json& sizes = object.at("sizes");
+  if (!sizes.is_object()) user_error("\"sizes\" is no JSON object");
+  for (const auto& [name, size] : sizes.items()) problem.sizes[name] = value<std::int64_t>(sizes, name.c_str());
+  return problem;
+}
+
+KernelRecord kernel_from_json(const json& object) {
+  require_keys(object, "\"kernel\"", {"architecture", "code", "recipe", "hash"});
+  return {value<std::string>(object, "architecture"), base64_decode(value<std::string>(object, "code")),
+          object.at("recipe").dump(), value<std::string>(object, "hash")};
+}
+
+// Lines of programs that did not count revisions have none.
+int revision_from_json(const json& object, const char* key) {
+  if (!object.contains(key)) return 0;
+  const auto revision = value<std::int64_t>(object, key);
+  if (revision < 0 || revision > 1 << 20) user_error("\"{}\" is {}", key, revision);
+  return static_cast<int>(revision);
+}
+
+TrialRecord trial_from_json(const json& object) {
+  TrialRecord trial;
+  trial.steps = object.at("steps").dump();
+  const auto status = value<std::string>(object, "status");
+  const auto known = trial_status_from(status);
+  if (!known) user_error("\"{}\" is no status of a trial", status);
+  trial.status = *known;
+  trial.reason = value<std::string>(object, "reason");
+  trial.samples_ms = value<std::vector<double>>(object, "samples_ms");
+  trial.median_ms = value<double>(object, "median_ms");
+  trial.max_error =
+      object.at("max_error").is_null() ? std::numeric_limits<double>::infinity() : value<double>(object, "max_error");
+  trial.toolchain = value<std::string>(object, "toolchain");
+  trial.created = value<std::string>(object, "created");
+  if (trial.created.empty()) user_error("\"created\" is empty");
+  if (object.contains("report")) trial.report = object.at("report").dump();
+  trial.revision = revision_from_json(object, "revision");
+  trial.checked = revision_from_json(object, "checked");
+  if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"));
+  return trial;
+}
+
+}  // namespace
+
+std::string record_to_line(const Record& record) {
+  const TrialRecord& trial = record.trial;
+  json line = {{"format", kRecordFormat},
+               {"device", device_to_json(record.device)},
+               {"problem", problem_to_json(record.problem)},
+               {"nest", json::parse(record.nest_json)},
+               {"steps", json::parse(trial.steps)},
+               {"status", to_string(trial.status)},
+               {"reason", trial.reason},
+               {"samples_ms", trial.samples_ms},
+               {"median_ms", trial.median_ms},
+               {"max_error", std::isfinite(trial.max_error) ? json(trial.max_error) : json()},
+               {"toolchain", trial.toolchain},
+               {"created", trial.created},
+               {"pinned", record.pinned},
+               {"kernel", trial.kernel ? kernel_to_json(*trial.kernel) : json()}};
+  if (!trial.report.empty()) line["report"] = json::parse(trial.report);
+  if (trial.revision > 0) line["revision"] = trial.revision;
+  if (trial.checked > 0) line["checked"] = trial.checked;
+  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Record record_from_line(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  if (object.is_discarded()) user_error("not JSON: {:.60}", line);
+  if (!object.is_object() || !object.contains("format")) user_error("no record of a tuning database (it has no \"format\")");
+  const auto format = value<std::int64_t>(object, "format");
+  if (format != kRecordFormat) user_error("its format is {}, this program knows format {}", format, kRecordFormat);
+  require_keys(object, "the record",
+               {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
+                "toolchain", "created", "pinned", "kernel"},
+               {"report", "revision", "checked"});
+  Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(),
+                trial_from_json(object), value<bool>(object, "pinned")};
+  normalise(record);
+  if (record.trial.status == TrialStatus::ok && record.trial.median_ms <= 0)
+    user_error("the trial is ok, but its median is {}", record.trial.median_ms);
+  if (record.pinned && !record.trial.kernel) user_error("the trial is pinned, but has no kernel");
+  return record;
+}
+
+}  // namespace nestor

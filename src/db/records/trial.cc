@@ -1,0 +1,34 @@
+// Names and keys of what the database keeps.
+#include "db/records/trial.h"
+
+#include "support/hash.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace nestor {
+namespace {
+
+constexpr std::array<std::string_view, 9> kStatusNames{"ok",      "illegal", "compile_error", "wrong",   "crash",
+                                                       "timeout", "slow",    "infeasible",    "unproved"};
+
+}  // namespace
+
+std::string DeviceIdentity::key() const {
+  // GPUs of one architecture and size can differ in memory (H100 and H200): their name tells them apart.
+  return kind == "cuda" ? fmt::format("{}/{}/{}/{}", kind, arch, units, name) : fmt::format("{}/{}/{}", kind, arch, units);
+}
+
+std::string_view to_string(TrialStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+
+std::optional<TrialStatus> trial_status_from(std::string_view name) {
+  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), name);
+  if (found == kStatusNames.end()) return std::nullopt;
+  return static_cast<TrialStatus>(found - kStatusNames.begin());
+}
+
+std::string kernel_hash(std::string_view code, std::string_view recipe) { return Hasher().add(code).add(recipe).hex(); }
+
+}  // namespace nestor

@@ -1,0 +1,18 @@
+// Trials by their ids, and the right to write.
+#include "db/stores.h"
+
+#include "support/error.h"
+
+namespace nestor {
+
+std::optional<Stores::Place> Stores::place_of(std::int64_t trial_id) {
+  if (trial_id > 0) return Place{user, trial_id};
+  if (trial_id < 0 && system) return Place{*system, -trial_id};
+  return std::nullopt;
+}
+
+void Stores::require_writable(const char* what) const {
+  if (!user.writable()) user_error("the tuning database {} was opened read-only: cannot {}", user.path(), what);
+}
+
+}  // namespace nestor

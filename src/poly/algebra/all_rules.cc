@@ -1,0 +1,39 @@
+// The list of rules.
+#include "poly/algebra/all_rules.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "poly/algebra/rules/rule_list.h"
+#include "support/error.h"
+
+namespace nestor {
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all{simplify_rule(),   neutral_terms_rule(),   keep_result_rule(),     defer_factor_rule(),
+                                     exp2_scale_rule(), factor_extremum_rule(), fixed_extremum_rule(),  online_rule(),
+                                     moments_rule(),    reassociate_rule(),     split_reduction_rule(), reciprocal_rule()};
+  return all;
+}
+
+const Rule& rule(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Rule& candidate : rules()) {
+    if (candidate.name == name) return candidate;
+    names.push_back(candidate.name);
+  }
+  user_error("\"{}\" is no algebra rule; the rules are {}", name, fmt::join(names, ", "));
+}
+
+std::vector<RuleMatch> find_matches(const Nest& nest) {
+  std::vector<RuleMatch> all;
+  with_isl_budget("finding algebra rules for " + nest.op, [&] {
+    for (const Rule& candidate : rules()) {
+      std::vector<RuleMatch> found = candidate.find(nest);
+      all.insert(all.end(), found.begin(), found.end());
+    }
+  });
+  return all;
+}
+
+}  // namespace nestor

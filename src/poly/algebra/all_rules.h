@@ -1,0 +1,17 @@
+// Algebra: rewrites of a nest that change the order or the grouping of arithmetic, each proved.
+#pragma once
+
+#include "poly/algebra/rules/rule.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// All rules, in the order in which `find_matches` tries them.
+const std::vector<Rule>& rules();
+/// Throws UserError listing the rules when `name` is none of them.
+const Rule& rule(const std::string& name);
+std::vector<RuleMatch> find_matches(const Nest& nest);
+
+}  // namespace nestor

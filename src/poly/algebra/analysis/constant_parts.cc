@@ -1,0 +1,214 @@
+// Abstract evaluation: constants through selects with affine conditions, and through what stands beside them.
+#include "poly/algebra/analysis/constant_parts.h"
+
+#include <fmt/format.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "poly/algebra/analysis/range_analysis.h"
+#include "poly/algebra/values/condition.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+
+namespace nestor {
+namespace {
+
+constexpr std::size_t kMostPieces = 16;
+
+/// Abstract evaluation of a statement's value over its domain.
+class PartFinder {
+ public:
+  PartFinder(const Nest& nest, const Statement& statement, const std::map<std::string, KnownElements>& known)
+      : nest_(nest), statement_(statement), known_(known) {}
+
+  ConstantParts parts(const ScalarExpr& expr, const isl::set& domain) const {
+    if (domain.is_empty()) return {};
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return {{domain, expr.number(), false, {}}};
+      case ScalarOp::read:
+        return parts_of_read(expr, domain);
+      case ScalarOp::select:
+        return parts_of_select(expr, domain);
+      case ScalarOp::cast:
+      case ScalarOp::exp:
+      case ScalarOp::exp2:
+      case ScalarOp::neg:
+      case ScalarOp::tanh:
+      case ScalarOp::erf:
+        return mapped(expr, domain);
+      case ScalarOp::add:
+      case ScalarOp::sub:
+      case ScalarOp::mul:
+      case ScalarOp::div:
+        return parts_of_binary(expr, domain);
+      default:
+        return {unknown(domain)};
+    }
+  }
+
+ private:
+  static ConstantPart unknown(const isl::set& domain, std::string why = {}) {
+    return {domain, std::nullopt, false, {}, {}, std::move(why)};
+  }
+
+  static double constant_of(const ScalarExpr& expr, const std::vector<double>& args) {
+    std::vector<ScalarExpr> constants;
+    for (std::size_t k = 0; k < args.size(); ++k) constants.push_back(ScalarExpr::constant(args[k], expr.args()[k].type()));
+    return evaluate(
+        expr.with_args(std::move(constants)), [](int) { return 0.0; }, [](int) { return 0; },
+        [](const std::string&) { return 0.0; });
+  }
+
+  ConstantParts mapped(const ScalarExpr& expr, const isl::set& domain) const {
+    ConstantParts pieces = parts(expr.args()[0], domain);
+    for (ConstantPart& piece : pieces) {
+      if (piece.value) piece.value = constant_of(expr, {*piece.value});
+    }
+    return pieces;
+  }
+
+  ConstantParts parts_of_read(const ScalarExpr& expr, const isl::set& domain) const {
+    const Access& read = statement_.reads.at(static_cast<std::size_t>(expr.ordinal()));
+    const auto found = known_.find(read.tensor);
+    if (found == known_.end()) return {unknown(domain)};
+    const isl::set there = domain.intersect(read.relation.intersect_range(found->second.elements).domain());
+    ConstantParts pieces;
+    if (!there.is_empty()) {
+      ConstantPart piece{there, found->second.value, true, {}, found->second.factors};
+      for (const Company& company : found->second.company)
+        piece.company.push_back({company.tensor, read.relation.apply_range(company.element), company.infinity});
+      pieces.push_back(std::move(piece));
+    }
+    const isl::set elsewhere = domain.subtract(there);
+    if (!elsewhere.is_empty()) pieces.push_back(unknown(elsewhere));
+    return pieces;
+  }
+
+  ConstantParts parts_of_select(const ScalarExpr& expr, const isl::set& domain) const {
+    const auto condition = condition_set(nest_, statement_, expr.args()[0]);
+    if (!condition) return {unknown(domain)};
+    ConstantParts pieces = parts(expr.args()[1], domain.intersect(*condition));
+    for (const ConstantPart& piece : parts(expr.args()[2], domain.subtract(*condition))) pieces.push_back(piece);
+    for (ConstantPart& piece : pieces) piece.masked = true;
+    return pieces;
+  }
+
+  ConstantParts parts_of_binary(const ScalarExpr& expr, const isl::set& domain) const {
+    ConstantParts pieces;
+    for (const ConstantPart& a : parts(expr.args()[0], domain)) {
+      for (const ConstantPart& b : parts(expr.args()[1], a.domain)) pieces.push_back(combined(expr, a, b));
+    }
+    if (pieces.size() > kMostPieces) return {unknown(domain)};
+    return pieces;
+  }
+
+  /// On the domain of `b`, which is a part of that of `a`.
+  ConstantPart combined(const ScalarExpr& expr, const ConstantPart& a, const ConstantPart& b) const {
+    ConstantPart piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.factors, a.why.empty() ? b.why : a.why};
+    piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
+    piece.factors.insert(b.factors.begin(), b.factors.end());
+    if (a.value && b.value) {
+      piece.value = constant_of(expr, {*a.value, *b.value});
+    } else if (a.value || b.value) {
+      beside_unknown(expr, a.value ? a : b, expr.args()[a.value ? 1 : 0], !a.value, piece);
+    }
+    if (!piece.value) {
+      piece.company.clear();
+      piece.factors.clear();
+    }
+    return piece;
+  }
+
+  /// `known` on one side (`second`: on the right), `other` on the other.
+  void beside_unknown(const ScalarExpr& expr, const ConstantPart& known, const ScalarExpr& other, bool second,
+                      ConstantPart& piece) const {
+    const double value = *known.value;
+    const bool sum = expr.op() == ScalarOp::add || expr.op() == ScalarOp::sub;
+    if (sum && std::isinf(value)) {
+      const double result = expr.op() == ScalarOp::sub && second ? -value : value;
+      const bool negates = expr.op() == ScalarOp::sub;
+      const ValueRange range = range_of(nest_, statement_, other);
+      // x - x or -inf + inf: the infinity of `other` that leaves no number.
+      const bool plus = (value < 0) != negates;
+      const bool clashes = plus ? range.plus_infinity : range.minus_infinity;
+      const double infinity = std::numeric_limits<double>::infinity();
+      take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
+    } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
+      if (has_pole(statement_, other)) {
+        piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
+      } else {
+        piece.value = 0;
+        const ValueRange range = range_of(nest_, statement_, other);
+        if (range.nan || range.plus_infinity || range.minus_infinity) add_reads(other, piece.factors);
+      }
+    } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
+      const ValueRange range = range_of(nest_, statement_, other);
+      if (range.has_zero()) {
+        piece.why = fmt::format("{} is divided by what may be 0", statement_.name);
+      } else {
+        take(0, range.nan, std::nullopt, other, piece);
+      }
+    }
+  }
+
+  /// The constant, if `other`, which may be NaN or an infinity, cannot spoil it, or spoils it for whole rows: as an extremum or a sum of them.
+  void take(double value, bool nan, std::optional<double> infinity, const ScalarExpr& other, ConstantPart& piece) const {
+    const bool spoiled = nan || infinity;
+    const ScalarExpr bare = strip_casts(other);
+    const bool is_read = bare.op() == ScalarOp::read;
+    const Access* read = is_read ? &statement_.reads.at(static_cast<std::size_t>(bare.ordinal())) : nullptr;
+    if (spoiled && (read == nullptr || !is_reduced(read->tensor))) {
+      piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
+                              infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
+      return;
+    }
+    piece.value = value;
+    if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
+  }
+
+  /// Does a quotient by 0, or a logarithm or root of it, make an infinity or NaN of finite operands?
+  bool has_pole(const Statement& statement, const ScalarExpr& expr) const {
+    bool found = false;
+    const auto look = [&](const ScalarExpr& node) {
+      const bool divides = node.op() == ScalarOp::div && node.type() != ElementType::i32;
+      const bool falls = node.op() == ScalarOp::log || node.op() == ScalarOp::rsqrt;
+      if (divides || falls) found = found || range_of(nest_, statement, node.args().back()).has_zero();
+      if (found || node.op() != ScalarOp::read) return;
+      const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
+      if (is_elementwise_temporary(nest_, tensor)) {
+        const Statement& definition = *sole_definition(nest_, tensor);
+        found = has_pole(definition, definition.value);
+      }
+    };
+    expr.visit(look);
+    return found;
+  }
+
+  void add_reads(const ScalarExpr& expr, std::set<std::string>& tensors) const {
+    expr.visit([&](const ScalarExpr& part) {
+      if (part.op() == ScalarOp::read) tensors.insert(statement_.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+    });
+  }
+
+  bool is_reduced(const std::string& tensor) const {
+    const auto writers = writers_of(nest_, tensor);
+    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return writer->reduction.has_value(); });
+  }
+
+  const Nest& nest_;
+  const Statement& statement_;
+  const std::map<std::string, KnownElements>& known_;
+};
+
+}  // namespace
+
+ConstantParts constant_parts(const Nest& nest, const Statement& statement, const std::map<std::string, KnownElements>& known) {
+  return PartFinder(nest, statement, known).parts(statement.value, domain_in(nest, statement));
+}
+
+}  // namespace nestor

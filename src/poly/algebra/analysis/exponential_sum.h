@@ -1,0 +1,21 @@
+// Bounds of sums of exponentials relative to their own extremum: what a softmax divides by.
+#pragma once
+
+#include <optional>
+
+#include "poly/algebra/analysis/value_range.h"
+#include "poly/nest/nest.h"
+
+namespace nestor {
+
+/// The range of r = sum over j of exp(c (a_j - m)), m = max_j a_j, as the reduction `update` accumulates it: NaN, or at least 1 (from the
+/// largest a_j; with room for rounding) and at most the number of points; less where m starts from a number, 0 without points. Relative to a
+/// reference that stays behind m (rule online with a threshold) it is at most 2^14 times more. nullopt for other reductions.
+std::optional<ValueRange> exponential_sum(const Nest& nest, const Statement& update);
+
+/// { element of the follower's result } whose points include all that its leading value has taken, `lead_elements` and `lead_instances` as in
+/// OnlinePlan. True when that is so for every element.
+bool covers_lead(const Nest& nest, const Statement& follower, const Statement& lead, const isl::map& lead_instances,
+                 const isl::map& lead_elements);
+
+}  // namespace nestor

@@ -1,0 +1,136 @@
+// Rows all of whose terms are infinite, and rows with a NaN.
+#include "poly/algebra/analysis/infinite_rows.h"
+
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/finite_lead.h"
+#include "poly/algebra/analysis/known_values.h"
+#include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+
+namespace nestor {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_member(const OnlinePlan& plan, const std::string& statement) {
+  return statement == plan.lead || contains(plan.mediators, statement) || contains(plan.followers, statement);
+}
+
+/// Values in such a row: `sums` is what followers hold, `lead` the extremum, if it may be read.
+KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, double sums) {
+  std::map<std::string, double> known;
+  for (const std::string& follower : plan.followers) known[nest.statement(follower).write.tensor] = sums;
+  if (lead) known[plan.lead_tensor] = *lead;
+  return {nest, std::move(known), &plan};
+}
+
+/// What the extremum is in such a row; not known where its multiple may be infinite alone.
+std::optional<double> infinity_of(const Nest& nest, const OnlinePlan& plan) {
+  if (std::any_of(plan.lead_factors.begin(), plan.lead_factors.end(), is_multiplied)) return std::nullopt;
+  return neutral_element(*nest.statement(plan.lead).reduction, ElementType::f32);
+}
+
+/// Reads of followers' results by other statements, with the follower.
+struct Reading {
+  const Statement* reader;
+  int ordinal;
+  const Statement* follower;
+};
+
+std::vector<Reading> readings(const Nest& nest, const OnlinePlan& plan) {
+  std::vector<Reading> all;
+  for (const std::string& follower : plan.followers) {
+    const Statement& sum = nest.statement(follower);
+    for (const Statement* reader : readers_of(nest, sum.write.tensor)) {
+      for (std::size_t k = 0; k < reader->reads.size(); ++k) {
+        if (reader->reads[k].tensor == sum.write.tensor && !is_member(plan, reader->name))
+          all.push_back({reader, static_cast<int>(k), &sum});
+      }
+    }
+  }
+  return all;
+}
+
+/// The innermost value in f32 arithmetic that the result is a cast of.
+ScalarExpr with_term(const ScalarExpr& value, const ScalarExpr& term) {
+  if (value.op() == ScalarOp::cast && value.type() != ElementType::f32)
+    return ScalarExpr::cast(value.type(), with_term(value.args()[0], term));
+  return build::add(value, term);
+}
+
+}  // namespace
+
+bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stays, std::string* why) {
+  const auto say = [&](const std::string& reason) {
+    if (why != nullptr) *why = reason;
+    return true;
+  };
+  for (const std::string& follower : plan.followers) {
+    const std::string& tensor = nest.statement(follower).write.tensor;
+    if (nest.tensor(tensor).role == TensorRole::output)
+      return say(
+          fmt::format("{} is a result, and would be 0 in place of NaN where all terms of {} are infinite", tensor, plan.lead));
+  }
+  const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, 0);
+  for (const Reading& reading : readings(nest, plan)) {
+    if (row.is_nan(*reading.reader, reading.reader->value)) continue;
+    return say(fmt::format("{} would see 0 in {} in place of NaN where all terms of {} are infinite", reading.reader->name,
+                           reading.follower->write.tensor, plan.lead));
+  }
+  return false;
+}
+
+std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, std::string* why) {
+  const std::optional<double> infinity = infinity_of(nest, plan);
+  const KnownValues seen = infinite_row(nest, plan, infinity, 0), defined = infinite_row(nest, plan, infinity, kNan);
+  Nest result = nest;
+  std::set<std::string> done;
+  for (const Reading& reading : readings(nest, plan)) {
+    const Statement& old = *reading.reader;
+    if (done.contains(old.name) || seen.is_nan(old, old.value)) continue;
+    Statement reader = result.statement(old.name);
+    const isl::set domain = domain_in(nest, reader);
+    const isl::map elements = reader.reads[static_cast<std::size_t>(reading.ordinal)].relation.intersect_domain(domain);
+    const isl::map summed = reading.follower->write.relation.intersect_domain(domain_in(nest, *reading.follower));
+    const isl::map leads = elements.apply_range(plan.lead_elements.at(reading.follower->name)).coalesce();
+    const bool all_have_points = elements.range().is_subset(summed.range()) && domain.is_subset(leads.domain());
+    if (!all_have_points || !leads.is_single_valued() || !defined.is_nan(old, old.value)) break;
+    const ScalarExpr m = build::as_f32(ScalarExpr::read(
+        add_read(reader, {plan.lead_tensor, leads.gist_domain(domain).coalesce()}), nest.tensor(plan.lead_tensor).type));
+    const ScalarExpr multiple = plan.lead_factors.empty() ? m : to_expr(multiply({1, {{m, 1}}}, plan.lead_factors[0]));
+    reader.value = with_term(reader.value, build::sub(multiple, multiple));
+    replace_statement(result, reader);
+    done.insert(old.name);
+  }
+  if (infinite_rows_show(result, plan, true, why)) return std::nullopt;
+  return result;
+}
+
+bool sums_pass_nan(const Nest& nest, const OnlinePlan& plan, std::string* why) {
+  const KnownValues row = infinite_row(nest, plan, std::nullopt, 0);
+  for (const std::string& follower : plan.followers) {
+    const Statement& statement = nest.statement(follower);
+    const bool covered = covers_lead(nest, statement, nest.statement(plan.lead), plan.lead_instances.at(follower),
+                                     plan.lead_elements.at(follower));
+    if (covered && row.is_nan(statement, statement.value)) continue;
+    if (why != nullptr)
+      *why = fmt::format("{} does not take every term of {}, and would miss one that is NaN", follower, plan.lead);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace nestor

@@ -1,0 +1,344 @@
+// Interval arithmetic over scalar expressions, through temporaries.
+#include "poly/algebra/analysis/range_analysis.h"
+
+#include <isl/aff.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/values/nest_edit.h"
+
+namespace nestor {
+namespace {
+
+constexpr double kLargest = std::numeric_limits<float>::max();
+constexpr double kLowestInteger = -2147483648.0, kHighestInteger = 2147483647.0;
+/// Values that a reduction takes of each of its dims, at most.
+constexpr double kMostPoints = 0x1p31;
+
+/// Finite values alone.
+ValueRange between(double low, double high) { return {low, high, false, false, false, false}; }
+/// No finite values.
+ValueRange nothing() { return between(1, -1); }
+bool is_empty(const ValueRange& range) { return range.low > range.high; }
+ValueRange unknown() { return {}; }
+ValueRange integer() { return between(kLowestInteger, kHighestInteger); }
+
+/// With what lies beyond f32 as infinities.
+ValueRange with_overflow(ValueRange range, double largest = kLargest) {
+  if (is_empty(range)) return range;
+  if (std::isnan(range.low) || std::isnan(range.high)) return unknown();
+  range.minus_infinity = range.minus_infinity || range.low < -largest;
+  range.plus_infinity = range.plus_infinity || range.high > largest;
+  range.low = std::clamp(range.low, -largest, largest);
+  range.high = std::clamp(range.high, -largest, largest);
+  return range;
+}
+
+ValueRange constant_range(double value) {
+  if (std::isfinite(value)) return with_overflow(between(value, value));
+  ValueRange range = nothing();
+  range.minus_infinity = std::isinf(value) && value < 0;
+  range.plus_infinity = std::isinf(value) && value > 0;
+  range.nan = std::isnan(value);
+  return range;
+}
+
+ValueRange either(const ValueRange& a, const ValueRange& b) {
+  ValueRange range = is_empty(a) ? b : a;
+  if (!is_empty(a) && !is_empty(b)) range = between(std::min(a.low, b.low), std::max(a.high, b.high));
+  range.minus_infinity = a.minus_infinity || b.minus_infinity;
+  range.plus_infinity = a.plus_infinity || b.plus_infinity;
+  range.nan = a.nan || b.nan;
+  range.zero = a.zero || b.zero;
+  return range;
+}
+
+/// The range with 0, if it may be 0, between its bounds.
+ValueRange plain(ValueRange range) {
+  if (range.zero && !is_empty(range)) {
+    range.low = std::min(range.low, 0.0);
+    range.high = std::max(range.high, 0.0);
+  }
+  range.zero = false;
+  return range;
+}
+
+ValueRange sum(const ValueRange& a, const ValueRange& b) {
+  ValueRange range = between(a.low + b.low, a.high + b.high);
+  range.minus_infinity = a.minus_infinity || b.minus_infinity;
+  range.plus_infinity = a.plus_infinity || b.plus_infinity;
+  range.nan = a.nan || b.nan || (a.minus_infinity && b.plus_infinity) || (a.plus_infinity && b.minus_infinity);
+  if (is_empty(a) || is_empty(b)) return range.nan || range.infinite() ? unknown() : nothing();
+  return with_overflow(range);
+}
+
+ValueRange negated(ValueRange range) {
+  std::swap(range.low, range.high);
+  std::swap(range.minus_infinity, range.plus_infinity);
+  range.low = -range.low;
+  range.high = -range.high;
+  return range;
+}
+
+ValueRange product(const ValueRange& a, const ValueRange& b) {
+  if (is_empty(a) || is_empty(b)) return unknown();
+  const auto [low, high] = std::minmax({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
+  ValueRange range = between(low, high);
+  const bool positive = a.low >= 0 && b.low >= 0 && !a.minus_infinity && !b.minus_infinity;
+  range.plus_infinity = a.infinite() || b.infinite();
+  range.minus_infinity = range.plus_infinity && !positive;
+  range.nan = a.nan || b.nan || (a.infinite() && b.has_zero()) || (b.infinite() && a.has_zero());
+  return with_overflow(range);
+}
+
+/// Of 1 / x.
+ValueRange inverse(const ValueRange& x) {
+  if (is_empty(x) || x.has_zero()) return unknown();
+  const double low = x.infinite() ? 0 : 1 / (x.low > 0 ? x.high : x.low);
+  const double high = 1 / (x.low > 0 ? x.low : x.high);
+  ValueRange range = between(std::min(low, high), std::max(low, high));
+  range.nan = x.nan;
+  return with_overflow(range);
+}
+
+/// The range of a function that does not fall, from the values at and between the infinities.
+template <class Function>
+ValueRange rising(const ValueRange& x, Function&& f) {
+  const double low = f(x.minus_infinity || is_empty(x) ? -std::numeric_limits<double>::infinity() : x.low);
+  const double high = f(x.plus_infinity || is_empty(x) ? std::numeric_limits<double>::infinity() : x.high);
+  ValueRange range = between(low, high);
+  range.nan = x.nan;
+  return with_overflow(range);
+}
+
+ValueRange logarithm(const ValueRange& x) {
+  if (is_empty(x)) return unknown();
+  ValueRange range = x.high > 0 ? between(x.low > 0 ? std::log(x.low) : -104, std::log(x.high)) : nothing();
+  range.minus_infinity = x.has_zero();
+  range.plus_infinity = x.plus_infinity;
+  range.nan = x.nan || x.low < 0 || x.minus_infinity;
+  return range;
+}
+
+ValueRange root(const ValueRange& x) {
+  if (is_empty(x)) return unknown();
+  ValueRange range = between(std::sqrt(std::max(x.low, 0.0)), std::sqrt(std::max(x.high, 0.0)));
+  range.plus_infinity = x.plus_infinity;
+  range.nan = x.nan || x.low < 0 || x.minus_infinity;
+  range.zero = x.has_zero();
+  if (range.low == 0) range.low = 0x1p-75;  // of the least positive number
+  range.high = std::max(range.high, range.low);
+  return range;
+}
+
+ValueRange magnitude_range(const ValueRange& x) {
+  if (is_empty(x)) return unknown();
+  ValueRange range = between(std::max({0.0, x.low, -x.high}), std::max(-x.low, x.high));
+  range.plus_infinity = x.infinite();
+  range.nan = x.nan;
+  return range;
+}
+
+ValueRange extremum(const ValueRange& a, const ValueRange& b, bool maximum) {
+  if (!maximum) return negated(extremum(negated(a), negated(b), true));
+  const double none = -std::numeric_limits<double>::infinity();
+  const auto least = [&](const ValueRange& x) { return x.minus_infinity || is_empty(x) ? none : x.low; };
+  const auto most = [&](const ValueRange& x) { return is_empty(x) ? none : x.high; };
+  ValueRange range = between(std::max(least(a), least(b)), std::max(most(a), most(b)));
+  range.minus_infinity = a.minus_infinity && b.minus_infinity;
+  range.plus_infinity = a.plus_infinity || b.plus_infinity;
+  range.nan = a.nan || b.nan;
+  if (std::isinf(range.low)) range.low = std::min(is_empty(a) ? range.high : a.low, is_empty(b) ? range.high : b.low);
+  return std::isinf(range.high) ? (range.low = 1, range.high = -1, range) : range;
+}
+
+ValueRange as_type(ElementType type, const ValueRange& x) {
+  switch (type) {
+    case ElementType::i32:
+      if (is_empty(x) || x.infinite() || x.nan) return integer();
+      return between(std::clamp(std::trunc(x.low), kLowestInteger, kHighestInteger),
+                     std::clamp(std::trunc(x.high), kLowestInteger, kHighestInteger));
+    case ElementType::boolean:
+      return between(0, 1);
+    default:
+      return with_overflow(x, largest_of(type));
+  }
+}
+
+class RangeFinder {
+ public:
+  explicit RangeFinder(const Nest& nest) : nest_(nest) {}
+
+  ValueRange of(const Statement& statement, const ScalarExpr& expr) {
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return expr.type() == ElementType::i32 ? between(expr.number(), expr.number()) : constant_range(expr.number());
+      case ScalarOp::index:
+        return of_index(statement, expr.ordinal());
+      case ScalarOp::scalar:
+        return expr.type() == ElementType::i32 ? integer() : of_scalar(expr.name());
+      case ScalarOp::read:
+        return of_tensor(statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor);
+      case ScalarOp::select:
+        return either(of(statement, expr.args()[1]), of(statement, expr.args()[2]));
+      case ScalarOp::cast:
+        return as_type(expr.type(), plain(of(statement, expr.args()[0])));
+      default:
+        break;
+    }
+    if (expr.type() == ElementType::boolean) return between(0, 1);
+    std::vector<ValueRange> args;
+    for (const ScalarExpr& arg : expr.args()) args.push_back(plain(of(statement, arg)));
+    if (expr.type() != ElementType::i32) return of_function(expr.op(), args);
+    const ValueRange exact = of_function(expr.op(), args);
+    const bool wraps =
+        is_empty(exact) || exact.low < kLowestInteger || exact.high > kHighestInteger || exact.infinite() || exact.nan;
+    return wraps || expr.op() == ScalarOp::div ? integer() : exact;
+  }
+
+  ValueRange of_tensor(const std::string& name) {
+    const Tensor& tensor = nest_.tensor(name);
+    if (tensor.role == TensorRole::input) return tensor.type == ElementType::i32 ? integer() : as_type(tensor.type, unknown());
+    if (const auto known = tensors_.find(name); known != tensors_.end()) return known->second;
+    if (!open_.insert(name).second) return tensor.type == ElementType::i32 ? integer() : unknown();  // it reads itself
+    const ValueRange range = as_type(tensor.type, of_writers(tensor));
+    open_.erase(name);
+    tensors_.emplace(name, range);
+    return range;
+  }
+
+ private:
+  ValueRange of_index(const Statement& statement, int ordinal) const {
+    const isl::set domain = domain_in(nest_, statement);
+    const isl::map values =
+        isl::manage(isl_map_from_pw_aff(statement.indices.at(static_cast<std::size_t>(ordinal)).copy())).intersect_domain(domain);
+    const isl::set range = values.range();
+    if (range.is_empty()) return nothing();
+    const auto bound = [&](const isl::val& value, double otherwise) {
+      return isl_val_is_int(value.get()) == isl_bool_true ? static_cast<double>(isl_val_get_num_si(value.get())) : otherwise;
+    };
+    return between(bound(range.dim_min_val(0), kLowestInteger), bound(range.dim_max_val(0), kHighestInteger));
+  }
+
+  /// A scalar with a limit is finite (support/scalar_range.h).
+  ValueRange of_scalar(const std::string& name) const {
+    for (const ScalarParam& scalar : nest_.scalars) {
+      if (scalar.name != name) continue;
+      ValueRange range = between(std::max(scalar.minimum, -kLargest), std::min(scalar.maximum, kLargest));
+      range.minus_infinity = range.plus_infinity = std::isinf(scalar.minimum) && std::isinf(scalar.maximum);
+      return range;
+    }
+    return unknown();
+  }
+
+  ValueRange of_writers(const Tensor& tensor) {
+    std::optional<ValueRange> start;
+    const Statement* update = nullptr;
+    for (const Statement* writer : writers_of(nest_, tensor.name)) {
+      if (writer->reduction) {
+        if (update != nullptr) return unknown();
+        update = writer;
+        continue;
+      }
+      const ValueRange value = of(*writer, writer->value);
+      start = start ? either(*start, value) : value;
+    }
+    if (!start) return unknown();
+    return update == nullptr ? *start : accumulated(*start, *update);
+  }
+
+  ValueRange accumulated(const ValueRange& start, const Statement& update) {
+    const ValueRange term = of(update, update.value);
+    const bool integers = nest_.tensor(update.write.tensor).type == ElementType::i32;
+    switch (*update.reduction) {
+      case ReductionOp::max:
+      case ReductionOp::min: {
+        const bool maximum = *update.reduction == ReductionOp::max;
+        // Without points it is what it starts from.
+        return either(start, extremum(start, plain(term), maximum));
+      }
+      case ReductionOp::add:
+        return integers ? integer() : total(start, term, update);
+      default:
+        return integers ? integer() : unknown();
+    }
+  }
+
+  ValueRange total(const ValueRange& start, const ValueRange& term, const Statement& update) {
+    if (const auto known = exponential_sum(nest_, update)) return *known;
+    const double points = std::pow(kMostPoints, static_cast<double>(reduced_dims(update).size()));
+    const bool from_zero = start.low == 0 && start.high == 0 && !start.infinite() && !start.nan;
+    if (is_empty(term)) return unknown();
+    if (from_zero && term.low > 0 && !term.minus_infinity) {
+      ValueRange range = between(term.low, term.high * points);
+      range.plus_infinity = term.plus_infinity;
+      range.nan = term.nan;
+      range.zero = term.zero || !always_has_points(nest_, update);
+      return with_overflow(range);
+    }
+    ValueRange terms = between(std::min(plain(term).low, 0.0) * points, std::max(plain(term).high, 0.0) * points);
+    terms.minus_infinity = term.minus_infinity;
+    terms.plus_infinity = term.plus_infinity;
+    terms = with_overflow(terms);
+    terms.nan = term.nan || (terms.minus_infinity && terms.plus_infinity);
+    return sum(plain(start), terms);
+  }
+
+  static ValueRange of_function(ScalarOp op, const std::vector<ValueRange>& args) {
+    const ValueRange& x = args[0];
+    switch (op) {
+      case ScalarOp::add:
+        return sum(x, args[1]);
+      case ScalarOp::sub:
+        return sum(x, negated(args[1]));
+      case ScalarOp::neg:
+        return negated(x);
+      case ScalarOp::mul:
+        return product(x, args[1]);
+      case ScalarOp::div:
+        return product(x, inverse(args[1]));
+      case ScalarOp::min:
+      case ScalarOp::max:
+        return extremum(x, args[1], op == ScalarOp::max);
+      case ScalarOp::abs:
+        return magnitude_range(x);
+      case ScalarOp::exp:
+        return rising(x, [](double v) { return std::exp(v); });
+      case ScalarOp::exp2:
+        return rising(x, [](double v) { return std::exp2(v); });
+      case ScalarOp::tanh:
+        return rising(x, [](double v) { return std::tanh(v); });
+      case ScalarOp::erf:
+        return rising(x, [](double v) { return std::erf(v); });
+      case ScalarOp::floor:
+        return is_empty(x) || x.infinite() ? unknown() : rising(x, [](double v) { return std::floor(v); });
+      case ScalarOp::log:
+        return logarithm(x);
+      case ScalarOp::sqrt:
+        return root(x);
+      case ScalarOp::rsqrt:
+        return inverse(plain(root(x)));
+      default:
+        return unknown();
+    }
+  }
+
+  const Nest& nest_;
+  std::map<std::string, ValueRange> tensors_;
+  std::set<std::string> open_;
+};
+
+}  // namespace
+
+ValueRange range_of(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
+  return RangeFinder(nest).of(statement, expr);
+}
+
+ValueRange range_of(const Nest& nest, const std::string& tensor) { return RangeFinder(nest).of_tensor(tensor); }
+
+}  // namespace nestor

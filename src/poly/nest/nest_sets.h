@@ -1,0 +1,21 @@
+// A nest's sets and relations: boxes of tensors, the sizes that it allows, the original order of instances.
+#pragma once
+
+#include <isl/cpp.h>
+
+#include <string>
+
+#include "poly/nest/nest.h"
+
+namespace nestor {
+
+/// { Tensor[index] : 0 <= index < shape }.
+isl::set tensor_box(const Tensor& tensor);
+
+/// The nest's context with the minima and maxima of its sizes.
+isl::set full_context(const Nest& nest);
+
+/// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
+isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
+
+}  // namespace nestor
