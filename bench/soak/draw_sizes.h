@@ -1,7 +1,7 @@
 // Sizes and data of runs: what a candidate is made for, and the small ragged sizes that it is tried at.
 #pragma once
 
-#include "autotune/oracle/random_fill.h"
+#include "autotune/tensors/random_fill.h"
 #include "soak/case.h"
 #include "soak/try_case.h"
 

@@ -1,11 +1,12 @@
 // Draws problems and candidates, forks a child for each, and keeps its limits.
 #include "soak/group.h"
 
-#include "autotune/oracle/random_fill.h"
 #include "autotune/search/searcher.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/search/searcher_kind.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/tensors/random_fill.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "poly/nest/nest_json.h"

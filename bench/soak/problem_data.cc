@@ -2,8 +2,8 @@
 #include "soak/problem_data.h"
 
 #include "autotune/check/data_sets.h"
-#include "autotune/oracle/random_fill.h"
 #include "autotune/oracle/reference.h"
+#include "autotune/tensors/random_fill.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 

@@ -1,6 +1,6 @@
 // soak: draws random candidates for a time and tells which of them are wrong. docs/debugging.md says how to use it.
-#include "autotune/oracle/random_fill.h"
-#include "autotune/target.h"
+#include "autotune/target/target.h"
+#include "autotune/tensors/random_fill.h"
 #include "autotune/workers/trial_messages.h"
 #include "soak/device_server.h"
 #include "soak/shrink.h"

@@ -1,6 +1,8 @@
 // One process a record: the parent stores what the children find.
 #include "api/check_records.h"
 
+#include "autotune/target/measure_options.h"
+#include "autotune/trial/trial_steps.h"
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"

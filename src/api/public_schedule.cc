@@ -4,7 +4,8 @@
 #include "api/operators.h"
 #include "api/public_nest.h"
 #include "api/report.h"
-#include "autotune/tuner.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/trial/trial_steps.h"
 #include "poly/schedule/schedule.h"
 #include "support/error.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/report.h"
-#include "autotune/tuner.h"
+#include "autotune/target/measure_options.h"
 #include "db/database.h"
 
 #include <string>

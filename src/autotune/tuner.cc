@@ -1,11 +1,12 @@
 // The tuning loop: propose, measure, store, learn.
 #include "autotune/tuner.h"
 
-#include "autotune/gpu/gpu_measurer.h"
-#include "autotune/host/host_measurer.h"
+#include "autotune/measure_schedules.h"
 #include "autotune/search/searcher.h"
-#include "autotune/space/nest_space.h"
-#include "db/devices/host_identity.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/base_schedules.h"
+#include "autotune/trial/trial_problem.h"
+#include "autotune/trial/trial_steps.h"
 #include "db/lookup.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
@@ -25,49 +26,9 @@ constexpr double kOtherVariant = 1;  ///< as far as a size twice as large
 
 using Clock = std::chrono::steady_clock;
 
-/// The sizes that tuning fixes in a kernel.
-Sizes sizes_to_fix(const Nest& nest, const Sizes& sizes, bool all) {
-  Sizes fixed;
-  for (const SizeParam& size : nest.sizes) {
-    if (all || size.specialized) fixed[size.name] = sizes.at(size.name);
-  }
-  return fixed;
-}
-
 std::optional<double> learned_ms(TrialStatus status, double median_ms) {
   const bool timed = status == TrialStatus::ok || status == TrialStatus::slow;
   return timed && median_ms > 0 ? std::optional(median_ms) : std::nullopt;
-}
-
-TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::string toolchain) {
-  TrialRecord record;
-  record.steps = std::move(steps);
-  record.status = outcome.status;
-  record.reason = outcome.reason;
-  record.samples_ms = outcome.samples_ms;
-  record.median_ms = outcome.median_ms;
-  record.max_error = outcome.max_error;
-  record.toolchain = std::move(toolchain);
-  record.report = outcome.report;
-  if (outcome.status != TrialStatus::ok) record.checked = 0;
-  // Only kernels that may be served are worth their bytes.
-  if (outcome.status == TrialStatus::ok) record.kernel = outcome.kernel;
-  return record;
-}
-
-nlohmann::json steps_json(const std::string& nest, const Sizes& fixed, const std::vector<Step>& steps,
-                          const std::map<std::string, std::int64_t>& parameters) {
-  nlohmann::json json{{"nest", nest}, {"fixed", fixed}, {"steps", nlohmann::json::array()}};
-  for (const Step& step : steps) json["steps"].push_back(step_to_json(step));
-  if (!parameters.empty()) json["parameters"] = parameters;
-  return json;
-}
-
-/// Measures with the processes of options.target.
-std::unique_ptr<Measurer> make_measurer(const Nest& original, const Nest& nest, const Sizes& sizes, const MeasureOptions& options,
-                                        const std::atomic<bool>* stop = nullptr) {
-  return options.target.is_gpu() ? make_gpu_measurer(original, nest, sizes, options, stop)
-                                 : make_host_measurer(original, nest, sizes, options, stop);
 }
 
 /// One run of `tune`.
@@ -75,20 +36,19 @@ class Tuning {
  public:
   explicit Tuning(const TuneRequest& request)
       : request_(request),
-        sizes_(complete_sizes(request.nest, request.sizes)),
-        fixed_(sizes_to_fix(request.nest, sizes_, request.fix_all_sizes)),
-        schedules_(nest_for_tuning(request.nest, sizes_, request.fix_all_sizes)),
+        problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes)),
+        schedules_(problem_.start),
         database_(
             Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
         nest_text_(nest_to_json(request.nest).dump()) {
-    result_.problem = problem_key(request.nest, sizes_);
+    result_.problem = problem_key(request.nest, problem_.sizes);
   }
 
   TuneResult run() {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
-    if (!measurer_) measurer_ = make_measurer(request_.nest, schedules_.nest(), sizes_, request_.measure, request_.stop);
-    space_ = make_nest_space(schedules_, sizes_, space_limits(request_.measure));
+    if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
+    space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     result_.device = measurer_->device();
     result_.space = describe(*space_);
@@ -124,9 +84,7 @@ class Tuning {
   bool finished() const { return result_.exhausted || result_.trials >= request_.max_trials || out_of_time(); }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
-  std::string key_of(const std::vector<Step>& steps) const {
-    return steps_json(result_.problem.nest_digest, fixed_, steps, {}).dump();
-  }
+  std::string key_of(const std::vector<Step>& steps) const { return trial_steps_json(problem_, steps).dump(); }
 
   /// Earlier trials of this problem by this revision of the code generator: not measured again, and what the search starts from. What
   /// another revision measured may have other code today: the fastest of it is tried again first.
@@ -290,7 +248,7 @@ class Tuning {
     under_way_.erase(found);
     const std::vector<Point> equal = std::move(equal_points_.at(pending.key));
     equal_points_.erase(pending.key);
-    if (trial.outcome.reason != kStoppedReason) settle(pending, std::move(trial.outcome));
+    if (!trial.outcome.stopped) settle(pending, std::move(trial.outcome));
     for (const Point& point : equal) searcher_->report(point, known_.at(pending.key));
   }
 
@@ -301,7 +259,7 @@ class Tuning {
     TrialJob again = pending.job;
     again.must_finish = true;
     const TrialOutcome second = measurer_->measure({again}).at(0);
-    if (second.reason == kStoppedReason) return;
+    if (second.stopped) return;
     if (second.status != TrialStatus::ok) {
       outcome = second;
       outcome.reason = "measured again: " + second.reason;
@@ -314,7 +272,7 @@ class Tuning {
 
   void settle(const Pending& pending, TrialOutcome outcome) {
     confirm(pending, outcome);
-    const auto steps = steps_json(result_.problem.nest_digest, fixed_, pending.job.steps, named_values(*space_, pending.point));
+    const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
     record.id = database_.add_trial(result_.device, result_.problem, nest_text_, record);
     const auto ms = learned_ms(record.status, record.median_ms);
@@ -348,8 +306,7 @@ class Tuning {
 
   const TuneRequest& request_;
   const Clock::time_point start_ = Clock::now();
-  const Sizes sizes_;
-  const Sizes fixed_;
+  const TrialProblem problem_;
   BaseSchedules schedules_;
   Database database_;
   const std::string nest_text_;
@@ -377,75 +334,10 @@ TuneResult tune(const TuneRequest& request) {
   return Tuning(request).run();
 }
 
-std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
-                                           const MeasureOptions& options) {
-  const Sizes complete = complete_sizes(nest, sizes);
-  const std::string all_fixed = digest(nest_for_tuning(nest, complete, true));
-  std::map<std::string, std::unique_ptr<Measurer>> measurers;  // by the nest that schedules begin with
-  std::vector<TrialRecord> records;
-  for (const Schedule& schedule : schedules) {
-    const std::string start = digest(schedule.original_nest());
-    std::unique_ptr<Measurer>& measurer = measurers[start];
-    if (!measurer) measurer = make_measurer(nest, schedule.original_nest(), complete, options);
-    const TrialOutcome outcome = measurer->measure({TrialJob{schedule.steps(), 0, true}}).at(0);
-    const Sizes fixed = sizes_to_fix(nest, complete, start == all_fixed);
-    records.push_back(to_record(outcome, trial_steps_json(nest, fixed, schedule.steps()).dump(), measurer->toolchain()));
-  }
-  return records;
-}
-
-TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
-  return measure_schedules({schedule}, nest, sizes, options).front();
-}
-
 SpaceLimits space_limits(const MeasureOptions& options) {
   if (!options.target.is_gpu()) return host_space_limits(options.threads);
   const GpuFacts facts = gpu_facts(options.target);
   return gpu_space_limits(facts.sm, facts.shared_limit, facts.units);
-}
-
-DeviceIdentity device_identity_host(int threads) { return host_device(threads); }
-
-ProblemKey problem_key(const Nest& nest, const Sizes& sizes) {
-  return {nest.op, nest.variant, digest(nest), complete_sizes(nest, sizes)};
-}
-
-Nest nest_for_tuning(const Nest& nest, const Sizes& sizes, bool fix_all_sizes) {
-  return fix_sizes(nest, sizes_to_fix(nest, complete_sizes(nest, sizes), fix_all_sizes));
-}
-
-nlohmann::json trial_steps_json(const Nest& nest, const Sizes& fixed, const std::vector<Step>& steps,
-                                const std::map<std::string, std::int64_t>& parameters) {
-  return steps_json(digest(nest), fixed, steps, parameters);
-}
-
-Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann::json& json) {
-  if (!json.is_object() || !json.contains("nest") || !json.at("nest").is_string() || !json.contains("steps") ||
-      !json.at("steps").is_array()) {
-    user_error("a schedule must be a JSON object with \"nest\" (a digest) and \"steps\" (a list)");
-  }
-  const std::string wanted = json.at("nest");
-  std::vector<Step> steps;
-  for (const auto& step : json.at("steps")) steps.push_back(step_from_json(step));
-  const Sizes complete = complete_sizes(nest, sizes);
-  if (json.contains("fixed")) {
-    if (wanted != digest(nest)) {
-      user_error("the schedule is for the nest {}, not for {} ({}, {})", wanted, digest(nest), nest.op, nest.variant);
-    }
-    Sizes fixed;
-    for (const auto& [name, value] : json.at("fixed").items()) {
-      if (!value.is_number_integer())
-        user_error("the schedule's \"fixed\" must map size names to integers; '{}' is {}", name, value.dump());
-      fixed[name] = value.get<std::int64_t>();
-    }
-    return Schedule(fix_sizes(nest, fixed)).apply_all(steps);
-  }
-  // A file made from a schedule alone says only which nest it began with.
-  for (const Nest& start : {nest_for_tuning(nest, complete, false), nest_for_tuning(nest, complete, true), nest}) {
-    if (digest(start) == wanted) return Schedule(start).apply_all(steps);
-  }
-  user_error("the schedule is for the nest {}, not for {} ({}, {}), whether or not its sizes are fixed", wanted, digest(nest),
-             nest.op, nest.variant);
 }
 
 }  // namespace nestor

@@ -1,13 +1,12 @@
 // Tuner: searches schedules of one problem, measures each in a worker process and remembers everything.
 #pragma once
 
-#include "autotune/target.h"
+#include "autotune/search/searcher_kind.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/target/measure_options.h"
 #include "autotune/trial/measurer.h"
 #include "db/database.h"
 #include "poly/nest/nest.h"
-#include "poly/schedule/schedule.h"
-
-#include <nlohmann/json.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -16,29 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace nestor {
-
-enum class SearcherKind : std::uint8_t { exhaustive, random, evolutionary };
-std::string_view to_string(SearcherKind kind);
-std::optional<SearcherKind> searcher_kind_from(std::string_view name);
-
-/// How one candidate is compiled and measured; shared by `tune` and `measure_schedule`.
-struct MeasureOptions {
-  Target target{};                ///< where candidates run
-  int threads = 0;                ///< host: threads of a kernel; 0: all cores
-  double compile_timeout_s = 30;  ///< limit of replay and compilation of one candidate
-  double run_timeout_s = 0;       ///< limit of checking and timing one; 0: 30 on the host, 4 on a GPU
-  /// Bytes that a host's workers together, or each compiling process for a GPU, may allocate beyond the arguments.
-  std::int64_t memory_limit = std::int64_t{3} << 29;
-  int repetitions = 9;                                 ///< host: timed runs of a candidate that is not cut early
-  std::int64_t flush_bytes = std::int64_t{256} << 20;  ///< GPU: written before each run, to empty the caches
-  std::int64_t oracle_samples = 256;                   ///< output elements compared when comparing all is too expensive
-  std::uint64_t data_seed = 1;                         ///< of the random inputs
-  std::map<std::string, double> scalars;               ///< values of scalar arguments; others take their default
-};
 
 /// State of a search, for a progress line.
 struct TuneProgress {
@@ -91,34 +69,7 @@ struct TuneResult {
 /// candidates are rows in the database.
 TuneResult tune(const TuneRequest& request);
 
-/// Compiles, checks and times one schedule in a worker process. `schedule.original_nest()` must be
-/// `nest_for_tuning(nest, sizes, ...)`. Stores nothing.
-TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options = {});
-/// The same for several, one after another, with inputs and processes made once.
-std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
-                                           const MeasureOptions& options = {});
-
-/// What candidates on options.target must fit (space/nest_space.h).
-struct SpaceLimits;
+/// What candidates on options.target must fit (space/space_limits.h).
 SpaceLimits space_limits(const MeasureOptions& options);
-
-/// This machine with that many threads (0: all cores).
-DeviceIdentity device_identity_host(int threads = 0);
-
-/// Problem under which trials of `nest` at `sizes` are stored.
-ProblemKey problem_key(const Nest& nest, const Sizes& sizes);
-
-/// The nest whose schedules are searched and compiled: specialised sizes fixed, or all of them.
-Nest nest_for_tuning(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false);
-
-/// TrialRecord::steps: {"nest": digest of the nest as defined, "fixed": sizes fixed before the first step,
-/// "steps": [...], "parameters": {...}} ("parameters": the candidate's coordinates in its space, absent for schedules made by hand).
-nlohmann::json trial_steps_json(const Nest& nest, const Sizes& fixed, const std::vector<Step>& steps,
-                                const std::map<std::string, std::int64_t>& parameters = {});
-
-/// Replays TrialRecord::steps (or a file of schedule_to_json, its nest fixed or not) onto the nest as defined. `sizes`
-/// gives the specialised sizes when the JSON does not say which were fixed. Throws UserError when the file is for another
-/// nest, or a step fails.
-Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann::json& json);
 
 }  // namespace nestor

@@ -1,8 +1,8 @@
 // nestor: parses the command line, runs one subcommand, turns failures into messages and exit codes.
+#include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "support/debug.h"
 #include "support/error.h"
 

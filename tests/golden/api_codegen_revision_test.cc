@@ -1,8 +1,8 @@
 // Nobody changes emitted code without raising kCodegenRevision: code of several operators, by the first guesses of their spaces, is compared
 // with what was recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records it anew, unless records of this revision are shipped.
 #include "api/operators.h"
-#include "autotune/space/nest_space.h"
-#include "autotune/tuner.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/llvm/llvm_version.h"

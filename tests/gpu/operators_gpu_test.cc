@@ -7,8 +7,8 @@
 // there are not made again, others are written there; where there is no GPU, for an H200.
 #include "api/operators.h"
 #include "autotune/oracle/oracle.h"
-#include "autotune/space/nest_space.h"
-#include "autotune/tuner.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 #include "device/recipe_launcher.h"

@@ -6,7 +6,7 @@
 #include "soak/source.h"
 #include "soak/tally.h"
 
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "integration/run_nestor.h"
 #include "poly/nest/nest_json.h"
 #include "support/element_codec.h"

@@ -1,7 +1,7 @@
 // Filling inputs with each kind of data.
 #include "autotune/check/data_sets.h"
 
-#include "autotune/oracle/random_fill.h"
+#include "autotune/tensors/random_fill.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/check/masked_places.h"
-#include "autotune/oracle/oracle.h"
+#include "autotune/tensors/host_tensor.h"
 #include "poly/nest/nest.h"
 
 #include <cstdint>

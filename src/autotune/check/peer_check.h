@@ -1,7 +1,8 @@
 // Peers: results of two kernels of one problem compared with each other, everywhere, where the definition is too slow for that.
 #pragma once
 
-#include "autotune/oracle/oracle.h"
+#include "autotune/oracle/sample_error.h"
+#include "autotune/tensors/host_tensor.h"
 #include "poly/nest/nest.h"
 
 #include <map>

@@ -1,6 +1,7 @@
 // Making cases, running them and comparing everything.
 #include "autotune/check/result_check.h"
 
+#include "autotune/oracle/oracle.h"
 #include "autotune/oracle/reference.h"
 #include "support/debug.h"
 #include "support/error.h"

@@ -3,7 +3,8 @@
 
 #include "autotune/check/check_sizes.h"
 #include "autotune/check/data_sets.h"
-#include "autotune/oracle/oracle.h"
+#include "autotune/oracle/sample_error.h"
+#include "autotune/tensors/host_tensor.h"
 #include "poly/nest/nest.h"
 
 #include <functional>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/check/result_check.h"
-#include "autotune/trial/measurer.h"
+#include "autotune/trial/trial.h"
 
 namespace nestor {
 

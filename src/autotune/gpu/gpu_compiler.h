@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/gpu/gpu_problem.h"
-#include "autotune/workers/trial_pipeline.h"
+#include "autotune/workers/trial_stages.h"
 
 namespace nestor {
 

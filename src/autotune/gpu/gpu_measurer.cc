@@ -3,9 +3,10 @@
 
 #include "autotune/gpu/gpu_compiler.h"
 #include "autotune/gpu/gpu_runner.h"
-#include "autotune/host/host_measurer.h"
+#include "autotune/target/toolchain.h"
 #include "autotune/workers/trial_pipeline.h"
 #include "db/devices/host_identity.h"
+#include "poly/nest/nest_json.h"
 
 #include <algorithm>
 
@@ -53,7 +54,7 @@ class GpuMeasurer : public Measurer {
     return outcomes;
   }
   const DeviceIdentity& device() const override { return device_; }
-  std::string toolchain() const override { return gpu_toolchain(); }
+  std::string toolchain() const override { return measuring_toolchain(); }
 
  private:
   DeviceIdentity device_;
@@ -63,16 +64,14 @@ class GpuMeasurer : public Measurer {
 
 }  // namespace
 
-std::string gpu_toolchain() { return host_toolchain(); }
-
-std::unique_ptr<Measurer> make_gpu_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                            const MeasureOptions& options, const std::atomic<bool>* stop) {
-  return std::make_unique<GpuMeasurer>(make_gpu_problem(original, nest, sizes, options), stop);
+std::unique_ptr<Measurer> make_gpu_measurer(const TrialProblem& problem, const MeasureOptions& options,
+                                            const std::atomic<bool>* stop) {
+  return std::make_unique<GpuMeasurer>(make_gpu_problem(problem, options), stop);
 }
 
 TrialOutcome measure_stored_gpu_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel,
                                        const std::string& periods, const MeasureOptions& options) {
-  TrialPipeline pipeline = make_pipeline(make_gpu_problem(nest, nest, sizes, options), nullptr);
+  TrialPipeline pipeline = make_pipeline(make_gpu_problem({nest, sizes, {}, nest, digest(nest)}, options), nullptr);
   pipeline.submit(0, TrialJob{{}, 0, true}, CompiledTrial{kernel, "", "", 0, periods});
   return pipeline.wait_for(0);
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "autotune/oracle/oracle.h"
+#include "autotune/target/measure_options.h"
+#include "autotune/target/target.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_problem.h"
 
 #include <memory>
 #include <string>
@@ -34,10 +36,8 @@ struct GpuProblem {
   std::int64_t argument_bytes = 0;  ///< of all arguments, each once
 };
 
-/// Random inputs and the oracle's values for `nest` (as nest_for_tuning gives it); `original` is the nest as defined, whose
-/// meaning the oracle evaluates. Takes about a second for some hundred MiB. Throws UserError when the oracle is too
+/// Random inputs and the oracle's values. Takes about a second for some hundred MiB. Throws UserError when the oracle is too
 /// expensive, or for a device too old.
-std::shared_ptr<GpuProblem> make_gpu_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                             const MeasureOptions& options);
+std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options);
 
 }  // namespace nestor

@@ -2,7 +2,6 @@
 #include "autotune/gpu/gpu_runner.h"
 
 #include "autotune/check/winners.h"
-#include "autotune/host/host_launch.h"
 #include "autotune/trial/argument_facts.h"
 #include "autotune/workers/worker_process.h"
 #include "support/error.h"

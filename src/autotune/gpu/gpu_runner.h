@@ -5,7 +5,7 @@
 #include "autotune/gpu/gpu_memory.h"
 #include "autotune/gpu/gpu_timer.h"
 #include "autotune/timing/timing_race.h"
-#include "autotune/workers/trial_pipeline.h"
+#include "autotune/workers/trial_stages.h"
 #include "device/recipe_launcher.h"
 
 #include <memory>

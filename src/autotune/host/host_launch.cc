@@ -9,15 +9,6 @@
 
 namespace nestor {
 
-std::vector<double> scalar_values(const LaunchRecipe& recipe, const std::map<std::string, double>& given) {
-  std::vector<double> values;
-  for (const ScalarSpec& scalar : recipe.scalars) {
-    const auto found = given.find(scalar.name);
-    values.push_back(found == given.end() ? scalar.default_value : found->second);
-  }
-  return values;
-}
-
 CheckRun run_guarded(const LoadedHostKernel& kernel, const LaunchRecipe& recipe, HostTensors& tensors, const Sizes& sizes,
                      const std::map<std::string, double>& scalars, int threads) {
   std::vector<GuardedBuffer> buffers;

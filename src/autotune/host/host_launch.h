@@ -18,9 +18,6 @@ struct KernelArguments {
   std::vector<double> scalars;
 };
 
-/// Scalars that `given` lacks take their default.
-std::vector<double> scalar_values(const LaunchRecipe& recipe, const std::map<std::string, double>& given);
-
 /// Runs `kernel` once on copies of `tensors` between guard pages, inputs read-only, and copies outputs back.
 CheckRun run_guarded(const LoadedHostKernel& kernel, const LaunchRecipe& recipe, HostTensors& tensors, const Sizes& sizes,
                      const std::map<std::string, double>& scalars, int threads);

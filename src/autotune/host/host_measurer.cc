@@ -2,7 +2,8 @@
 #include "autotune/host/host_measurer.h"
 
 #include "autotune/host/host_runner.h"
-#include "codegen/llvm/llvm_version.h"
+#include "autotune/target/toolchain.h"
+#include "autotune/workers/worker_pool.h"
 #include "db/devices/host_identity.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ class HostMeasurer : public Measurer {
   int batch_size() const override { return workers_; }
   std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override { return pool_.measure(jobs); }
   const DeviceIdentity& device() const override { return device_; }
-  std::string toolchain() const override { return host_toolchain(); }
+  std::string toolchain() const override { return measuring_toolchain(); }
 
  private:
   DeviceIdentity device_;
@@ -35,11 +36,9 @@ class HostMeasurer : public Measurer {
 
 double host_run_timeout(const MeasureOptions& options) { return options.run_timeout_s > 0 ? options.run_timeout_s : 30; }
 
-std::string host_toolchain() { return "nestor 0.1.0 llvm " + llvm_version(); }
-
-std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                             const MeasureOptions& options, const std::atomic<bool>* stop) {
-  return std::make_unique<HostMeasurer>(make_host_problem(original, nest, sizes, options), stop);
+std::unique_ptr<Measurer> make_host_measurer(const TrialProblem& problem, const MeasureOptions& options,
+                                             const std::atomic<bool>* stop) {
+  return std::make_unique<HostMeasurer>(make_host_problem(problem, options), stop);
 }
 
 }  // namespace nestor

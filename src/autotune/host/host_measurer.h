@@ -1,63 +1,20 @@
 // HostMeasurer: measures candidates on this machine, each in a worker process that may crash or hang without harm.
 #pragma once
 
-#include "autotune/oracle/oracle.h"
+#include "autotune/target/measure_options.h"
 #include "autotune/trial/measurer.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_problem.h"
 
-#include <functional>
+#include <atomic>
 #include <memory>
 
 namespace nestor {
 
-/// What a worker does for one candidate, apart from processes and pipes. Tests replace it to crash or hang at will.
-/// `prepare` compiles, `run` checks and times; both may throw. A worker process calls them in turn on one object.
-class TrialRunner {
- public:
-  virtual ~TrialRunner() = default;
-  /// Returns an outcome when the trial ends here (illegal, compile error), nothing when `run` may follow.
-  virtual std::optional<TrialOutcome> prepare(const TrialJob& job) = 0;
-  virtual TrialOutcome run(const TrialJob& job) = 0;
-};
-
-/// Limits of the worker processes.
-struct WorkerLimits {
-  int workers = 2;
-  double prepare_timeout_s = 30;
-  double run_timeout_s = 30;
-  std::int64_t memory_limit = 0;  ///< bytes of address space a worker may add to what it inherits; 0: no limit
-};
-
-/// A pool of worker processes, forked from the calling process; each lives for many trials and is replaced when it dies.
-/// Jobs of one batch are prepared in parallel, then run one at a time while nothing else is running.
-class WorkerPool {
- public:
-  /// `make_runner` is called once in each new worker process.
-  WorkerPool(WorkerLimits limits, std::function<std::unique_ptr<TrialRunner>()> make_runner,
-             const std::atomic<bool>* stop = nullptr);
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
-  /// Jobs that a set stop flag cut short come back as status crash with reason "stopped".
-  std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-/// Reason of an outcome that only the stop flag ended; such outcomes are not stored.
-inline constexpr const char* kStoppedReason = "stopped";
-
 /// Seconds that checking and timing one candidate may take on the host.
 double host_run_timeout(const MeasureOptions& options);
 
-/// Versions that a host measurement depends on.
-std::string host_toolchain();
-
-/// A measurer for `nest` (as nest_for_tuning gives it) at `sizes`. Evaluates the oracle first; throws UserError when that
-/// is too expensive. `original` is the nest as defined, whose meaning the oracle evaluates.
-std::unique_ptr<Measurer> make_host_measurer(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                             const MeasureOptions& options, const std::atomic<bool>* stop = nullptr);
+/// Evaluates the oracle first; throws UserError when that is too expensive.
+std::unique_ptr<Measurer> make_host_measurer(const TrialProblem& problem, const MeasureOptions& options,
+                                             const std::atomic<bool>* stop = nullptr);
 
 }  // namespace nestor

@@ -3,9 +3,10 @@
 
 #include "autotune/check/winners.h"
 #include "autotune/host/host_launch.h"
+#include "autotune/oracle/oracle.h"
 #include "autotune/trial/argument_facts.h"
 #include "autotune/trial/proof_gate.h"
-#include "autotune/workers/worker_process.h"
+#include "autotune/trial/statistics.h"
 #include "db/devices/host_identity.h"
 #include "poly/isl/candidate_time.h"
 #include "support/element_codec.h"
@@ -41,15 +42,15 @@ constexpr std::int64_t kScratchLimit = 16 << 20;
 
 }  // namespace
 
-std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                               const MeasureOptions& options) {
-  auto problem =
-      std::make_shared<HostProblem>(HostProblem{original, BaseSchedules(nest), sizes, options, {}, {}, {}, {}, {}, {}, {}});
+std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options) {
+  auto problem = std::make_shared<HostProblem>(
+      HostProblem{tried.definition, BaseSchedules(tried.start), tried.sizes, options, {}, {}, {}, {}, {}, {}, {}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
-  check_scalars(nest, options.scalars);
-  HostTensors arguments = make_arguments(original, sizes, options.data_seed);
-  problem->samples = reference_samples(original, sizes, options.scalars, arguments, options.oracle_samples, options.data_seed);
-  for (const Tensor& tensor : nest.tensors) {
+  check_scalars(tried.start, options.scalars);
+  HostTensors arguments = make_arguments(tried.definition, tried.sizes, options.data_seed);
+  problem->samples =
+      reference_samples(tried.definition, tried.sizes, options.scalars, arguments, options.oracle_samples, options.data_seed);
+  for (const Tensor& tensor : tried.start.tensors) {
     if (tensor.role == TensorRole::temporary) continue;
     HostTensor& data = arguments.at(tensor.name);
     GuardedBuffer buffer(data.bytes.size());
@@ -60,7 +61,7 @@ std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest&
     problem->buffers.push_back(std::move(buffer));
     problem->strides.push_back(dense_strides(data.shape));
     problem->is_output.push_back(output);
-    problem->covered.push_back(output && writes_every_element(original, tensor, sizes));
+    problem->covered.push_back(output && writes_every_element(tried.definition, tensor, tried.sizes));
     if (output) problem->outputs.emplace(tensor.name, std::move(data));
   }
   return problem;

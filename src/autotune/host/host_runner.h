@@ -4,9 +4,11 @@
 #include "autotune/check/peer_check.h"
 #include "autotune/check/result_check.h"
 #include "autotune/host/guarded_buffer.h"
-#include "autotune/host/host_measurer.h"
+#include "autotune/target/measure_options.h"
 #include "autotune/timing/cold_cache.h"
 #include "autotune/trial/base_schedules.h"
+#include "autotune/trial/trial_problem.h"
+#include "autotune/workers/worker_pool.h"
 #include "codegen/host/host_backend.h"
 
 #include <memory>
@@ -30,8 +32,7 @@ struct HostProblem {
 };
 
 /// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive.
-std::shared_ptr<HostProblem> make_host_problem(const Nest& original, const Nest& nest, const Sizes& sizes,
-                                               const MeasureOptions& options);
+std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options);
 
 class HostRunner : public TrialRunner {
  public:

@@ -1,21 +1,17 @@
-// Random arguments, reference samples and the comparison of results.
+// Reference samples, evaluated on all cores.
 #include "autotune/oracle/oracle.h"
 
-#include "autotune/oracle/random_fill.h"
 #include "autotune/oracle/reference.h"
-#include "autotune/trial/statistics.h"
+#include "autotune/tensors/random_fill.h"
 #include "db/devices/host_identity.h"
-#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <numeric>
 #include <set>
 
@@ -184,39 +180,6 @@ class RunEvaluator {
 
 }  // namespace
 
-double HostTensor::get(std::int64_t linear) const { return load_element(type, bytes.data(), linear); }
-void HostTensor::set(std::int64_t linear, double value) { store_element(type, bytes.data(), linear, value); }
-std::int64_t HostTensor::elements() const {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
-
-HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
-  HostTensors arguments;
-  for (const Tensor& tensor : nest.tensors) {
-    if (tensor.role == TensorRole::temporary) continue;
-    HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
-    if (tensor.role == TensorRole::input) {
-      data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
-      fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
-    }
-    arguments.emplace(tensor.name, std::move(data));
-  }
-  return arguments;
-}
-
-HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
-  HostTensors arguments = make_inputs(nest, sizes, seed);
-  for (const Tensor& tensor : nest.tensors) {
-    if (tensor.role != TensorRole::output) continue;
-    HostTensor& data = arguments.at(tensor.name);
-    data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
-    fill_poison(data);
-  }
-  return arguments;
-}
-
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most) {
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
@@ -228,12 +191,6 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
     }
   }
   return result;
-}
-
-void fill_poison(HostTensor& tensor, std::uint32_t generation) {
-  const std::uint32_t bits = poison_bits(tensor.type, generation);
-  const std::size_t width = size_in_bytes(tensor.type);
-  for (std::size_t at = 0; at < tensor.bytes.size(); at += width) std::memcpy(tensor.bytes.data() + at, &bits, width);
 }
 
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -254,81 +211,6 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   }
   limit_bounds(result, nest.tolerance);
   return result;
-}
-
-namespace {
-
-/// Of each output: the median magnitude of its finite samples, and at least 1.
-std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
-  std::map<std::string, std::vector<double>> magnitudes;
-  for (const OracleSample& sample : samples) {
-    if (std::isfinite(sample.value)) magnitudes[sample.tensor].push_back(std::fabs(sample.value));
-  }
-  std::map<std::string, double> result;
-  for (const auto& [name, values] : magnitudes) result[name] = std::max(1.0, median(values));
-  return result;
-}
-
-/// Half the distance of the numbers of a type around `value`.
-double half_step(ElementType type, double value) {
-  const double unit = unit_roundoff(type);
-  if (unit == 0 || !std::isfinite(value)) return 0;
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int least = type == ElementType::f16 ? -13 : -125;
-  return std::ldexp(unit, (value == 0 ? least : std::max(exponent, least)) - 1);
-}
-
-}  // namespace
-
-void limit_bounds(std::vector<OracleSample>& samples, double tolerance) {
-  const std::map<std::string, double> typical = typical_magnitudes(samples);
-  for (OracleSample& sample : samples) {
-    if (std::isfinite(sample.value) && std::isfinite(sample.bound))
-      sample.bound = std::min(sample.bound, tolerance * (typical.at(sample.tensor) + std::fabs(sample.value)));
-  }
-}
-
-double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  if (is_poison(tensor.type, tensor.bytes.data(), sample.linear, generation)) return kInfinite;
-  if (sample.bound == kInfinite) return 0;
-  const double got = tensor.get(sample.linear);
-  if (std::isnan(sample.value) || std::isnan(got)) return std::isnan(sample.value) && std::isnan(got) ? 0 : kInfinite;
-  const double allowed = sample.bound + half_step(tensor.type, sample.value);
-  const double distance = got == sample.value ? 0 : std::fabs(got - sample.value);
-  if (distance <= sample.bound) return allowed == 0 ? 0 : distance / allowed;
-  if (got == round_to(tensor.type, sample.value)) return 0;
-  const bool right =
-      got >= round_to(tensor.type, sample.value - sample.bound) && got <= round_to(tensor.type, sample.value + sample.bound);
-  const double off = distance / allowed;
-  if (right) return std::isfinite(off) ? std::min(off, 1.0) : 1.0;
-  constexpr double kJustWrong = 1.001;
-  return std::isnan(off) ? kInfinite : std::max(off, kJustWrong);
-}
-
-std::string describe_error(const HostTensor& tensor, const OracleSample& sample) {
-  std::string index;
-  std::int64_t rest = sample.linear;
-  for (std::size_t d = tensor.shape.size(); d-- > 0; rest /= tensor.shape[d]) {
-    index.insert(0, fmt::format("{}{}", rest % tensor.shape[d], index.empty() ? "" : ", "));
-  }
-  return fmt::format("{}[{}] is {:.7g}, should be {:.7g} (within {:.2g})", sample.tensor, index, tensor.get(sample.linear),
-                     round_to(tensor.type, sample.value), sample.bound + half_step(tensor.type, sample.value));
-}
-
-double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where,
-                   std::uint32_t generation) {
-  double worst = 0;
-  const HostTensor* tensor = nullptr;
-  for (const OracleSample& sample : samples) {
-    if (!tensor || tensor->name != sample.tensor) tensor = &results.at(sample.tensor);
-    const double error = error_fraction(*tensor, sample, generation);
-    if (error <= worst) continue;
-    worst = error;
-    if (where) *where = describe_error(*tensor, sample);
-  }
-  return worst;
 }
 
 }  // namespace nestor

@@ -3,10 +3,10 @@
 
 #include "autotune/oracle/error_sum.h"
 #include "autotune/oracle/index_code.h"
-#include "autotune/oracle/oracle.h"
 #include "autotune/oracle/rounding_model.h"
 #include "autotune/oracle/value_code.h"
 #include "autotune/oracle/zero_pages.h"
+#include "autotune/tensors/host_tensor.h"
 #include "poly/nest/nest.h"
 
 #include <array>

@@ -2,7 +2,6 @@
 #include "autotune/search/searcher.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 namespace nestor {
@@ -207,21 +206,7 @@ class EvolutionarySearcher : public BasicSearcher {
   std::set<Individual> population_;
 };
 
-constexpr std::array<std::pair<SearcherKind, std::string_view>, 3> kSearchers{
-    {{SearcherKind::exhaustive, "exhaustive"}, {SearcherKind::random, "random"}, {SearcherKind::evolutionary, "evolutionary"}}};
-
 }  // namespace
-
-std::string_view to_string(SearcherKind kind) {
-  return std::find_if(kSearchers.begin(), kSearchers.end(), [&](const auto& s) { return s.first == kind; })->second;
-}
-
-std::optional<SearcherKind> searcher_kind_from(std::string_view name) {
-  for (const auto& [kind, text] : kSearchers) {
-    if (text == name) return kind;
-  }
-  return std::nullopt;
-}
 
 std::unique_ptr<Searcher> make_searcher(SearcherKind kind, const Space& space, std::uint64_t seed) {
   switch (kind) {

@@ -1,8 +1,8 @@
 // Searchers: which point of a space to measure next.
 #pragma once
 
+#include "autotune/search/searcher_kind.h"
 #include "autotune/space/space.h"
-#include "autotune/tuner.h"
 
 #include <cstdint>
 #include <memory>

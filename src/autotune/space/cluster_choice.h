@@ -1,9 +1,10 @@
 // ClusterChoice: what a point's values mean for one cluster: its plan, its inner loops, and the scratch memory that it takes.
 #pragma once
 
-#include "autotune/space/cluster_steps.h"
-#include "autotune/space/nest_space.h"
-#include "autotune/space/rule_variants.h"
+#include "autotune/space/space.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/structure/rule_variants.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// Coverage of outputs by isl, strides, scalar names.
+// Coverage of outputs by isl, strides, scalars.
 #include "autotune/trial/argument_facts.h"
 
 #include "poly/isl/context.h"
@@ -52,6 +52,15 @@ void check_scalars(const Nest& nest, const std::map<std::string, double>& scalar
     if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
     if (!in_range(value, *known)) user_error("scalar {} of {} is {}; it must be {}", name, nest.op, value, range_text(*known));
   }
+}
+
+std::vector<double> scalar_values(const LaunchRecipe& recipe, const std::map<std::string, double>& given) {
+  std::vector<double> values;
+  for (const ScalarSpec& scalar : recipe.scalars) {
+    const auto found = given.find(scalar.name);
+    values.push_back(found == given.end() ? scalar.default_value : found->second);
+  }
+  return values;
 }
 
 }  // namespace nestor

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "poly/nest/nest.h"
+#include "support/launch_recipe.h"
 
 #include <cstdint>
 #include <map>
@@ -18,5 +19,8 @@ std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape);
 
 /// Throws UserError when `scalars` names one that the nest does not have, or gives one a value out of its range.
 void check_scalars(const Nest& nest, const std::map<std::string, double>& scalars);
+
+/// Scalars that `given` lacks take their default.
+std::vector<double> scalar_values(const LaunchRecipe& recipe, const std::map<std::string, double>& given);
 
 }  // namespace nestor

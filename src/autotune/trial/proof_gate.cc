@@ -1,7 +1,6 @@
 // Verdicts of proofs as outcomes of trials.
 #include "autotune/trial/proof_gate.h"
 
-#include "autotune/workers/worker_process.h"
 #include "codegen/proof/program_proof.h"
 
 #include <fmt/ranges.h>

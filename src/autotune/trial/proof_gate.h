@@ -1,7 +1,7 @@
 // The gate before a candidate is run: its tile program must be proved, and how threads share it.
 #pragma once
 
-#include "autotune/trial/measurer.h"
+#include "autotune/trial/trial.h"
 #include "codegen/tile/tile_program.h"
 
 #include <optional>

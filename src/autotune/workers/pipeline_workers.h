@@ -1,7 +1,7 @@
 // The two kinds of process in a pipeline, seen from inside.
 #pragma once
 
-#include "autotune/workers/trial_pipeline.h"
+#include "autotune/workers/trial_stages.h"
 
 #include <functional>
 #include <memory>

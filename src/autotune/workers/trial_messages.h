@@ -1,7 +1,7 @@
 // Messages between the tuner and its worker processes: length-prefixed CBOR over a socket.
 #pragma once
 
-#include "autotune/workers/trial_pipeline.h"
+#include "autotune/workers/trial_stages.h"
 
 #include <nlohmann/json.hpp>
 

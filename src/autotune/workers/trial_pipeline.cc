@@ -1,7 +1,6 @@
 // The event loop behind a pipeline: jobs to compilers, code to devices, and what becomes of processes that die.
 #include "autotune/workers/trial_pipeline.h"
 
-#include "autotune/host/host_measurer.h"
 #include "autotune/workers/pipeline_workers.h"
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
@@ -208,7 +207,7 @@ struct TrialPipeline::Impl {
     }
   }
 
-  void drop(Entry& entry) { settle(entry, failed_outcome(TrialStatus::crash, kStoppedReason)); }
+  void drop(Entry& entry) { settle(entry, stopped_outcome()); }
 
   /// What no device has.
   void abandon() {

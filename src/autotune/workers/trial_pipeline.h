@@ -1,42 +1,15 @@
 // TrialPipeline: many processes compile while one process a device measures.
 #pragma once
 
-#include "autotune/trial/measurer.h"
+#include "autotune/trial/trial.h"
+#include "autotune/workers/trial_stages.h"
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace nestor {
-
-/// What compiling a candidate gives, and measuring it takes.
-struct CompiledTrial {
-  KernelRecord kernel;
-  std::string binary;  ///< machine code of `kernel`, when an assembler was at hand
-  std::string report;  ///< JSON
-  double compile_ms = 0;
-  std::string periods = "{}";  ///< of the kernel's sizes (check_sizes.h)
-};
-
-/// Compiles candidates in a worker process. May throw: UserError is an illegal trial, anything else a compile error.
-class TrialCompiler {
- public:
-  virtual ~TrialCompiler() = default;
-  /// Returns an outcome when the trial ends here; else fills `compiled`.
-  virtual std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) = 0;
-};
-
-/// Checks and times compiled candidates in the one process that uses the device. May throw.
-class TrialDevice {
- public:
-  virtual ~TrialDevice() = default;
-  virtual TrialOutcome run(const TrialJob& job, const CompiledTrial& compiled) = 0;
-  /// False when the device's state is lost after a failure: the process is replaced.
-  virtual bool usable() { return true; }
-};
 
 struct PipelineLimits {
   int compilers = 2;
@@ -65,13 +38,12 @@ class TrialPipeline {
   void submit(std::int64_t ticket, const TrialJob& job, bool first = false);
   /// A job that is compiled already.
   void submit(std::int64_t ticket, const TrialJob& job, CompiledTrial compiled);
-  /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short have the status crash
-  /// and the reason "stopped". An ok outcome has the kernel. Throws UserError or DeviceError when a device's process cannot
+  /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short are stopped. An ok outcome has the kernel. Throws UserError or DeviceError when a device's process cannot
   /// start, InternalError when nothing is under way.
   SettledTrial next();
   /// The same for one of them; others that are settled meanwhile wait for next().
   TrialOutcome wait_for(std::int64_t ticket);
-  /// Gives up what no device has begun with; next() tells of it with the reason "stopped".
+  /// Gives up what no device has begun with; next() tells of it as stopped.
   void abandon();
 
  private:

@@ -1,5 +1,6 @@
 // A pool of worker processes: handing out jobs, time limits, replacement of dead workers.
-#include "autotune/host/host_measurer.h"
+#include "autotune/workers/worker_pool.h"
+
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "support/error.h"
@@ -55,7 +56,7 @@ struct WorkerPool::Impl {
     while (stopped() || !wait_readable(worker, deadline)) {
       if (stopped()) {
         worker.end(true);
-        return failed_outcome(TrialStatus::crash, kStoppedReason);
+        return stopped_outcome();
       }
       if (WorkerClock::now() >= deadline) {
         worker.end(true);
@@ -100,7 +101,7 @@ struct WorkerPool::Impl {
     for (std::size_t k = 0; k < count; ++k) {
       if (!open[k]) continue;
       if (stopped()) {
-        outcomes[first + k] = failed_outcome(TrialStatus::crash, kStoppedReason);
+        outcomes[first + k] = stopped_outcome();
         continue;
       }
       send_message(workers[k].socket(), {{"run", true}});

@@ -1,6 +1,8 @@
 // Forking workers, and what each way of dying is called.
 #include "autotune/workers/worker_process.h"
 
+#include "support/error.h"
+
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,12 +12,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <string_view>
 
 namespace nestor {
 namespace {
@@ -121,38 +125,12 @@ std::string WorkerProcess::end(bool kill_it) {
   return death;
 }
 
-TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compile_ms) {
-  TrialOutcome outcome;
-  outcome.status = status;
-  outcome.reason = std::move(reason);
-  outcome.compile_ms = compile_ms;
-  return outcome;
-}
-
 bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - WorkerClock::now()).count();
   pollfd waiting{worker.socket(), POLLIN, 0};
   const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 50)));
   if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
   return ready > 0;
-}
-
-std::string internal_reason(const InternalError& error) { return fmt::format("internal error: {}", error.what()); }
-
-TrialOutcome outcome_of_exception() {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return failed_outcome(TrialStatus::crash, "out of memory");
-  } catch (const UserError& error) {
-    return failed_outcome(TrialStatus::illegal, error.what());
-  } catch (const DeviceError& error) {
-    return failed_outcome(TrialStatus::crash, error.what());
-  } catch (const InternalError& error) {
-    return failed_outcome(TrialStatus::wrong, internal_reason(error));
-  } catch (const std::exception& error) {
-    return failed_outcome(TrialStatus::compile_error, error.what());
-  }
 }
 
 }  // namespace nestor

@@ -1,15 +1,11 @@
 // WorkerProcess: a forked child that may crash, hang or eat memory without harm to the process that measures.
 #pragma once
 
-#include "autotune/trial/measurer.h"
-#include "support/error.h"
-
 #include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <new>
 #include <string>
 
 namespace nestor {
@@ -54,27 +50,8 @@ class WorkerProcess {
   int errors_ = -1;
 };
 
-/// A trial that ended here.
-TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compile_ms = 0);
-
-/// Why a candidate that a check of Nestor's own stopped, a refuted plan for instance, counts as wrong.
-std::string internal_reason(const InternalError& error);
-
 /// Waits until one of the workers has something to read, or `limit` passes; whether `worker` has. Short waits, so that a stop
 /// flag is seen even when its signal went to another thread.
 bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit);
-
-/// The outcome of what the exception in flight means for a trial. Call in a catch block.
-TrialOutcome outcome_of_exception();
-
-/// Runs `work`; whatever it throws becomes an outcome.
-template <class F>
-TrialOutcome guarded_outcome(F&& work) {
-  try {
-    return work();
-  } catch (...) {
-    return outcome_of_exception();
-  }
-}
 
 }  // namespace nestor

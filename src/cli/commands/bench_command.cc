@@ -1,14 +1,17 @@
 // nestor bench: schedules measured in turns in one run: those of files, or the best stored one against the original order, serial
 // and parallel.
-#include "autotune/space/nest_space.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/measurer.h"
+#include "autotune/trial/statistics.h"
+#include "autotune/trial/trial_steps.h"
 #include "autotune/tuner.h"
+#include "cli/arguments/operator_args.h"
+#include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
-#include "cli/schedule_source.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "support/error.h"
 
 #include <fmt/format.h>

@@ -1,12 +1,11 @@
 // nestor db: what the tuning database holds, and its upkeep.
 #include "api/check_records.h"
-#include "autotune/tuner.h"
+#include "cli/arguments/operator_args.h"
+#include "cli/arguments/shipped_records.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/interrupt.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
-#include "cli/shipped_records.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/output.h"
 #include "support/error.h"
 
 #include <fmt/format.h>

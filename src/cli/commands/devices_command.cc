@@ -1,8 +1,8 @@
 // nestor devices: what kernels can run on here.
-#include "autotune/tuner.h"
+#include "autotune/target/target.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/output.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "db/devices/cuda_identity.h"
 
 #include <fmt/format.h>

@@ -1,11 +1,11 @@
 // nestor explore: a prompt where one types steps and sees the loop nest after each.
 #include "api/operators.h"
+#include "cli/arguments/operator_args.h"
+#include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/explorer.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
-#include "cli/schedule_source.h"
+#include "cli/commands/explorer.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "support/error.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // nestor query: the best kernel known for a problem, and how well it fits.
+#include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 

@@ -1,11 +1,12 @@
 // nestor show: one schedule at any level, from its nest to machine code.
 #include "api/operators.h"
 #include "api/report.h"
+#include "autotune/trial/trial_steps.h"
+#include "cli/arguments/operator_args.h"
+#include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
-#include "cli/schedule_source.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 

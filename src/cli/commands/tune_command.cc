@@ -1,10 +1,10 @@
 // nestor tune: searches schedules of one problem and remembers every measurement.
 #include "autotune/tuner.h"
+#include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/interrupt.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/output.h"
 #include "support/debug.h"
 #include "support/error.h"
 

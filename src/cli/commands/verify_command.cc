@@ -1,10 +1,10 @@
 // nestor verify: checks a stored trial, or a schedule from a file, all over again and prints its certificate.
 #include "api/verify.h"
+#include "cli/arguments/operator_args.h"
+#include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/operator_args.h"
-#include "cli/output.h"
-#include "cli/schedule_source.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/output.h"
 #include "support/error.h"
 
 #include <fmt/format.h>

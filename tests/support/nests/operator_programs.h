@@ -3,9 +3,9 @@
 
 #include "api/operators.h"
 #include "autotune/oracle/oracle.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
 

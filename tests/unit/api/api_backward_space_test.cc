@@ -1,9 +1,9 @@
 // Backward passes of norms: at every type and width that they are tuned at, the first candidate for a GPU takes dx and the sums
 // over rows in one pass over memory.
 #include "api/operators.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 

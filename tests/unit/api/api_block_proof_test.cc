@@ -1,8 +1,8 @@
 // Block plans of operators and of shipped records have proofs; nests whose lanes, warps or blocks would meet in one element have none.
 #include "api/operators.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"

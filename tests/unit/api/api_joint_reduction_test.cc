@@ -2,9 +2,9 @@
 // warps and blocks once, as one reduction of pairs, where the algebra has stated the composite; the code of such candidates computes
 // what the definition says.
 #include "api/operators.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 #include "support/simt/simt_image.h"

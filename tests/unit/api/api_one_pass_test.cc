@@ -2,9 +2,11 @@
 // steps alone, and its tile program and its host kernel compute what the definition says.
 #include "api/operators.h"
 #include "api/verify.h"
+#include "autotune/measure_schedules.h"
 #include "autotune/oracle/oracle.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
 

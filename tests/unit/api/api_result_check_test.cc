@@ -1,13 +1,13 @@
 // The check of results: planted errors of every operator and type are caught, and no correct kernel is refused. How many correct kernels
 // are tried can be set: NESTOR_CORRECT_KERNELS=10000.
 #include "autotune/check/result_check.h"
+#include "autotune/trial/trial_steps.h"
 
 #include "api/operators.h"
 #include "autotune/host/host_launch.h"
 #include "autotune/oracle/reference.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
-#include "autotune/tuner.h"
 #include "codegen/proof/program_proof.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"

@@ -3,8 +3,8 @@
 #include "api/operators.h"
 #include "api/report.h"
 #include "autotune/space/gpu/product_sizes.h"
-#include "autotune/space/nest_space.h"
-#include "autotune/tuner.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
 #include "support/nests/tensor_nests.h"
 #include "support/tensor/product_nests.h"
 

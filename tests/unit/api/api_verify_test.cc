@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "api/operators.h"
-#include "autotune/space/nest_space.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
 #include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/temporary_folder.h"

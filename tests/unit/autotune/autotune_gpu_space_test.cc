@@ -1,6 +1,6 @@
 // GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
-#include "autotune/space/nest_space.h"
-#include "autotune/tuner.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"

@@ -3,6 +3,8 @@
 #include "autotune/check/check_sizes.h"
 #include "autotune/gpu/gpu_measurer.h"
 #include "autotune/gpu/gpu_memory.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/trial/trial_steps.h"
 #include "autotune/tuner.h"
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"

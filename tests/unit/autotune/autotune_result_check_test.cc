@@ -1,10 +1,11 @@
 // Sizes, data and peers of the check of results.
 #include "autotune/check/result_check.h"
+#include "autotune/oracle/oracle.h"
+#include "autotune/trial/trial.h"
 
 #include "autotune/check/peer_check.h"
 #include "autotune/check/winners.h"
 #include "autotune/oracle/reference.h"
-#include "autotune/tuner.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"

@@ -1,7 +1,7 @@
 // Shipped schedules, compiled as they would be today and emulated at small, ragged sizes, give what their operator means, and do so without races,
 // whatever the order of threads, copies and products. By default some kernels of tensor cores; NESTOR_EMULATE_SHIPPED=tensor runs all of
 // these, =all every record's, =<part of a name> those of that name. GTEST_TOTAL_SHARDS and GTEST_SHARD_INDEX share them out.
-#include "autotune/tuner.h"
+#include "autotune/trial/trial_steps.h"
 #include "codegen/tile/tile_program.h"
 #include "support/emulated_check.h"
 #include "support/nests/shipped_schedules.h"

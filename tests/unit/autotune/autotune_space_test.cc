@@ -1,8 +1,8 @@
 // The space of a nest comes from its structure: points give legal schedules, with the fusion that the algebra allows.
-#include "autotune/space/nest_space.h"
+#include "autotune/space/nest/nest_space.h"
 
-#include "autotune/space/nest_structure.h"
-#include "autotune/space/rule_steps.h"
+#include "autotune/space/structure/nest_analysis.h"
+#include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/work_floor.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"

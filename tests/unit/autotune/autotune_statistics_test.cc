@@ -1,5 +1,5 @@
 // Medians, how sure they are, and random arguments that are the same however they are made.
-#include "autotune/oracle/random_fill.h"
+#include "autotune/tensors/random_fill.h"
 #include "autotune/trial/statistics.h"
 #include "support/element_codec.h"
 

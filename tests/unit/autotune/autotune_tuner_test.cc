@@ -1,7 +1,8 @@
 // The tuning loop with a fake measurer: everything is stored, nothing is measured twice, and a search resumes.
+#include "autotune/trial/statistics.h"
+#include "autotune/trial/trial_steps.h"
 #include "autotune/tuner.h"
 
-#include "autotune/host/host_measurer.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
@@ -61,8 +62,7 @@ class FakeMeasurer : public Measurer {
     TrialOutcome outcome;
     if (stop && completed.size() == stop_after && completed.count(text) == 0) {
       *stop = true;
-      outcome.reason = kStoppedReason;
-      return outcome;
+      return stopped_outcome();
     }
     completed.insert(text);
     constexpr TrialStatus kFailures[] = {TrialStatus::crash, TrialStatus::timeout, TrialStatus::wrong,

@@ -1,6 +1,7 @@
 // `nestor db check --run`: records of another revision serve once they pass, and never when they fail.
 #include "api/operators.h"
-#include "autotune/tuner.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/trial/trial_steps.h"
 #include "integration/run_nestor.h"
 #include "poly/nest/nest_json.h"
 

@@ -1,5 +1,5 @@
 // An exploring session: steps show the loops, refused steps change nothing, undo and load restore.
-#include "cli/explorer.h"
+#include "cli/commands/explorer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // Units, tables and the rewriting of size options.
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 
 #include <gtest/gtest.h>
 
+#include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
-#include "cli/operator_args.h"
 #include "support/error.h"
 
 namespace nestor::cli {

@@ -1,5 +1,6 @@
 // Wrong results are bugs: `nestor db wrong` lists them, `nestor verify` replays one.
-#include "autotune/tuner.h"
+#include "autotune/measure_schedules.h"
+#include "autotune/trial/trial_steps.h"
 #include "integration/run_nestor.h"
 #include "poly/nest/nest_json.h"
 

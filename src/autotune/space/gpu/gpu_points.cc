@@ -2,8 +2,10 @@
 #include "autotune/space/gpu/gpu_points.h"
 
 #include "autotune/space/cluster_choice.h"
+#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
-#include "autotune/space/rule_steps.h"
+#include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
 #include <optional>

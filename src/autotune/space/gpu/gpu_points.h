@@ -2,8 +2,8 @@
 #pragma once
 
 #include "autotune/space/gpu/gpu_steps.h"
-#include "autotune/space/rule_variants.h"
 #include "autotune/space/space.h"
+#include "autotune/space/structure/rule_variants.h"
 
 #include <set>
 #include <string>

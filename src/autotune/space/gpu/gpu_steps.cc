@@ -1,7 +1,7 @@
 // Steps and limits of GPU candidates.
 #include "autotune/space/gpu/gpu_steps.h"
 
-#include "autotune/space/axes.h"
+#include "autotune/space/structure/axes.h"
 #include "codegen/gpu/backend.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"

@@ -1,8 +1,9 @@
 // GpuSteps: what candidates for a GPU have besides shared and tiled loops: grids of blocks, staged inputs, cache hints.
 #pragma once
 
-#include "autotune/space/cluster_steps.h"
 #include "autotune/space/space.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/cluster_steps.h"
 
 #include <cstdint>
 #include <map>
@@ -11,15 +12,6 @@
 #include <vector>
 
 namespace nestor {
-
-/// What one GPU offers to a block of threads.
-struct GpuLimits {
-  int sm = 90;                            ///< compute capability times ten
-  std::int64_t shared_bytes = 227 << 10;  ///< shared memory a block may take
-  int most_threads = 1024;                ///< of a block
-  int units = 132;                        ///< multiprocessors
-  int most_cluster() const { return sm >= 90 ? 16 : 1; }
-};
 
 /// One choice of the parameters below.
 struct GpuChoice {

@@ -1,7 +1,7 @@
 // Products of a nest and the sizes in the extents of their operands.
 #include "autotune/space/gpu/product_sizes.h"
 
-#include "autotune/space/axes.h"
+#include "autotune/space/structure/axes.h"
 #include "codegen/tile/analysis/op_shape.h"
 
 #include <isl/aff.h>

@@ -1,0 +1,28 @@
+// Measuring schedules on a target, with or without a search around it.
+#pragma once
+
+#include "autotune/target/measure_options.h"
+#include "autotune/trial/measurer.h"
+#include "autotune/trial/trial_problem.h"
+#include "db/database.h"
+#include "poly/nest/nest.h"
+#include "poly/schedule/schedule.h"
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace nestor {
+
+/// Measures with the processes of options.target.
+std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options,
+                                        const std::atomic<bool>* stop = nullptr);
+
+/// Compiles, checks and times one schedule in a worker process. `schedule.original_nest()` must be
+/// `nest_for_tuning(nest, sizes, ...)`. Stores nothing.
+TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options = {});
+/// The same for several, one after another, with inputs and processes made once.
+std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
+                                           const MeasureOptions& options = {});
+
+}  // namespace nestor

@@ -1,0 +1,90 @@
+// How far results are off, and how far they may be.
+#include "autotune/oracle/sample_error.h"
+
+#include "autotune/oracle/error_sum.h"
+#include "autotune/trial/statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace nestor {
+namespace {
+
+/// Of each output: the median magnitude of its finite samples, and at least 1.
+std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
+  std::map<std::string, std::vector<double>> magnitudes;
+  for (const OracleSample& sample : samples) {
+    if (std::isfinite(sample.value)) magnitudes[sample.tensor].push_back(std::fabs(sample.value));
+  }
+  std::map<std::string, double> result;
+  for (const auto& [name, values] : magnitudes) result[name] = std::max(1.0, median(values));
+  return result;
+}
+
+/// Half the distance of the numbers of a type around `value`.
+double half_step(ElementType type, double value) {
+  const double unit = unit_roundoff(type);
+  if (unit == 0 || !std::isfinite(value)) return 0;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int least = type == ElementType::f16 ? -13 : -125;
+  return std::ldexp(unit, (value == 0 ? least : std::max(exponent, least)) - 1);
+}
+
+}  // namespace
+
+void limit_bounds(std::vector<OracleSample>& samples, double tolerance) {
+  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  for (OracleSample& sample : samples) {
+    if (std::isfinite(sample.value) && std::isfinite(sample.bound))
+      sample.bound = std::min(sample.bound, tolerance * (typical.at(sample.tensor) + std::fabs(sample.value)));
+  }
+}
+
+double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (is_poison(tensor.type, tensor.bytes.data(), sample.linear, generation)) return kInfinite;
+  if (sample.bound == kInfinite) return 0;
+  const double got = tensor.get(sample.linear);
+  if (std::isnan(sample.value) || std::isnan(got)) return std::isnan(sample.value) && std::isnan(got) ? 0 : kInfinite;
+  const double allowed = sample.bound + half_step(tensor.type, sample.value);
+  const double distance = got == sample.value ? 0 : std::fabs(got - sample.value);
+  if (distance <= sample.bound) return allowed == 0 ? 0 : distance / allowed;
+  if (got == round_to(tensor.type, sample.value)) return 0;
+  const bool right =
+      got >= round_to(tensor.type, sample.value - sample.bound) && got <= round_to(tensor.type, sample.value + sample.bound);
+  const double off = distance / allowed;
+  if (right) return std::isfinite(off) ? std::min(off, 1.0) : 1.0;
+  constexpr double kJustWrong = 1.001;
+  return std::isnan(off) ? kInfinite : std::max(off, kJustWrong);
+}
+
+std::string describe_error(const HostTensor& tensor, const OracleSample& sample) {
+  std::string index;
+  std::int64_t rest = sample.linear;
+  for (std::size_t d = tensor.shape.size(); d-- > 0; rest /= tensor.shape[d]) {
+    index.insert(0, fmt::format("{}{}", rest % tensor.shape[d], index.empty() ? "" : ", "));
+  }
+  return fmt::format("{}[{}] is {:.7g}, should be {:.7g} (within {:.2g})", sample.tensor, index, tensor.get(sample.linear),
+                     round_to(tensor.type, sample.value), sample.bound + half_step(tensor.type, sample.value));
+}
+
+double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where,
+                   std::uint32_t generation) {
+  double worst = 0;
+  const HostTensor* tensor = nullptr;
+  for (const OracleSample& sample : samples) {
+    if (!tensor || tensor->name != sample.tensor) tensor = &results.at(sample.tensor);
+    const double error = error_fraction(*tensor, sample, generation);
+    if (error <= worst) continue;
+    worst = error;
+    if (where) *where = describe_error(*tensor, sample);
+  }
+  return worst;
+}
+
+}  // namespace nestor

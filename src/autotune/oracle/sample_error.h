@@ -1,0 +1,36 @@
+// Sample errors: results compared with reference values, as a fraction of what rounding allows.
+#pragma once
+
+#include "autotune/tensors/host_tensor.h"
+#include "support/element_codec.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// One output element where a result is compared.
+struct OracleSample {
+  std::string tensor;
+  std::int64_t linear;
+  double value;      ///< of the definition, in double, before it is rounded to the tensor's type
+  double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
+};
+
+/// Cuts bounds at tolerance (m + |value|), with m the median of the output's |value|, at least 1.
+void limit_bounds(std::vector<OracleSample>& samples, double tolerance);
+
+/// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
+/// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison
+/// that the output held before (support/element_codec.h), which is never right.
+double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation = kFirstPoison);
+
+/// The worst of them. Sets `where` to its place and the two values.
+double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where = nullptr,
+                   std::uint32_t generation = kFirstPoison);
+
+/// "y[1, 0] is 20, should be 21 (within 0.1)"
+std::string describe_error(const HostTensor& tensor, const OracleSample& sample);
+
+}  // namespace nestor

@@ -1,0 +1,38 @@
+// TensorAxes: which loops of a cluster become rows and columns of tiles on tensor cores.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace nestor {
+
+/// The loops that products of a cluster tile, and what their tiles hold. Axes are those of the structure.
+struct TensorAxes {
+  int row = -1;     ///< common axis along the rows of every product
+  int stream = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  /// Common axis along the columns of a product whose sum itself is streamed: `stream` is what it sums over. -1: columns are streamed.
+  int column = -1;
+  int pack = -1;           ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
+  std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
+  std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
+  // Extents beside rows and streamed columns, one entry a tile.
+  std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
+  std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
+  std::vector<std::int64_t> sums;               ///< elements of a row, of sums along the streamed axis
+  int tile_operands = 0;                        ///< 16-bit inputs of rows and streamed columns that are no operand of a product
+  int first_products = 0;                       ///< tiles of rows and streamed columns that products leave
+  int register_operands = 0;                    ///< such tiles that are first operands of products
+  int functions = 0;                            ///< exponentials and the like for an element of such tiles
+};
+
+/// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster);
+
+/// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.
+bool several_chains(const TensorAxes& axes);
+
+}  // namespace nestor

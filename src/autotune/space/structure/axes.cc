@@ -1,0 +1,203 @@
+// Alignment of loops through the tensors that statements share.
+#include "autotune/space/structure/axes.h"
+
+#include "poly/isl/isl_tools.h"
+#include "support/error.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+namespace nestor {
+
+std::vector<std::optional<int>> followed_dims(const Access& access) {
+  // What the relation says about its own domain is no part of the function.
+  isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
+  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(plain);
+  const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
+  const int dims = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_in));
+  std::vector<std::optional<int>> result(rank);
+  for (int k = 0; k < rank; ++k) {
+    isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
+    // Where the access is not defined does not matter.
+    function = isl_pw_aff_gist(function, isl_pw_aff_domain(isl_pw_aff_copy(function)));
+    if (isl_pw_aff_n_piece(function) == 1) {
+      isl_aff* affine = isl_pw_aff_as_aff(isl_pw_aff_copy(function));
+      int involved = -1, count = 0;
+      for (int d = 0; d < dims; ++d) {
+        if (isl_aff_involves_dims(affine, isl_dim_in, d, 1) == isl_bool_true) {
+          involved = d;
+          ++count;
+        }
+      }
+      if (count == 1) {
+        isl_val* factor = isl_aff_get_coefficient_val(affine, isl_dim_in, involved);
+        if (isl_val_is_one(factor) == isl_bool_true) result[k] = involved;
+        isl_val_free(factor);
+      }
+      isl_aff_free(affine);
+    }
+    isl_pw_aff_free(function);
+  }
+  isl_pw_multi_aff_free(functions);
+  return result;
+}
+
+namespace {
+
+bool write_depends_on(const Access& write, int dim) {
+  struct Search {
+    int dim;
+    bool found = false;
+  } search{dim};
+  const auto look = [](isl_set* set, isl_aff* affine, void* user) {
+    auto& wanted = *static_cast<Search*>(user);
+    wanted.found = wanted.found || isl_aff_involves_dims(affine, isl_dim_in, wanted.dim, 1) == isl_bool_true;
+    isl_set_free(set);
+    isl_aff_free(affine);
+    return isl_stat_ok;
+  };
+  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(write.relation.copy());
+  const int rank = static_cast<int>(isl_map_dim(write.relation.get(), isl_dim_out));
+  for (int k = 0; k < rank; ++k) {
+    isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
+    isl_pw_aff_foreach_piece(function, look, &search);
+    isl_pw_aff_free(function);
+  }
+  isl_pw_multi_aff_free(functions);
+  return search.found;
+}
+
+/// Disjoint sets of (unit, loop) pairs, never two loops of one unit in one set.
+class Classes {
+ public:
+  explicit Classes(const std::vector<Unit>& units) {
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      first_.push_back(static_cast<int>(parent_.size()));
+      for (std::size_t k = 0; k < units[u].loops.size(); ++k) {
+        parent_.push_back(static_cast<int>(parent_.size()));
+        members_.push_back({static_cast<int>(u)});
+      }
+    }
+  }
+  int id(int unit, int loop) const { return first_[unit] + loop; }
+  int root(int x) const {
+    while (parent_[x] != x) x = parent_[x];
+    return x;
+  }
+  void unite(int x, int y) {
+    x = root(x);
+    y = root(y);
+    if (x == y) return;
+    std::vector<int> both;
+    std::set_intersection(members_[x].begin(), members_[x].end(), members_[y].begin(), members_[y].end(),
+                          std::back_inserter(both));
+    if (!both.empty()) return;
+    members_[x].insert(members_[y].begin(), members_[y].end());
+    parent_[y] = x;
+  }
+
+ private:
+  std::vector<int> first_, parent_;
+  std::vector<std::set<int>> members_;
+};
+
+struct Touch {
+  int unit;
+  std::vector<std::optional<int>> dims;
+};
+
+std::int64_t extent_at(const isl::set& domain, int dim, const Sizes& sizes) {
+  const isl::set fixed = at_sizes(domain, sizes);
+  if (fixed.is_empty()) return 0;
+  const auto [low, high] = dim_range(fixed, dim);
+  return high - low + 1;
+}
+
+std::vector<Unit> make_units(const Nest& nest, const Sizes& sizes) {
+  std::vector<Unit> units;
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    const Statement& statement = nest.statements[s];
+    if (s == 0 || nest.statements[s - 1].group != statement.group) {
+      Unit unit;
+      unit.first = statement.name;
+      for (const std::string& dim : statement.dims) unit.loops.push_back(statement.name + "." + dim);
+      unit.reduced.assign(unit.loops.size(), false);
+      unit.extents.assign(unit.loops.size(), 0);
+      units.push_back(std::move(unit));
+    }
+    Unit& unit = units.back();
+    unit.statements.push_back(statement.name);
+    double points = 1;
+    for (std::size_t k = 0; k < statement.dims.size(); ++k) {
+      const std::int64_t extent = extent_at(statement.domain, static_cast<int>(k), sizes);
+      unit.extents[k] = std::max(unit.extents[k], extent);
+      points *= static_cast<double>(extent);
+      if (statement.reduction && !write_depends_on(statement.write, static_cast<int>(k))) unit.reduced[k] = true;
+    }
+    unit.points += points;
+  }
+  return units;
+}
+
+/// Unites the loops that follow one index of a tensor, in textual order.
+void align(const std::vector<Touch>& touches, Classes& classes) {
+  std::map<std::size_t, std::vector<int>> by_index;
+  for (const Touch& touch : touches) {
+    for (std::size_t k = 0; k < touch.dims.size(); ++k) {
+      if (touch.dims[k]) by_index[k].push_back(classes.id(touch.unit, *touch.dims[k]));
+    }
+  }
+  for (const auto& [index, loops] : by_index) {
+    for (const int loop : loops) classes.unite(loops.front(), loop);
+  }
+}
+
+}  // namespace
+
+NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
+  NestStructure structure;
+  structure.units = make_units(nest, sizes);
+  Classes classes(structure.units);
+  std::map<std::string, std::vector<Touch>> touches;
+  int unit = -1;
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    const Statement& statement = nest.statements[s];
+    if (s == 0 || nest.statements[s - 1].group != statement.group) ++unit;
+    touches[statement.write.tensor].push_back({unit, followed_dims(statement.write)});
+    for (const Access& read : statement.reads) touches[read.tensor].push_back({unit, followed_dims(read)});
+  }
+  // Values that flow come first; sharing an input aligns what is still free.
+  for (const bool inputs : {false, true}) {
+    for (const Tensor& tensor : nest.tensors) {
+      if ((tensor.role == TensorRole::input) == inputs) align(touches[tensor.name], classes);
+    }
+  }
+  std::map<int, int> axis_of_root;
+  std::set<std::string> names;
+  for (std::size_t u = 0; u < structure.units.size(); ++u) {
+    Unit& current = structure.units[u];
+    for (std::size_t k = 0; k < current.loops.size(); ++k) {
+      const int root = classes.root(classes.id(static_cast<int>(u), static_cast<int>(k)));
+      const auto [known, added] = axis_of_root.emplace(root, static_cast<int>(structure.axes.size()));
+      if (added) {
+        const std::string dim = current.loops[k].substr(current.first.size() + 1);
+        std::string name = dim;
+        for (int n = 2; !names.insert(name).second; ++n) name = dim + std::to_string(n);
+        structure.axes.push_back({name, 1});
+      }
+      current.axes.push_back(known->second);
+      Axis& axis = structure.axes[known->second];
+      axis.extent = std::max(axis.extent, current.extents[k]);
+    }
+  }
+  return structure;
+}
+
+}  // namespace nestor

@@ -1,0 +1,18 @@
+// Axes: dims of different statements that take equal values where the statements meet in a tensor.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+#include <optional>
+#include <vector>
+
+namespace nestor {
+
+/// Fills `axes` and `units` of the result.
+NestStructure find_axes(const Nest& nest, const Sizes& sizes);
+
+/// For each index of an access the dim of the statement that it follows: index = dim + constant.
+std::vector<std::optional<int>> followed_dims(const Access& access);
+
+}  // namespace nestor

@@ -1,0 +1,78 @@
+// NestStructure: what the space knows of a nest: loops of different statements that run along with each other, and clusters of statements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Statements of one group: they share all their loops from the start.
+struct Unit {
+  std::string first;  ///< its first statement, whose name is in the names of the loops
+  std::vector<std::string> statements;
+  std::vector<std::string> loops;     ///< outermost first, as the original order names them
+  std::vector<int> axes;              ///< axis of each loop
+  std::vector<bool> reduced;          ///< each loop: some statement accumulates over it
+  std::vector<std::int64_t> extents;  ///< of each loop, at the sizes tuned for
+  double points = 0;                  ///< instances of the bounding box
+  int position_of(int axis) const;    ///< -1 when it has no loop on this axis
+};
+
+/// A skew of loops: axis `inner` moves by `factor` for each iteration of axis `outer`.
+struct AxisSkew {
+  int outer = 0;
+  int inner = 0;
+  std::int64_t factor = 0;
+};
+
+/// How the common loops of a cluster may be transformed beyond tiling.
+struct ClusterForm {
+  enum class Kind : std::uint8_t {
+    natural,    ///< no skew; serial loops outside, the others tiled
+    wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
+    time_tile,  ///< skewed so that all common loops can be tiled; wavefronts of tiles in parallel
+  };
+  Kind kind = Kind::natural;
+  std::vector<AxisSkew> skews;
+};
+
+/// An axis whose points are parts of another one: point p stands for size*p .. size*p + size - 1 there.
+struct PartAxis {
+  int axis = -1;
+  int whole = -1;
+  std::int64_t size = 1;
+};
+
+/// Units that share their outer loops: consecutive ones, or those that run along a part axis.
+struct Cluster {
+  std::vector<int> units;
+  std::vector<int> axes;           ///< common to all units and reduced in none; in loop order
+  std::vector<bool> parallel;      ///< each common axis: its iterations are independent
+  bool tilable = true;             ///< common loops may be permuted and tiled as they are
+  std::vector<int> stream_axes;    ///< axes of a reduction that several units run along
+  std::vector<ClusterForm> forms;  ///< the first one is natural
+  std::optional<PartAxis> part;  ///< then the last common axis is this one, and units share the loop over a part's points as well
+  bool at_front = false;         ///< units are fused where the first of them stands, not the last: others follow
+  int heaviest = 0;              ///< unit with most instances
+};
+
+struct Axis {
+  std::string name;         ///< unique; the name of a dim on it
+  std::int64_t extent = 1;  ///< largest extent at the sizes tuned for
+};
+
+struct NestStructure {
+  std::vector<Axis> axes;
+  std::vector<Unit> units;
+  std::vector<PartAxis> parts;
+};
+
+/// Axes that all of `units` have and none reduces, in the order of the loops of unit `ordering`.
+std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& units, int ordering);
+
+/// Common axes of a cluster as a form orders them.
+std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form);
+
+}  // namespace nestor

@@ -1,0 +1,152 @@
+// Search-independent application of algebra rules.
+#include "autotune/space/structure/rule_steps.h"
+
+#include "autotune/space/structure/cluster_steps.h"
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/rules/online.h"
+#include "support/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+/// More applications of one rule than any sensible nest needs.
+constexpr int kMostApplications = 16;
+
+/// A target that the rule's own earlier applications made, such as the parts of a split sum: splitting those again and
+/// again would never end.
+bool made_by_rule(const RuleMatch& match, const Nest& nest, const Nest& before) {
+  return !match.target.empty() && nest.find_statement(match.target[0]) != nullptr &&
+         before.find_statement(match.target[0]) == nullptr;
+}
+
+/// Appends the rule if it applies.
+bool try_rule(BaseSchedules& schedules, const std::string& rule, const std::vector<std::string>& target,
+              std::vector<Step>& steps) {
+  std::vector<nlohmann::json> args{rule};
+  args.insert(args.end(), target.begin(), target.end());
+  steps.push_back(make_step("apply_rule", std::move(args)));
+  try {
+    schedules.base(steps);
+    return true;
+  } catch (const UserError&) {
+    steps.pop_back();
+    return false;
+  }
+}
+
+bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
+                std::set<std::string>& attempted) {
+  const Nest nest = schedules.base(steps).nest();
+  for (const RuleMatch& match : rule.find(nest)) {
+    if (made_by_rule(match, nest, before)) continue;
+    if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
+    if (try_rule(schedules, rule.name, match.target, steps)) return true;
+  }
+  return false;
+}
+
+bool is_online(const Step& step) { return step.name == "apply_rule" && step.args.at(0) == "online"; }
+
+struct ReducedLoop {
+  int axis;
+  std::int64_t extent;
+};
+
+/// The loop that a match of the splitting rule is about, if it is one of the structure's.
+std::optional<ReducedLoop> loop_of(const RuleMatch& match, const NestStructure& structure) {
+  const std::string name = match.target.at(0) + "." + match.target.at(1);
+  for (const Unit& unit : structure.units) {
+    for (std::size_t k = 0; k < unit.loops.size(); ++k) {
+      if (unit.loops[k] == name) return ReducedLoop{unit.axes[k], unit.extents[k]};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::string>& enabled) {
+  std::vector<Step> steps;
+  for (const Rule& rule : rules()) {
+    if (!enabled.contains(rule.name)) continue;
+    std::set<std::string> attempted;
+    const Nest before = schedules.base(steps).nest();
+    for (int k = 0; k < kMostApplications && apply_once(rule, schedules, before, steps, attempted); ++k) {}
+  }
+  return steps;
+}
+
+std::vector<std::string> matching_rules(BaseSchedules& schedules) {
+  std::set<std::string> all;
+  for (const Rule& rule : rules()) {
+    if (enabled_by_default(rule.name)) all.insert(rule.name);
+  }
+  std::set<std::string> matching;
+  for (const Step& step : rule_steps(schedules, all)) matching.insert(step.args.at(0).get<std::string>());
+  for (const Rule& rule : rules()) {
+    // Disabled ones, and those that another rule has made needless: without it they are what is left.
+    if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
+  }
+  std::vector<std::string> ordered;
+  for (const Rule& rule : rules()) {
+    if (matching.contains(rule.name)) ordered.push_back(rule.name);
+  }
+  return ordered;
+}
+
+std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure) {
+  std::set<int> axes;
+  for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+    if (const auto loop = loop_of(match, structure)) axes.insert(loop->axis);
+  }
+  return axes;
+}
+
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
+                              std::int64_t parts) {
+  std::set<std::string> attempted;
+  for (bool again = true; again;) {
+    again = false;
+    // Anew after each application: names of parts are chosen so that they are free.
+    for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+      const auto loop = loop_of(match, structure);
+      if (!loop || loop->axis != axis || !attempted.insert(match.target[0]).second) continue;
+      const std::int64_t size = std::max<std::int64_t>((loop->extent + parts - 1) / parts, 2);
+      std::vector<std::string> target = match.target;
+      target.at(3) = std::to_string(size);
+      again = try_rule(schedules, kSplittingRule, target, steps);
+      if (again) break;
+    }
+  }
+  return steps;
+}
+
+std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::vector<Step>& steps) {
+  std::set<std::string> leads;
+  for (const Step& step : steps) {
+    if (!is_online(step)) continue;
+    const std::string lead = step.args.at(1).get<std::string>();
+    if (nest.find_statement(lead) != nullptr && may_stay_behind(nest, lead)) leads.insert(lead);
+  }
+  return leads;
+}
+
+std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::string>& leads, int doublings) {
+  for (Step& step : steps) {
+    if (is_online(step) && leads.contains(step.args.at(1).get<std::string>())) step.args.emplace_back(doublings);
+  }
+  return steps;
+}
+
+bool enabled_by_default(const std::string& rule) { return rule != kSplittingRule; }
+
+bool costs_accuracy(const std::string& rule) { return rule == "exp2_scale"; }
+
+bool makes_composites(const std::string& rule) { return rule == "online" || rule == "moments"; }
+
+}  // namespace nestor

@@ -1,0 +1,43 @@
+// Rule steps: the algebra that a candidate begins with.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "autotune/trial/base_schedules.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Applies each rule in `enabled` wherever it matches, in the order of rules(), until none matches anew. Deterministic.
+std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::string>& enabled);
+
+/// Rules that match the nest as it is or after the other rules.
+std::vector<std::string> matching_rules(BaseSchedules& schedules);
+
+/// The rule that cuts reductions into parts. It is asked for by axis and number of parts, not with the others.
+inline constexpr const char* kSplittingRule = "split_reduction";
+
+/// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
+std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
+
+/// `steps`, and then the rule for every reduction along the axis, with about so many parts.
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
+                              std::int64_t parts);
+
+/// Leads that rule online accumulates in `steps`, which made `nest`, and whose extremum may stay behind.
+std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::vector<Step>& steps);
+/// The steps with rule online leaving the extrema of `leads` behind by so many doublings of terms.
+std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::string>& leads, int doublings);
+
+/// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
+bool enabled_by_default(const std::string& rule);
+
+/// True for rules that trade bits of f32 for speed: not for results that are not rounded to 16 bits.
+bool costs_accuracy(const std::string& rule);
+
+/// True for rules that merge several reductions into one composite.
+bool makes_composites(const std::string& rule);
+
+}  // namespace nestor

@@ -1,0 +1,25 @@
+// Illegal steps as a value.
+#include "autotune/space/structure/try_steps.h"
+
+#include "support/error.h"
+
+namespace nestor {
+
+std::optional<Schedule> try_step(const Schedule& schedule, const Step& step) {
+  try {
+    return schedule.apply(step);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<Schedule> try_steps(const Schedule& schedule, const std::vector<Step>& steps) {
+  std::optional<Schedule> result = schedule;
+  for (const Step& step : steps) {
+    result = try_step(*result, step);
+    if (!result) return std::nullopt;
+  }
+  return result;
+}
+
+}  // namespace nestor

@@ -1,0 +1,149 @@
+// Devices by name, and which there are.
+#include "autotune/target/target.h"
+
+#include "autotune/workers/trial_messages.h"
+#include "autotune/workers/worker_process.h"
+#include "db/devices/cuda_identity.h"
+#include "db/devices/host_identity.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace nestor {
+namespace {
+
+/// Long enough for a driver that wakes the devices first.
+constexpr double kPatience_s = 60;
+/// Newest compute capability that code generation knows; newer devices run its PTX.
+constexpr int kNewestSm = 90;
+constexpr int kOldestSm = 80;
+
+/// The CUDA devices of this machine; `reason`: why there are none.
+struct FoundGpus {
+  std::vector<DeviceIdentity> devices;
+  std::vector<GpuFacts> facts;
+  std::string reason;
+};
+
+/// What the driver says, in this process.
+nlohmann::json describe_devices() {
+  nlohmann::json answer{{"devices", nlohmann::json::array()}, {"reason", ""}};
+  std::string why;
+  const CudaDriver* driver = CudaDriver::find(&why);
+  answer["reason"] = why;
+  for (int ordinal = 0; driver != nullptr && ordinal < driver->device_count(); ++ordinal) {
+    const CudaIdentity gpu = CudaDevice::identify(ordinal);
+    const DeviceIdentity identity = cuda_device_identity(gpu);
+    answer["devices"].push_back({{"name", identity.name},
+                                 {"arch", identity.arch},
+                                 {"units", identity.units},
+                                 {"details", identity.details},
+                                 {"sm", gpu.sm},
+                                 {"shared_limit", gpu.shared_bytes_per_block}});
+  }
+  return answer;
+}
+
+FoundGpus ask_driver() {
+  WorkerProcess asker;
+  asker.start(0, [](int socket) {
+    try {
+      send_message(socket, describe_devices());
+    } catch (const std::exception& error) {
+      send_message(socket, {{"devices", nlohmann::json::array()}, {"reason", error.what()}});
+    }
+  });
+  const auto limit = after_seconds(kPatience_s);
+  while (!wait_readable(asker, limit)) {
+    if (WorkerClock::now() >= limit) return {{}, {}, fmt::format("the CUDA driver does not answer within {:.0f} s", kPatience_s)};
+  }
+  const auto answer = receive_message(asker.socket());
+  if (!answer) return {{}, {}, "asking the CUDA driver failed: the process was " + asker.end(true)};
+  FoundGpus found;
+  found.reason = answer->at("reason");
+  for (const auto& gpu : answer->at("devices")) {
+    found.devices.push_back({"cuda", gpu.at("name"), gpu.at("arch"), gpu.at("units"), gpu.at("details")});
+    found.facts.push_back({gpu.at("sm"), gpu.at("units"), gpu.at("shared_limit")});
+  }
+  return found;
+}
+
+/// All of `text` as a number of at least 0; else -1.
+int number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = !text.empty() && failure == std::errc() && end == text.data() + text.size();
+  return whole && number >= 0 ? number : -1;
+}
+
+/// Asked once.
+const FoundGpus& found_gpus() {
+  static const FoundGpus found = ask_driver();
+  return found;
+}
+
+}  // namespace
+
+std::string Target::str() const {
+  if (!is_gpu()) return "host";
+  return fmt::format("cuda:{}{}", ordinal, sm > 0 ? fmt::format("/sm_{}", sm) : "");
+}
+
+Target target_from(std::string_view text, int count) {
+  Target target;
+  target.count = count;
+  if (text == "host") return target;
+  if (text.empty() || text == "auto") {
+    target.kind = found_gpus().devices.empty() ? Target::Kind::host : Target::Kind::cuda;
+    return target;
+  }
+  target.kind = Target::Kind::cuda;
+  const std::string_view device = text.substr(0, text.find('/'));
+  const int ordinal = device == "cuda" ? 0 : device.starts_with("cuda:") ? number_in(device.substr(5)) : -1;
+  int sm = 0;
+  if (device.size() < text.size()) {
+    const std::string_view taken_for = text.substr(device.size() + 1);
+    sm = taken_for.starts_with("sm_") ? number_in(taken_for.substr(3)) : -1;
+    if (sm < kOldestSm || sm > kNewestSm) sm = -1;
+  }
+  if (ordinal < 0 || sm < 0) user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80", text);
+  target.ordinal = ordinal;
+  target.sm = sm;
+  if (count < 1) user_error("{} devices cannot measure; at least 1 must", count);
+  for (int k = 0; k < count; ++k) gpu_facts({Target::Kind::cuda, target.ordinal + k, 1, target.sm});
+  return target;
+}
+
+DeviceIdentity device_identity(const Target& target, int threads) {
+  if (!target.is_gpu()) return host_device(threads);
+  const FoundGpus& found = found_gpus();
+  if (found.devices.empty()) user_error("there is no CUDA device here: {}", found.reason);
+  if (target.ordinal >= static_cast<int>(found.devices.size())) {
+    user_error("there is no device {}: this machine has {} ('nestor devices' lists them)", target.str(),
+               found.devices.size() == 1 ? "cuda:0 alone" : fmt::format("cuda:0 to cuda:{}", found.devices.size() - 1));
+  }
+  DeviceIdentity device = found.devices[static_cast<std::size_t>(target.ordinal)];
+  if (target.sm > 0 && target.sm < found.facts[static_cast<std::size_t>(target.ordinal)].sm)
+    device.arch = fmt::format("sm_{}", target.sm);
+  return device;
+}
+
+DeviceIdentity device_identity_host(int threads) { return host_device(threads); }
+
+GpuFacts gpu_facts(const Target& target) {
+  const DeviceIdentity device = device_identity(target);
+  GpuFacts facts = found_gpus().facts[static_cast<std::size_t>(target.ordinal)];
+  if (facts.sm < kOldestSm) {
+    user_error("{} has the compute capability {}.{}; GPU kernels need {}.{} or newer", device.name, facts.sm / 10, facts.sm % 10,
+               kOldestSm / 10, kOldestSm % 10);
+  }
+  if (target.sm > facts.sm) {
+    user_error("{} has the compute capability {}.{}: it cannot be taken for one of {}.{}", device.name, facts.sm / 10,
+               facts.sm % 10, target.sm / 10, target.sm % 10);
+  }
+  facts.sm = std::min(target.sm > 0 ? target.sm : facts.sm, kNewestSm);
+  return facts;
+}
+
+}  // namespace nestor

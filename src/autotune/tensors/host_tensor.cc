@@ -1,0 +1,49 @@
+// Elements, poison and random inputs.
+#include "autotune/tensors/host_tensor.h"
+
+#include "autotune/tensors/random_fill.h"
+
+#include <cstring>
+
+namespace nestor {
+
+double HostTensor::get(std::int64_t linear) const { return load_element(type, bytes.data(), linear); }
+void HostTensor::set(std::int64_t linear, double value) { store_element(type, bytes.data(), linear, value); }
+std::int64_t HostTensor::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  HostTensors arguments;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::temporary) continue;
+    HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
+    if (tensor.role == TensorRole::input) {
+      data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+      fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
+    }
+    arguments.emplace(tensor.name, std::move(data));
+  }
+  return arguments;
+}
+
+HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  HostTensors arguments = make_inputs(nest, sizes, seed);
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    HostTensor& data = arguments.at(tensor.name);
+    data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
+    fill_poison(data);
+  }
+  return arguments;
+}
+
+void fill_poison(HostTensor& tensor, std::uint32_t generation) {
+  const std::uint32_t bits = poison_bits(tensor.type, generation);
+  const std::size_t width = size_in_bytes(tensor.type);
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += width) std::memcpy(tensor.bytes.data() + at, &bits, width);
+}
+
+}  // namespace nestor

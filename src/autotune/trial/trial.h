@@ -1,0 +1,66 @@
+// Trial: a candidate to measure, and what came of it.
+#pragma once
+
+#include "db/database.h"
+#include "poly/schedule/schedule.h"
+#include "support/error.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// One candidate to measure.
+struct TrialJob {
+  std::vector<Step> steps;
+  double best_ms = 0;        ///< fastest median known, in milliseconds; slower candidates are cut early. 0: none yet
+  bool must_finish = false;  ///< never cut early: all samples are taken (the starting point, a suspicious winner)
+};
+
+/// What came of it. Every failure is a value.
+struct TrialOutcome {
+  TrialStatus status = TrialStatus::crash;
+  std::string reason;                  ///< for every status but ok; a remark on an ok one (registers were spilled)
+  std::vector<double> samples_ms;      ///< raw, in measuring order
+  double median_ms = 0;                ///< 0 unless ok or slow
+  double max_error = 0;                ///< worst of the results, as a fraction of what is allowed; above 1: wrong
+  double compile_ms = 0;               ///< replay, tile program and code generation together
+  std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
+  std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct
+  bool stopped = false;                ///< only the stop flag, or giving up, ended it; such outcomes are not stored
+};
+
+/// Outcome of a job that was handed over under this number.
+struct SettledTrial {
+  std::int64_t ticket = 0;
+  TrialOutcome outcome;
+};
+
+/// A trial that ended here.
+TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compile_ms = 0);
+
+/// A trial that a stop flag cut short: status crash.
+TrialOutcome stopped_outcome();
+
+/// As it is stored. Only kernels that may be served are worth their bytes.
+TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::string toolchain);
+
+/// Why a candidate that a check of Nestor's own stopped, a refuted plan for instance, counts as wrong.
+std::string internal_reason(const InternalError& error);
+
+/// The outcome of what the exception in flight means for a trial. Call in a catch block.
+TrialOutcome outcome_of_exception();
+
+/// Runs `work`; whatever it throws becomes an outcome.
+template <class F>
+TrialOutcome guarded_outcome(F&& work) {
+  try {
+    return work();
+  } catch (...) {
+    return outcome_of_exception();
+  }
+}
+
+}  // namespace nestor

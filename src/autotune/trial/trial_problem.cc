@@ -1,0 +1,25 @@
+// Sizes completed and fixed.
+#include "autotune/trial/trial_problem.h"
+
+#include "poly/nest/nest_json.h"
+
+namespace nestor {
+namespace {
+
+Sizes sizes_to_fix(const Nest& nest, const Sizes& sizes, bool all) {
+  Sizes fixed;
+  for (const SizeParam& size : nest.sizes) {
+    if (all || size.specialized) fixed[size.name] = sizes.at(size.name);
+  }
+  return fixed;
+}
+
+}  // namespace
+
+TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes) {
+  const Sizes complete = complete_sizes(nest, sizes);
+  const Sizes fixed = sizes_to_fix(nest, complete, fix_all_sizes);
+  return {nest, complete, fixed, fix_sizes(nest, fixed), digest(nest)};
+}
+
+}  // namespace nestor

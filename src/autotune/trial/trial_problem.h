@@ -1,0 +1,21 @@
+// TrialProblem: what all trials of one run have in common: a nest, its sizes, and those of them that are fixed in the kernel.
+#pragma once
+
+#include "poly/nest/nest.h"
+
+#include <string>
+
+namespace nestor {
+
+struct TrialProblem {
+  Nest definition;     ///< as defined, no size fixed; the oracle evaluates its meaning
+  Sizes sizes;         ///< all of them
+  Sizes fixed;         ///< in the kernel, before the first step
+  Nest start;          ///< with those fixed: what schedules begin with
+  std::string digest;  ///< of the definition
+};
+
+/// `sizes`: missing ones take their default. Fixed are the specialised ones, or all.
+TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false);
+
+}  // namespace nestor

@@ -1,0 +1,165 @@
+// Reads operators, sizes, databases and measuring options from the command line.
+#include "cli/arguments/operator_args.h"
+
+#include "api/operators.h"
+#include "support/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace nestor::cli {
+namespace {
+
+std::string operator_help() {
+  std::vector<std::string> names;
+  for (const OperatorEntry& entry : builtin_operators()) names.push_back(entry.op);
+  return fmt::format("built-in operator ({}) or path to a .nest.json file", fmt::join(names, ", "));
+}
+
+/// The subcommand that `args` names, or null. Only `db` has subcommands of its own, and none of those takes sizes.
+const CLI::App* subcommand_of(const CLI::App& app, const std::vector<std::string>& args) {
+  for (std::size_t k = 1; k < args.size(); ++k) {
+    if (args[k].starts_with("-")) continue;
+    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+    const auto found =
+        std::find_if(commands.begin(), commands.end(), [&](const CLI::App* c) { return c->get_name() == args[k]; });
+    return found == commands.end() ? nullptr : *found;
+  }
+  return nullptr;
+}
+
+bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("+-0123456789") == std::string::npos; }
+
+}  // namespace
+
+CLI::Validator positive_number() {
+  const auto complaint = [](const std::string& text) {
+    double number = 0;
+    const bool positive = CLI::detail::lexical_cast(text, number) && number > 0;
+    return positive ? std::string() : fmt::format("'{}' is not a number above 0", text);
+  };
+  return {complaint, "POSITIVE"};
+}
+
+void OperatorArgs::add_to(CLI::App& command, bool required) {
+  auto* op = command.add_option("OP", source, operator_help());
+  if (required) op->required();
+  command.add_option("--variant,--dtype", variant,
+                     "element type or other variant of the operator, e.g. f32, f16, bf16 (default: its first)");
+  command
+      .add_option("--sizes", size_texts,
+                  "sizes as name=value,...; --<name> <value> does the same, e.g. --rows 4096 (others: defaults)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+Nest OperatorArgs::load() const { return load_operator(source, variant); }
+
+Sizes OperatorArgs::sizes(const Nest& nest) const {
+  Sizes given;
+  for (const std::string& text : size_texts) {
+    auto [name, value] = parse_size(text);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const bool known =
+        std::any_of(nest.sizes.begin(), nest.sizes.end(), [&](const SizeParam& size) { return size.name == name; });
+    if (!known) user_error("{} has no size '{}': its sizes are {}", nest.op, name, describe_sizes(nest));
+    given[name] = value;
+  }
+  return complete_sizes(nest, given);
+}
+
+void DatabaseArgs::add_to(CLI::App& command) {
+  command.add_option("--db", path, "tuning database (default: $NESTOR_DB, else ~/.local/share/nestor/tuning.db)");
+  command.add_option("--system-db", system_path, "read-only database consulted after it");
+}
+
+std::string DatabaseArgs::resolved_path() const { return path.empty() ? Database::default_path() : path; }
+
+std::string DatabaseArgs::resolved_system_path() const {
+  if (!system_path.empty()) return system_path;
+  const std::string system = Database::default_system_path();
+  std::error_code ignored;
+  return std::filesystem::exists(system, ignored) && system != resolved_path() ? system : "";
+}
+
+Database DatabaseArgs::open(bool read_only) const {
+  DatabaseOptions options;
+  options.read_only = read_only;
+  options.system_path = resolved_system_path();
+  const std::string file = resolved_path();
+  std::error_code ignored;
+  if (read_only && path.empty() && !std::filesystem::exists(file, ignored)) Database::open(file);
+  return Database::open(file, options);
+}
+
+void MeasureArgs::add_to(CLI::App& command) {
+  command.add_option("--target", target,
+                     "device to measure on: host, cuda, cuda:1, cuda/sm_80 (kernels of compute capability 8.0) (default: the "
+                     "first GPU, else the host)");
+  command.add_option("--gpus", gpus, "GPUs that measure at once, counted from the target's")->check(CLI::Range(1, 64));
+  command.add_option("--threads", options.threads, "threads of a kernel on the host (default: all cores)")
+      ->check(CLI::Range(0, 4096));
+  command
+      .add_option("--run-timeout", options.run_timeout_s,
+                  "seconds that checking and timing one schedule may take (default: 30 on the host, 4 on a GPU)")
+      ->check(positive_number());
+  command.add_option("--set", scalar_texts, "scalar arguments as name=value,..., e.g. --set eps=1e-6 (others: defaults)")
+      ->delimiter(',');
+}
+
+MeasureOptions MeasureArgs::resolve() const {
+  MeasureOptions resolved = options;
+  resolved.target = target_from(target, gpus);
+  return resolved;
+}
+
+MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
+  MeasureOptions resolved = resolve();
+  std::vector<std::string> known;
+  known.reserve(nest.scalars.size());
+  for (const ScalarParam& scalar : nest.scalars) known.push_back(scalar.name);
+  for (const std::string& text : scalar_texts) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (equals == std::string::npos || std::find(known.begin(), known.end(), name) == known.end()) {
+      user_error("'{}' sets no scalar of {}: write name=value; its scalars are {}", text, nest.op,
+                 known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+    }
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str() + equals + 1, &end);
+    if (end == text.c_str() + equals + 1 || *end != '\0')
+      user_error("scalar {}: '{}' is not a number", name, text.substr(equals + 1));
+    resolved.scalars[name] = value;
+  }
+  return resolved;
+}
+
+std::vector<std::string> rewrite_size_options(const CLI::App& app, std::vector<std::string> args) {
+  const CLI::App* command = subcommand_of(app, args);
+  if (command == nullptr || command->get_option_no_throw("--sizes") == nullptr) return args;
+  std::vector<std::string> rewritten;
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    const std::string name = args[k].substr(0, args[k].find('='));
+    const bool is_size = name.starts_with("--") && name.size() > 2 && command->get_option_no_throw(name) == nullptr &&
+                         app.get_option_no_throw(name) == nullptr;
+    if (!is_size) {
+      rewritten.push_back(args[k]);
+      continue;
+    }
+    std::string assignment = args[k].substr(2);
+    if (name.size() == args[k].size()) {
+      const bool has_value = k + 1 < args.size() && (!args[k + 1].starts_with("-") || is_number(args[k + 1]));
+      if (!has_value)
+        user_error("{} is no option of 'nestor {}', and as a size it needs a value: {} 1024", name, command->get_name(), name);
+      assignment += "=" + args[++k];
+    }
+    rewritten.push_back("--sizes=" + assignment);
+  }
+  return rewritten;
+}
+
+}  // namespace nestor::cli

@@ -1,0 +1,61 @@
+// Arguments that name a problem: an operator, its variant and its sizes; shared by most subcommands.
+#pragma once
+
+#include "autotune/target/measure_options.h"
+#include "db/database.h"
+#include "poly/nest/nest.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace nestor::cli {
+
+/// Accepts numbers above 0. (CLI11's own refusal prints the largest double, all 309 digits of it.)
+CLI::Validator positive_number();
+
+struct OperatorArgs {
+  std::string source;
+  std::string variant;
+  std::vector<std::string> size_texts;  ///< "rows=4096", in the order given; the last of a name counts
+
+  /// Adds OP, --variant and --sizes. `required`: whether OP must be given.
+  void add_to(CLI::App& command, bool required = true);
+  Nest load() const;
+  /// Sizes as given, checked by name and value; missing ones take their default. Throws UserError listing the sizes.
+  Sizes sizes(const Nest& nest) const;
+};
+
+/// Where trials are stored: --db and --system-db.
+struct DatabaseArgs {
+  std::string path;
+  std::string system_path;
+
+  void add_to(CLI::App& command);
+  std::string resolved_path() const;
+  /// --system-db, else the system's own if there is one, else "".
+  std::string resolved_system_path() const;
+  /// The default database is made when it is not there yet.
+  Database open(bool read_only) const;
+};
+
+/// How kernels are measured: --target, --gpus, --threads, --run-timeout, --set NAME=VALUE.
+struct MeasureArgs {
+  MeasureOptions options;
+  std::string target;
+  int gpus = 1;
+  std::vector<std::string> scalar_texts;
+
+  void add_to(CLI::App& command);
+  /// Checks the names of scalars against the nest, and that the device is there. Throws UserError.
+  MeasureOptions resolve(const Nest& nest) const;
+  /// The same without scalars.
+  MeasureOptions resolve() const;
+};
+
+/// Turns `--rows 4096` and `--rows=4096` into `--sizes rows=4096` wherever `--rows` is no option of the subcommand that
+/// `args` (the program's name first) names. Throws UserError when a value is missing.
+std::vector<std::string> rewrite_size_options(const CLI::App& app, std::vector<std::string> args);
+
+}  // namespace nestor::cli

@@ -1,0 +1,148 @@
+// Tables, units, JSON forms of records, and the progress line.
+#include "cli/terminal/output.h"
+
+#include "poly/schedule/schedule.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace nestor::cli {
+namespace {
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+OutputMode& output_mode() {
+  static OutputMode mode;
+  return mode;
+}
+
+void print(const std::string& text) {
+  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  std::fflush(stdout);
+}
+
+void print_json(const nlohmann::json& json) { print(json.dump(2)); }
+
+std::string format_ms(double ms) {
+  if (ms <= 0) return "-";
+  if (ms < 1) return fmt::format("{:.4g} us", ms * 1000);
+  if (ms < 1000) return fmt::format("{:.4g} ms", ms);
+  return fmt::format("{:.4g} s", ms / 1000);
+}
+
+std::string format_sizes(const Sizes& sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  return text.empty() ? "-" : text;
+}
+
+std::string count_of(std::int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      const bool last = k + 1 == row.size();
+      text += last ? row[k] : fmt::format("{:<{}}  ", row[k], widths[k]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::json problem_to_json(const ProblemKey& problem) {
+  return {{"op", problem.op}, {"variant", problem.variant}, {"nest", problem.nest_digest}, {"sizes", problem.sizes}};
+}
+
+nlohmann::json device_to_json(const DeviceIdentity& device) {
+  nlohmann::json json{
+      {"kind", device.kind}, {"name", device.name}, {"arch", device.arch}, {"units", device.units}, {"key", device.key()}};
+  json["details"] = nlohmann::json::parse(device.details, nullptr, false);
+  if (json["details"].is_discarded()) json["details"] = device.details;
+  return json;
+}
+
+nlohmann::json trial_to_json(const TrialRecord& trial) {
+  nlohmann::json json{{"id", trial.id},
+                      {"status", to_string(trial.status)},
+                      {"median_ms", trial.median_ms},
+                      {"samples_ms", trial.samples_ms},
+                      {"max_error", trial.max_error},
+                      {"toolchain", trial.toolchain},
+                      {"created", trial.created},
+                      {"revision", trial.revision},
+                      {"checked", trial.checked}};
+  if (!trial.reason.empty()) json["reason"] = trial.reason;
+  json["schedule"] = nlohmann::json::parse(trial.steps, nullptr, false);
+  if (!trial.report.empty()) json["report"] = nlohmann::json::parse(trial.report, nullptr, false);
+  if (trial.kernel) json["kernel"] = {{"architecture", trial.kernel->architecture}, {"hash", trial.kernel->hash}};
+  return json;
+}
+
+std::string waiting_text(std::int64_t kernels) {
+  return fmt::format(
+      "{} wait for a check by this program (code revision {}) and are not served until then: nestor db check --run",
+      count_of(kernels, "kernel"), kCodegenRevision);
+}
+
+std::string throughput_text(const TrialRecord& trial) {
+  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  if (!report.is_object() || !report.contains("argument_bytes") || trial.median_ms <= 0) return "";
+  const double gigabytes = report.at("argument_bytes").get<double>() / trial.median_ms / 1e6;
+  return gigabytes < 1000 ? fmt::format(", {:.3g} GB/s", gigabytes) : fmt::format(", {:.3f} TB/s", gigabytes / 1000);
+}
+
+std::string kernel_text(const TrialRecord& trial) {
+  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  if (!report.is_object() || !report.contains("kernels")) return "";
+  std::string text;
+  for (const nlohmann::json& kernel : report.at("kernels")) {
+    text += fmt::format("\n  {}: {} registers", kernel.value("name", "?"), kernel.value("registers", 0));
+    if (const int local = kernel.value("local_bytes", 0); local > 0)
+      text += fmt::format(", {} bytes of local memory a thread", local);
+    if (kernel.contains("threads")) {
+      text += fmt::format(", {} bytes of shared memory, {} of {} threads a multiprocessor", kernel.value("shared_bytes", 0),
+                          count_of(kernel.value("blocks_per_unit", 0), "block"), kernel.value("threads", 0));
+    }
+  }
+  return text;
+}
+
+std::string steps_text(const std::string& steps_json) {
+  const nlohmann::json json = nlohmann::json::parse(steps_json, nullptr, false);
+  if (!json.is_object() || !json.contains("steps")) return "  " + steps_json + "\n";  // stored by another program
+  std::string text;
+  for (const nlohmann::json& step : json.at("steps")) text += "  " + describe(step_from_json(step)) + "\n";
+  return text.empty() ? "  no steps: the original order\n" : text;
+}
+
+ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressLine::show(const std::string& text) {
+  if (!terminal_) return;
+  shown_ = true;
+  fmt::print(stderr, "\r\033[K{}", text.substr(0, static_cast<std::size_t>(terminal_columns() - 1)));
+  std::fflush(stderr);
+}
+
+}  // namespace nestor::cli
