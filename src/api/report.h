@@ -1,8 +1,8 @@
 // What people read about a schedule: its views at every level, and the certificate of why it is right.
 #pragma once
 
-#include "codegen/gpu/certificate.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/gpu_certificate.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule/schedule.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "db/database_options.h"
-#include "db/records/trial.h"
+#include "db/records/trial_record.h"
 #include "nestor/match.h"
 #include "nestor/types.h"
 

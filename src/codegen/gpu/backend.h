@@ -1,8 +1,8 @@
 // GPU back end: a tile program to PTX, one thread block an iteration of its gpu_block (or parallel) loops.
 #pragma once
 
-#include "codegen/gpu/certificate.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/gpu_certificate.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/tile/tile_program.h"
 #include "support/launch_recipe.h"
 

@@ -1,11 +1,11 @@
 // Plans of a program's kernels with their certificate: what is compiled, printed and proved is this one value.
 #pragma once
 
-#include "codegen/gpu/certificate.h"
+#include "codegen/gpu/gpu_certificate.h"
 #include "codegen/gpu/kernel/kernel_plan.h"
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 #include "codegen/gpu/simt/plan/block_plan.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 
 #include <memory>
 #include <optional>

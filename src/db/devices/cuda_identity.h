@@ -1,7 +1,7 @@
 // A GPU as the database knows devices.
 #pragma once
 
-#include "db/records/trial.h"
+#include "db/records/trial_record.h"
 #include "device/cuda.h"
 
 namespace nestor {

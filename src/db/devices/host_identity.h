@@ -1,7 +1,7 @@
 // The CPU of this process as a device.
 #pragma once
 
-#include "db/records/trial.h"
+#include "db/records/trial_record.h"
 
 namespace nestor {
 

@@ -1,7 +1,7 @@
 // Record: one trial with all it refers to, as it enters and leaves the database; its text form and its checks.
 #pragma once
 
-#include "db/records/trial.h"
+#include "db/records/trial_record.h"
 
 #include <nlohmann/json.hpp>
 

@@ -5,7 +5,7 @@
 #include "codegen/gpu/kernel/privatization.h"
 #include "codegen/gpu/kernel/product_loops.h"
 #include "codegen/gpu/kernel/register_promotion.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/analysis/tile_rewrite.h"

@@ -1,7 +1,7 @@
 // How the threads of a block on tensor cores share a multiprocessor's registers and shared memory: known to plans and to the search.
 #pragma once
 
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include "codegen/gpu/kernel/kernel_plan.h"
 #include "codegen/gpu/mma/plan/tensor_event.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 

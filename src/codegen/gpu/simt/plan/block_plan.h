@@ -3,7 +3,7 @@
 #pragma once
 
 #include "codegen/gpu/kernel/kernel_plan.h"
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 

@@ -1,5 +1,5 @@
 // The model of a multiprocessor's registers.
-#include "codegen/gpu/target/target.h"
+#include "codegen/gpu/target/gpu_target.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Names and keys of what the database keeps.
-#include "db/records/trial.h"
+#include "db/records/trial_record.h"
 
 #include "support/hash.h"
 
