@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/tensor_steps.h"
 
 #include "codegen/gpu/target/block_registers.h"
+#include "codegen/tile/analysis/op_shape.h"
 
 #include <algorithm>
 #include <bit>
