@@ -38,6 +38,13 @@ inline std::vector<SimtCase> tensor_mma_cases() {
       {{"H", 3}, {"Q", 200}, {"K", 200}}, bfloat);
   add("window", {.seen = Seen::window, .result = f32, .depth = 16}, small, {{"H", 1}, {"Q", 100}, {"K", 120}, {"W", 33}}, half);
   add("odd_columns", {.depth = 40}, {.rows = 64, .columns = 40, .groups = 1}, ragged, half);
+  // Tiles that the next product's step makes wider than the ops that read the argument.
+  add("biased_narrow", {.depth = 16, .biased = true}, {.rows = 64, .columns = 8, .groups = 1}, {{"H", 3}, {"Q", 24}, {"K", 40}},
+      half);
+  list.push_back({"biased_few_keys",
+                  tensor_program(fix_sizes(attention_nest({.depth = 16, .biased = true}), {{"Q", 8}, {"K", 8}}), small),
+                  {{"H", 5}},
+                  half});
   add("two_row_tiles", {.depth = 72}, {.rows = 128, .columns = 32, .groups = 1}, {{"H", 1}, {"Q", 129}, {"K", 40}}, half);
   const TensorSteps lazy{.rules = lazy_rules(1), .rows = 64, .columns = 16, .groups = 1};
   add("maximum_stays_behind", {.depth = 32}, lazy, ragged, half);

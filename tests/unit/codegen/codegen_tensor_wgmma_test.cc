@@ -25,6 +25,8 @@ std::vector<SimtCase> cases() {
   const std::set<std::string> chosen{"causal_three_slots",
                                      "resident",
                                      "odd_columns",
+                                     "biased_narrow",
+                                     "biased_few_keys",
                                      "two_row_tiles",
                                      "linear",
                                      "product_gated",

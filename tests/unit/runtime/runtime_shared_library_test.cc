@@ -55,7 +55,7 @@ TEST(SharedLibrary, ServesACProgram) {
 #endif
   TemporaryFolder folder;
   store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 4, 8);
-  const std::string root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const std::string root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
   std::ofstream(folder.file("main.c")) << R"c(
 #include <stdio.h>
 const char* nestor_c_api_checks(const char* path, const char* missing_path);
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   const std::string flags = "cc -std=c99 -pedantic -Wall -Wextra -Werror -I" + root + "/include ";
   const std::string program = folder.file("program");
   ASSERT_EQ(output_of(flags + folder.file("main.c") + " " + root +
-                      "/tests/unit/runtime_c_api_checks.c " NESTOR_RUNTIME_LIBRARY " -o " + program),
+                      "/tests/unit/runtime/runtime_c_api_checks.c " NESTOR_RUNTIME_LIBRARY " -o " + program),
             "");
   const std::string folder_of_library = std::filesystem::path(NESTOR_RUNTIME_LIBRARY).parent_path();
   const std::string ran = output_of("LD_LIBRARY_PATH=" + folder_of_library + " " + program + " " + folder.file("t.db") + " " +

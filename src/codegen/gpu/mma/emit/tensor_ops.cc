@@ -253,7 +253,9 @@ void TensorEmitter::map(int k, bool masked) {
     return value;
   };
   if (seldom && factor.defined()) return scale_seldom(buffer, factor_at);
-  const int pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
+  // A product's step may make the tile wider than the op: what is beyond is 0, and no argument has anything for it.
+  const int all_pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
+  const int pairs = op.column < 0 ? all_pairs : std::min(all_pairs, pairs_of(op));
   const int sixteenths = fragment.columns > 0 ? plan_->kernel->shape.polynomial : 0;
   const Exponents exponents = sixteenths > 0 ? exponents_of(*plan_, k, masked) : Exponents{};
   std::map<int, Value*> units;  // by row
@@ -268,6 +270,8 @@ void TensorEmitter::map(int k, bool masked) {
     }
     return form;
   };
+  const int elements = fragment.columns == 0 ? 1 : 2;
+  const int own_count = plan_->row_tiles * 2 * pairs * elements;
   int made = 0;
   const auto set = [&](const Place& place, Value* scale) {
     const int number = number_in(fragment, place);
@@ -279,14 +283,13 @@ void TensorEmitter::map(int k, bool masked) {
     if (number % kSixteenths < sixteenths) math_.use_polynomial(polynomial(place));
     result = element(op, op.op.value, place);
     math_.use_polynomial({});
-    release_amid(k, ++made, static_cast<int>(count), result);
+    release_amid(k, ++made, own_count, result);
     if (Value* test = inside(op, tests, place)) {
       Value* other =
           op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);
       result = emit_choice(b_, test, result, other);
     }
   };
-  const int elements = fragment.columns == 0 ? 1 : 2;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     if (!op.read_rings.empty()) {  // words of a tile hold both halves: used up before the next ones come
       for (int pair = 0; pair < pairs; ++pair) {
@@ -300,6 +303,9 @@ void TensorEmitter::map(int k, bool masked) {
         for (int e = 0; e < elements; ++e) set({tile, pair, half, e}, scale);
       }
     }
+  }
+  for (Value*& value : values) {
+    if (value == nullptr) value = scalar_constant(b_.getContext(), op.op.value.type(), 0);
   }
   state_.tiles[buffer] = std::move(values);
 }
