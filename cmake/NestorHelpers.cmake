@@ -17,9 +17,10 @@ endfunction()
 
 # Headers that most sources of a layer read, compiled once: they are the larger part of each compilation.
 set(NESTOR_COMMON_HEADERS <algorithm> <functional> <map> <memory> <string> <vector> <fmt/format.h> <nlohmann/json.hpp>)
-foreach(layer support db device runtime_objects cli)
+foreach(layer support db device runtime_objects)
   set(NESTOR_HEADERS_OF_nestor_${layer} ${NESTOR_COMMON_HEADERS})
 endforeach()
+set(NESTOR_HEADERS_OF_nestor_cli ${NESTOR_COMMON_HEADERS} <isl/cpp.h> <CLI/CLI.hpp>)
 foreach(layer poly api autotune)
   set(NESTOR_HEADERS_OF_nestor_${layer} ${NESTOR_COMMON_HEADERS} <isl/cpp.h>)
 endforeach()

@@ -58,8 +58,12 @@ class Interpreter {
     return memory;
   }
 
+  /// Whether the last run in the original order stored 0 for a number that 16 bits are too few for.
+  bool rounded_to_zero() const { return rounded_to_zero_; }
+
   /// Runs everything in the original order.
   void run(Memory& memory) {
+    rounded_to_zero_ = false;
     for (std::size_t k = 0; k < nest_.statements.size();) k = run_group(memory, k);
   }
 
@@ -191,6 +195,9 @@ class Interpreter {
       return image(found->second, s, dims)->at(0);
     };
     const double value = evaluate(s.value, read, index, [&](const std::string& name) { return scalars_.at(name); });
+    if (value == 0 && s.value.op() == ScalarOp::cast && size_in_bytes(s.value.type()) == 2)
+      rounded_to_zero_ = rounded_to_zero_ || evaluate(s.value.args()[0], read, index,
+                                                      [&](const std::string& name) { return scalars_.at(name); }) != 0;
     const Index target = *image(s.write.relation, s, dims);
     Elements& elements = memory[s.write.tensor];
     if (!s.reduction) {
@@ -321,6 +328,7 @@ class Interpreter {
 
   const Nest& nest_;
   std::map<std::string, double> scalars_;
+  bool rounded_to_zero_ = false;
   isl::set sizes_;
   std::map<const void*, Table> tables_;
   std::map<const void*, isl::map> index_maps_;
