@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace nestor::cli {
 namespace {
@@ -64,12 +65,26 @@ int list_operators() {
   return kOk;
 }
 
+/// The nest to show and its sizes: those of the operator, or of the trial alone.
+std::pair<Nest, Sizes> problem_of(const ShowArgs& args) {
+  if (!args.problem.source.empty()) {
+    const Nest nest = args.problem.load();
+    return {nest, args.problem.sizes(nest)};
+  }
+  if (args.schedule.trial == 0) user_error("which operator? nestor show OP; without any option nestor show lists them");
+  if (!args.problem.variant.empty() || !args.problem.size_texts.empty())
+    user_error("trial {} has a variant and sizes of its own: name the operator to use others", args.schedule.trial);
+  const auto origin = args.database.open(true).origin(args.schedule.trial);
+  if (!origin) user_error("the database has no trial {}", args.schedule.trial);
+  return {nest_from_json(nlohmann::json::parse(origin->nest_json)), origin->problem.sizes};
+}
+
 int run_show(const ShowArgs& args) {
-  if (args.problem.source.empty()) return list_operators();
+  const bool nothing_asked = args.schedule.trial == 0 && args.schedule.file.empty() && !args.schedule.best;
+  if (args.problem.source.empty() && nothing_asked) return list_operators();
   const std::optional<View> view = view_from(args.view);
   if (!view) user_error("'{}' is no view: --as takes {}", args.view, view_names());
-  const Nest nest = args.problem.load();
-  const Sizes sizes = args.problem.sizes(nest);
+  const auto [nest, sizes] = problem_of(args);
   const Schedule schedule = args.schedule.load(nest, sizes, args.database);
   const ViewOptions options{std::stoi(args.target.substr(3)), sizes};
   if (output_mode().json && *view == View::nest) {
@@ -105,6 +120,7 @@ void add_show(CLI::App& app, Action& run) {
   nestor show attention --variant causal.f16 --as tiles --steps my_schedule.txt --queries 4096 --keys 4096
   nestor show layernorm --best --as asm
   nestor show attention --as ptx --target sm_80
+  nestor show --trial 42 --as plan
 )");
   command->callback([args, &run] { run = [args] { return run_show(*args); }; });
 }

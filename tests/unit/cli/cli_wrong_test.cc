@@ -71,6 +71,16 @@ TEST_F(WrongTrials, AreReplayedByVerify) {
   EXPECT_THAT(verified.out, HasSubstr("compiled now"));
 }
 
+TEST_F(WrongTrials, AreShownWithoutTheirOperator) {
+  const std::string trial = std::to_string(wrong_);
+  const Outcome shown = nestor({"show", "--trial", trial, "--as", "nest"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("layernorm"));
+  EXPECT_THAT(nestor({"show", "--trial", trial, "--variant", "f16"}).err, HasSubstr("has a variant and sizes of its own"));
+  EXPECT_THAT(nestor({"show", "--trial", "999"}).err, HasSubstr("the database has no trial 999"));
+  EXPECT_THAT(nestor({"show", "--best"}).err, HasSubstr("which operator?"));
+}
+
 TEST(NoWrongTrials, AreSaidToBeNone) {
   TemporaryFolder folder;
   const std::string path = folder.file("empty.db");
