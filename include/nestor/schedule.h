@@ -93,9 +93,8 @@ class NESTOR_API Schedule {
   std::string json() const;         ///< for from_json and `nestor verify --steps`
 
   /// Compiles for the target, compares with the nest's definition evaluated in double, and times; in processes of its own.
-  /// What is wrong with the schedule is told by the result. Throws UserError for a target
-  /// that is no device of this machine or too old for its kernels, for settings out of range and for unknown scalars;
-  /// DeviceError when the GPU itself fails.
+  /// What is wrong with the schedule is told by the result. Throws UserError for a target that is no device of this machine
+  /// or too old for its kernels, for settings out of range and for unknown scalars; DeviceError when the GPU itself fails.
   Measurement measure(const MeasureSettings& settings = {}) const;
   /// Measures and stores the trial as one of the target's; "" is $NESTOR_DB, else the user's default database. Returns the
   /// trial's number. Throws as measure() does, and UserError when the database cannot be opened.
