@@ -101,6 +101,8 @@ function(nestor_shared_library name export_name)
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${export_name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                         LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${whole}")
   target_link_libraries(${name} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${whole}>")
+  target_compile_features(${name} INTERFACE cxx_std_20)
+  add_library(Nestor::${export_name} ALIAS ${name})
   target_include_directories(${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
   target_link_options(${name} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/nestor_exports.map -Wl,--gc-sections)
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/nestor_exports.map)

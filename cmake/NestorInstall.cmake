@@ -9,7 +9,7 @@ if(NESTOR_PORTABLE)
   return()
 endif()
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/nestor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/nestor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN halide.h EXCLUDE)
 set(libraries nestor)
 if(TARGET nestor_runtime)
   set_target_properties(nestor_runtime PROPERTIES EXPORT_NAME runtime)
@@ -19,6 +19,16 @@ install(TARGETS ${libraries} EXPORT NestorTargets LIBRARY DESTINATION ${CMAKE_IN
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Nestor)
 install(EXPORT NestorTargets NAMESPACE Nestor:: DESTINATION ${package_folder})
+# In a set of targets of its own: NestorConfig.cmake loads it where the Halide that it was built with is found.
+if(NESTOR_HALIDE)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/nestor/halide.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nestor)
+  install(TARGETS nestor_halide_library EXPORT NestorHalideTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT NestorHalideTargets NAMESPACE Nestor:: DESTINATION ${package_folder})
+  cmake_path(GET HALIDE_LIBRARY FILENAME NESTOR_HALIDE_LIBRARY_NAME)
+  cmake_path(GET HALIDE_LIBRARY PARENT_PATH NESTOR_HALIDE_LIBRARY_FOLDER)
+  cmake_path(GET HALIDE_INCLUDE_DIR FILENAME NESTOR_HALIDE_INCLUDE_NAME)
+  cmake_path(GET HALIDE_INCLUDE_DIR PARENT_PATH NESTOR_HALIDE_INCLUDE_PARENT)
+endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/NestorConfig.cmake.in ${PROJECT_BINARY_DIR}/NestorConfig.cmake
                               INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/NestorConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,12 +1,11 @@
 // An operator of one's own: written in Halide, scheduled by hand, then tuned. Usage: own_operator [trials] [database]
+#include <nestor/halide.h>
+#include <nestor/schedule.h>
+#include <nestor/tune.h>
+
 #include <cstdlib>
 #include <iostream>
-
-#include "frontend/halide_frontend.h"
-#include "nestor/nest.h"
-#include "nestor/schedule.h"
-#include "nestor/tune.h"
-#include "poly/nest/nest_json.h"
+#include <string>
 
 namespace {
 
@@ -35,22 +34,22 @@ nestor::HalideDefinition pair_distances() {
   return definition;
 }
 
-void schedule_by_hand(const nestor::api::Nest& nest) {
-  nestor::api::Schedule schedule(nest);
+void schedule_by_hand(const nestor::Nest& nest) {
+  nestor::Schedule schedule(nest);
   std::cout << "as defined:\n" << schedule.str();
   if (const auto reason = schedule.why_illegal("parallel(out.c)")) std::cout << "\nwhy not parallel(out.c)?\n" << *reason << "\n";
 
   schedule.compute_at("out_init", "out.i").parallel("out.i");
   std::cout << "\nby hand:\n" << schedule.str();
-  const nestor::api::Measurement measured = schedule.measure();
+  const nestor::Measurement measured = schedule.measure();
   std::cout << (measured.correct ? "correct, " + std::to_string(measured.median_ms) + " ms\n" : measured.failure + "\n");
 }
 
-void tune(const nestor::api::Nest& nest, int trials, const std::string& database) {
+void tune(const nestor::Nest& nest, int trials, const std::string& database) {
   nestor::TuneOptions options;
   options.max_trials = trials;
   options.database = database;
-  const nestor::TuneReport report = nestor::tune_nest_json(nest.json(), options);
+  const nestor::TuneReport report = nestor::tune(nest, {}, options);
   std::cout << "\ntuned: " << report.baseline_ms << " ms to " << report.best_ms << " ms in " << report.trials << " trials\n"
             << report.best_schedule << "\n";
 }
@@ -59,8 +58,7 @@ void tune(const nestor::api::Nest& nest, int trials, const std::string& database
 
 int main(int argc, char** argv) {
   try {
-    const nestor::Nest extracted = nestor::extract_nest(pair_distances());
-    const nestor::api::Nest nest = nestor::api::Nest::from_json(nestor::nest_to_json(extracted).dump());
+    const nestor::Nest nest = nestor::extract_nest(pair_distances());
     std::cout << nest.str() << "\n";
     schedule_by_hand(nest);
     tune(nest, argc > 1 ? std::atoi(argv[1]) : 50, argc > 2 ? argv[2] : "");

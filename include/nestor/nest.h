@@ -1,4 +1,8 @@
 // Public API: what is to be computed. Opaque: isl spaces and accesses appear as text alone.
+//
+// Programs write nestor::Nest, nestor::Schedule and so on; nestor::api::Nest is the same class by an older name.
+// Inside the library nestor::Nest is the data that a handle stands for. So handles are declared in nestor_api, beside nestor.
+// A using-directive brings them in: nestor::Nest is the handle wherever the data's headers are not included.
 #pragma once
 
 #include "nestor/error.h"
@@ -11,9 +15,16 @@
 #include <string>
 #include <vector>
 
-namespace nestor::api {
+namespace nestor_api {}
 
-/// A symbolic size of a nest.
+namespace nestor {
+using namespace ::nestor_api;
+namespace api = ::nestor_api;
+}  // namespace nestor
+
+namespace nestor_api {
+
+/// A symbolic size of a nest, in elements.
 struct SizeInfo {
   std::string name;
   std::int64_t min = 1;
@@ -25,16 +36,18 @@ struct SizeInfo {
 /// An argument or a temporary of a nest.
 struct TensorInfo {
   std::string name;
-  ElementType type = ElementType::f32;
+  nestor::ElementType type = nestor::ElementType::f32;
   std::string role;  ///< "input", "output" or "temporary"
 };
 
-/// An operator as a naive loop nest. Immutable; copies share. Use it, and schedules of it, on the thread that made it.
+/// An operator as a naive loop nest, built in, from a file, from JSON, or from Halide (nestor/halide.h). Immutable; copies
+/// share. Use it, and schedules of it, on the thread that made it.
 class NESTOR_API Nest {
  public:
-  /// A built-in operator by name, or the path of a .nest.json file. `variant` "": the operator's first. Throws UserError.
+  /// A built-in operator by name, or the path of a .nest.json file (anything with a slash or ".json" at its end).
+  /// `variant` "": the operator's first. Throws UserError that lists what there is, or says why the file is no nest.
   static Nest load(const std::string& source, const std::string& variant = "");
-  /// From the text of a nest file (docs/nest.md). Throws UserError naming the offending key.
+  /// From the text of a nest file (docs/nest.md): the same nest as load() of the file. Throws UserError naming the offending key.
   static Nest from_json(const std::string& text);
   /// Names of the built-in operators.
   static std::vector<std::string> builtin();
@@ -42,7 +55,7 @@ class NESTOR_API Nest {
   std::string op() const;
   std::string variant() const;
   std::string digest() const;  ///< 32 hexadecimal digits, equal on every machine
-  std::string json() const;    ///< text of a nest file; also what tune_nest_json (nestor/tune.h) takes
+  std::string json() const;    ///< text of a nest file
   std::vector<SizeInfo> sizes() const;
   std::vector<TensorInfo> tensors() const;
   std::string str() const;          ///< statements and tensors, readable
@@ -50,9 +63,10 @@ class NESTOR_API Nest {
 
  private:
   friend class Schedule;
+  friend struct Internals;
   struct Impl;
   explicit Nest(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };
 
-}  // namespace nestor::api
+}  // namespace nestor_api

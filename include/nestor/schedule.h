@@ -11,20 +11,24 @@
 #include <string>
 #include <vector>
 
-namespace nestor::api {
+namespace nestor_api {
 
+/// Where and how a schedule is measured.
 struct MeasureSettings {
-  int threads = 0;                        ///< 0: all cores
-  double run_timeout_s = 30;              ///< checking and timing together
-  std::map<std::string, double> scalars;  ///< scalar arguments; others take their default
+  /// "host", "cuda" (the first GPU), "cuda:1", "cuda/sm_80" (kernels of compute capability 8.0 on the GPU that is here), or
+  /// "auto" (the first GPU, else the host).
+  std::string target = "host";
+  int threads = 0;                             ///< host: threads of the kernel; 0: all cores
+  double run_timeout_s = 0;                    ///< seconds, checking and timing together; 0: 30 on the host, 4 on a GPU
+  std::map<std::string, double> scalars = {};  ///< scalar arguments; others take their default
 };
 
 /// Outcome of compiling, checking and timing one schedule in a process of its own.
 struct Measurement {
   bool correct = false;
-  std::string failure;  ///< status and reason when it is not
-  double median_ms = 0;
-  std::vector<double> samples_ms;  ///< raw, in measuring order
+  std::string failure;             ///< status and reason when it is not
+  double median_ms = 0;            ///< of samples_ms; 0 when it is not correct
+  std::vector<double> samples_ms;  ///< milliseconds of single runs, in measuring order
   double max_error = 0;            ///< worst of the results, as a fraction of what is allowed; above 1: wrong
 };
 
@@ -35,9 +39,9 @@ class NESTOR_API Schedule {
  public:
   /// The original order. Specialised sizes are fixed to `sizes` (missing ones take their default); so are the sizes that
   /// `measure` uses. Throws UserError for an unknown name or a value outside the nest's context.
-  explicit Schedule(const Nest& nest, const Sizes& sizes = {});
+  explicit Schedule(const Nest& nest, const nestor::Sizes& sizes = {});
   /// Replays a file's text (str of json()) onto `nest`. Throws UserError when it is for another nest or a step fails.
-  static Schedule from_json(const Nest& nest, const std::string& text, const Sizes& sizes = {});
+  static Schedule from_json(const Nest& nest, const std::string& text, const nestor::Sizes& sizes = {});
 
   Schedule& apply_rule(const std::string& rule, const std::vector<std::string>& target = {});
   Schedule& split(const std::string& loop, std::int64_t factor, const std::string& outer, const std::string& inner);
@@ -88,9 +92,12 @@ class NESTOR_API Schedule {
   std::string certificate() const;  ///< rules with proofs, dependences, bounds and sizes of validity
   std::string json() const;         ///< for from_json and `nestor verify --steps`
 
-  /// Compiles for this CPU, compares with the nest's definition evaluated in double, and times; in a process of its own.
+  /// Compiles for the target, compares with the nest's definition evaluated in double, and times; in processes of its own.
+  /// What is wrong with the schedule is told by the result. Throws UserError for a target that is no device of this machine
+  /// or too old for its kernels, for settings out of range and for unknown scalars; DeviceError when the GPU itself fails.
   Measurement measure(const MeasureSettings& settings = {}) const;
-  /// Measures and stores the trial; "" is the default database. Returns the trial's number.
+  /// Measures and stores the trial as one of the target's; "" is $NESTOR_DB, else the user's default database. Returns the
+  /// trial's number. Throws as measure() does, and UserError when the database cannot be opened.
   std::int64_t save(const std::string& database = "", const MeasureSettings& settings = {}) const;
 
  private:
@@ -98,4 +105,4 @@ class NESTOR_API Schedule {
   std::shared_ptr<const Impl> impl_;  ///< history of legal schedules
 };
 
-}  // namespace nestor::api
+}  // namespace nestor_api

@@ -3,11 +3,14 @@
 
 #include "api/operators.h"
 #include "api/report.h"
+#include "autotune/space/gpu/product_sizes.h"
 #include "poly/nest/dependences.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 
-namespace nestor::api {
+namespace nestor_api {
+
+using namespace nestor;
 
 Nest::Nest(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
@@ -18,7 +21,9 @@ Nest Nest::load(const std::string& source, const std::string& variant) {
 Nest Nest::from_json(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) user_error("the nest is not valid JSON");
-  return Nest(std::make_shared<const Impl>(Impl{nest_from_json(json)}));
+  nestor::Nest nest = nest_from_json(json);
+  specialize_product_sizes(nest);  // as load() does
+  return Nest(std::make_shared<const Impl>(Impl{std::move(nest)}));
 }
 
 std::vector<std::string> Nest::builtin() {
@@ -48,4 +53,4 @@ std::vector<TensorInfo> Nest::tensors() const {
   return tensors;
 }
 
-}  // namespace nestor::api
+}  // namespace nestor_api

@@ -9,7 +9,9 @@
 #include "poly/schedule/schedule.h"
 #include "support/error.h"
 
-namespace nestor::api {
+namespace nestor_api {
+
+using namespace nestor;
 
 struct Schedule::Impl {
   nestor::Nest nest;  ///< as defined
@@ -39,7 +41,12 @@ struct Schedule::Impl {
   std::string json() const { return trial_steps_json(nest, specialized_sizes(nest, sizes), current().steps()).dump(2); }
 
   TrialRecord measure(const MeasureSettings& settings) const {
+    if (settings.threads < 0)
+      user_error("{} threads cannot run a kernel: write 0 for all cores, or a number above 0", settings.threads);
+    if (!(settings.run_timeout_s >= 0))
+      user_error("a time limit of {} s is none: write 0 for the usual one", settings.run_timeout_s);
     MeasureOptions options;
+    options.target = target_from(settings.target);
     options.threads = settings.threads;
     options.run_timeout_s = settings.run_timeout_s;
     options.scalars = settings.scalars;
@@ -226,8 +233,8 @@ std::int64_t Schedule::save(const std::string& database, const MeasureSettings& 
   TrialRecord record = impl_->measure(settings);
   if (record.steps.empty()) record.steps = impl_->json();
   Database file = Database::open(database.empty() ? Database::default_path() : database);
-  return file.add_trial(device_identity_host(settings.threads), problem_key(impl_->nest, impl_->sizes), nest_to_text(impl_->nest),
-                        record);
+  return file.add_trial(device_identity(target_from(settings.target), settings.threads), problem_key(impl_->nest, impl_->sizes),
+                        nest_to_text(impl_->nest), record);
 }
 
-}  // namespace nestor::api
+}  // namespace nestor_api

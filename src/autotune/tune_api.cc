@@ -1,19 +1,20 @@
-// The public tuning call over the internal one.
-#include "nestor/tune.h"
+// The public options and report of tuning over the internal ones.
+#include "autotune/tune_api.h"
 
+#include "autotune/space/gpu/product_sizes.h"
 #include "autotune/tuner.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 
 namespace nestor {
 
-TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options) {
-  const nlohmann::json json = nlohmann::json::parse(nest_json, nullptr, false);
-  if (json.is_discarded()) user_error("the nest is not valid JSON");
+namespace {
+
+TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   const auto searcher = searcher_kind_from(options.searcher);
   if (!searcher) user_error("unknown searcher '{}'; choose exhaustive, random or evolutionary", options.searcher);
   TuneRequest request;
-  request.nest = nest_from_json(json);
+  request.nest = nest;
   request.sizes = options.sizes;
   request.fix_all_sizes = options.fix_all_sizes;
   request.searcher = *searcher;
@@ -30,7 +31,13 @@ TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& optio
       options.progress(progress.trials, progress.best_ms, progress.left_s);
     };
   }
-  const TuneResult result = tune(request);
+  return request;
+}
+
+}  // namespace
+
+TuneReport tune_nest(const Nest& nest, const TuneOptions& options) {
+  const TuneResult result = tune(request_of(nest, options));
   TuneReport report;
   report.baseline_ms = result.baseline_ms;
   if (result.best) {
@@ -42,6 +49,14 @@ TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& optio
   report.trials = result.trials;
   report.elapsed_s = result.elapsed_s;
   return report;
+}
+
+TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options) {
+  const nlohmann::json json = nlohmann::json::parse(nest_json, nullptr, false);
+  if (json.is_discarded()) user_error("the nest is not valid JSON");
+  Nest nest = nest_from_json(json);
+  specialize_product_sizes(nest);  // as wherever a nest is loaded
+  return tune_nest(nest, options);
 }
 
 }  // namespace nestor

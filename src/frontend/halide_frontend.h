@@ -1,7 +1,7 @@
 // Halide Funcs -> Nest. The definition alone is read: Halide schedules on the Funcs are ignored.
 #pragma once
 
-#include "frontend/halide_definition.h"
+#include "nestor/halide.h"
 #include "poly/nest/nest.h"
 
 namespace nestor {

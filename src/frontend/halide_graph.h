@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "frontend/halide_definition.h"
 #include "frontend/values/names.h"
 #include "frontend/values/value_translator.h"
+#include "nestor/halide.h"
 
 namespace nestor {
 

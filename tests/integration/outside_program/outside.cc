@@ -38,10 +38,10 @@ void check_kernel(const nestor::Kernel& kernel) {
 
 int main(int argc, char** argv) {
   const std::string database = argc > 1 ? argv[1] : "outside.db";
-  const nestor::api::Nest nest = nestor::api::Nest::load("matvec", "f32");
-  check(nestor::api::Nest::from_json(nest.json()).digest() == nest.digest(), "a nest survives its JSON");
+  const nestor::Nest nest = nestor::Nest::load("matvec", "f32");
+  check(nestor::Nest::from_json(nest.json()).digest() == nest.digest(), "a nest survives its JSON");
 
-  nestor::api::Schedule schedule(nest, {{"m", kRows}, {"k", kCols}});
+  nestor::Schedule schedule(nest, {{"m", kRows}, {"k", kCols}});
   check(schedule.why_illegal("parallel(no_such_loop)").has_value(), "a step on an unknown loop is refused");
   bool refused = false;
   try {
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   options.sizes = {{"m", kRows}, {"k", kCols}};
   options.max_trials = 3;
   options.database = database;
-  check(nestor::tune_nest_json(nest.json(), options).best_ms > 0, "tuning finds a kernel");
+  check(nestor::tune(nest, options.sizes, options).best_ms > 0, "tuning finds a kernel");
 
   const nestor::Library library = nestor::Library::open(database);
   const nestor::Kernel kernel = library.query("matvec", "f32", {{"m", kRows}, {"k", kCols}});

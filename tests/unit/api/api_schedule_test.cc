@@ -1,12 +1,16 @@
 // The public API: nests and schedules without a glimpse of isl.
 #include "nestor/schedule.h"
+#include "nestor/tune.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 #include "support/temporary_folder.h"
 
-namespace nestor::api {
+namespace nestor {
 namespace {
 
 using testing::HasSubstr;
@@ -29,6 +33,16 @@ TEST(PublicNest, TellsItsSizesAndTensors) {
   EXPECT_EQ(Nest::from_json(nest.json()).digest(), nest.digest());
   EXPECT_THAT(nest.dependences(), HasSubstr("flow"));
 }
+
+TEST(PublicNest, TextHasItsProductSizesFixedAsAFileHas) {
+  const Nest loaded = Nest::load("attention", "f16");
+  nlohmann::json json = nlohmann::json::parse(loaded.json());
+  for (nlohmann::json& size : json["sizes"]) size["specialized"] = false;
+  const std::vector<SizeInfo> sizes = Nest::from_json(json.dump()).sizes();
+  EXPECT_TRUE(std::any_of(sizes.begin(), sizes.end(), [](const SizeInfo& size) { return size.specialized; }));
+}
+
+TEST(PublicNest, TheOlderNameIsTheSameClass) { static_assert(std::is_same_v<nestor::Nest, nestor::api::Nest>); }
 
 TEST(PublicNest, RefusesWhatIsNoNest) {
   EXPECT_THROW(Nest::from_json("{"), UserError);
@@ -76,6 +90,18 @@ TEST_F(PublicSchedule, MeasuresAndSaves) {
   EXPECT_EQ(schedule_.save(folder.file("api.db")), 1);
 }
 
+TEST_F(PublicSchedule, ANestIsTunedAtTheSizesGiven) {
+  const test::TemporaryFolder folder;
+  TuneOptions options;
+  options.max_trials = 2;
+  options.database = folder.file("tuned.db");
+  options.sizes = {{"width", 24}};
+  const TuneReport report = tune(nest_, {{"rows", 8}}, options);
+  EXPECT_EQ(report.trials, 2);
+  ASSERT_GT(report.best_ms, 0);
+  EXPECT_NO_THROW(Schedule::from_json(nest_, report.best_schedule, {{"rows", 8}, {"width", 24}}));
+}
+
 TEST_F(PublicSchedule, ShowsEveryView) {
   for (const char* view : {"nest", "deps", "tree", "loops", "tile", "ir", "asm", "ptx", "schedule"}) {
     EXPECT_FALSE(schedule_.show(view).empty()) << view;
@@ -84,4 +110,4 @@ TEST_F(PublicSchedule, ShowsEveryView) {
 }
 
 }  // namespace
-}  // namespace nestor::api
+}  // namespace nestor

@@ -1,0 +1,7 @@
+# Installs ${BUILD} into ${PREFIX} and starts the installed program.
+file(REMOVE_RECURSE ${PREFIX})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "the installation failed (${status}):\n${output}")
+endif()
+execute_process(COMMAND ${PREFIX}/bin/nestor --version COMMAND_ERROR_IS_FATAL ANY)
