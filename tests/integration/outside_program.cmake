@@ -17,3 +17,4 @@ run(${CMAKE_COMMAND} -S ${SOURCE} -B ${outside} -G Ninja -DCMAKE_PREFIX_PATH=${p
 run(${CMAKE_COMMAND} --build ${outside})
 run(${outside}/outside ${outside}/tuning.db)
 run(${prefix}/bin/nestor --version)
+run(${CMAKE_COMMAND} -E env --unset=NESTOR_RECORDS ${prefix}/bin/nestor db import --shipped --db ${outside}/shipped.db)
