@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS nestor_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Found from the program's own place: ../share/nestor/records.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuning_db/ DESTINATION share/nestor/records FILES_MATCHING PATTERN "*.jsonl"
-        PATTERN migrations EXCLUDE)
+        PATTERN "*.pack" PATTERN migrations EXCLUDE)
 if(NESTOR_PORTABLE)
   return()
 endif()

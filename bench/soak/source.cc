@@ -2,7 +2,7 @@
 #include "soak/source.h"
 
 #include "api/operators.h"
-#include "db/records/record.h"
+#include "db/records/record_reader.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/nests/random_nests.h"
@@ -50,9 +50,9 @@ void add_operators(const SourceOptions& options, std::vector<Source>& sources) {
 void add_records(const std::string& path, std::vector<Source>& sources) {
   std::ifstream in(path, std::ios::binary);
   if (!in) user_error("cannot read {}", path);
-  for (std::string line; std::getline(in, line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Record record = record_from_line(line);
+  RecordReader reader(in);
+  while (const auto read = reader.next()) {
+    const Record& record = *read;
     if (record.trial.status != TrialStatus::ok) continue;
     const std::string json = record.nest_json;
     Source source{

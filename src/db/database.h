@@ -109,6 +109,10 @@ class Database {
   /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. This file alone, without the system
   /// database.
   void export_records(std::ostream& out, Exported which = Exported::all) const;
+  /// The same into a file. CodePlace::pack: each nest is a line of its own, once, and the kernels' code is in the pack beside `path`
+  /// (pack_path), which is left alone when no trial has a kernel. Pipes and devices get lines that stand alone. What was there before stays
+  /// until all is written. Throws UserError when a file cannot be written.
+  void export_file(const std::string& path, Exported which = Exported::all, CodePlace code = CodePlace::pack) const;
   struct Imported {
     std::int64_t added = 0;
     std::int64_t checked = 0;  ///< trials that were there already, and that the lines say a later revision has checked
@@ -116,6 +120,9 @@ class Database {
   /// Validates every line before the first is stored; throws UserError with the line number. Of a trial that is there already only the
   /// later revisions are taken over.
   Imported import_records(std::istream& in);
+  /// The same from a file with a pack beside it where its lines need one. Throws UserError that names the file and the line also when the
+  /// pack is missing or damaged, has no code for a record, or other code than its hash says.
+  Imported import_file(const std::string& path);
   /// Integrity check of the file and of every kernel hash; findings, empty when sound.
   std::vector<std::string> check() const;
 

@@ -1,32 +1,13 @@
-// Database: pins, pruning, summaries, text records and checks.
+// Database: pins, pruning, summaries and checks.
 #include "db/database.h"
 #include "db/stores.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
 
-#include <istream>
 #include <map>
-#include <ostream>
-#include <set>
 
 namespace nestor {
 namespace {
-
-// In an order that depends on contents alone: the ids of two files differ.
-constexpr std::string_view kExportOrder =
-    "SELECT t.id, t.status, t.problem_id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = "
-    "t.problem_id"
-    " JOIN nest n ON n.id = p.nest_id LEFT JOIN kernel k ON k.id = t.kernel_id"
-    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, t.created, t.status, t.median_ms, t.samples, "
-    "t.steps, k.hash, t.id";
-
-constexpr std::string_view kWinnerOrder =
-    "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n "
-    "ON n.id = p.nest_id"
-    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok' AND t.checked >= ?"
-    " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, ? AND EXISTS (SELECT 1 FROM json_each(CASE WHEN "
-    "json_valid(t.report) THEN t.report ELSE '{}' END, '$.kernels') WHERE json_extract(value, '$.local_bytes') > 0), "
-    "t.median_ms, t.id";
 
 // Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
 constexpr std::string_view kDeleteSlow =
@@ -34,36 +15,6 @@ constexpr std::string_view kDeleteSlow =
     " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.checked < ?, t.median_ms, "
     "t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
-
-std::vector<std::int64_t> ids_to_export(Store& store, Database::Exported which) {
-  std::vector<std::int64_t> ids;
-  std::set<std::pair<std::int64_t, std::string>> served;
-  const bool all = which == Database::Exported::all;
-  const std::int64_t in_registers = which == Database::Exported::winners_in_registers ? 1 : 0;
-  Connection& connection = store.connection();
-  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, store.revision(), in_registers);
-  while (row.step()) {
-    if (!all && !served.emplace(row.integer(1), row.text(2)).second) continue;
-    ids.push_back(row.integer(0));
-  }
-  return ids;
-}
-
-std::vector<Record> read_records(std::istream& in) {
-  std::vector<Record> records;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      records.push_back(record_from_line(line));
-    } catch (const UserError& error) {
-      user_error("line {}: {}", number, error.what());
-    }
-  }
-  if (in.bad()) user_error("reading failed after line {}", number);
-  return records;
-}
 
 }  // namespace
 
@@ -152,42 +103,6 @@ std::vector<DeviceIdentity> Database::devices() const {
   devices.reserve(found.size());
   for (auto& [key, device] : found) devices.push_back(std::move(device));
   return devices;
-}
-
-void Database::export_records(std::ostream& out, Exported which) const {
-  Store& store = stores_->user;
-  guarded(store.path(), [&] {
-    for (const std::int64_t id : ids_to_export(store, which)) {
-      try {
-        const std::optional<Record> record = store.read(id, true);
-        if (record) out << record_to_line(*record) << '\n';  // another process may have pruned it meanwhile
-      } catch (const UserError& error) {
-        stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
-      }
-    }
-  });
-  out.flush();
-  if (!out) user_error("writing the records of {} failed", store.path());
-}
-
-Database::Imported Database::import_records(std::istream& in) {
-  stores_->require_writable("import records");
-  const std::vector<Record> records = read_records(in);
-  Store& store = stores_->user;
-  return guarded(store.path(), [&] {
-    return store.in_transaction([&] {
-      Imported imported;
-      for (const Record& record : records) {
-        if (const auto known = store.find(record)) {
-          imported.checked += store.raise_revisions(*known, record.trial) ? 1 : 0;
-          continue;
-        }
-        store.insert(record);
-        ++imported.added;
-      }
-      return imported;
-    });
-  });
 }
 
 std::vector<std::string> Database::check() const {

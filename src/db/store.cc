@@ -136,6 +136,7 @@ std::int64_t Store::kernel_id(const KernelRecord& kernel) {
     auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? AND architecture = ?", kernel.hash, kernel.architecture);
     if (row.step()) return row.integer(0);
   }
+  if (kernel.code.empty()) internal_error("kernel {} is stored without its code", kernel.hash);
   connection_.run("INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?, ?, ?, ?, ?)", kernel.hash,
                   kernel.architecture, valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
   return connection_.last_id();
@@ -246,6 +247,12 @@ KernelRecord Store::kernel(std::int64_t kernel_id) {
   if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash)
     user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
   return kernel;
+}
+
+std::string Store::code_of(const std::string& hash) {
+  auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? ORDER BY id LIMIT 1", hash);
+  if (!row.step()) user_error("{}: kernel {} was removed meanwhile: try again", path_, hash);
+  return kernel(row.integer(0)).code;
 }
 
 }  // namespace nestor

@@ -31,7 +31,7 @@ class Store {
     return result;
   }
 
-  /// Stores a normalised record (within a transaction); returns the trial's id.
+  /// Stores a normalised record (within a transaction); returns the trial's id. A kernel without its code must be there already.
   std::int64_t insert(const Record& record);
   /// The trial equal to this one, if there is one. Its revisions may differ; where it has a kernel also what a check made of its status.
   std::optional<std::int64_t> find(const Record& record);
@@ -47,12 +47,15 @@ class Store {
   std::vector<std::int64_t> winners(const std::string& device_key, const ProblemKey& problem, bool unchecked_too);
   /// The kernel, decompressed, its hash checked. Throws UserError when it is damaged.
   KernelRecord kernel(std::int64_t kernel_id);
+  /// The code of kernels with that hash. Throws UserError when there is none, or it is damaged.
+  std::string code_of(const std::string& hash);
+  /// The row of that kernel (within a transaction); stored when it is not there.
+  std::int64_t kernel_id(const KernelRecord& kernel);
 
  private:
   std::int64_t device_id(const DeviceIdentity& device);
   std::int64_t nest_id(const std::string& digest, const std::string& json);
   std::int64_t problem_id(const ProblemKey& problem, const std::string& nest_json);
-  std::int64_t kernel_id(const KernelRecord& kernel);
 
   std::string path_;
   bool writable_;

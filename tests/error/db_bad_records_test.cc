@@ -59,7 +59,7 @@ TEST_F(RecordError, ALateBadLineStoresNothing) {
 
 TEST_F(RecordError, EachKindOfBadValueIsNamed) {
   const std::vector<std::tuple<std::string, json, std::string>> cases{
-      {"/format", 2, "format is 2"},
+      {"/format", 3, "format is 3"},
       {"/status", "great", "\"great\" is no status"},
       {"/median_ms", "fast", "\"median_ms\" has the wrong type"},
       {"/median_ms", -1, "the median is -1"},

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class ShippedRecords : public testing::Test {
  protected:
-  /// A record of this machine, rewritten as if a GPU had measured it, in a folder of records.
+  /// A record of this machine, rewritten as if a GPU had measured it, in a folder of records, its code in a pack.
   void SetUp() override {
     const std::string own = folder_.file("own.db"), lines = folder_.file("own.jsonl");
     ASSERT_EQ(
@@ -23,12 +23,15 @@ class ShippedRecords : public testing::Test {
         0);
     ASSERT_EQ(run_nestor({"db", "export", "--winners", lines, "--db", own}).code, 0);
     std::ifstream in(lines);
-    nlohmann::json record = nlohmann::json::parse(in);
+    std::string nest, line;
+    ASSERT_TRUE(std::getline(in, nest) && std::getline(in, line));
+    nlohmann::json record = nlohmann::json::parse(line);
     record["device"] = {
         {"kind", "cuda"}, {"name", "NVIDIA H200"}, {"arch", "sm_90"}, {"units", 132}, {"details", nlohmann::json::object()}};
     record["kernel"]["architecture"] = "sm_90";
     std::filesystem::create_directories(folder_.file("records"));
-    std::ofstream(folder_.file("records") + "/h200.jsonl") << record.dump() << "\n";
+    std::ofstream(folder_.file("records") + "/h200.jsonl") << nest << "\n" << record.dump() << "\n";
+    std::filesystem::copy_file(folder_.file("own.pack"), folder_.file("records") + "/h200.pack");
   }
 
   Outcome nestor(std::vector<std::string> args, const std::string& variables = "") const {
@@ -60,6 +63,23 @@ TEST_F(ShippedRecords, OneCommandLoadsThemAndQueriesAnswer) {
   EXPECT_EQ(json_of(nearest).at("distance"), 1.0);
   EXPECT_EQ(nestor({"query", "layernorm", "--rows", "64", "--width", "32", "--device", "host"}).code, 3);
   EXPECT_EQ(nestor({"query", "layernorm", "--rows", "64", "--width", "33"}).code, 3);
+}
+
+TEST_F(ShippedRecords, AMissingPackIsRefusedByName) {
+  std::filesystem::remove(folder_.file("records") + "/h200.pack");
+  const Outcome imported = nestor({"db", "import", "--shipped"});
+  EXPECT_EQ(imported.code, 1);
+  EXPECT_THAT(imported.err, HasSubstr("h200.jsonl: line 2: the code of its kernel is in a pack, but "));
+  EXPECT_THAT(imported.err, HasSubstr("h200.pack cannot be read"));
+}
+
+TEST_F(ShippedRecords, OneFileCanBeSentAround) {
+  ASSERT_EQ(nestor({"db", "import", "--shipped"}).code, 0);
+  ASSERT_EQ(nestor({"db", "export", "--inline-code", folder_.file("one.jsonl")}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("one.pack")));
+  const Outcome imported = run_nestor({"--json", "db", "import", folder_.file("one.jsonl"), "--db", folder_.file("third.db")});
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_EQ(json_of(imported).at("added"), 1);
 }
 
 TEST_F(ShippedRecords, TheSystemDatabaseServesEverybody) {

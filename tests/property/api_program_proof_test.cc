@@ -5,13 +5,13 @@
 #include "poly/nest/nest_json.h"
 #include "support/mutants/program_mutants.h"
 #include "support/nests/operator_programs.h"
+#include "support/nests/shipped_schedules.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 namespace nestor {
@@ -104,14 +104,13 @@ TEST(ProgramProofOperators, ProgramsAreProvedAndMutantsThatDifferAreNot) {
 
 TEST(ProgramProofRecords, ShippedSchedulesAreProved) {
   const bool all = std::getenv("NESTOR_PROOF_RECORDS") != nullptr;
-  int records = 0, line_number = 0;
+  int records = 0, number = 0;
   std::set<std::string> seen;
   for (const auto& file : std::filesystem::directory_iterator(NESTOR_TUNING_DB)) {
     if (file.path().extension() != ".jsonl") continue;
-    std::ifstream lines(file.path());
-    for (std::string line; std::getline(lines, line);) {
-      if (!all && line_number++ % 24 != 0) continue;
-      const nlohmann::json record = nlohmann::json::parse(line);
+    testing::ShippedLines lines(file.path());
+    for (nlohmann::json record = lines.next(); !record.is_null(); record = lines.next()) {
+      if (!all && number++ % 24 != 0) continue;
       const nlohmann::json& steps = record.at("steps");
       if (!seen.insert(steps.dump()).second) continue;
       const Sizes sizes = record.at("problem").at("sizes");

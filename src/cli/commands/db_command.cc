@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -20,7 +19,7 @@ namespace {
 struct DbArgs {
   DatabaseArgs database;
   std::string file = "-";
-  bool winners = false, in_registers = false;
+  bool winners = false, in_registers = false, inline_code = false;
   int keep = 10;
   std::int64_t trial = 0;
   bool unpin = false;
@@ -64,26 +63,8 @@ int run_export(const DbArgs& args) {
     std::cout.flush();
     return kOk;
   }
-  std::ofstream file(args.file, std::ios::binary);
-  if (!file) user_error("cannot write {}", args.file);
-  try {
-    database.export_records(file, which);
-    file.close();
-  } catch (const UserError&) {
-    if (file) throw;
-  }
-  if (!file) user_error("writing {} failed: is the disk full?", args.file);
+  database.export_file(args.file, which, args.inline_code ? CodePlace::record : CodePlace::pack);
   return kOk;
-}
-
-Database::Imported import_file(Database& database, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) user_error("cannot read {}", path);
-  try {
-    return database.import_records(file);
-  } catch (const UserError& error) {
-    user_error("{}: {}", path, error.what());
-  }
 }
 
 int run_import(const DbArgs& args) {
@@ -94,12 +75,12 @@ int run_import(const DbArgs& args) {
   Database::Imported imported;
   if (args.shipped) {
     for (const std::string& file : shipped_records()) {
-      const Database::Imported part = import_file(database, file);
+      const Database::Imported part = database.import_file(file);
       imported.added += part.added;
       imported.checked += part.checked;
     }
   } else {
-    imported = args.file == "-" ? database.import_records(std::cin) : import_file(database, args.file);
+    imported = args.file == "-" ? database.import_records(std::cin) : database.import_file(args.file);
   }
   const std::int64_t waiting = database.waiting("", "");
   if (output_mode().json) {
@@ -254,8 +235,11 @@ void add_db(CLI::App& app, Action& run) {
     return command;
   };
   add("summary", "One line a problem and device", run_summary);
-  CLI::App* exporter = add("export", "Write trials as JSON lines", run_export);
-  exporter->add_option("FILE", args->file, "file to write (default: standard output)");
+  CLI::App* exporter = add("export", "Write trials as JSON lines, and their code as a pack", run_export);
+  exporter->add_option("FILE", args->file,
+                       "file to write, with the code of its kernels in a .pack beside it (default: standard output)");
+  exporter->add_flag("--inline-code", args->inline_code,
+                     "one file without a pack: each line has its nest and its code, as on standard output");
   CLI::Option* winners = exporter->add_flag("--winners", args->winners, "the best trial of each problem alone");
   exporter
       ->add_flag(
@@ -263,7 +247,7 @@ void add_db(CLI::App& app, Action& run) {
           "with --winners: among trials whose kernels keep nothing in local memory (no spilled registers), if there are such")
       ->needs(winners);
   CLI::App* importer = add("import", "Add trials from JSON lines; nothing is stored unless every line is valid", run_import);
-  importer->add_option("FILE", args->file, "file to read (default: standard input)");
+  importer->add_option("FILE", args->file, "file to read, and the pack beside it (default: standard input)");
   importer->add_flag("--shipped", args->shipped, "the records that come with Nestor");
   importer->add_flag("--system", args->system,
                      "into the system database, for all users ($NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db)");

@@ -40,15 +40,20 @@ void require_time(double value, const char* what) {
   if (!std::isfinite(value) || value < 0) user_error("{} is {}, not a time in milliseconds", what, value);
 }
 
-void normalise_kernel(KernelRecord& kernel) {
-  const std::string given = kernel_hash(kernel.code, kernel.recipe);
-  if (!kernel.hash.empty() && kernel.hash != given)
-    user_error("the kernel's hash is {}, but its contents give {}", kernel.hash, given);
+void normalise_kernel(KernelRecord& kernel, CodePlace code) {
+  const bool here = code == CodePlace::record;
+  if (here) {
+    const std::string given = kernel_hash(kernel.code, kernel.recipe);
+    if (!kernel.hash.empty() && kernel.hash != given)
+      user_error("the kernel's hash is {}, but its contents give {}", kernel.hash, given);
+    if (kernel.code.empty()) user_error("the kernel's code is empty");
+  } else if (kernel.hash.empty()) {
+    user_error("the kernel's hash is empty, so that a pack cannot have its code");
+  }
   if (kernel.architecture.empty()) user_error("the kernel's architecture is empty");
-  if (kernel.code.empty()) user_error("the kernel's code is empty");
   kernel.recipe = canonical_json(kernel.recipe, "the launch recipe", "");
   recipe_from_json(json::parse(kernel.recipe.empty() ? "null" : kernel.recipe));
-  kernel.hash = kernel_hash(kernel.code, kernel.recipe);
+  if (here) kernel.hash = kernel_hash(kernel.code, kernel.recipe);
 }
 
 }  // namespace
@@ -59,7 +64,7 @@ std::string canonical_sizes(const Sizes& sizes) {
   return text;
 }
 
-void normalise(Record& record) {
+void normalise(Record& record, CodePlace code) {
   if (record.problem.op.empty()) user_error("the operator's name is empty");
   if (record.problem.nest_digest.empty()) user_error("the nest's digest is empty");
   for (const auto& [name, value] : record.problem.sizes) {
@@ -80,7 +85,7 @@ void normalise(Record& record) {
   if (!is_utc_time(trial.created)) user_error("\"{}\" is no time like 2025-01-31T12:00:00Z", trial.created);
   if (trial.revision < 0 || trial.checked < 0) user_error("a revision is {}, below 0", std::min(trial.revision, trial.checked));
   if (trial.status != TrialStatus::ok) trial.checked = 0;
-  if (trial.kernel) normalise_kernel(*trial.kernel);
+  if (trial.kernel) normalise_kernel(*trial.kernel, code);
 }
 
 }  // namespace nestor

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,11 +24,22 @@ std::string canonical_sizes(const Sizes& sizes);
 
 /// Brings JSON texts into canonical form, fills `created` and the kernel's hash, and checks every field. Throws UserError
 /// naming the first that is wrong.
-void normalise(Record& record);
+void normalise(Record& record, CodePlace code = CodePlace::record);
 
-/// One line of a text export, without the line's end.
+/// One line of a text export, without the line's end. It stands alone: format 1.
 std::string record_to_line(const Record& record);
-/// Inverse; normalised. Throws UserError naming the offending key.
-Record record_from_line(std::string_view line);
+
+/// Lines of format 2: a nest, and a record that names its nest by digest and leaves the kernel's code to a pack.
+std::string nest_to_line(const std::string& digest, const std::string& nest_json);
+std::string record_to_packed_line(const Record& record);
+
+/// A line of either format: a record, or else a nest.
+struct RecordLine {
+  std::optional<Record> record = {};  ///< normalised; its nest_json is "null" when it shares a nest
+  bool shares_nest = false;
+  std::string nest_digest = {}, nest_json = {};  ///< of a nest
+};
+/// Throws UserError naming the offending key.
+RecordLine record_line_from(std::string_view line);
 
 }  // namespace nestor

@@ -13,7 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kRecordFormat = 1;
+constexpr int kAloneFormat = 1;   // each line has its nest and its code
+constexpr int kPackedFormat = 2;  // nests have lines of their own, code is in a pack
 
 json device_to_json(const DeviceIdentity& device) {
   return {{"kind", device.kind},
@@ -27,11 +28,10 @@ json problem_to_json(const ProblemKey& problem) {
   return {{"op", problem.op}, {"variant", problem.variant}, {"nest_digest", problem.nest_digest}, {"sizes", problem.sizes}};
 }
 
-json kernel_to_json(const KernelRecord& kernel) {
-  return {{"architecture", kernel.architecture},
-          {"code", base64_encode(kernel.code)},
-          {"recipe", json::parse(kernel.recipe)},
-          {"hash", kernel.hash}};
+json kernel_to_json(const KernelRecord& kernel, int format) {
+  json object = {{"architecture", kernel.architecture}, {"recipe", json::parse(kernel.recipe)}, {"hash", kernel.hash}};
+  if (format == kAloneFormat) object["code"] = base64_encode(kernel.code);
+  return object;
 }
 
 // An object with exactly these keys; those of `optional` may be missing.
@@ -82,10 +82,18 @@ ProblemKey problem_from_json(const json& object) {
   return problem;
 }
 
-KernelRecord kernel_from_json(const json& object) {
-  require_keys(object, "\"kernel\"", {"architecture", "code", "recipe", "hash"});
-  return {value<std::string>(object, "architecture"), base64_decode(value<std::string>(object, "code")),
-          object.at("recipe").dump(), value<std::string>(object, "hash")};
+KernelRecord kernel_from_json(const json& object, int format) {
+  KernelRecord kernel;
+  if (format == kAloneFormat) {
+    require_keys(object, "\"kernel\"", {"architecture", "code", "recipe", "hash"});
+    kernel.code = base64_decode(value<std::string>(object, "code"));
+  } else {
+    require_keys(object, "\"kernel\"", {"architecture", "recipe", "hash"});
+  }
+  kernel.architecture = value<std::string>(object, "architecture");
+  kernel.recipe = object.at("recipe").dump();
+  kernel.hash = value<std::string>(object, "hash");
+  return kernel;
 }
 
 // Lines of programs that did not count revisions have none.
@@ -96,7 +104,7 @@ int revision_from_json(const json& object, const char* key) {
   return static_cast<int>(revision);
 }
 
-TrialRecord trial_from_json(const json& object) {
+TrialRecord trial_from_json(const json& object, int format) {
   TrialRecord trial;
   trial.steps = object.at("steps").dump();
   const auto status = value<std::string>(object, "status");
@@ -114,18 +122,17 @@ TrialRecord trial_from_json(const json& object) {
   if (object.contains("report")) trial.report = object.at("report").dump();
   trial.revision = revision_from_json(object, "revision");
   trial.checked = revision_from_json(object, "checked");
-  if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"));
+  if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"), format);
   return trial;
 }
 
-}  // namespace
+std::string text_of(const json& line) { return line.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-std::string record_to_line(const Record& record) {
+std::string line_of(const Record& record, int format) {
   const TrialRecord& trial = record.trial;
-  json line = {{"format", kRecordFormat},
+  json line = {{"format", format},
                {"device", device_to_json(record.device)},
                {"problem", problem_to_json(record.problem)},
-               {"nest", json::parse(record.nest_json)},
                {"steps", json::parse(trial.steps)},
                {"status", to_string(trial.status)},
                {"reason", trial.reason},
@@ -135,30 +142,62 @@ std::string record_to_line(const Record& record) {
                {"toolchain", trial.toolchain},
                {"created", trial.created},
                {"pinned", record.pinned},
-               {"kernel", trial.kernel ? kernel_to_json(*trial.kernel) : json()}};
+               {"kernel", trial.kernel ? kernel_to_json(*trial.kernel, format) : json()}};
+  if (format == kAloneFormat) line["nest"] = json::parse(record.nest_json);
   if (!trial.report.empty()) line["report"] = json::parse(trial.report);
   if (trial.revision > 0) line["revision"] = trial.revision;
   if (trial.checked > 0) line["checked"] = trial.checked;
-  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text_of(line);
 }
 
-Record record_from_line(std::string_view line) {
-  const json object = json::parse(line, nullptr, false);
+json parsed_line(std::string_view line) {
+  json object = json::parse(line, nullptr, false);
   if (object.is_discarded()) user_error("not JSON: {:.60}", line);
   if (!object.is_object() || !object.contains("format")) user_error("no record of a tuning database (it has no \"format\")");
-  const auto format = value<std::int64_t>(object, "format");
-  if (format != kRecordFormat) user_error("its format is {}, this program knows format {}", format, kRecordFormat);
-  require_keys(object, "the record",
-               {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
-                "toolchain", "created", "pinned", "kernel"},
-               {"report", "revision", "checked"});
-  Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")), object.at("nest").dump(),
-                trial_from_json(object), value<bool>(object, "pinned")};
-  normalise(record);
+  return object;
+}
+
+Record record_from_json(const json& object, int format) {
+  const std::initializer_list<std::string_view> optional{"report", "revision", "checked"};
+  if (format == kAloneFormat) {
+    require_keys(object, "the record",
+                 {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",
+                  "toolchain", "created", "pinned", "kernel"},
+                 optional);
+  } else {
+    require_keys(object, "the record",
+                 {"format", "device", "problem", "steps", "status", "reason", "samples_ms", "median_ms", "max_error", "toolchain",
+                  "created", "pinned", "kernel"},
+                 optional);
+  }
+  Record record{device_from_json(object.at("device")), problem_from_json(object.at("problem")),
+                format == kAloneFormat ? object.at("nest").dump() : "", trial_from_json(object, format),
+                value<bool>(object, "pinned")};
+  normalise(record, format == kAloneFormat ? CodePlace::record : CodePlace::pack);
   if (record.trial.status == TrialStatus::ok && record.trial.median_ms <= 0)
     user_error("the trial is ok, but its median is {}", record.trial.median_ms);
   if (record.pinned && !record.trial.kernel) user_error("the trial is pinned, but has no kernel");
   return record;
+}
+
+}  // namespace
+
+std::string record_to_line(const Record& record) { return line_of(record, kAloneFormat); }
+std::string record_to_packed_line(const Record& record) { return line_of(record, kPackedFormat); }
+
+std::string nest_to_line(const std::string& digest, const std::string& nest_json) {
+  return text_of({{"format", kPackedFormat}, {"digest", digest}, {"nest", json::parse(nest_json)}});
+}
+
+RecordLine record_line_from(std::string_view line) {
+  const json object = parsed_line(line);
+  const auto format = value<std::int64_t>(object, "format");
+  if (format == kAloneFormat) return {.record = record_from_json(object, kAloneFormat)};
+  if (format != kPackedFormat)
+    user_error("its format is {}, this program knows formats {} and {}", format, kAloneFormat, kPackedFormat);
+  if (!object.contains("digest")) return {.record = record_from_json(object, kPackedFormat), .shares_nest = true};
+  require_keys(object, "the nest", {"format", "digest", "nest"});
+  return {.nest_digest = value<std::string>(object, "digest"), .nest_json = object.at("nest").dump()};
 }
 
 }  // namespace nestor

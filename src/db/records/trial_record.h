@@ -42,6 +42,9 @@ struct KernelRecord {
   std::string hash;    ///< kernel_hash(code, recipe), checked whenever the record is read; may be empty when added
 };
 
+/// Where the code of a text record's kernel is: in the record's line, or in a pack beside the file (the record's own is empty then).
+enum class CodePlace : std::uint8_t { record, pack };
+
 /// XXH3-128 of code and recipe.
 std::string kernel_hash(std::string_view code, std::string_view recipe);
 

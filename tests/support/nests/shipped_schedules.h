@@ -20,7 +20,7 @@
 namespace nestor::testing {
 
 struct ShippedSchedule {
-  std::string name;  ///< operator, variant and where the record stands
+  std::string name;  ///< operator, variant, file and the record's number in it
   std::string op;    ///< operator and variant
   nlohmann::json nest, steps;
   Sizes sizes;          ///< of the record
@@ -29,7 +29,29 @@ struct ShippedSchedule {
 
 inline std::ostream& operator<<(std::ostream& out, const ShippedSchedule& schedule) { return out << schedule.name; }
 
-/// Those of all records in the folder, sorted by file and line.
+/// The next record of a file, its nest under "nest" also where a line of its own defines it; null at the end.
+class ShippedLines {
+ public:
+  explicit ShippedLines(const std::filesystem::path& file) : in_(file) {}
+  nlohmann::json next() {
+    for (std::string line; std::getline(in_, line);) {
+      nlohmann::json record = nlohmann::json::parse(line);
+      if (record.contains("digest")) {
+        nests_[record.at("digest")] = record.at("nest");
+        continue;
+      }
+      if (!record.contains("nest")) record["nest"] = nests_.at(record.at("problem").at("nest_digest"));
+      return record;
+    }
+    return {};
+  }
+
+ private:
+  std::ifstream in_;
+  std::map<std::string, nlohmann::json> nests_;
+};
+
+/// Those of all records in the folder, by file and number.
 inline std::vector<ShippedSchedule> shipped_schedules(const std::string& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -39,10 +61,10 @@ inline std::vector<ShippedSchedule> shipped_schedules(const std::string& folder)
   std::vector<ShippedSchedule> result;
   std::set<std::string> seen;
   for (const auto& file : files) {
-    std::ifstream in(file);
-    std::string line;
-    for (int number = 1; std::getline(in, line); ++number) {
-      const nlohmann::json record = nlohmann::json::parse(line);
+    ShippedLines lines(file);
+    int number = 0;
+    for (nlohmann::json record = lines.next(); !record.is_null(); record = lines.next()) {
+      ++number;
       const auto& problem = record.at("problem");
       if (record.at("device").at("kind") != "cuda" ||
           !seen.insert(record.at("steps").at("steps").dump() + record.at("steps").at("fixed").dump() +
