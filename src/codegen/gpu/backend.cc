@@ -4,6 +4,7 @@
 #include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/kernel_builder.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "codegen/tile/program_recipe.h"
 
 #include "support/debug.h"
 #include "support/error.h"
@@ -79,27 +80,6 @@ std::string ptx_of(llvm::Module& module, llvm::TargetMachine& machine) {
   return text.str().str();
 }
 
-void fill_recipe(const TileProgram& program, const nvptx::LaunchPlan& plan, LaunchRecipe& recipe) {
-  recipe.target = "nvptx";
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.memory != Memory::argument) continue;
-    recipe.arguments.push_back({buffer.name, buffer.type, buffer.role == TensorRole::output, buffer.extents});
-  }
-  recipe.sizes = program.sizes;
-  recipe.fixed_sizes = program.fixed_sizes;
-  for (const ScalarParam& scalar : program.scalars)
-    recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
-  recipe.valid = program.valid;
-  for (const auto& [size, value] : program.fixed_sizes) {
-    SizeConstraint fixed;
-    fixed.terms[size] = 1;
-    fixed.constant = -value;
-    fixed.equality = true;
-    recipe.valid.push_back(fixed);
-  }
-  nvptx::workspace_layout(plan.program, recipe.workspace_bytes);
-}
-
 void complete(std::vector<LaunchNode>& nodes, const std::map<std::string, nvptx::BuiltKernel>& kernels) {
   for (LaunchNode& node : nodes) {
     complete(node.children, kernels);
@@ -111,24 +91,11 @@ void complete(std::vector<LaunchNode>& nodes, const std::map<std::string, nvptx:
   }
 }
 
-void check_target(const NvptxTarget& target) {
-  if (target.threads < 32 || target.threads > 1024 || target.threads % 32 != 0) {
-    user_error("A block of {} threads is not possible: choose a multiple of 32 from 32 to 1024.", target.threads);
-  }
-  if (target.sm < 80)
-    user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
-}
-
 }  // namespace
 
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
-  check_target(target);
-  return compile_plans(program, plan_kernels(program, target));
-}
-
-CompiledNvptx compile_plans(const TileProgram& program, std::shared_ptr<const KernelPlans> plans) {
   const DebugTimer timer("GPU code");
-  const NvptxTarget& target = plans->target;
+  std::shared_ptr<const KernelPlans> plans = plan_kernels(program, target);
   const auto any_kernel = [&](const auto& holds) {
     return std::any_of(plans->launches.kernels.begin(), plans->launches.kernels.end(), holds);
   };
@@ -153,7 +120,9 @@ CompiledNvptx compile_plans(const TileProgram& program, std::shared_ptr<const Ke
   result.kernel.architecture = architecture;
   result.kernel.code = ptx_of(module, *machine);
   debug_log(DebugSwitch::ptx, result.kernel.code);
-  fill_recipe(program, plans->launches, result.kernel.recipe);
+  result.kernel.recipe = recipe_of(program);
+  result.kernel.recipe.target = "nvptx";
+  nvptx::workspace_layout(plans->launches.program, result.kernel.recipe.workspace_bytes);
   result.kernel.recipe.launches = plans->launches.launches;
   complete(result.kernel.recipe.launches, kernels);
   result.certificate = plans->certificate;
@@ -162,12 +131,10 @@ CompiledNvptx compile_plans(const TileProgram& program, std::shared_ptr<const Ke
 }
 
 GpuCertificate certify_kernels(const TileProgram& program, const NvptxTarget& target) {
-  check_target(target);
   return plan_kernels(program, target)->certificate;
 }
 
 std::string describe_kernels(const TileProgram& program, const NvptxTarget& target) {
-  check_target(target);
   return describe(*plan_kernels(program, target));
 }
 

@@ -24,9 +24,6 @@ struct CompiledNvptx {
 /// of a kernel is refuted.
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
 
-/// Code of plans that are there already (plan_kernels()).
-CompiledNvptx compile_plans(const TileProgram& program, std::shared_ptr<const KernelPlans> plans);
-
 /// What is proved of the kernels of a program, without their code. Throws as compile_nvptx().
 GpuCertificate certify_kernels(const TileProgram& program, const NvptxTarget& target);
 

@@ -20,7 +20,15 @@ namespace {
 /// Marks among facts what could not be decided.
 constexpr const char* kNotProved = "not proved: ";
 
-void check_target(const NvptxTarget& target, const nvptx::LaunchPlan& launches) {
+void check_target(const NvptxTarget& target) {
+  if (target.threads < 32 || target.threads > 1024 || target.threads % 32 != 0) {
+    user_error("A block of {} threads is not possible: choose a multiple of 32 from 32 to 1024.", target.threads);
+  }
+  if (target.sm < 80)
+    user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
+}
+
+void check_clusters(const NvptxTarget& target, const nvptx::LaunchPlan& launches) {
   if (target.sm >= 90) return;
   for (const nvptx::KernelPlan& kernel : launches.kernels) {
     if (kernel.shape.cluster > 1)
@@ -76,11 +84,12 @@ std::vector<nvptx::BlockPlan> plan_bodies(const nvptx::KernelPlan& kernel, const
 }
 
 std::shared_ptr<const KernelPlans> plan_kernels(const TileProgram& program, const NvptxTarget& target) {
+  check_target(target);
   auto plans = std::make_shared<KernelPlans>();
   plans->target = target;
   plans->launches = nvptx::plan_launches(program, target.threads);
   prove_launches(program, plans->launches, plans->certificate);
-  check_target(target, plans->launches);
+  check_clusters(target, plans->launches);
   const TileProgram& split = plans->launches.program;
   for (const nvptx::KernelPlan& kernel : plans->launches.kernels) {
     PlannedKernel& planned = plans->kernels.emplace_back();

@@ -2,6 +2,7 @@
 #include "codegen/host/emit/kernel_emitter.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/host/target/host_machine.h"
+#include "codegen/tile/program_recipe.h"
 #include "support/debug.h"
 #include "support/error.h"
 
@@ -12,25 +13,9 @@ namespace nestor {
 namespace {
 
 LaunchRecipe make_recipe(const TileProgram& program, const IntExpr& workspace_bytes) {
-  LaunchRecipe recipe;
+  LaunchRecipe recipe = recipe_of(program);
   recipe.target = "host";
   recipe.symbol = program.name;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.memory != Memory::argument) continue;
-    recipe.arguments.push_back({buffer.name, buffer.type, buffer.role == TensorRole::output, buffer.extents});
-  }
-  recipe.sizes = program.sizes;
-  recipe.fixed_sizes = program.fixed_sizes;
-  for (const ScalarParam& scalar : program.scalars)
-    recipe.scalars.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
-  recipe.valid = program.valid;
-  for (const auto& [name, value] : program.fixed_sizes) {
-    SizeConstraint fixed;
-    fixed.terms[name] = 1;
-    fixed.constant = -value;
-    fixed.equality = true;
-    recipe.valid.push_back(std::move(fixed));
-  }
   recipe.workspace_bytes = workspace_bytes;
   return recipe;
 }
