@@ -62,6 +62,15 @@ std::string refusal_with_stream(const std::function<void(TileNode&)>& edit) {
 
 TEST(TensorError, nothing_is_wrong_with_what_the_tests_start_from) { EXPECT_EQ(refusal(attention()), ""); }
 
+TEST(TensorError, a_constant_within_a_sum_of_products) {
+  EXPECT_THAT(refusal_with_op("dot",
+                              [](TileOp& op) {
+                                op.value = times(op.value, ScalarExpr::constant(0.5));
+                                op.contraction->scale = 0.5;
+                              }),
+              HasSubstr("cannot use tensor cores: dot multiplies by 0.5 within its sum: multiply the sum by it instead."));
+}
+
 TEST(TensorError, chain_by_chain_with_one_chain) {
   EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"overlap(out.io, 2)"}})),
               AllOf(HasSubstr("cannot overlap products chain by chain"), HasSubstr("there is one chain"),

@@ -96,7 +96,8 @@ class Conflicts {
     if (!op_.reduction && std::any_of(op_.dims.begin(), op_.dims.end(), [](const OpDim& dim) { return dim.reduced; }))
       refuse("a dim is reduced and the op reduces nothing");
     if (op_.kind == OpKind::copy && !is_plain_read(op_.value)) refuse("its value is not what it reads");
-    if (op_.kind == OpKind::contract) prove_contraction(refuse);
+    if ((op_.kind == OpKind::contract) != op_.contraction.has_value()) refuse("it names factors, or does not");
+    if (op_.contraction) prove_contraction(refuse);
     if (op_.initialize && !reduces()) refuse("only reductions start from a neutral element");
     if (op_.initialize && (op_.guard.defined() && op_.fill)) refuse("a reduction fills nothing");
     if (op_.fill && op_.reduction) refuse("a reduction fills nothing");
@@ -117,17 +118,26 @@ class Conflicts {
     return value.op() == ScalarOp::read || (value.op() == ScalarOp::cast && is_plain_read(value.args()[0]));
   }
 
-  static bool factors(const ScalarExpr& value, std::vector<int>& reads) {
-    if (value.op() == ScalarOp::mul) return factors(value.args()[0], reads) && factors(value.args()[1], reads);
-    if (value.op() == ScalarOp::cast) return value.type() != ElementType::i32 && factors(value.args()[0], reads);
-    if (value.op() == ScalarOp::read) reads.push_back(value.ordinal());
-    return value.op() == ScalarOp::read || value.op() == ScalarOp::constant;
+  /// The reads and the scale that f32 factors multiply; false: there are others, or a cast rounds.
+  static bool factors(const ScalarExpr& value, std::vector<int>& reads, double& scale) {
+    if (value.type() != ElementType::f32) return false;
+    if (value.op() == ScalarOp::mul) return factors(value.args()[0], reads, scale) && factors(value.args()[1], reads, scale);
+    if (value.op() == ScalarOp::constant) scale *= value.number();
+    if (value.op() == ScalarOp::neg) scale = -scale;
+    const bool passes = value.op() == ScalarOp::neg || value.op() == ScalarOp::cast;
+    const ScalarExpr& inner = passes ? value.args()[0] : value;
+    const bool widened = inner.type() == ElementType::f16 || inner.type() == ElementType::bf16;
+    if (passes && !(value.op() == ScalarOp::cast && widened)) return factors(inner, reads, scale);
+    if (inner.op() == ScalarOp::read) reads.push_back(inner.ordinal());
+    return inner.op() == ScalarOp::read || inner.op() == ScalarOp::constant;
   }
 
   void prove_contraction(const std::function<void(const std::string&)>& refuse) const {
     std::vector<int> reads;
-    if (op_.reduction != ReductionOp::add || !factors(op_.value, reads) || reads.size() != 2)
+    double scale = 1;
+    if (op_.reduction != ReductionOp::add || !factors(op_.value, reads, scale) || reads.size() != 2 || reads[0] == reads[1])
       refuse("no sum of products of two reads");
+    if (*op_.contraction != Contraction{reads[0], reads[1], scale}) refuse("its factors are others");
     const auto uses = [&](int read, const std::string& var) {
       const auto& index = op_.reads[static_cast<std::size_t>(read)].index;
       return std::any_of(index.begin(), index.end(), [&](const IntExpr& e) { return e.uses(var); });

@@ -1,6 +1,7 @@
 // TileProgram: what one kernel does, as loops around operations on whole tiles. The same program serves every target.
 #pragma once
 
+#include "codegen/tile/contraction.h"
 #include "poly/nest/composite.h"
 #include "poly/schedule/schedule.h"
 #include "support/int_expr.h"
@@ -55,7 +56,7 @@ struct OpDim {
 };
 
 /// copy: value is one read, unchanged or cast. map: elementwise. reduce: accumulates over reduced dims. contract: a
-/// reduction by addition of a product of two reads (casts allowed) with at least one reduced dim shared by both reads.
+/// Contraction whose reads both follow its reduced dims, and a kept dim that one of them alone follows.
 /// points: anything else; executed point by point in lexicographic order of dims.
 enum class OpKind : std::uint8_t { copy, map, reduce, contract, points };
 std::string_view to_string(OpKind kind);
@@ -87,6 +88,7 @@ struct TileOp {
   std::vector<IntExpr> indices;  ///< integers used as values: ScalarExpr index nodes refer to these
   ScalarExpr value;
   std::optional<ReductionOp> reduction;
+  std::optional<Contraction> contraction;  ///< of an op of kind contract, and of no other
   /// Reduction only: the accumulator starts here from the neutral element (its initialising statement was folded in).
   bool initialize = false;
   /// value = write * factor where the factor is expected to be 1 almost always: a test may pay.

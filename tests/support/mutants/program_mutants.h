@@ -131,6 +131,12 @@ inline std::vector<NamedChange> op_changes() {
                   op.kind = static_cast<OpKind>((static_cast<int>(op.kind) + 1 + pick(random, 4)) % 5);
                   return true;
                 }),
+      op_change("other factors",
+                [](TileOp& op, std::mt19937_64& random) {
+                  if (!op.contraction) return false;
+                  pick(random, 2) == 0 ? op.contraction->scale *= 2 : op.contraction->b = op.contraction->a;
+                  return true;
+                }),
       op_change("index moved",
                 [](TileOp& op, std::mt19937_64& random) {
                   TileAccess& access = some_access(op, random);

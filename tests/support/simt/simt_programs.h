@@ -108,6 +108,7 @@ inline TileOp make_op(OpKind kind, const std::string& name, std::vector<OpDim> d
 inline TileTree leaf(TileOp op) {
   auto node = std::make_shared<TileNode>();
   node->kind = TileNode::Kind::op;
+  if (op.kind == OpKind::contract) op.contraction = contraction_of(op.value, op.reduction);
   node->op = std::move(op);
   return node;
 }

@@ -56,6 +56,7 @@ inline Buffer local(const std::string& name, Memory memory, std::vector<IntExpr>
 inline TileTree node(TileOp op) {
   TileNode out;
   out.kind = TileNode::Kind::op;
+  if (op.kind == OpKind::contract) op.contraction = contraction_of(op.value, op.reduction);
   out.op = std::move(op);
   return std::make_shared<const TileNode>(std::move(out));
 }

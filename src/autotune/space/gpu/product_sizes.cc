@@ -2,7 +2,7 @@
 #include "autotune/space/gpu/product_sizes.h"
 
 #include "autotune/space/structure/axes.h"
-#include "codegen/tile/analysis/op_shape.h"
+#include "codegen/tile/contraction.h"
 
 #include <isl/aff.h>
 
@@ -44,10 +44,10 @@ void add_sizes(const Nest& nest, const Access& operand, const Wanted& wanted, st
 void specialize_product_sizes(Nest& nest) {
   std::set<std::string> first, second;
   for (const Statement& statement : nest.statements) {
-    const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
-    if (!pair) continue;
-    const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
-                 &b = statement.reads[static_cast<std::size_t>(pair->second)];
+    const auto product = unscaled_contraction_of(statement);
+    if (!product) continue;
+    const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
+                 &b = statement.reads[static_cast<std::size_t>(product->b)];
     const bool half_a = is_half_input(nest, a), half_b = is_half_input(nest, b);
     if (half_a && half_b) {
       const auto reduced = [&](int dim) { return !follows(statement.write, dim); };

@@ -2,7 +2,7 @@
 #include "autotune/space/gpu/tensor_axes.h"
 
 #include "autotune/space/structure/axes.h"
-#include "codegen/tile/analysis/op_shape.h"
+#include "codegen/tile/contraction.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,11 +30,10 @@ bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin()
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement,
                                           const Cluster& cluster) {
-  if (statement.reduction != ReductionOp::add) return std::nullopt;
-  const auto pair = nvptx::factors(statement.value);
-  if (!pair) return std::nullopt;
-  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
-               &b = statement.reads[static_cast<std::size_t>(pair->second)];
+  const auto product = unscaled_contraction_of(statement);
+  if (!product) return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
+               &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
     if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
@@ -58,10 +57,10 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
 
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
-  const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
-  if (!pair || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
-  const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
-               &b = statement.reads[static_cast<std::size_t>(pair->second)];
+  const auto product = unscaled_contraction_of(statement);
+  if (!product || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
+               &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
     if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
@@ -93,15 +92,15 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
     const Unit& unit = structure.units[u];
     for (const std::string& name : unit.statements) {
       const Statement& statement = nest.statement(name);
-      const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
-      if (!pair) continue;
+      const auto product = unscaled_contraction_of(statement);
+      if (!product) continue;
       const auto axes = axes_of_sum(nest, unit, statement, cluster);
       if (!axes) return std::nullopt;
       if (common && (axes->row != common->row || axes->column != common->column || axes->stream != common->stream))
         return std::nullopt;
       common = axes;
       ++products;
-      for (const int ordinal : {pair->first, pair->second}) {
+      for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         (has(axes_of(unit, read), axes->row) ? rows : columns).insert(read.tensor);
       }
@@ -137,8 +136,8 @@ int functions_of(const ScalarExpr& value) {
 /// Notes what the tiles of a product hold.
 void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
                const Statement& statement, std::set<std::string>& seen, TensorAxes& result) {
-  const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
-  if (!pair) {
+  const auto product = unscaled_contraction_of(statement);
+  if (!product) {
     if (has(unit.axes, result.row) && has(unit.axes, result.stream)) result.functions += functions_of(statement.value);
     for (const Access& read : statement.reads) {
       const std::vector<int> axes = axes_of(unit, read);
@@ -152,8 +151,8 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
   const auto is_input = [&](int ordinal) {
     return nest.tensor(statement.reads[static_cast<std::size_t>(ordinal)].tensor).role == TensorRole::input;
   };
-  const bool of_inputs = is_input(pair->first) && is_input(pair->second);
-  for (const int ordinal : {pair->first, pair->second}) {
+  const bool of_inputs = is_input(product->a) && is_input(product->b);
+  for (const int ordinal : {product->a, product->b}) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
     const std::vector<int> axes = axes_of(unit, read);
     const std::int64_t width = width_of(structure, cluster, result, axes);

@@ -20,7 +20,7 @@ TileOp without_single_values(TileOp op) {
     if (exact_extent(dim) != 1) continue;
     op.dims.erase(op.dims.begin() + static_cast<std::ptrdiff_t>(d));
     op = rewrite(op, [&](const IntExpr& expr) { return expr.substitute(dim.var, dim.lower); });
-    op.kind = classify(op);
+    classify(op);
   }
   return op;
 }

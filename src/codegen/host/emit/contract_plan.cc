@@ -1,4 +1,4 @@
-// Classification and blocking of contractions. Blocking after K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
+// Orientation and blocking of contractions. Blocking after K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication", ACM TOMS 34(3), 2008: a depth block of B's panel stays in L1, a block of A's rows in L2.
 #include "codegen/host/emit/contract_plan.h"
 
@@ -17,50 +17,15 @@ constexpr std::int64_t kBlockRows = 144;
 constexpr std::int64_t kUnknown = 1 << 20;  ///< stands for an extent without a known bound
 constexpr std::int64_t kTypical = 512;      ///< what tile sizes are judged by where extents are larger or unknown
 
-struct Product {
-  std::vector<int> reads;
-  double scale = 1;
-};
-
-/// Collects factors of f32 products; casts of reads only widen.
-bool collect(const ScalarExpr& value, Product& out) {
-  switch (value.op()) {
-    case ScalarOp::mul:
-      return value.type() == ElementType::f32 && collect(value.args()[0], out) && collect(value.args()[1], out);
-    case ScalarOp::neg:
-      out.scale = -out.scale;
-      return collect(value.args()[0], out);
-    case ScalarOp::constant:
-      out.scale *= value.number();
-      return value.type() == ElementType::f32;
-    case ScalarOp::read:
-      out.reads.push_back(value.ordinal());
-      return value.type() == ElementType::f32;
-    case ScalarOp::cast: {
-      const ScalarExpr& from = value.args()[0];
-      if (value.type() != ElementType::f32) return false;
-      if (from.type() == ElementType::f32) return collect(from, out);
-      if (from.op() != ScalarOp::read || from.type() == ElementType::i32 || from.type() == ElementType::boolean) return false;
-      out.reads.push_back(from.ordinal());
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
 class Planner {
  public:
   explicit Planner(const OpContext& context) : c_(context), op_(context.op) {}
 
   std::optional<ContractPlan> run() {
-    Product product;
-    if (op_.reduction != ReductionOp::add || op_.value.type() != ElementType::f32 || !collect(op_.value, product))
-      return std::nullopt;
-    if (product.reads.size() != 2) return std::nullopt;
-    plan_.a = product.reads[0];
-    plan_.b = product.reads[1];
-    plan_.scale = product.scale;
+    if (!op_.contraction) return std::nullopt;
+    plan_.a = op_.contraction->a;
+    plan_.b = op_.contraction->b;
+    plan_.scale = op_.contraction->scale;
     if (!affine()) return std::nullopt;
     orient();
     if (!classify() || !split_guards()) return std::nullopt;

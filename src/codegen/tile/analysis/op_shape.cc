@@ -13,27 +13,6 @@ bool bounds_use_other_dims(const TileOp& op, const OpDim& dim) {
                      [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
 }
 
-/// Strips casts.
-const ScalarExpr* uncast(const ScalarExpr& expr) {
-  const ScalarExpr* inner = &expr;
-  while (inner->op() == ScalarOp::cast) inner = &inner->args()[0];
-  return inner;
-}
-
-}  // namespace
-
-std::optional<std::pair<int, int>> factors(const ScalarExpr& value) {
-  const ScalarExpr* product = uncast(value);
-  if (product->op() != ScalarOp::mul || product->type() != ElementType::f32) return std::nullopt;
-  const ScalarExpr *a = uncast(product->args()[0]), *b = uncast(product->args()[1]);
-  if (a->op() != ScalarOp::read || b->op() != ScalarOp::read) return std::nullopt;
-  if (a->type() == ElementType::i32 || b->type() == ElementType::i32) return std::nullopt;
-  if (a->ordinal() == b->ordinal()) return std::nullopt;
-  return std::pair(a->ordinal(), b->ordinal());
-}
-
-namespace {
-
 int last_index_votes(const TileAccess& access, const TileOp& op, int dim, const std::vector<Buffer>& buffers) {
   if (access.index.empty() || access.index.back().coefficient(op.dims[dim].var) != 1) return 0;
   int weight = buffers[access.buffer].memory == Memory::scratch ? 1 : 2;
@@ -55,11 +34,10 @@ struct ProductDims {
 };
 
 std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
-  if (op.kind != OpKind::contract || op.reduction != ReductionOp::add) return std::nullopt;
-  const auto pair = factors(op.value);
-  if (!pair || op.reads.size() != 2) return std::nullopt;
+  if (!op.contraction || op.contraction->scale != 1 || op.reads.size() != 2) return std::nullopt;
   ProductDims dims;
-  std::tie(dims.a, dims.b) = *pair;
+  dims.a = op.contraction->a;
+  dims.b = op.contraction->b;
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
     if (bounds_use_other_dims(op, op.dims[d])) return std::nullopt;
     if (single_valued(op.dims[d])) continue;

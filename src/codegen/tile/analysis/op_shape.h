@@ -4,7 +4,6 @@
 #include "codegen/tile/tile_program.h"
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace nestor::nvptx {
@@ -19,9 +18,6 @@ std::vector<bool> spreadable_dims(const TileOp& op);
 
 /// The dim that most elements are contiguous along, among the spreadable ones with more than one value; -1: there is none.
 int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const std::vector<bool>& spreadable);
-
-/// The two different reads of value = read * read (casts allowed, all in f32), if it has that form: their ordinals.
-std::optional<std::pair<int, int>> factors(const ScalarExpr& value);
 
 inline constexpr int kMostPacked = 8;  ///< values of a pack: rows of a thread of tensor cores are a multiple of these apart
 

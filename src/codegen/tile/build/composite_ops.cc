@@ -246,8 +246,8 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
       counter != nullptr ? counter->at(statement, correction.lead_element().relation, region) : PointCounts{};
   op.value = corrected_value(composite, follower, counts, op);
   op.seldom = composite.threshold > 0;
-  op.kind = OpKind::map;
-  if (classify(op) == OpKind::points)
+  classify(op);
+  if (op.kind == OpKind::points)
     user_error("several points of a tile of {} add to one element, so that it cannot be corrected when {} moves",
                follower.statement, composite.lead_tensor);
   return op;

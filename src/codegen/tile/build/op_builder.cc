@@ -129,37 +129,19 @@ bool index_uses(const TileAccess& access, const std::string& var) {
   return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& e) { return e.uses(var); });
 }
 
-/// The reads multiplied together when `value` is a product (casts and constants allowed); empty otherwise.
-bool collect_factors(const ScalarExpr& value, std::vector<int>& reads) {
-  switch (value.op()) {
-    case ScalarOp::mul:
-      return collect_factors(value.args()[0], reads) && collect_factors(value.args()[1], reads);
-    case ScalarOp::cast:
-      return value.type() != ElementType::i32 && collect_factors(value.args()[0], reads);
-    case ScalarOp::constant:
-      return true;
-    case ScalarOp::read:
-      reads.push_back(value.ordinal());
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_contraction(const TileOp& op) {
-  std::vector<int> reads;
-  if (op.reduction != ReductionOp::add || !collect_factors(op.value, reads) || reads.size() != 2 || reads[0] == reads[1])
-    return false;
-  const TileAccess& a = op.reads[static_cast<std::size_t>(reads[0])];
-  const TileAccess& b = op.reads[static_cast<std::size_t>(reads[1])];
+/// The op's contraction, if both of its reads follow every reduced dim and one of them alone some other.
+std::optional<Contraction> contraction_over_dims(const TileOp& op) {
+  const auto found = contraction_of(op.value, op.reduction);
+  if (!found) return std::nullopt;
+  const TileAccess &a = op.reads[static_cast<std::size_t>(found->a)], &b = op.reads[static_cast<std::size_t>(found->b)];
   bool shared_reduced = false, exclusive = false;
   for (const OpDim& dim : op.dims) {
     const bool in_a = index_uses(a, dim.var), in_b = index_uses(b, dim.var);
     if (dim.reduced && in_a && in_b) shared_reduced = true;
-    if (dim.reduced && !(in_a && in_b)) return false;
+    if (dim.reduced && !(in_a && in_b)) return std::nullopt;
     if (!dim.reduced && in_a != in_b) exclusive = true;
   }
-  return shared_reduced && exclusive;
+  return shared_reduced && exclusive ? found : std::nullopt;
 }
 
 /// Each kept dim moves the write by itself: the write index determines the kept dims.
@@ -263,19 +245,24 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
     op.guard = to_condition(instances, statement.all_names(plan));
     op.fill = guard.fill;
   }
-  op.kind = classify(op);
+  classify(op);
   return op;
 }
 
-OpKind classify(const TileOp& op) {
+void classify(TileOp& op) {
   const bool ordered =
       std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
-  if (ordered || !writes_once_per_point(op)) return OpKind::points;
   const bool reads_result =
       std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
-  if (op.reduction && reads_result) return OpKind::points;
-  if (op.reduction) return is_contraction(op) ? OpKind::contract : OpKind::reduce;
-  return is_plain_read(op.value) ? OpKind::copy : OpKind::map;
+  op.contraction.reset();
+  if (ordered || !writes_once_per_point(op) || (op.reduction && reads_result)) {
+    op.kind = OpKind::points;
+  } else if (op.reduction) {
+    op.contraction = contraction_over_dims(op);
+    op.kind = op.contraction ? OpKind::contract : OpKind::reduce;
+  } else {
+    op.kind = is_plain_read(op.value) ? OpKind::copy : OpKind::map;
+  }
 }
 
 }  // namespace nestor

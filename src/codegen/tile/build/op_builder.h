@@ -41,7 +41,7 @@ TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, co
 /// An affine function of the statement's dims, over the loops [outer, inner].
 IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function);
 
-/// The kind that the structure of the op proves.
-OpKind classify(const TileOp& op);
+/// Gives the op the kind that its structure proves, and its contraction.
+void classify(TileOp& op);
 
 }  // namespace nestor

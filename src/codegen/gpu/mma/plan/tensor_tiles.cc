@@ -95,7 +95,9 @@ class TileFinder {
       entry.kind = TensorOp::Kind::product;
       entry.form = *form;
     } else if (op.reduction) {
-      if (op.kind == OpKind::contract) refuse(op, "is a product of more than rows, columns and one reduced dimension");
+      if (op.contraction && op.contraction->scale != 1)
+        refuse(op, fmt::format("multiplies by {} within its sum: multiply the sum by it instead", op.contraction->scale));
+      if (op.contraction) refuse(op, "is a product of more than rows, columns and one reduced dimension");
       entry.kind = TensorOp::Kind::reduce;
     } else if (plan_.buffer(op.write.buffer).memory != Memory::scratch) {
       entry.kind = TensorOp::Kind::store;

@@ -7,7 +7,15 @@ namespace {
 constexpr std::int64_t kStep = 4;  ///< ks that the code takes at once
 constexpr int kWidest = 4;         ///< floats of an access to shared memory
 
-const ScalarExpr& uncast(const ScalarExpr& expr) { return expr.op() == ScalarOp::cast ? uncast(expr.args()[0]) : expr; }
+/// The read that an f32 factor is, widened or not; -1: it is something else, or a cast rounds it.
+int read_of(const ScalarExpr& factor) {
+  if (factor.type() != ElementType::f32) return -1;
+  const bool cast = factor.op() == ScalarOp::cast;
+  const ScalarExpr& inner = cast ? factor.args()[0] : factor;
+  const bool widens = inner.type() == ElementType::f16 || inner.type() == ElementType::bf16;
+  if (cast && !widens) return read_of(inner);
+  return inner.op() == ScalarOp::read ? inner.ordinal() : -1;
+}
 
 class ProductProver {
  public:
@@ -44,11 +52,10 @@ class ProductProver {
 
   bool is_product() const {
     if (op_.op.kind != OpKind::contract || op_.op.reduction != ReductionOp::add || op_.op.reads.size() != 2) return false;
-    const ScalarExpr& value = uncast(op_.op.value);
-    if (value.op() != ScalarOp::mul || form_.a == form_.b || form_.a < 0 || form_.b < 0 || form_.a > 1 || form_.b > 1)
-      return false;
-    const ScalarExpr &x = uncast(value.args()[0]), &y = uncast(value.args()[1]);
-    return x.op() == ScalarOp::read && y.op() == ScalarOp::read && x.ordinal() != y.ordinal();
+    const ScalarExpr& value = op_.op.value;
+    if (value.op() != ScalarOp::mul || value.type() != ElementType::f32) return false;
+    const int x = read_of(value.args()[0]), y = read_of(value.args()[1]);
+    return x >= 0 && y >= 0 && x != y && std::minmax(x, y) == std::minmax(form_.a, form_.b);
   }
 
   bool reads(int read, int d) const {
