@@ -44,7 +44,7 @@ void random_choices_give_the_definition(int sm) {
     if (sm >= 90 && !claims && choose.flip()) {
       const int blocks = choose.flip() ? 2 : 4;
       steps.rows *= blocks;
-      steps.columns = static_cast<int>(nvptx::round_up(steps.columns, 8 * blocks));
+      steps.columns = static_cast<int>(round_up(steps.columns, 8 * blocks));
       steps.more.push_back(fmt::format("cluster(out.io, {})", blocks));
     }
     if (choose.flip()) steps.rules = lazy_rules(choose.between(1, 3));

@@ -183,7 +183,7 @@ class TensorValues {
 
   int columns_of(const nvptx::TensorOp& op) const {
     if (op.column < 0) return 1;
-    return static_cast<int>(nvptx::round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
+    return static_cast<int>(round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
   }
 
   static void sum_quad(std::vector<double>& values, std::size_t row) {

@@ -74,8 +74,9 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   const Cluster& cluster = source.variants.heaviest(variant, Fusion::maximal);
   const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, cluster);
   if (!axes) return;
-  const bool cuts =
-      axes->column < 0 && std::find(source.split_axes.begin(), source.split_axes.end(), axes->stream) != source.split_axes.end();
+  const bool cuts = axes->column < 0 &&
+                    std::find(source.split_axes.begin(), source.split_axes.end(), axes->stream) != source.split_axes.end() &&
+                    !rows_follow_stream(source.variants.nest(variant), variant.structure, cluster, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
     values.merge(fused_values(source, usual));

@@ -2,7 +2,7 @@
 #include "autotune/space/gpu/gpu_steps.h"
 
 #include "autotune/space/structure/axes.h"
-#include "codegen/gpu/backend.h"
+#include "codegen/gpu/target/block_registers.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -56,18 +56,30 @@ bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) {
   return fixed;
 }
 
+/// An item takes a tile of the axis, or one position of it.
+bool is_item(const GpuCluster& part, int axis) {
+  return part.plan.tile.contains(axis) || (part.cluster.part && axis == part.cluster.part->whole);
+}
+
+/// Can asynchronous copies, of 4 or of 16 bytes, move what an item reads of the input?
+bool has_whole_pieces(const GpuCluster& part, const std::string& name, const InputUse& use) {
+  constexpr std::int64_t kPieceBytes = 16;
+  const Tensor& tensor = part.nest.tensor(name);
+  const auto bytes = static_cast<std::int64_t>(size_in_bytes(tensor.type));
+  if (bytes == 4) return true;
+  return use.has_rows && is_fixed(part.nest, tensor, tensor.shape.size() - 1) &&
+         shape_at(tensor, part.sizes).back() * bytes % kPieceBytes == 0;
+}
+
 InputUse input_use(const GpuCluster& part, const std::string& tensor) {
   InputUse use;
-  const auto is_item = [&](int axis) {
-    return part.plan.tile.contains(axis) || (part.cluster.part && axis == part.cluster.part->whole);
-  };
   for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
     for (const Access& read : statement.reads) {
       if (read.tensor != tensor) continue;
       const auto followed = followed_dims(read);
       for (std::size_t k = 0; k < followed.size(); ++k) {
         const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < unit.axes.size();
-        const bool item = known && is_item(unit.axes[static_cast<std::size_t>(*followed[k])]);
+        const bool item = known && is_item(part, unit.axes[static_cast<std::size_t>(*followed[k])]);
         use.follows_items = use.follows_items || item;
         use.has_rows = use.has_rows || (known && !item && k + 1 == followed.size());
         use.bounded = use.bounded && (item || is_fixed(part.nest, part.nest.tensor(tensor), k));
@@ -133,6 +145,35 @@ std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
   return part.cluster.part ? total : total - std::min(largest_input, largest_temporary);
 }
 
+/// Do other statements than the cluster's read the tensor?
+bool read_elsewhere(const GpuCluster& part, const std::string& tensor) {
+  std::set<std::string> own;
+  for_each_statement(part, [&](const Unit&, const Statement& statement) { own.insert(statement.name); });
+  return std::any_of(part.nest.statements.begin(), part.nest.statements.end(), [&](const Statement& statement) {
+    const auto reads = [&](const Access& read) { return read.tensor == tensor; };
+    return !own.contains(statement.name) && std::any_of(statement.reads.begin(), statement.reads.end(), reads);
+  });
+}
+
+/// A temporary of which a block would keep as many elements as a size says that it does not know; empty: there is none.
+std::string unbounded_temporary(const GpuCluster& part) {
+  if (part.cluster.units.size() < 2 || part.plan.order.empty()) return "";
+  std::string unbounded;
+  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+    const Tensor& tensor = part.nest.tensor(statement.write.tensor);
+    if (tensor.role != TensorRole::temporary || read_elsewhere(part, tensor.name)) return;
+    const auto followed = followed_dims(statement.write);
+    for (std::size_t k = 0; k < followed.size(); ++k) {
+      const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < unit.axes.size();
+      const int axis = known ? unit.axes[static_cast<std::size_t>(*followed[k])] : -1;
+      const bool cut =
+          known && (is_item(part, axis) || axis == part.plan.stream || (part.cluster.part && axis == part.cluster.part->axis));
+      if (!cut && !is_fixed(part.nest, tensor, k)) unbounded = tensor.name;
+    }
+  });
+  return unbounded;
+}
+
 std::int64_t power_of_two_from(double value) {
   return value <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::ceil(value))));
 }
@@ -182,8 +223,8 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_items && part.cluster.part;
-    const bool pieces = use.has_rows || size_in_bytes(part.nest.tensor(tensor).type) == 4;
-    const int slots = use.follows_items && pieces && (resident || loops) ? 1 + choice.ahead : 1;
+    const bool ahead = use.follows_items && (resident || loops) && has_whole_pieces(part, tensor, use);
+    const int slots = ahead ? 1 + choice.ahead : 1;
     steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
     // What all items read should stay in the caches.
     if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
@@ -192,13 +233,13 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
 }
 
 std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
+  if (const std::string tensor = unbounded_temporary(part); !tensor.empty())
+    return fmt::format("a block would keep rows of {} whose length is not known when compiling", tensor);
   const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
   const std::int64_t kept = kept_elements(part, choice);
-  const std::int64_t room = tile_registers(choice.threads);
-  if (choice.cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * choice.cluster)
-    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, choice.cluster);
-  if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
-    return fmt::format("{} values do not fit registers and shared memory of a block", kept);
+  if (kept > nvptx::chip_room(choice.threads, choice.cluster, limits.shared_bytes))
+    return fmt::format("{} values do not fit registers and shared memory of {}", kept,
+                       choice.cluster == 1 ? "a block" : fmt::format("{} blocks", choice.cluster));
   double points = points_per_item(part.structure, part.cluster);
   for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);
   if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))

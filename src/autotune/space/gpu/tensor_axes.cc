@@ -3,11 +3,14 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
+#include "poly/nest/nest_sets.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <isl/set.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -83,10 +86,37 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const 
   return apart && result.stream >= 0 ? std::optional(result) : std::nullopt;
 }
 
+/// Elements of an access beside the loops that all units share and the streamed one.
+std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, const TensorAxes& tiled,
+                      const std::vector<int>& axes) {
+  std::int64_t width = 1;
+  for (const int axis : axes) {
+    if (axis >= 0 && axis != tiled.stream && !has(cluster.axes, axis))
+      width *= structure.axes[static_cast<std::size_t>(axis)].extent;
+  }
+  return width;
+}
+
+/// Notes the 16-bit outputs that rows of the cluster's tiles are written to.
+void add_results(const Nest& nest, const NestStructure& structure, const Cluster& cluster, TensorAxes& result) {
+  for (const int u : cluster.units) {
+    const Unit& unit = structure.units[u];
+    for (const std::string& name : unit.statements) {
+      const Access& write = nest.statement(name).write;
+      const Tensor& tensor = nest.tensor(write.tensor);
+      const std::vector<int> axes = axes_of(unit, write);
+      if (tensor.role != TensorRole::output || !is_half(tensor.type) || !has(axes, result.row) || axes.back() == result.row)
+        continue;
+      const bool of_tile = result.column >= 0 || has(axes, result.stream);
+      result.results.push_back(of_tile ? 0 : width_of(structure, cluster, result, axes));
+    }
+  }
+}
+
 /// Those of all products of the cluster, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
   std::optional<TensorAxes> common;
-  std::set<std::string> rows, columns;  // tensors that tiles of rows and of columns come from
+  std::map<std::string, TensorOperand> rows, columns;  // by the tensors that tiles of rows and of columns come from
   int products = 0;
   for (const int u : cluster.units) {
     const Unit& unit = structure.units[u];
@@ -102,26 +132,17 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       ++products;
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-        (has(axes_of(unit, read), axes->row) ? rows : columns).insert(read.tensor);
+        const std::vector<int> followed = axes_of(unit, read);
+        (has(followed, axes->row) ? rows : columns)[read.tensor] = {1, followed.back() == axes->stream};
       }
     }
   }
   if (!common) return std::nullopt;
   common->first_products = products;
-  common->row_operands.assign(rows.size(), 1);
-  common->streamed_operands.assign(columns.size(), 1);
+  for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
+  for (const auto& [tensor, operand] : columns) common->streamed_operands.push_back(operand);
+  add_results(nest, structure, cluster, *common);
   return common;
-}
-
-/// Elements of an access beside the loops that all units share and the streamed one.
-std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, const TensorAxes& tiled,
-                      const std::vector<int>& axes) {
-  std::int64_t width = 1;
-  for (const int axis : axes) {
-    if (axis >= 0 && axis != tiled.stream && !has(cluster.axes, axis))
-      width *= structure.axes[static_cast<std::size_t>(axis)].extent;
-  }
-  return width;
 }
 
 /// Functions in an evaluation that few units compute, for which multiplications of others can stand in.
@@ -161,9 +182,9 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
     } else if (has(axes, result.stream)) {
       // Products of one kind share the tile that they read at the same indices.
       if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)
-        result.streamed_operands.push_back(width);
+        result.streamed_operands.push_back({width, axes.back() != result.stream});
     } else if (seen.insert(read.tensor).second) {
-      result.row_operands.push_back(width);
+      result.row_operands.push_back({width, axes.back() != result.row});
     }
   }
   const std::vector<int> written = axes_of(unit, statement.write);
@@ -172,6 +193,24 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
   } else {
     result.sums.push_back(width_of(structure, cluster, result, written));
   }
+}
+
+/// Are all pairs of values of two dims in the set?
+bool is_box(const isl::set& set, int a, int b) {
+  const auto only = [](const isl::set& from, int dim) {
+    const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);
+    isl_set* kept = isl_set_project_out(from.copy(), isl_dim_set, at + 1, all - at - 1);
+    return isl::manage(isl_set_project_out(kept, isl_dim_set, 0, at));
+  };
+  const int first = std::min(a, b), last = std::max(a, b);
+  isl_set* pairs =
+      isl_set_project_out(set.copy(), isl_dim_set, static_cast<unsigned>(last) + 1,
+                          static_cast<unsigned>(isl_set_dim(set.get(), isl_dim_set)) - static_cast<unsigned>(last) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, static_cast<unsigned>(first) + 1, static_cast<unsigned>(last - first) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, 0, static_cast<unsigned>(first));
+  const isl::set both = isl::manage(pairs);
+  const isl::set box = isl::manage(isl_set_flat_product(only(both, 0).release(), only(both, 1).release()));
+  return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
 }
 
 }  // namespace
@@ -188,10 +227,24 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
         for (const std::string& statement : all.statements)
           add_tiles(nest, structure, cluster, all, nest.statement(statement), seen, *axes);
       }
+      add_results(nest, structure, cluster, *axes);
       return axes;
     }
   }
   return axes_of_sums(nest, structure, cluster);
+}
+
+bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const TensorAxes& axes) {
+  const isl::set sizes = full_context(nest);
+  for (const int u : cluster.units) {
+    const Unit& unit = structure.units[u];
+    const int row = unit.position_of(axes.row), stream = unit.position_of(axes.stream);
+    if (row < 0 || stream < 0 || !unit.reduced[static_cast<std::size_t>(stream)]) continue;
+    for (const std::string& name : unit.statements) {
+      if (!is_box(nest.statement(name).domain.intersect_params(sizes), row, stream)) return true;
+    }
+  }
+  return false;
 }
 
 bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }

@@ -10,6 +10,12 @@
 
 namespace nestor {
 
+/// An input of products: elements of a row, or of a streamed position. `dense`: memory runs along them, and not across.
+struct TensorOperand {
+  std::int64_t width = 1;
+  bool dense = true;
+};
+
 /// The loops that products of a cluster tile, and what their tiles hold. Axes are those of the structure.
 struct TensorAxes {
   int row = -1;     ///< common axis along the rows of every product
@@ -20,17 +26,22 @@ struct TensorAxes {
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   // Extents beside rows and streamed columns, one entry a tile.
-  std::vector<std::int64_t> row_operands;       ///< elements of a row, of inputs that stay for a block's rows
-  std::vector<std::int64_t> streamed_operands;  ///< elements of a streamed position, of inputs that come tile by tile
-  std::vector<std::int64_t> sums;               ///< elements of a row, of sums along the streamed axis
-  int tile_operands = 0;                        ///< 16-bit inputs of rows and streamed columns that are no operand of a product
-  int first_products = 0;                       ///< tiles of rows and streamed columns that products leave
-  int register_operands = 0;                    ///< such tiles that are first operands of products
-  int functions = 0;                            ///< exponentials and the like for an element of such tiles
+  std::vector<TensorOperand> row_operands;       ///< inputs that stay for a block's rows; with `column`: whose rows these are
+  std::vector<TensorOperand> streamed_operands;  ///< inputs that come tile by tile; with `column`: whose rows are columns
+  std::vector<std::int64_t> sums;                ///< elements of a row, of sums along the streamed axis
+  std::vector<std::int64_t> results;             ///< elements of a row, of 16-bit outputs; 0: as many as a tile has columns
+  int tile_operands = 0;                         ///< 16-bit inputs of rows and streamed columns that are no operand of a product
+  int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
+  int register_operands = 0;                     ///< such tiles that are first operands of products
+  int functions = 0;                             ///< exponentials and the like for an element of such tiles
 };
 
 /// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster);
+
+/// Do sums along the streamed axis have other rows at some of its positions than at others, as under a triangular mask? Then those of a
+/// part of the axis cannot stay in registers: its first tile does not have all of their rows.
+bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const TensorAxes& axes);
 
 /// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.
 bool several_chains(const TensorAxes& axes);

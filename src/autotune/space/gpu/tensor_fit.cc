@@ -1,93 +1,80 @@
-// Registers for fragments, shared memory for tiles.
+// The tiles of a choice, for the model of a block.
 #include "autotune/space/gpu/tensor_fit.h"
 
-#include "codegen/gpu/target/block_registers.h"
-#include "codegen/tile/analysis/affine.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
-#include <vector>
+#include "support/rounding.h"
 
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kOperandBytes = 2;
-constexpr std::int64_t kSwizzledElements = 64;  ///< of 16 bits: tiles in shared memory have rows of a multiple of these
-constexpr std::int64_t kBarrierBytes = 2048;    ///< barriers and what alignment costs
-/// Registers that values of rows and conditions of several chains take: ptxas 12.9 needs them beside fragments for products of 64 and 128
-/// columns to run without spills, and not one after the other.
-constexpr std::int64_t kBesideChains = 40;
+using nvptx::BlockTile;
+using nvptx::TensorBlock;
 
-/// Registers of a thread that fragments may fill: what a thread's share leaves beside addresses and temporaries. With several groups
-/// the copying one keeps few of its own; before compute capability 9.0 there is none.
-std::int64_t fragment_registers(const TensorChoice& choice, int sm) {
-  constexpr int kPlenty = 200;
-  const bool moves = sm >= kGroupProducts && choice.groups > 1;
-  const int threads = nvptx::kGroupThreads * choice.groups + (sm >= kGroupProducts ? nvptx::kWarpThreads : 0);
-  const int copying = nvptx::copying_registers(choice.groups, choice.persistent);
-  const int registers = moves ? nvptx::computing_registers(choice.groups, choice.residents, copying)
-                              : std::min(nvptx::starting_registers(threads, choice.residents), nvptx::kMostRegisters);
-  return registers - (registers > kPlenty ? 16 : 24);
+BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int slots) {
+  BlockTile tile;
+  tile.rows = dense ? lines : round_up(width, nvptx::kTerms);
+  tile.columns = dense ? width : lines;
+  tile.slots = slots;
+  return tile;
 }
 
-/// Why a block of rows and columns does not fit, whose terms are streamed.
-std::string sum_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
-  const std::int64_t left = fragment_registers(choice, limits.sm),
-                     registers = axes.first_products * choice.row_tiles * choice.columns / 2;
-  if (registers > left)
-    return fmt::format("sums need {} registers of a thread, {} groups leave {}", registers, choice.groups, left);
-  const std::int64_t depth = nvptx::round_up(choice.depth, kSwizzledElements),
-                     columns = nvptx::round_up(choice.columns, kSwizzledElements);
-  const std::int64_t lines = std::ssize(axes.row_operands) * choice.rows() + std::ssize(axes.streamed_operands) * columns;
-  const std::int64_t bytes = kOperandBytes * (choice.slots * lines * depth + choice.rows() * columns) + kBarrierBytes;
-  const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
-  if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
-  return {};
+/// A block of rows and columns whose terms are streamed.
+void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
+  for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
+  for (const TensorOperand& operand : axes.row_operands)
+    block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand.dense, choice.slots));
+  for (const TensorOperand& operand : axes.streamed_operands) {
+    block.tiles.push_back(tile_of(choice.columns, choice.depth, operand.dense, choice.slots));
+    block.tiles.back().blocks = choice.cluster;
+  }
+}
+
+/// A block of rows whose columns are streamed: what products leave is multiplied again.
+void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, int sm, TensorBlock& block) {
+  for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
+  int operands = axes.register_operands;
+  for (const std::int64_t width : axes.sums) block.products.push_back({width, operands-- > 0 ? choice.columns : 0});
+  for (const TensorOperand& operand : axes.row_operands) {
+    block.tiles.push_back(tile_of(choice.rows(), operand.width, operand.dense, 1));
+    block.tiles.back().lends = operand.dense;
+    block.tiles.back().held = choice.hold && operand.dense;
+  }
+  for (const TensorOperand& operand : axes.streamed_operands) {
+    block.tiles.push_back(tile_of(choice.columns, operand.width, operand.dense, choice.slots));
+    block.tiles.back().blocks = choice.cluster;
+  }
+  // Where all threads copy they load these themselves.
+  for (int k = 0; k < axes.tile_operands && sm >= kGroupProducts; ++k)
+    block.tiles.push_back(tile_of(choice.rows(), choice.columns, true, choice.slots));
 }
 
 }  // namespace
 
+TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int sm) {
+  TensorBlock block{.groups = choice.groups,
+                    .row_tiles = choice.row_tiles,
+                    .residents = choice.residents,
+                    .persistent = choice.persistent,
+                    .claims = choice.claims,
+                    .chains = choice.overlap > 1 ? choice.overlap - 1 : 0};
+  if (axes.column >= 0) {
+    add_sum(axes, choice, block);
+  } else {
+    add_streamed_columns(axes, choice, sm, block);
+  }
+  for (const std::int64_t width : axes.results) block.results.push_back({width > 0 ? width : choice.columns});
+  return block;
+}
+
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
-  if (axes.column >= 0) return sum_infeasible(axes, choice, limits);
   if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
-  const auto total = [](const std::vector<std::int64_t>& widths, auto&& each) {
-    return std::accumulate(widths.begin(), widths.end(), std::int64_t{0},
-                           [&](std::int64_t sum, std::int64_t width) { return sum + each(width); });
-  };
-  // A group has half a value of 64 rows and one column for each thread: what products leave, the 16-bit form of what is multiplied
-  // again, sums, and operands that are held.
-  // Chain by chain, only those under way have the former, and one has the latter.
-  const bool by_chain = choice.overlap > 1;
-  if (by_chain && !several_chains(axes)) return "products can overlap chain by chain only where there are several chains of them";
-  const int products = by_chain ? std::min(axes.first_products, choice.overlap - 1) : axes.first_products;
-  const int operands = by_chain ? 1 : axes.register_operands;
-  const std::int64_t beside = by_chain ? kBesideChains : 0;
-  const std::int64_t registers =
-      beside + choice.row_tiles * (choice.columns / 2 * products + choice.columns / 4 * operands +
-                                   total(axes.sums, [](std::int64_t width) { return width / 2; }) +
-                                   (choice.hold ? total(axes.row_operands, [](std::int64_t width) { return width / 4; }) : 0));
-  const std::int64_t left = fragment_registers(choice, limits.sm);
-  if (registers > left)
-    return fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", registers, choice.groups,
-                       choice.residents, left);
-  const auto row_bytes = [](std::int64_t width) { return nvptx::round_up(width, kSwizzledElements) * kOperandBytes; };
-  // A resident block has a place of its own for the result where there is room, else that of an operand that is not held in registers.
-  const std::int64_t result =
-      choice.persistent && !axes.sums.empty() ? row_bytes(*std::max_element(axes.sums.begin(), axes.sums.end())) : 0;
-  const std::int64_t others = choice.rows() * total(axes.row_operands, row_bytes) +
-                              choice.slots * choice.columns * total(axes.streamed_operands, row_bytes) +
-                              choice.slots * choice.rows() * axes.tile_operands * row_bytes(choice.columns) + kBarrierBytes;
-  const std::int64_t share = (limits.shared_bytes + nvptx::kReservedBytes) / choice.residents - nvptx::kReservedBytes;
-  const bool borrows = limits.sm >= kGroupProducts && !choice.hold &&
-                       std::any_of(axes.row_operands.begin(), axes.row_operands.end(),
-                                   [&](std::int64_t width) { return row_bytes(width) >= result; });
-  const std::int64_t bytes = others + (borrows && others + choice.rows() * result > share ? 0 : choice.rows() * result);
-  if (bytes > share) return fmt::format("tiles need {} bytes of shared memory, a block has {}", bytes, share);
-  return {};
+  if (choice.overlap > 1 && !several_chains(axes))
+    return "products can overlap chain by chain only where there are several chains of them";
+  NvptxTarget target;
+  target.sm = limits.sm;
+  target.shared_limit = limits.shared_bytes;
+  const nvptx::TensorNeeds needs = estimate(tensor_block(axes, choice, limits.sm), target);
+  return needs.refusal.empty() ? needs.spills : needs.refusal;
 }
 
 }  // namespace nestor

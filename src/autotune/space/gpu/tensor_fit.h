@@ -4,10 +4,14 @@
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/space_limits.h"
+#include "codegen/gpu/target/tensor_block.h"
 
 #include <string>
 
 namespace nestor {
+
+/// What a block of the choice keeps, as its plan will say: of tiles at the ends of tensors, which may be smaller, the whole ones.
+nvptx::TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int sm);
 
 /// Why the registers or the shared memory of a block cannot hold the choice's tiles; empty when they can.
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits);

@@ -206,6 +206,10 @@ Candidate NestSpace::candidate(const Point& point) const {
   for (const Cluster& cluster : parts) {
     const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
     if (axes) {
+      if (rules.split >= 0 && rows_follow_stream(variants_.nest(chosen), chosen.structure, cluster, *axes)) {
+        candidate.infeasible = "tiles of a part have other rows than its sums";
+        return candidate;
+      }
       candidate.infeasible = add_tensor_steps(chosen, cluster, *axes, on_tensor_cores, candidate.steps);
       if (!candidate.infeasible.empty()) return candidate;
       candidate.least_ms = 0;

@@ -5,7 +5,7 @@
 #include "codegen/gpu/kernel/privatization.h"
 #include "codegen/gpu/kernel/product_loops.h"
 #include "codegen/gpu/kernel/register_promotion.h"
-#include "codegen/gpu/target/gpu_target.h"
+#include "codegen/gpu/target/block_registers.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
@@ -187,9 +187,8 @@ class Planner {
     kernel.grid = std::move(grid);
     kernel.launch_loops = loops_;
     kernel.condition = condition_;
-    const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
-    const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
-    kernel.body = keep_accumulators(body, plan_.program.buffers, room);
+    const int threads = shape.threads > 0 ? shape.threads : threads_;
+    kernel.body = keep_accumulators(body, plan_.program.buffers, register_room(threads, shape.cluster));
     if (shape.groups > 0) kernel.body = with_product_loops(with_private_tiles(kernel.body, plan_.program), plan_.program.buffers);
     LaunchNode node;
     node.symbol = kernel.symbol;

@@ -1,4 +1,4 @@
-// How the threads of a block on tensor cores share a multiprocessor's registers and shared memory: known to plans and to the search.
+// How the threads of a block share a multiprocessor's registers and shared memory: known to plans and to the search.
 #pragma once
 
 #include "codegen/gpu/target/gpu_target.h"
@@ -9,11 +9,18 @@
 namespace nestor::nvptx {
 
 inline constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, by the system for each block
-inline constexpr int kUnitRegisters = 65536;
-inline constexpr int kMostRegisters = 240;  ///< of a computing thread
+inline constexpr int kMostRegisters = 240;            ///< of a computing thread
 inline constexpr int kRegisterStep = 8;
 
-/// Registers that each of a block's threads has when it starts.
+/// Elements of 32 bits that the blocks of a cluster, of so many threads each, keep in registers at most.
+inline std::int64_t register_room(int threads, int cluster) { return tile_registers(threads) * threads * cluster; }
+/// The same with what their shared memory holds beside.
+inline std::int64_t chip_room(int threads, int cluster, std::int64_t shared_limit) {
+  constexpr std::int64_t kElementBytes = 4;
+  return register_room(threads, cluster) + shared_limit / kElementBytes * cluster;
+}
+
+/// Registers that each thread of a block on tensor cores has when it starts.
 inline int starting_registers(int threads, int residents) {
   return kUnitRegisters / residents / threads / kRegisterStep * kRegisterStep;
 }

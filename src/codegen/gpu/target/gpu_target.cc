@@ -6,14 +6,13 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kMultiprocessorRegisters = 65536;
 constexpr std::int64_t kComputeRegisters = 20;  ///< that a thread needs besides its tiles, at least
 constexpr std::int64_t kMostTileRegisters = 128;
 
 }  // namespace
 
 std::int64_t tile_registers(int threads) {
-  return std::min(kMultiprocessorRegisters / threads - kComputeRegisters, kMostTileRegisters);
+  return std::min<std::int64_t>(nvptx::kUnitRegisters / threads - kComputeRegisters, kMostTileRegisters);
 }
 
 }  // namespace nestor

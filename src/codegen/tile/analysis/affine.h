@@ -3,6 +3,7 @@
 
 #include "codegen/tile/tile_program.h"
 #include "support/int_expr.h"
+#include "support/rounding.h"
 
 #include <cstdint>
 #include <functional>
@@ -37,9 +38,6 @@ using Multiples = std::map<std::string, std::int64_t>;
 /// `assumed` and noted in `sizes`: the kernel checks these when it runs.
 std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, const std::set<std::string>& size_names,
                             std::int64_t assumed, std::set<std::string>& sizes);
-
-inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Every variable of `expr`, each once.
 void collect_variables(const IntExpr& expr, std::set<std::string>& names);

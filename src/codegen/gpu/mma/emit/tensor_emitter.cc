@@ -3,7 +3,6 @@
 
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
-#include "codegen/gpu/target/block_registers.h"
 #include "support/error.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -11,46 +10,6 @@
 #include <algorithm>
 
 namespace nestor::nvptx {
-namespace {
-
-constexpr int kBarrierSize = 8;            ///< bytes of one barrier in shared memory
-constexpr int kAddressRegisters = 56;      ///< of a computing thread, beside fragments
-constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a block that stays
-
-/// Registers of a thread for sums, operands made from fragments, and operands that are held. Chain by chain, leading products have sums
-/// of those chains that are under way alone, and one has an operand.
-int fragment_registers(const TensorPlan& plan) {
-  const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
-  const int overlap = late ? plan.kernel->shape.overlap : 0;  // two stretches run without
-  int count = 0, sums = 0, operands = 0;
-  for (const TensorOp& op : plan.ops) {
-    if (op.kind != TensorOp::Kind::product) continue;
-    if (overlap < 2) {
-      count += op.n / 2 + (op.a_ring < 0 ? op.k / 4 : 0);
-    } else if (leads(op)) {
-      sums = std::max(sums, (overlap - 1) * op.n / 2);
-    } else {
-      count += op.n / 2;
-      operands = std::max(operands, op.k / 4);
-    }
-  }
-  count += sums + operands;
-  for (const Ring& ring : plan.rings) count += ring.in_registers ? ring.columns / 4 : 0;
-  return count * plan.row_tiles;
-}
-
-/// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
-std::pair<int, int> registers_for(const TensorPlan& plan) {
-  const auto left = [&](int copying) { return computing_registers(plan.groups, plan.residents(), copying); };
-  // Blocks that stay keep more while they copy, as far as the others can spare them.
-  const bool spared = fragment_registers(plan) + kAddressRegisters <= left(kCopyingWithoutSpills);
-  const bool more = plan.persistent() && plan.groups < 3 && spared;
-  const int copying = more ? kCopyingWithoutSpills : copying_registers(plan.groups, plan.persistent());
-  return {copying, left(copying)};
-}
-
-}  // namespace
-
 std::vector<llvm::Value**> TensorEmitter::State::all() {
   std::vector<Value**> slots;
   for (auto* group : {&tiles, &operands, &held}) {
@@ -121,12 +80,12 @@ llvm::Value* TensorEmitter::own_rows(Value* row) {
 llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* slot) {
   int first = 0;
   for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).slots;
-  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierSize));
-  return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierSize)));
+  Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierBytes));
+  return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierBytes)));
 }
 
 llvm::Value* WgmmaEmitter::empty_barrier(int ring, Value* slot) {
-  return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierSize));
+  return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierBytes));
 }
 
 llvm::Value* TensorEmitter::slot_address(int ring, Value* slot) {
@@ -151,7 +110,7 @@ void WgmmaEmitter::init_barriers() {
 }
 
 void WgmmaEmitter::producer() {
-  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).first, false);
+  if (plan_->moves_registers()) ptx_.set_max_registers(moved_registers(block_of(*plan_)).first, false);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
   Value* first = b_.CreateICmpEQ(thread_, constant(plan_->groups * kGroupThreads));
@@ -174,7 +133,7 @@ void WgmmaEmitter::drain() {
 }
 
 void WgmmaEmitter::consumers() {
-  if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).second, true);
+  if (plan_->moves_registers()) ptx_.set_max_registers(moved_registers(block_of(*plan_)).second, true);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
   if (plan_->turns())

@@ -411,6 +411,7 @@ class EventPlanner {
   void claim_item() {
     Ring ring;
     ring.claims = ring.in_registers = true;
+    ring.slots = kClaimSlots;
     const int number = static_cast<int>(plan_.rings.size());
     plan_.rings.push_back(std::move(ring));
     for (const Kind kind : {Kind::wait_full, Kind::take_registers, Kind::release})

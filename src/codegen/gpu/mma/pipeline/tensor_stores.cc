@@ -1,6 +1,5 @@
 // Results that leave through shared memory, and the places of all tiles there.
 #include "codegen/gpu/mma/pipeline/pipeline_passes.h"
-#include "codegen/gpu/target/block_registers.h"
 #include "codegen/tile/analysis/conditions.h"
 #include "support/error.h"
 
@@ -8,9 +7,6 @@
 
 namespace nestor::nvptx {
 namespace {
-
-constexpr std::int64_t kSharedAlignment = 1024;  ///< of swizzled tiles
-constexpr std::int64_t kBarrierBytes = 512;
 
 /// Does a dim of the store have all values from 0 up to `extent`, but for those beyond the end of the argument along `index`?
 bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, int extent) {
@@ -57,46 +53,12 @@ void plan_stores(TensorPlan& plan) {
 
 namespace {
 
-/// Bytes of shared memory of a block whose tiles end at `end`.
-std::int64_t block_bytes(const TensorPlan& plan, std::int64_t end) {
-  return end + (plan.cores == TensorCores::wgmma ? kBarrierBytes : 0) + kSharedAlignment;
-}
-
-/// Do all resident blocks find room for so many bytes?
-bool have_room(const TensorPlan& plan, const NvptxTarget& target, std::int64_t bytes) {
-  return plan.residents() * (bytes + kReservedBytes) <= target.shared_limit + kReservedBytes;
-}
-
 /// The event among those that a group takes once an item; the end of these if there is none.
 std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, int ring, int op) {
   std::vector<EventNode>& body = plan.consumer.children;
   return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
     return node.kind == EventNode::Kind::event && node.event.kind == kind && node.event.ring == ring && node.event.op == op;
   });
-}
-
-/// A place for the tile of a store. A group's rows of an operand that stays for the item are read by that group alone: when they are done
-/// with, the same place takes its rows of the result. In resident blocks the next item's operand would have to wait until the result has
-/// left, so that they have a place of its own where there is room.
-std::int64_t place_store(TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
-  const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
-  const std::int64_t bytes = std::int64_t{plan.rows()} * kSwizzleBytes * ceil_div(columns, kBlockColumns);
-  const auto number = static_cast<int>(&op - plan.ops.data());
-  const bool may_borrow =
-      !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)) &&
-                             find_once(plan, Event::Kind::compute, -1, number) != plan.consumer.children.end());
-  for (const Ring& ring : plan.rings) {
-    const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
-      return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
-    });
-    const bool taken =
-        std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
-    const bool stays = !ring.streamed && !(plan.persistent() && ring.in_registers);
-    if (may_borrow && stays && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
-  }
-  const std::int64_t offset = end;
-  end += bytes;
-  return offset;
 }
 
 /// In a resident block, a tile whose place lets a result out is released when that has left.
@@ -115,34 +77,19 @@ void release_behind_store(TensorPlan& plan, const TensorOp& store) {
 }  // namespace
 
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
-  std::int64_t at = 0;
-  for (Ring& ring : plan.rings) {
-    if (ring.claims) continue;
-    if (plan.cores == TensorCores::wgmma && ring.copied_rows() > kMostCopiedRows)
-      user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
-                 plan.program->name, plan.buffer(ring.buffer).name, ring.copied_rows(), kMostCopiedRows);
-    ring.offset = at;
-    at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
-  }
+  const TensorNeeds needs = estimate(block_of(plan), target);
+  if (!needs.refusal.empty()) user_error("Kernel '{}': {}.", plan.program->name, needs.refusal);
+  const SharedPlaces& places = needs.places;
+  for (std::size_t r = 0; r < plan.tile_rings(); ++r) plan.rings[r].offset = places.tiles[r];
+  std::size_t results = 0;
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    op.stage_offset = place_store(plan, op, target, at);
+    op.stage_offset = places.results[results++];
     release_behind_store(plan, op);
   }
-  plan.barriers_offset = at;
-  plan.shared_bytes = block_bytes(plan, at);
-  if (plan.claims())
-    plan.rings.back().offset = plan.shared_bytes - kSharedAlignment - std::int64_t{plan.rings.back().slots} * kClaimBytes;
-  if (!have_room(plan, target, plan.shared_bytes) && plan.shared_bytes <= target.shared_limit)
-    user_error(
-        "Kernel '{}': {} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller "
-        "tiles, fewer slots or fewer blocks.",
-        plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, target.shared_limit + kReservedBytes);
-  if (plan.shared_bytes > target.shared_limit)
-    user_error(
-        "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "
-        "slots.",
-        plan.program->name, plan.shared_bytes, target.shared_limit);
+  plan.barriers_offset = places.barriers;
+  plan.shared_bytes = places.bytes;
+  if (plan.claims()) plan.rings.back().offset = places.claims;
 }
 
 }  // namespace nestor::nvptx

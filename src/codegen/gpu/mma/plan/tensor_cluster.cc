@@ -4,8 +4,6 @@
 // have released it, and so tell the copying warps of all blocks.
 #include "codegen/gpu/mma/plan/plan_passes.h"
 
-#include "support/error.h"
-
 namespace nestor::nvptx {
 namespace {
 
@@ -23,13 +21,7 @@ void plan_sharing(TensorPlan& plan) {
   for (Ring& ring : plan.rings) {
     ring.blocks = ring.own_index < 0 && !ring.claims ? plan.cluster() : 1;
     ring.readers = plan.groups * ring.blocks;
-    if (ring.blocks == 1) continue;
-    plan.cluster_start = plan.drains = true;
-    if (!ring.shares_columns() && ring.rows % (kSwizzleRows * ring.blocks) != 0)
-      user_error(
-          "Kernel '{}': {} blocks of a cluster cannot share out a tile of '{}' with {} rows of {} elements: choose a multiple of "
-          "{} rows, or a smaller cluster.",
-          plan.program->name, ring.blocks, plan.buffer(ring.buffer).name, ring.rows, ring.columns, kSwizzleRows * ring.blocks);
+    if (ring.blocks > 1) plan.cluster_start = plan.drains = true;
   }
   mark_events(plan, plan.consumer);
   mark_events(plan, plan.producer);

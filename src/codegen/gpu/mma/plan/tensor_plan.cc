@@ -1,6 +1,8 @@
 // What is known of a tensor plan's ops and their accesses.
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 
+#include <fmt/format.h>
+
 namespace nestor::nvptx {
 int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
   int found = -1;
@@ -20,6 +22,46 @@ std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {
   }
   order.insert(order.end(), {row_index, pack_index, static_cast<int>(rank) - 1});
   return order;
+}
+
+namespace {
+
+/// The tile of a ring: does some group read its own rows of it alone, while it stays for the item?
+BlockTile tile_of(const TensorPlan& plan, int number) {
+  const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
+  BlockTile tile = ring.tile();
+  tile.what = fmt::format("a tile of '{}'", plan.buffer(ring.buffer).name);
+  tile.lends = !ring.streamed && std::any_of(plan.ops.begin(), plan.ops.end(),
+                                             [&](const TensorOp& op) { return op.a_ring == number && !op.a_by_row; });
+  return tile;
+}
+
+/// Is the op run once an item, and by itself?
+bool runs_last(const TensorPlan& plan, int op) {
+  const std::vector<EventNode>& body = plan.consumer.children;
+  return std::any_of(body.begin(), body.end(), [&](const EventNode& node) {
+    return node.kind == EventNode::Kind::event && node.event.kind == Event::Kind::compute && node.event.op == op;
+  });
+}
+
+}  // namespace
+
+TensorBlock block_of(const TensorPlan& plan) {
+  TensorBlock block{.groups = plan.groups,
+                    .row_tiles = plan.row_tiles,
+                    .residents = plan.residents(),
+                    .persistent = plan.persistent(),
+                    .claims = plan.claims()};
+  const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
+  if (late && plan.kernel->shape.overlap > 1) block.chains = plan.kernel->shape.overlap - 1;  // two stretches run without
+  for (int r = 0; r < static_cast<int>(plan.tile_rings()); ++r) block.tiles.push_back(tile_of(plan, r));
+  for (int k = 0; k < static_cast<int>(plan.ops.size()); ++k) {
+    const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
+    if (op.kind == TensorOp::Kind::product) block.products.push_back({op.n, op.a_ring < 0 ? op.k : 0});
+    if (op.kind == TensorOp::Kind::store && op.through_shared)
+      block.results.push_back({*extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), runs_last(plan, k)});
+  }
+  return block;
 }
 
 bool leads(const TensorOp& op) { return op.kind == TensorOp::Kind::product && op.a_ring >= 0; }

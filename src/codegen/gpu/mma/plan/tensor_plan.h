@@ -5,7 +5,7 @@
 
 #include "codegen/gpu/kernel/kernel_plan.h"
 #include "codegen/gpu/mma/plan/tensor_event.h"
-#include "codegen/gpu/target/gpu_target.h"
+#include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
 
@@ -19,12 +19,7 @@
 
 namespace nestor::nvptx {
 
-inline constexpr int kBlockColumns = 64;  ///< 16-bit elements of a swizzled row of 128 bytes
-inline constexpr int kSwizzleBytes = 128;
-inline constexpr int kSwizzleRows = 8;       ///< after which the pattern of a swizzle repeats
-inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
-inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
-inline constexpr int kAmidParts = 8;         ///< parts of an op between which slots can be given back
+inline constexpr int kAmidParts = 8;  ///< parts of an op between which slots can be given back
 /// Instructions that products and copies are made of.
 enum class TensorCores : std::uint8_t {
   wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
@@ -62,12 +57,12 @@ struct Ring {
   int blocks = 1;           ///< of a cluster, that have the same tiles: each copies its share of a tile to all of them
   int readers = 1;          ///< groups, of all these blocks, that must have released a slot before it is filled again
   std::int64_t offset = 0;  ///< bytes in shared memory
-  int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
-  /// A block's share of a tile: blocks of columns where they can be shared out evenly, rows of all of them otherwise.
-  bool shares_columns() const { return column_blocks() % blocks == 0; }
-  int copied_rows() const { return shares_columns() ? rows : rows / blocks; }
+  BlockTile tile() const { return {.rows = rows, .columns = columns, .slots = slots, .blocks = blocks, .held = in_registers}; }
+  int column_blocks() const { return static_cast<int>(tile().column_blocks()); }
+  bool shares_columns() const { return tile().shares_columns(); }
+  int copied_rows() const { return static_cast<int>(tile().copied_rows()); }
   int copied_blocks() const { return shares_columns() ? column_blocks() / blocks : column_blocks(); }
-  std::int64_t slot_bytes() const { return claims ? kClaimBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
+  std::int64_t slot_bytes() const { return claims ? kClaimBytes : tile().bytes(); }
 };
 
 /// One op of the item's body, with what it means for fragments.
@@ -150,6 +145,8 @@ int runs_along(const std::vector<IntExpr>& index, const std::string& var);
 /// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
 
+/// What a block of the plan keeps: tiles in the order of the rings, results in that of their stores.
+TensorBlock block_of(const TensorPlan& plan);
 /// Is it a product with both operands in shared memory, which can be issued before anything else of its iteration?
 bool leads(const TensorOp& op);
 /// The op sets its tile to zero.

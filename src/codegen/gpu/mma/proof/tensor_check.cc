@@ -13,9 +13,6 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::int64_t kSwizzleAlignment = 1024;  ///< bytes; the pattern of a swizzle repeats
-constexpr std::int64_t kBarrierBytes = 8;
-
 bool names_ring(Kind kind) {
   return kind == Kind::wait_full || kind == Kind::wait_empty || kind == Kind::load || kind == Kind::release ||
          kind == Kind::next_tile || kind == Kind::take_registers;
@@ -146,7 +143,7 @@ void check_memory(TensorProof& proof) {
   for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
     const Ring& ring = proof.ring(r);
     if (ring.slots < 1) proof.fail("{} has {} slots", proof.name(r), ring.slots);
-    const std::int64_t alignment = ring.claims ? kClaimBytes : kSwizzleAlignment;
+    const std::int64_t alignment = ring.claims ? kClaimBytes : kTileAlignment;
     if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
       proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
     spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
@@ -171,7 +168,7 @@ void check_memory(TensorProof& proof) {
     if (spans[k].from < spans[k - 1].to) proof.fail("{} lies over {} in shared memory", spans[k].name, spans[k - 1].name);
   }
   // The first tile may start anywhere within a swizzle's alignment of what the block was given.
-  if (spans.back().to + kSwizzleAlignment > proof.plan.shared_bytes)
+  if (spans.back().to + kTileAlignment > proof.plan.shared_bytes)
     proof.fail("{} lies beyond the block's shared memory", spans.back().name);
 }
 
