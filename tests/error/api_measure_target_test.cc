@@ -1,6 +1,7 @@
 // Targets that are no device of this machine, and settings out of range, when a schedule is measured through the public API.
 #include "nestor/schedule.h"
 #include "nestor/tune.h"
+#include "support/error_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,24 +13,16 @@
 namespace nestor {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
-class MeasureTarget : public testing::Test {
+class MeasureTarget : public ::testing::Test {
  protected:
   // Devices are asked for once in a process: all of these tests see none.
   static void SetUpTestSuite() { ::setenv("NESTOR_LIBCUDA", "/nowhere/libcuda.so.1", 1); }
   std::string refusal_of(const MeasureSettings& settings) const {
-    return refusal([&] { schedule_.measure(settings); });
+    return message_of([&] { schedule_.measure(settings); });
   }
   Nest nest_ = Nest::load("softmax");
   Schedule schedule_{nest_, {{"rows", 8}, {"width", 24}}};
@@ -45,8 +38,8 @@ TEST_F(MeasureTarget, NoGpu) {
     EXPECT_THAT(refusal_of({.target = target}),
                 AllOf(HasSubstr("there is no CUDA device here"), HasSubstr("/nowhere/libcuda.so.1")));
   }
-  EXPECT_THAT(refusal([&] { schedule_.save("/tmp/nestor_never_made.db", {.target = "cuda"}); }), HasSubstr("no CUDA device"));
-  EXPECT_THAT(refusal([&] { tune(nest_, {}, {.target = "cuda"}); }), HasSubstr("no CUDA device"));
+  EXPECT_THAT(message_of([&] { schedule_.save("/tmp/nestor_never_made.db", {.target = "cuda"}); }), HasSubstr("no CUDA device"));
+  EXPECT_THAT(message_of([&] { tune(nest_, {}, {.target = "cuda"}); }), HasSubstr("no CUDA device"));
 }
 
 TEST_F(MeasureTarget, SettingsOutOfRange) {
@@ -55,7 +48,7 @@ TEST_F(MeasureTarget, SettingsOutOfRange) {
 }
 
 TEST_F(MeasureTarget, OneSizeWithTwoValues) {
-  EXPECT_THAT(refusal([&] { tune(nest_, {{"rows", 8}}, {.sizes = {{"rows", 9}}}); }),
+  EXPECT_THAT(message_of([&] { tune(nest_, {{"rows", 8}}, {.sizes = {{"rows", 9}}}); }),
               HasSubstr("size rows is 8 among the sizes and 9 in the options"));
 }
 

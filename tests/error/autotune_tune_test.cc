@@ -2,7 +2,7 @@
 #include "autotune/tuner.h"
 #include "nestor/tune.h"
 #include "poly/nest/nest_json.h"
-#include "support/error.h"
+#include "support/error_text.h"
 #include "support/nests/sample_nests.h"
 
 #include <gmock/gmock.h>
@@ -11,16 +11,8 @@
 namespace nestor {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TuneRequest request() {
   TuneRequest request;
@@ -33,14 +25,14 @@ TuneRequest request() {
 TEST(TuneErrors, UnknownSizeName) {
   TuneRequest asked = request();
   asked.sizes = {{"rows", 8}};
-  EXPECT_THAT(error_of([&] { tune(asked); }), HasSubstr("rows"));
+  EXPECT_THAT(message_of([&] { tune(asked); }), HasSubstr("rows"));
 }
 
 TEST(TuneErrors, SizeBelowItsMinimum) {
   for (const std::int64_t value : {0, -4}) {
     TuneRequest asked = request();
     asked.sizes = {{"M", value}};
-    const std::string message = error_of([&] { tune(asked); });
+    const std::string message = message_of([&] { tune(asked); });
     EXPECT_THAT(message, HasSubstr("M"));
     EXPECT_THAT(message, HasSubstr(std::to_string(value)));
   }
@@ -49,30 +41,30 @@ TEST(TuneErrors, SizeBelowItsMinimum) {
 TEST(TuneErrors, NegativeBudgets) {
   TuneRequest asked = request();
   asked.max_trials = -1;
-  EXPECT_THAT(error_of([&] { tune(asked); }), HasSubstr("-1"));
+  EXPECT_THAT(message_of([&] { tune(asked); }), HasSubstr("-1"));
   asked = request();
   asked.time_budget_s = -2;
-  EXPECT_THAT(error_of([&] { tune(asked); }), HasSubstr("time budget"));
+  EXPECT_THAT(message_of([&] { tune(asked); }), HasSubstr("time budget"));
 }
 
 TEST(TuneErrors, UnknownScalarArgument) {
   TuneRequest asked = request();
   asked.measure.scalars = {{"epsilon", 1.0}};
-  EXPECT_THAT(error_of([&] { tune(asked); }), HasSubstr("epsilon"));
+  EXPECT_THAT(message_of([&] { tune(asked); }), HasSubstr("epsilon"));
 }
 
 TEST(TuneErrors, DatabaseThatCannotBeOpened) {
   TuneRequest asked = request();
   asked.database = "/proc/no/such/folder/tuning.db";
-  EXPECT_THAT(error_of([&] { tune(asked); }), HasSubstr("/proc/no/such/folder"));
+  EXPECT_THAT(message_of([&] { tune(asked); }), HasSubstr("/proc/no/such/folder"));
 }
 
 TEST(TuneErrors, PublicCallRefusesTextThatIsNoNest) {
-  EXPECT_THAT(error_of([] { tune_nest_json("{"); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(message_of([] { tune_nest_json("{"); }), HasSubstr("not valid JSON"));
   TuneOptions options;
   options.searcher = "clever";
   const std::string nest = nest_to_json(samples::matmul()).dump();
-  EXPECT_THAT(error_of([&] { tune_nest_json(nest, options); }), HasSubstr("exhaustive, random or evolutionary"));
+  EXPECT_THAT(message_of([&] { tune_nest_json(nest, options); }), HasSubstr("exhaustive, random or evolutionary"));
 }
 
 }  // namespace

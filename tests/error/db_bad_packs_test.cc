@@ -24,7 +24,7 @@ class PackError : public testing::Test {
     from.export_file(lines);
   }
   std::string import_error() {
-    const std::string message = user_error_of([&] { database.import_file(lines); });
+    const std::string message = message_of([&] { database.import_file(lines); });
     EXPECT_TRUE(database.summary().empty()) << "nothing is stored";
     EXPECT_THAT(message, HasSubstr(lines)) << "the file is named";
     return message;
@@ -115,13 +115,13 @@ TEST_F(PackError, WrongKeysOfANestAreNamed) {
 
 TEST_F(PackError, StandardInputHasNoPack) {
   std::ifstream in(lines, std::ios::binary);
-  EXPECT_THAT(user_error_of([&] { database.import_records(in); }),
+  EXPECT_THAT(message_of([&] { database.import_records(in); }),
               AllOf(HasSubstr("line 2"), HasSubstr("import the file by its name")));
 }
 
 TEST_F(PackError, RecordsCannotBeNamedLikeAPack) {
-  EXPECT_THAT(user_error_of([&] { database.export_file(pack); }), HasSubstr("*.jsonl would be right"));
-  EXPECT_THAT(user_error_of([&] { database.import_file(pack); }), HasSubstr("*.jsonl would be right"));
+  EXPECT_THAT(message_of([&] { database.export_file(pack); }), HasSubstr("*.jsonl would be right"));
+  EXPECT_THAT(message_of([&] { database.import_file(pack); }), HasSubstr("*.jsonl would be right"));
 }
 
 TEST_F(PackError, AnExportThatFailsLeavesWhatWasThere) {
@@ -130,7 +130,7 @@ TEST_F(PackError, AnExportThatFailsLeavesWhatWasThere) {
   std::filesystem::create_directories(pack + "/in the way");
   Database from = Database::open(folder.file("from.db"));
   from.add_trial(device(), problem({{"n", 3}}), kNest, ok_trial(3, "more code"));
-  EXPECT_THAT(user_error_of([&] { from.export_file(lines); }), HasSubstr("cannot write " + pack));
+  EXPECT_THAT(message_of([&] { from.export_file(lines); }), HasSubstr("cannot write " + pack));
   EXPECT_EQ(read(lines), before);
 }
 

@@ -21,7 +21,7 @@ TEST(ReportError, AReportThatIsNoJsonIsRefused) {
   Database database = Database::open(folder.file("a.db"));
   TrialRecord trial = ok_trial(1, "some code");
   trial.report = "40 registers";
-  EXPECT_THAT(user_error_of([&] { database.add_trial(device(), problem({{"n", 64}}), kNest, trial); }),
+  EXPECT_THAT(message_of([&] { database.add_trial(device(), problem({{"n", 64}}), kNest, trial); }),
               HasSubstr("the report is not JSON"));
 }
 
@@ -36,7 +36,7 @@ class RecordError : public testing::Test {
   }
   std::string import_error(const std::string& text) {
     std::istringstream in(text);
-    const std::string message = user_error_of([&] { database.import_records(in); });
+    const std::string message = message_of([&] { database.import_records(in); });
     EXPECT_TRUE(database.summary().empty()) << "nothing is stored";
     return message;
   }

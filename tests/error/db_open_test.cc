@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 class OpenError : public testing::Test {
  protected:
   std::string open_error(const DatabaseOptions& options = {}) {
-    return user_error_of([&] { Database::open(path, options); });
+    return message_of([&] { Database::open(path, options); });
   }
   void make_database(int trials = 1) {
     Database database = Database::open(path);
@@ -60,7 +60,7 @@ TEST_F(OpenError, CorruptedFile) {
     file << std::string(300, '\x5a');
   }
   file.close();
-  const std::string message = user_error_of([&] {
+  const std::string message = message_of([&] {
     Database database = Database::open(path);
     for (int k = 1; k <= 200; ++k) database.query(device(), "scale", "f32", "", {{"n", k}});
     database.export_records(std::cout);
@@ -71,7 +71,7 @@ TEST_F(OpenError, CorruptedFile) {
 TEST_F(OpenError, TruncatedFile) {
   make_database(200);
   fs::resize_file(path, fs::file_size(path) / 2);
-  const std::string message = user_error_of([&] {
+  const std::string message = message_of([&] {
     Database database = Database::open(path);
     for (int k = 1; k <= 200; ++k) database.add_trial(device(), problem({{"n", k}}), kNest, ok_trial(k, "again"));
   });
@@ -110,7 +110,7 @@ TEST_F(OpenError, ReadOnlyFolder) {
 TEST_F(OpenError, WritingToADatabaseOpenedForReading) {
   make_database();
   Database database = Database::open(path, {.read_only = true});
-  const std::string message = user_error_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "x")); });
+  const std::string message = message_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "x")); });
   EXPECT_THAT(message, AllOf(HasSubstr(path), HasSubstr("read-only")));
 }
 
@@ -144,7 +144,7 @@ TEST_F(OpenError, FullDisk) {
   make_database();
   Database database = Database::open(path, {.max_bytes = 256 * 1024});
   std::string noise;
-  const std::string message = user_error_of([&] {
+  const std::string message = message_of([&] {
     for (int k = 0; k < 1000; ++k) {
       for (int n = 0; n < 4000; ++n) noise += static_cast<char>(std::rand());
       database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, noise));
@@ -157,8 +157,8 @@ TEST_F(OpenError, FullDisk) {
 }
 
 TEST_F(OpenError, NetworkFileSystem) {
-  EXPECT_THAT(user_error_of([&] { check_database_file(path, false, 0x6969); }), AllOf(HasSubstr("NFS"), HasSubstr("local disk")));
-  EXPECT_THAT(user_error_of([&] { check_database_file(path, false, static_cast<long>(0xff534d42)); }), HasSubstr("CIFS"));
+  EXPECT_THAT(message_of([&] { check_database_file(path, false, 0x6969); }), AllOf(HasSubstr("NFS"), HasSubstr("local disk")));
+  EXPECT_THAT(message_of([&] { check_database_file(path, false, static_cast<long>(0xff534d42)); }), HasSubstr("CIFS"));
   make_database();
   EXPECT_TRUE(check_database_file(path, true, 0x6969).immutable);
   EXPECT_FALSE(network_file_system(0xef53)) << "ext4";
@@ -175,7 +175,7 @@ TEST_F(OpenError, AProcessThatHoldsTheFileTooLong) {
   SQLite::Database other(path, SQLite::OPEN_READWRITE);
   other.exec("BEGIN IMMEDIATE");
   Database database = Database::open(path, {.busy_timeout_ms = 20});
-  const std::string message = user_error_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "x")); });
+  const std::string message = message_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "x")); });
   EXPECT_THAT(message, HasSubstr("locked by another process"));
 }
 

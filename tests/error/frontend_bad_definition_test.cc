@@ -2,168 +2,153 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "frontend/halide_frontend.h"
-#include "support/error.h"
+#include "error/frontend_parts.h"
 
 namespace {
 
 using namespace Halide;
 using nestor::HalideDefinition;
+using nestor::testing::frontend_refusal;
+using nestor::testing::FrontendParts;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string refusal(const HalideDefinition& definition) {
-  try {
-    nestor::extract_nest(definition);
-  } catch (const nestor::UserError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
-struct Parts {
-  Param<int> n{"n"}, m{"m"};
-  ImageParam x{Float(32), 1, "x"};
-  Var i{"i"}, j{"j"};
-  Func out{"out"};
-  HalideDefinition define() const { return {.op = "bad", .variant = "test", .outputs = {{out, {n}}}, .sizes = {{n, 8}, {m, 8}}}; }
-};
-
 TEST(FrontendBadDefinition, OutputBoxHasTheWrongRank) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = p.x(p.i);
   HalideDefinition definition = p.define();
   definition.outputs = {{p.out, {}}};
-  EXPECT_THAT(refusal(definition), AllOf(HasSubstr("Func 'out'"), HasSubstr("1 dimensions"), HasSubstr("0 extents")));
+  EXPECT_THAT(frontend_refusal(definition), AllOf(HasSubstr("Func 'out'"), HasSubstr("1 dimensions"), HasSubstr("0 extents")));
   definition.outputs = {{p.out, {Expr()}}};
-  EXPECT_THAT(refusal(definition), HasSubstr("undefined"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("undefined"));
 }
 
 TEST(FrontendBadDefinition, NoOutput) {
-  Parts p;
+  FrontendParts p;
   HalideDefinition definition = p.define();
-  EXPECT_THAT(refusal(definition), AllOf(HasSubstr("'out'"), HasSubstr("no definition")));
+  EXPECT_THAT(frontend_refusal(definition), AllOf(HasSubstr("'out'"), HasSubstr("no definition")));
   definition.outputs.clear();
-  EXPECT_THAT(refusal(definition), HasSubstr("no output Func"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("no output Func"));
 }
 
 TEST(FrontendBadDefinition, UsedFuncIsUndefined) {
-  Parts p;
+  FrontendParts p;
   ImageParam unused(Float(32), 1, "unused");
   Func helper("helper");
   helper.define_extern("some_c_function", {}, Float(32), 1);
   p.out(p.i) = helper(p.i);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'helper'"), HasSubstr("external function 'some_c_function'")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("Func 'helper'"), HasSubstr("external function 'some_c_function'")));
 }
 
 TEST(FrontendBadDefinition, ExternalCall) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = Internal::Call::make(Float(32), "my_function", {p.x(p.i)}, Internal::Call::Extern);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("my_function"), HasSubstr("external function")));
+  EXPECT_THAT(frontend_refusal(p.define()),
+              AllOf(HasSubstr("Func 'out'"), HasSubstr("my_function"), HasSubstr("external function")));
 }
 
 TEST(FrontendBadDefinition, UnknownMathematicalFunction) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = sin(p.x(p.i));
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("sin_f32"), HasSubstr("known functions")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("sin_f32"), HasSubstr("known functions")));
 }
 
 TEST(FrontendBadDefinition, UnlistedParameter) {
-  Parts p;
+  FrontendParts p;
   Param<int> k("k");
   Param<float> scale("scale");
   p.out(p.i) = p.x(p.i + k);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("'k'"), HasSubstr("nor a listed size")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("'k'"), HasSubstr("nor a listed size")));
   Func scaled("out");
   scaled(p.i) = p.x(p.i) * scale;
   HalideDefinition definition = p.define();
   definition.outputs = {{scaled, {p.n}}};
-  EXPECT_THAT(refusal(definition), AllOf(HasSubstr("Func 'out'"), HasSubstr("scale")));
+  EXPECT_THAT(frontend_refusal(definition), AllOf(HasSubstr("Func 'out'"), HasSubstr("scale")));
 }
 
 TEST(FrontendBadDefinition, TypesThatNestorDoesNotStore) {
-  Parts p;
+  FrontendParts p;
   ImageParam d(Float(64), 1, "d");
   p.out(p.i) = cast<float>(d(p.i));
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("float64"), HasSubstr("f32, f16, bf16")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("float64"), HasSubstr("f32, f16, bf16")));
   ImageParam b(UInt(8), 1, "b");
   Func bytes("out");
   bytes(p.i) = cast<float>(b(p.i));
   HalideDefinition definition = p.define();
   definition.outputs = {{bytes, {p.n}}};
-  EXPECT_THAT(refusal(definition), HasSubstr("uint8"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("uint8"));
   Func doubles("out");
   doubles(p.i) = cast<float>(cast<double>(p.x(p.i)) * cast<double>(p.x(p.i)));
   definition.outputs = {{doubles, {p.n}}};
-  EXPECT_THAT(refusal(definition), HasSubstr("float64"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("float64"));
 }
 
 TEST(FrontendBadDefinition, ConstantBuffer) {
-  Parts p;
+  FrontendParts p;
   Buffer<float> table(8);
   p.out(p.i) = table(p.i);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("constant buffer"), HasSubstr("ImageParam")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("constant buffer"), HasSubstr("ImageParam")));
 }
 
 TEST(FrontendBadDefinition, ReadsOutsideInputs) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = p.x(p.i - 1);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("input 'x'"), HasSubstr("outside"), HasSubstr("-1")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("input 'x'"), HasSubstr("outside"), HasSubstr("-1")));
   Func beyond("out");
   beyond(p.i) = p.x(p.i + 1);
   HalideDefinition definition = p.define();
   definition.outputs = {{beyond, {p.n}}};
   definition.inputs = {{p.x, {p.n}}};
-  EXPECT_THAT(refusal(definition), AllOf(HasSubstr("input 'x'"), HasSubstr("outside")));
+  EXPECT_THAT(frontend_refusal(definition), AllOf(HasSubstr("input 'x'"), HasSubstr("outside")));
 }
 
 TEST(FrontendBadDefinition, UpdateWritesOutsideTheOutput) {
-  Parts p;
+  FrontendParts p;
   RDom r(0, p.n + 1, "r");
   p.out(p.i) = 0.0f;
   p.out(r) += 1.0f;
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("outside its output box")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("outside its output box")));
 }
 
 TEST(FrontendBadDefinition, OutputLeftUnwritten) {
-  Parts p;
+  FrontendParts p;
   RDom r(1, p.n - 1, "r");
   p.out(p.i) = undef<float>();
   p.out(r) = p.x(r);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("never written")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("never written")));
 }
 
 TEST(FrontendBadDefinition, TemporaryReadBeforeItIsWritten) {
-  Parts p;
+  FrontendParts p;
   RDom r(1, p.n - 1, "r");
   Func half("half");
   half(p.i) = undef<float>();
   half(r) = p.x(r);
   p.out(p.i) = half(p.i);
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("half"), HasSubstr("not written before")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("half"), HasSubstr("not written before")));
 }
 
 TEST(FrontendBadDefinition, SizesListedBadly) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = p.x(p.i);
   HalideDefinition definition = p.define();
   definition.sizes = {{p.n, 8}, {p.n, 8}};
-  EXPECT_THAT(refusal(definition), HasSubstr("listed twice"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("listed twice"));
   definition.sizes = {{p.n, 0}};
-  EXPECT_THAT(refusal(definition), HasSubstr("default 0"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("default 0"));
   definition = p.define();
   definition.require = {p.n < p.m, p.m < p.n};
-  EXPECT_THAT(refusal(definition), HasSubstr("contradict"));
+  EXPECT_THAT(frontend_refusal(definition), HasSubstr("contradict"));
   Param<int> mod("mod");
   definition = p.define();
   definition.sizes.push_back({mod, 8});
-  EXPECT_THAT(refusal(definition), AllOf(HasSubstr("size 'mod'"), HasSubstr("isl")));
+  EXPECT_THAT(frontend_refusal(definition), AllOf(HasSubstr("size 'mod'"), HasSubstr("isl")));
 }
 
 TEST(FrontendBadDefinition, BitsOfAFloat) {
-  Parts p;
+  FrontendParts p;
   p.out(p.i) = cast<float>(reinterpret<int>(p.x(p.i)));
-  EXPECT_THAT(refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("reinterpret")));
+  EXPECT_THAT(frontend_refusal(p.define()), AllOf(HasSubstr("Func 'out'"), HasSubstr("reinterpret")));
 }
 
 }  // namespace

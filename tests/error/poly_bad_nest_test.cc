@@ -6,7 +6,7 @@
 
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
-#include "support/error.h"
+#include "support/error_text.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -15,16 +15,7 @@ namespace {
 using samples::number;
 using samples::read;
 using samples::operator*;
-
-template <class F>
-std::string message_of(const F& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
+using test::message_of;
 
 /// What validate says of matmul after `spoil` has changed it.
 std::string complaint(const std::function<void(Nest&)>& spoil) {

@@ -29,7 +29,7 @@ class LaunchError : public testing::Test {
   std::string launch_error(std::vector<TensorArg> tensors, std::initializer_list<NamedSize> sizes = {{"rows", 4}, {"cols", 8}},
                            std::initializer_list<NamedScalar> scalars = {}) {
     const std::vector<float> before = memory;
-    const std::string message = user_error_of(
+    const std::string message = message_of(
         [&] { kernel.launch(tensors, std::span(sizes.begin(), sizes.size()), std::span(scalars.begin(), scalars.size())); });
     EXPECT_EQ(memory, before) << "nothing is written";
     EXPECT_THAT(message, HasSubstr("scale (f32)"));
@@ -109,7 +109,7 @@ TEST_F(LaunchError, SizesOtherThanThoseTheKernelWasCompiledFor) {
   store_kernel(path, scale_object(), recipe, 4, 16, "fixed");
   library->refresh();
   kernel = library->query("fixed", "f32", {{"rows", 4}, {"cols", 16}});
-  const std::string message = user_error_of([&] { kernel.launch(good(), {{"rows", 4}, {"cols", 8}}); });
+  const std::string message = message_of([&] { kernel.launch(good(), {{"rows", 4}, {"cols", 8}}); });
   EXPECT_THAT(message, HasSubstr("compiled for cols = 16, not 8"));
 }
 
@@ -125,23 +125,23 @@ TEST_F(LaunchError, WrongScalars) {
 TEST_F(LaunchError, AStreamForTheHost) {
   const std::vector<TensorArg> tensors = good();
   const NamedSize sizes[] = {{"rows", 4}, {"cols", 8}};
-  EXPECT_EQ(user_error_of([&] { kernel.launch(tensors, sizes, {}, {.stream = x}); }),
+  EXPECT_EQ(message_of([&] { kernel.launch(tensors, sizes, {}, {.stream = x}); }),
             "scale (f32): a kernel of the host takes no stream");
 }
 
 TEST_F(LaunchError, NoKernelToLaunch) {
-  EXPECT_THAT(user_error_of([&] { Kernel().launch(good(), {{"rows", 4}, {"cols", 8}}); }), HasSubstr("no kernel to launch"));
+  EXPECT_THAT(message_of([&] { Kernel().launch(good(), {{"rows", 4}, {"cols", 8}}); }), HasSubstr("no kernel to launch"));
 }
 
 TEST_F(LaunchError, DevicesThatAreNotHere) {
   for (const char* name : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cudas", "hosts"}) {
-    EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name); }),
+    EXPECT_THAT(message_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name); }),
                 HasSubstr("no device \"" + std::string(name) + "\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1"));
   }
 }
 
 TEST_F(LaunchError, SizesOfAQueryMustBePositive) {
-  EXPECT_THAT(user_error_of([&] { library->query("scale", "f32", {{"rows", 0}, {"cols", 8}}); }), HasSubstr("size rows is 0"));
+  EXPECT_THAT(message_of([&] { library->query("scale", "f32", {{"rows", 0}, {"cols", 8}}); }), HasSubstr("size rows is 0"));
 }
 
 TEST_F(LaunchError, AKernelForAnotherCpuIsNoAnswer) {
@@ -157,14 +157,14 @@ TEST_F(LaunchError, AnObjectThatCannotBeLoaded) {
   renamed.symbol = "other";
   store_kernel(path, scale_object(), renamed, 4, 8, "renamed");
   library->refresh();
-  EXPECT_THAT(user_error_of([&] { library->query("cut", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("object"));
-  EXPECT_THAT(user_error_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }),
+  EXPECT_THAT(message_of([&] { library->query("cut", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("object"));
+  EXPECT_THAT(message_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }),
               HasSubstr("no function \"other\""));
 }
 
 TEST_F(LaunchError, LibrariesThatCannotBeOpened) {
-  EXPECT_THAT(user_error_of([&] { Library::open(folder.file("none.db")); }), HasSubstr("there is no tuning database"));
-  EXPECT_THAT(user_error_of([&] { Library::open(path, {.threads = -1}); }), HasSubstr("-1 threads"));
+  EXPECT_THAT(message_of([&] { Library::open(folder.file("none.db")); }), HasSubstr("there is no tuning database"));
+  EXPECT_THAT(message_of([&] { Library::open(path, {.threads = -1}); }), HasSubstr("-1 threads"));
 }
 
 }  // namespace

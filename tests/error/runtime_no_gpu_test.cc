@@ -14,13 +14,13 @@ class GpuError : public GpuRuntimeTest {
   std::string launch_error(const std::vector<TensorArg>& tensors, const LaunchOptions& options = {}, std::int64_t rows = kRows) {
     const std::vector<float> before = result();
     const NamedSize asked[] = {{"rows", rows}, {"cols", kCols}};
-    const std::string message = user_error_of([&] { query().launch(tensors, asked, {}, options); });
+    const std::string message = message_of([&] { query().launch(tensors, asked, {}, options); });
     EXPECT_EQ(result(), before);
     EXPECT_TRUE(fake.launches.empty());
     return message;
   }
   std::string query_error(const std::string& device, const std::string& op = "scale") {
-    return user_error_of([&] { library->query(op, "f32", sizes, device); });
+    return message_of([&] { library->query(op, "f32", sizes, device); });
   }
 };
 
@@ -40,7 +40,7 @@ TEST_F(GpuError, AnArgumentThatCannotHaveItsTensorMap) {
   store_gpu_kernel(path, ".version 8.0\n.target sm_90\n.entry rows_kernel(.param .align 64 .b8 x[128])\n{ ret; }\n", recipe,
                    kRows, "tiled");
   const std::int64_t odd[] = {66, 1};
-  EXPECT_EQ(user_error_of([&] {
+  EXPECT_EQ(message_of([&] {
               library->query("tiled", "f32", sizes, "cuda")
                   .launch(std::vector<TensorArg>{{x.data(), odd}, {y.data()}}, sizes, {}, {.check_memory = false});
             }),
@@ -76,7 +76,7 @@ TEST_F(GpuError, SizesTheKernelIsNotFor) {
   EXPECT_THAT(launch_error({{x.data()}, {y.data()}}, {}, 0), HasSubstr("sizes are positive"));
   const NamedSize other[] = {{"rows", kRows}, {"cols", 65}};
   EXPECT_FALSE(library->query("scale", "f32", other, "cuda"));
-  EXPECT_THAT(user_error_of([&] { query().launch(std::vector<TensorArg>{{x.data()}, {y.data()}}, other); }),
+  EXPECT_THAT(message_of([&] { query().launch(std::vector<TensorArg>{{x.data()}, {y.data()}}, other); }),
               HasSubstr("compiled for cols = 64, not 65"));
 }
 

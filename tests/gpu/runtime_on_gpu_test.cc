@@ -122,20 +122,20 @@ TEST_F(Served, OnTheSecondGpu) {
   float last = 0;
   to.download(&last, 4, to.bytes() - 4);
   EXPECT_EQ(last, 2);
-  EXPECT_THAT(user_error_of([&] { kernel.launch({{x.data()}, {to.data()}}, {{"rows", kRows}, {"cols", kCols}}); }),
+  EXPECT_THAT(message_of([&] { kernel.launch({{x.data()}, {to.data()}}, {{"rows", kRows}, {"cols", kCols}}); }),
               HasSubstr("is in the memory of cuda:0, the kernel runs on cuda:1"));
   const CudaStream stream(device);
   const TensorArg tensors[] = {{from.data()}, {to.data()}};
-  EXPECT_THAT(user_error_of([&] { kernel.launch(tensors, sizes, {}, {.stream = stream.handle()}); }),
+  EXPECT_THAT(message_of([&] { kernel.launch(tensors, sizes, {}, {.stream = stream.handle()}); }),
               HasSubstr("the stream belongs to another device"));
 }
 
 TEST_F(Served, WrongMemoryIsRefused) {
   std::vector<float> host(kRows * kCols);
-  EXPECT_THAT(user_error_of([&] { query().launch({{host.data()}, {y.data()}}, {{"rows", kRows}, {"cols", kCols}}); }),
+  EXPECT_THAT(message_of([&] { query().launch({{host.data()}, {y.data()}}, {{"rows", kRows}, {"cols", kCols}}); }),
               HasSubstr("tensor \"x\" is not in the memory of a GPU"));
   const DeviceBuffer large(device, 64 << 20);
-  EXPECT_THAT(user_error_of([&] { query().launch({{large.data()}, {y.data()}}, {{"rows", kRows + 1}, {"cols", kCols}}); }),
+  EXPECT_THAT(message_of([&] { query().launch({{large.data()}, {y.data()}}, {{"rows", kRows + 1}, {"cols", kCols}}); }),
               HasSubstr("tensor \"y\" takes 1201200 bytes, but its memory ends after"));
   EXPECT_EQ(first_wrong(0), -1) << "nothing is written";
 }

@@ -3,6 +3,7 @@
 
 #include "operator.h"
 #include "poly/nest/nest_json.h"
+#include "support/test_names.h"
 #include "unit/frontend/frontend_halide_run.h"
 
 namespace {
@@ -55,12 +56,6 @@ std::vector<std::pair<std::string, std::string>> all_variants() {
   return all;
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::pair<std::string, std::string>>& info) {
-  std::string name = info.param.first + "_" + info.param.second;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, HalideReference, ::testing::ValuesIn(all_variants()), test_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, HalideReference, ::testing::ValuesIn(all_variants()), nestor::testing::variant_test_name);
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "codegen/tile/places/plan.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/schedule/schedule.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/tile_adversary.h"
 
@@ -127,11 +128,6 @@ class ProgramRun {
   std::map<std::string, std::vector<double>> memory_;
   std::map<std::string, std::map<std::vector<std::int64_t>, int>> executed_;
 };
-
-inline Schedule apply_steps(Schedule schedule, const std::vector<std::string>& steps) {
-  for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));
-  return schedule;
-}
 
 /// The program of the schedule does what the nest defines, at each of the sizes.
 inline void expect_defined(const Schedule& schedule, const std::vector<Sizes>& all, double tolerance = 0) {

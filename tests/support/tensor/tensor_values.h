@@ -1,5 +1,5 @@
-// Values of a tensor plan in double, as its fragments hold them: elementwise ops, reductions of rows, stores and the rounding of operands,
-// for one group of warps at one moment. What is read too early or from the wrong place is an exception.
+// Values of a tensor plan in double, as its fragments and tiles hold them: copies, products, elementwise ops, reductions of rows, stores
+// and the rounding of operands, for one group of warps at one moment. What is read from the wrong place is an exception.
 #pragma once
 
 #include "codegen/gpu/mma/plan/tensor_plan.h"
@@ -14,30 +14,27 @@
 #include <cmath>
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 
 namespace nestor::testing {
 
 class TensorValues {
- protected:
+ public:
   using Values = EventValues;
+  using Elements = std::vector<double>;
 
   /// What surrounds an event: values of loops and sizes, and whether masks are applied.
   struct Moment {
-    Values values;
+    const Values& values;
     bool masked = true;
-  };
-  /// A product under way, and the tiles that it reads.
-  struct Flight {
-    int op;
-    std::int64_t a_position, b_position;
   };
   /// A group of warps.
   struct Group {
-    std::map<int, std::vector<double>> tiles;  ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
-    std::map<int, std::vector<double>> operands;  ///< by op: [rows][k]
-    std::deque<Flight> flight;
+    std::map<int, Elements> tiles;        ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
+    std::map<int, Elements> operands;     ///< by op: [rows][k]
+    std::map<int, Elements> held;         ///< by ring: the group's [rows][64 * column_blocks]
+    std::map<int, const Elements*> read;  ///< by ring: the block's tile that the op reads now
+    int first_row = 0;                    ///< of the block
   };
 
   TensorValues(const nvptx::TensorPlan& plan, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -50,11 +47,82 @@ class TensorValues {
     }
   }
 
-  virtual ~TensorValues() = default;
-  /// An element of the tile of a ring that the group reads now.
-  virtual double tile_element(const Group& group, int ring, int row, int column) const = 0;
-
   static constexpr int kQuad = 4;
+  static std::size_t elements_of(const nvptx::Ring& ring) { return static_cast<std::size_t>(ring.rows * row_elements(ring)); }
+
+  /// The share of a tile that `block` copies; all of it where none is shared. As a tensor copy: what lies outside of the argument is 0.
+  void fill(int block, const nvptx::Ring& info, Elements& tile, const Values& values) {
+    const bool columns = info.shares_columns();
+    const int share = info.blocks > 1 ? block : 0, width = info.copied_blocks() * nvptx::kBlockColumns;
+    const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
+    std::vector<std::int64_t> origin;
+    for (const IntExpr& index : info.origin) origin.push_back(value_at(index, values));
+    if (info.own_index >= 0) origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.packs();
+    for (int row = first_row; row < first_row + info.copied_rows(); ++row) {
+      for (int column = first_column; column < first_column + width; ++column) {
+        std::vector<std::int64_t> index = origin;
+        index[static_cast<std::size_t>(info.row_index)] += info.pack_index < 0 ? row : row / plan_.pack;
+        if (info.pack_index >= 0) index[static_cast<std::size_t>(info.pack_index)] += row % plan_.pack;
+        index.back() += column;
+        const double* element = find(info.buffer, index);
+        tile[static_cast<std::size_t>(row * row_elements(info) + column)] = element == nullptr ? 0 : *element;
+      }
+    }
+  }
+
+  /// The group's rows of a tile into registers; `own`: the group's number in its block.
+  void hold(int own, Group& group, int r, const Elements& tile) const {
+    const auto share = static_cast<std::ptrdiff_t>(group_rows()) * row_elements(ring(r));
+    group.held[r].assign(tile.begin() + own * share, tile.begin() + (own + 1) * share);
+  }
+
+  /// A product of tiles in shared memory; `a` null: its first operand is in registers.
+  void multiply(int own, Group& group, int number, const Elements* a, const Elements& b) {
+    const nvptx::TensorOp& op = this->op(number);
+    Elements& sums = group.tiles[op.op.write.buffer];
+    if (op.op.initialize) sums.assign(static_cast<std::size_t>(group_rows() * op.n), 0);
+    if (sums.size() != static_cast<std::size_t>(group_rows() * op.n)) fail(op.op.name + " adds to a tile that has no value");
+    const int width = row_elements(ring(op.b_ring));
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int k = 0; k < op.k; ++k) {
+        const double factor = first_operand(own, group, number, a, row, k);
+        for (int n = 0; n < op.n; ++n)
+          sums[static_cast<std::size_t>(row * op.n + n)] +=
+              factor * b[static_cast<std::size_t>(op.b_by_column ? k * width + n : n * width + k)];
+      }
+    }
+  }
+
+  void narrow(int g, Group& group, int k, const Moment& now) {
+    const nvptx::TensorOp& op = this->op(k);
+    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
+    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    Elements operand;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < op.k; ++column) {
+        double element = fragment(group, buffer, row, column, lane_of(column));
+        if (!mask.holds(g * group_rows() + row, column)) element = 0;
+        operand.push_back(round_operands_
+                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
+                              : element);
+      }
+    }
+    group.operands[k] = std::move(operand);
+  }
+
+  void compute(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    if (op.kind == nvptx::TensorOp::Kind::map) return map(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::store) return store(g, group, op, now);
+    fail("a product is computed, not issued");
+  }
+
+  /// The four threads' parts of a row's sum become the whole of it.
+  static void finish_sums(Group& group, int buffer) {
+    for (std::size_t row = 0; row < group.tiles.at(buffer).size(); row += kQuad) sum_quad(group.tiles.at(buffer), row);
+  }
+
+ private:
   int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
   const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
@@ -72,28 +140,17 @@ class TensorValues {
     return &memory_.at(plan_.buffer(buffer).name).at(static_cast<std::size_t>(linear));
   }
 
-  bool in_flight(const Group& group, int buffer) const {
-    return std::any_of(group.flight.begin(), group.flight.end(),
-                       [&](const Flight& f) { return op(f.op).op.write.buffer == buffer; });
+  double first_operand(int own, const Group& group, int number, const Elements* a, int row, int k) const {
+    const nvptx::TensorOp& op = this->op(number);
+    if (op.a_ring < 0) return group.operands.at(number)[static_cast<std::size_t>(row * op.k + k)];
+    const int width = row_elements(ring(op.a_ring));
+    if (a == nullptr) return group.held.at(op.a_ring)[static_cast<std::size_t>(row * width + k)];
+    const int line = own * group_rows() + row;
+    return (*a)[static_cast<std::size_t>(op.a_by_row ? k * width + line : line * width + k)];
   }
 
-  void narrow(int g, Group& group, int k, const Moment& now) {
-    const nvptx::TensorOp& op = this->op(k);
-    if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Flight& f) { return f.op == k; }))
-      fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
-    const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
-    const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
-    std::vector<double> operand;
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int column = 0; column < op.k; ++column) {
-        double element = fragment(group, buffer, row, column, lane_of(column));
-        if (!mask.holds(g * group_rows() + row, column)) element = 0;
-        operand.push_back(round_operands_
-                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
-                              : element);
-      }
-    }
-    group.operands[k] = std::move(operand);
+  double tile_element(const Group& group, int r, int row, int column) const {
+    return group.read.at(r)->at(static_cast<std::size_t>((row - group.first_row) * row_elements(ring(r)) + column));
   }
 
   static double rounded(double value, ElementType type) {
@@ -107,7 +164,6 @@ class TensorValues {
   double fragment(const Group& group, int buffer, int row, int column, int lane) const {
     const auto found = group.tiles.find(buffer);
     const std::string& name = plan_.buffer(buffer).name;
-    if (in_flight(group, buffer)) fail(name + " is used while a product writes it");
     if (found == group.tiles.end()) fail(name + " is read before it is written");
     const int columns = plan_.fragments.at(buffer).columns;
     if (columns > 0 && column >= columns) fail(name + " is read beyond its columns");
@@ -153,12 +209,9 @@ class TensorValues {
     return *found;
   }
 
-  void compute(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
-    if (in_flight(group, op.op.write.buffer)) fail(op.op.name + " writes what a product is still writing");
-    if (op.kind == nvptx::TensorOp::Kind::map) return map(g, group, op, now);
-    if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, group, op, now);
-    if (op.kind == nvptx::TensorOp::Kind::store) return store(g, group, op, now);
-    fail("a product is computed, not issued");
+  static void sum_quad(std::vector<double>& values, std::size_t row) {
+    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
   }
 
   void map(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
@@ -184,11 +237,6 @@ class TensorValues {
   int columns_of(const nvptx::TensorOp& op) const {
     if (op.column < 0) return 1;
     return static_cast<int>(round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
-  }
-
-  static void sum_quad(std::vector<double>& values, std::size_t row) {
-    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
-    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
   }
 
   void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
@@ -246,7 +294,6 @@ class TensorValues {
   bool round_operands_;
   std::map<int, std::vector<std::int64_t>> extents_;
 
- private:
   /// Conditions over a tile's row, its place in a pack of `pack`, and its column, with all else fixed.
   class Mask {
    public:

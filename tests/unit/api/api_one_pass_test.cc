@@ -9,6 +9,7 @@
 #include "autotune/trial/trial_steps.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
+#include "support/test_names.h"
 
 #include <gtest/gtest.h>
 
@@ -118,9 +119,7 @@ TEST_P(OnePassTest, HostKernelIsRight) {
 }
 
 std::string test_name(const ::testing::TestParamInfo<OnePass>& info) {
-  std::string name = std::string(info.param.op) + "_" + info.param.variant;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
+  return testing::operator_test_name(info.param.op, info.param.variant);
 }
 
 INSTANTIATE_TEST_SUITE_P(

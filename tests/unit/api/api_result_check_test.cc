@@ -12,6 +12,7 @@
 #include "db/devices/host_identity.h"
 #include "support/error.h"
 #include "support/mutants/planted_errors.h"
+#include "support/test_names.h"
 
 #include <gtest/gtest.h>
 
@@ -208,13 +209,7 @@ TEST(ResultCheckAtTunedSizes, SamplesSeeTheLastOf4096Keys) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::pair<std::string, std::string>>& info) {
-  std::string name = info.param.first + "_" + info.param.second;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Operators, ResultCheckTest, ::testing::ValuesIn(problems()), test_name);
+INSTANTIATE_TEST_SUITE_P(Operators, ResultCheckTest, ::testing::ValuesIn(problems()), testing::variant_test_name);
 
 }  // namespace
 }  // namespace nestor

@@ -1,5 +1,6 @@
 // The proof of tile programs on programs with one thing wrong in each: what is refuted, with which obligation and an example.
 #include "codegen/proof/program_proof.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
 #include <gmock/gmock.h>
@@ -16,12 +17,7 @@ using samples::read;
 using samples::operator+;
 using samples::operator*;
 using ::testing::HasSubstr;
-
-Schedule scheduled(const Nest& nest, const std::vector<std::string>& steps) {
-  Schedule schedule(nest);
-  for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));
-  return schedule;
-}
+using testing::scheduled;
 
 /// The program with `change` made to every node.
 TileProgram changed(const TileProgram& program, const std::function<void(TileNode&)>& change) {

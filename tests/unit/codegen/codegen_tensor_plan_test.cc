@@ -337,13 +337,13 @@ TEST(TensorInterpreter, finds_what_a_gpu_would_get_wrong_silently) {
       HasSubstr("a tile is released under a product"));
   EXPECT_THAT(
       complaint([](auto& events) { events.erase(events.begin() + static_cast<std::ptrdiff_t>(find(events, Kind::release))); }),
-      HasSubstr("waits for ever"));
+      HasSubstr("roles wait for each other for ever"));
   EXPECT_THAT(
       complaint([](auto& events) { events.erase(events.begin() + static_cast<std::ptrdiff_t>(find(events, Kind::wait_full))); }),
       HasSubstr("before it has arrived"));
   EXPECT_THAT(
       complaint([](auto& events) { std::swap(events[find(events, Kind::wait_products)], events[find(events, Kind::compute)]); }),
-      HasSubstr("used while a product writes it"));
+      HasSubstr("a tile is read under a product"));
 }
 
 // ---- as text

@@ -2,6 +2,7 @@
 // compared with the program of the original order, and that one with formulas written out here.
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule/schedule.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 namespace nestor {
 namespace {
 
+using testing::scheduled;
 using ArgumentValues = std::map<std::string, std::vector<double>>;
 
 Sizes default_sizes(const Nest& nest) {
@@ -47,12 +49,6 @@ void expect_same(const ArgumentValues& a, const ArgumentValues& b, double tolera
   for (const auto& [name, values] : a) {
     for (std::size_t k = 0; k < values.size(); ++k) ASSERT_NEAR(values[k], b.at(name)[k], tolerance) << name << " at " << k;
   }
-}
-
-Schedule scheduled(const Nest& nest, const std::vector<std::string>& steps) {
-  Schedule schedule(nest);
-  for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));
-  return schedule;
 }
 
 int count_ops(const TileTree& node, OpKind kind, bool guarded_only = false) {

@@ -137,18 +137,18 @@ TEST_F(DatabaseTest, OneKernelMeasuredTwiceIsStoredOnce) {
 
 TEST_F(DatabaseTest, RecordsWithImpossibleContentsAreRefused) {
   TrialRecord trial = ok_trial(1, "a");
-  EXPECT_THAT(user_error_of([&] { add({{"n", 0}}, trial); }), HasSubstr("size n is 0"));
+  EXPECT_THAT(message_of([&] { add({{"n", 0}}, trial); }), HasSubstr("size n is 0"));
   trial.median_ms = -1;
-  EXPECT_THAT(user_error_of([&] { add({{"n", 1}}, trial); }), HasSubstr("median"));
+  EXPECT_THAT(message_of([&] { add({{"n", 1}}, trial); }), HasSubstr("median"));
   trial = ok_trial(1, "a");
   trial.steps = "tile(";
-  EXPECT_THAT(user_error_of([&] { add({{"n", 1}}, trial); }), HasSubstr("steps"));
+  EXPECT_THAT(message_of([&] { add({{"n", 1}}, trial); }), HasSubstr("steps"));
   trial = ok_trial(1, "a");
   trial.kernel->hash = "00";
-  EXPECT_THAT(user_error_of([&] { add({{"n", 1}}, trial); }), HasSubstr("hash"));
+  EXPECT_THAT(message_of([&] { add({{"n", 1}}, trial); }), HasSubstr("hash"));
   trial = ok_trial(1, "a");
   trial.kernel->recipe = "{}";
-  EXPECT_THAT(user_error_of([&] { add({{"n", 1}}, trial); }), HasSubstr("target"));
+  EXPECT_THAT(message_of([&] { add({{"n", 1}}, trial); }), HasSubstr("target"));
   EXPECT_TRUE(database.summary().empty());
 }
 

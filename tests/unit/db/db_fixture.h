@@ -2,8 +2,9 @@
 #pragma once
 
 #include "db/database.h"
-#include "support/error.h"
+#include "support/error_text.h"
 #include "support/launch_recipe.h"
+#include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -13,29 +14,6 @@
 #include <string>
 
 namespace nestor::test {
-
-/// A folder that goes away with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "nestor_test_XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::permissions(path_, std::filesystem::perms::owner_all, ignored);
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Root may write everywhere: as long as this lives, the process is nobody.
 class Unprivileged {
@@ -98,18 +76,6 @@ inline TrialRecord failed_trial(TrialStatus status, const std::string& reason) {
   trial.toolchain = "test";
   trial.created = "2025-01-31T11:00:00Z";
   return trial;
-}
-
-/// Runs `action` and returns the message of the UserError it must throw.
-template <class Action>
-std::string user_error_of(Action&& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no UserError was thrown";
-  return "";
 }
 
 }  // namespace nestor::test

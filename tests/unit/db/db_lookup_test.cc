@@ -128,7 +128,7 @@ TEST_F(LookupTest, TheSystemDatabaseAnswersWhereTheUsersDoesNot) {
   ASSERT_LT(match.trial.id, 0);
   EXPECT_EQ(database.trial(match.trial.id)->kernel->code, "system 64");
   EXPECT_EQ(database.origin(match.trial.id)->problem.sizes, (Sizes{{"n", 64}}));
-  EXPECT_THAT(user_error_of([&] { database.pin(match.trial.id, true); }), HasSubstr("read-only"));
+  EXPECT_THAT(message_of([&] { database.pin(match.trial.id, true); }), HasSubstr("read-only"));
   EXPECT_EQ(query(512).trial.kernel->code, "system 512") << "the faster one of two exact ones";
   EXPECT_EQ(database.trials(device(), problem({{"n", 512}})).size(), 2u);
   EXPECT_EQ(database.summary().size(), 1u) << "the system's records are not the user's";
@@ -151,7 +151,7 @@ TEST_F(LookupTest, ADamagedKernelIsReportedSkippedAndListedByCheck) {
 }
 
 TEST_F(LookupTest, SizesMustBePositive) {
-  EXPECT_THAT(user_error_of([&] { query(0); }), HasSubstr("size n is 0"));
+  EXPECT_THAT(message_of([&] { query(0); }), HasSubstr("size n is 0"));
 }
 
 TEST(SizeDistance, IsTheSumOfLogRatiosOverAllSizes) {

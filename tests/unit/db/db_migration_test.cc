@@ -165,7 +165,7 @@ TEST(Migration, HappensOnce) {
 TEST(Migration, AReadOnlyOpenLeavesAnOldFileAloneAndSaysSo) {
   TemporaryFolder folder;
   build_version_1(folder.file("old.db"));
-  const std::string message = user_error_of([&] { Database::open(folder.file("old.db"), {.read_only = true}); });
+  const std::string message = message_of([&] { Database::open(folder.file("old.db"), {.read_only = true}); });
   EXPECT_NE(message.find("schema version 1"), std::string::npos) << message;
 }
 

@@ -72,7 +72,7 @@ TEST_F(Revisions, WhatWaitsCanBeSearchedFromButNotPinned) {
   const std::int64_t old = add(database, trial_of(1, 1, 1, "old"));
   EXPECT_FALSE(best(database).has_value());
   EXPECT_EQ(database.best(device(), problem(kSizes), Database::Kernels::unchecked_too)->id, old);
-  EXPECT_THAT(user_error_of([&] { database.pin(old, true); }), HasSubstr("waits for a check"));
+  EXPECT_THAT(message_of([&] { database.pin(old, true); }), HasSubstr("waits for a check"));
 }
 
 TEST_F(Revisions, APassedCheckLetsTheStoredCodeServe) {
@@ -106,7 +106,7 @@ TEST_F(Revisions, AFailedCheckIsForGood) {
   const Database::Imported imported = database.import_records(again);
   EXPECT_EQ(imported.added + imported.checked, 0);
   EXPECT_EQ(match(database), MatchKind::none);
-  EXPECT_THAT(user_error_of([&] { database.store_check(old, {}); }), HasSubstr("nothing to check"));
+  EXPECT_THAT(message_of([&] { database.store_check(old, {}); }), HasSubstr("nothing to check"));
 }
 
 TEST_F(Revisions, AFailedCheckTakesThePinAway) {
@@ -154,8 +154,8 @@ TEST_F(Revisions, OnlyOkTrialsAreChecked) {
   EXPECT_EQ(database.trial(unproved)->status, TrialStatus::unproved);
   EXPECT_EQ(trial_status_from("unproved"), TrialStatus::unproved);
   EXPECT_THAT(database.to_check(true), IsEmpty());
-  EXPECT_THAT(user_error_of([&] { database.store_check(99, {}); }), HasSubstr("there is no trial 99"));
-  EXPECT_THAT(user_error_of([&] { Database::open(folder_.file("1.db"), {.read_only = true}).store_check(1, {}); }),
+  EXPECT_THAT(message_of([&] { database.store_check(99, {}); }), HasSubstr("there is no trial 99"));
+  EXPECT_THAT(message_of([&] { Database::open(folder_.file("1.db"), {.read_only = true}).store_check(1, {}); }),
               HasSubstr("read-only"));
 }
 
@@ -167,7 +167,7 @@ TEST_F(Revisions, TheSystemDatabasesKernelsWaitToo) {
   EXPECT_EQ(match(database), MatchKind::none);
   EXPECT_EQ(database.waiting("", ""), 1);
   EXPECT_THAT(database.to_check(), IsEmpty()) << "it cannot be written";
-  EXPECT_THAT(user_error_of([&] { database.store_check(-1, {}); }), HasSubstr("read-only"));
+  EXPECT_THAT(message_of([&] { database.store_check(-1, {}); }), HasSubstr("read-only"));
 }
 
 }  // namespace

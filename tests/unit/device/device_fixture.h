@@ -3,6 +3,7 @@
 
 #include "device/recipe_launcher.h"
 #include "support/cuda/fake_cuda_use.h"
+#include "support/error_text.h"
 
 #include <gmock/gmock.h>
 
@@ -28,18 +29,6 @@ class FakeCudaTest : public ::testing::Test {
   }
   FakeCuda& fake = testing::use_fake_cuda();
 };
-
-/// The message of the exception that `work` throws; a failure when it throws another, or none.
-template <class Expected, class Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 /// One kernel that a row of blocks runs: one block a row, at most 4 a multiprocessor.
 inline LaunchRecipe row_recipe() {

@@ -7,27 +7,16 @@
 #include "poly/schedule/schedule.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
 namespace {
 
+using testing::apply_steps;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Schedule steps(Schedule schedule, const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) schedule = schedule.apply(parse_step(text));
-  return schedule;
-}
-
-std::string message_of(const Schedule& schedule, const std::string& step) {
-  try {
-    schedule.apply(parse_step(step));
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::refusal_of;
 
 /// Nine-point sweeps in place: every loop carries a dependence, one of them against the order of x.
 Nest nine_point_sweeps() {
@@ -75,7 +64,7 @@ TEST(Schedule, statements_of_one_group_share_their_loops) {
 }
 
 TEST(Schedule, split_keeps_a_one_to_one_relation) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"split(k, 4, ko, ki)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"split(k, 4, ko, ki)"});
   const isl::map relation = schedule.loop_relation("C_update");
   EXPECT_TRUE(relation.is_bijective());
   const isl::map expected(isl_context(),
@@ -85,118 +74,119 @@ TEST(Schedule, split_keeps_a_one_to_one_relation) {
 }
 
 TEST(Schedule, a_name_may_be_reused_by_its_own_split) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"split(k, 4, k, ki)", "split(k, 2, k, kj)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"split(k, 4, k, ki)", "split(k, 2, k, kj)"});
   EXPECT_THAT(schedule.loops_of("C_update"), ElementsAre("C_update.i", "C_update.j", "k", "kj", "ki"));
   EXPECT_TRUE(schedule.loop_relation("C_update").is_bijective());
 }
 
 TEST(Schedule, tile_splits_and_reorders) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)"});
   EXPECT_THAT(schedule.loops_of("C_update"), ElementsAre("io", "jo", "ii", "ji", "C_update.k"));
 }
 
 TEST(Schedule, reorder_of_independent_loops_is_legal_around_a_reduction) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"reorder(C_update.k, C_update.i, C_update.j)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"reorder(C_update.k, C_update.i, C_update.j)"});
   EXPECT_THAT(schedule.loops_of("C_update"), ElementsAre("C_update.k", "C_update.i", "C_update.j"));
 }
 
 TEST(Schedule, reversing_a_reduction_needs_reassociation) {
   const Schedule schedule{samples::matmul()};
-  EXPECT_THAT(message_of(schedule, "reverse(C_update.k)"), HasSubstr("apply_rule(reassociate)"));
-  const Schedule free = steps(schedule, {"apply_rule(reassociate)", "reverse(C_update.k)", "vectorize(C_update.k)"});
+  EXPECT_THAT(refusal_of(schedule, "reverse(C_update.k)"), HasSubstr("apply_rule(reassociate)"));
+  const Schedule free = apply_steps(schedule, {"apply_rule(reassociate)", "reverse(C_update.k)", "vectorize(C_update.k)"});
   EXPECT_TRUE(free.reassociation_allowed());
 }
 
 TEST(Schedule, a_parallel_reduction_is_refused_even_if_it_may_be_regrouped) {
-  const Schedule schedule = steps(Schedule{samples::matmul()}, {"apply_rule(reassociate)"});
-  const std::string message = message_of(schedule, "parallel(C_update.k)");
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"apply_rule(reassociate)"});
+  const std::string message = refusal_of(schedule, "parallel(C_update.k)");
   EXPECT_THAT(message,
               HasSubstr("C_update[i=0, j=0, k=0] must come before C_update[i=0, j=0, k=1] (flow through C, a reduction)"));
   EXPECT_THAT(message, HasSubstr("split_reduction, C_update"));
-  EXPECT_THAT(message_of(schedule, "gpu_blocks(C_update.i, C_update.k)"), HasSubstr("split_reduction"));
-  EXPECT_EQ(message_of(schedule, "gpu_lanes(C_update.k)"), "");
+  EXPECT_THAT(refusal_of(schedule, "gpu_blocks(C_update.i, C_update.k)"), HasSubstr("split_reduction"));
+  EXPECT_EQ(refusal_of(schedule, "gpu_lanes(C_update.k)"), "");
 }
 
 TEST(Schedule, sweeps_in_place_are_refused_in_parallel_and_accepted_as_a_wavefront) {
   const Schedule schedule{nine_point_sweeps()};
   for (const std::string loop : {"t", "y", "x"}) {
-    const std::string message = message_of(schedule, "parallel(" + loop + ")");
+    const std::string message = refusal_of(schedule, "parallel(" + loop + ")");
     EXPECT_THAT(message, HasSubstr("is illegal: sweep[t=")) << loop;
     EXPECT_THAT(message, HasSubstr("skew(")) << loop;
   }
-  EXPECT_THAT(message_of(schedule, "parallel(x)"),
+  EXPECT_THAT(refusal_of(schedule, "parallel(x)"),
               HasSubstr("apply skew(sweep.y, sweep.x, 2), reorder(sweep.x, sweep.y), then parallel(sweep.y)"));
-  const Schedule wave = steps(schedule, {"skew(y, x, 2)", "reorder(x, y)", "parallel(y)"});
+  const Schedule wave = apply_steps(schedule, {"skew(y, x, 2)", "reorder(x, y)", "parallel(y)"});
   EXPECT_THAT(wave.loops_of("sweep"), ElementsAre("sweep.t", "sweep.x", "sweep.y"));
 }
 
 TEST(Schedule, sweeps_in_place_are_refused_in_tiles_and_accepted_after_a_skew) {
   const Schedule schedule{nine_point_sweeps()};
-  const std::string message = message_of(schedule, "tile(y, x, yo, xo, yi, xi, 4, 4)");
+  const std::string message = refusal_of(schedule, "tile(y, x, yo, xo, yi, xi, 4, 4)");
   EXPECT_THAT(message, HasSubstr("flow through A"));
   EXPECT_THAT(message, HasSubstr("apply skew(sweep.y, sweep.x, 1), then tile("));
-  const Schedule tiled = steps(schedule, {"skew(y, x, 1)", "tile(y, x, yo, xo, yi, xi, 4, 4)"});
+  const Schedule tiled = apply_steps(schedule, {"skew(y, x, 1)", "tile(y, x, yo, xo, yi, xi, 4, 4)"});
   EXPECT_TRUE(tiled.loop_relation("sweep").is_bijective());
-  EXPECT_THAT(message_of(schedule, "tile(t, y, to, yo, ti, yi, 2, 4)"), HasSubstr("skew(sweep.t, sweep.y, 1)"));
-  EXPECT_NO_THROW(steps(schedule, {"skew(t, y, 1)", "tile(t, y, to, yo, ti, yi, 2, 4)"}));
+  EXPECT_THAT(refusal_of(schedule, "tile(t, y, to, yo, ti, yi, 2, 4)"), HasSubstr("skew(sweep.t, sweep.y, 1)"));
+  EXPECT_NO_THROW(apply_steps(schedule, {"skew(t, y, 1)", "tile(t, y, to, yo, ti, yi, 2, 4)"}));
 }
 
 TEST(Schedule, time_and_space_of_a_sweep_can_be_tiled_together_after_skewing_both) {
-  const Schedule schedule =
-      steps(Schedule{nine_point_sweeps()}, {"skew(t, y, 1)", "skew(t, x, 1)", "skew(y, x, 1)", "split(t, 2, to, ti)",
-                                            "split(y, 8, yo, yi)", "split(x, 8, xo, xi)", "reorder(to, yo, xo, ti, yi, xi)"});
+  const Schedule schedule = apply_steps(Schedule{nine_point_sweeps()},
+                                        {"skew(t, y, 1)", "skew(t, x, 1)", "skew(y, x, 1)", "split(t, 2, to, ti)",
+                                         "split(y, 8, yo, yi)", "split(x, 8, xo, xi)", "reorder(to, yo, xo, ti, yi, xi)"});
   EXPECT_TRUE(schedule.loop_relation("sweep").is_bijective());
 }
 
 TEST(Schedule, fusion_of_a_stencil_needs_a_shift_and_says_so) {
   const Schedule schedule{two_stages()};
-  const std::string message = message_of(schedule, "fuse_with(first.i, second.i)");
+  const std::string message = refusal_of(schedule, "fuse_with(first.i, second.i)");
   EXPECT_THAT(message, HasSubstr("first[i=2] must come before second[i=1] (flow through b)"));
   EXPECT_THAT(message, HasSubstr("apply shift(second, second.i, 1), then fuse_with(first.i, second.i)"));
-  const Schedule fused = steps(schedule, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)"});
+  const Schedule fused = apply_steps(schedule, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)"});
   EXPECT_THAT(fused.loops_of("first"), ElementsAre("second.i"));
-  EXPECT_THAT(message_of(fused, "parallel(second.i)"), HasSubstr("fission(second.i, second)"));
-  EXPECT_THAT(message_of(fused, "shift(second, second.i, -1)"), HasSubstr("is illegal"));
+  EXPECT_THAT(refusal_of(fused, "parallel(second.i)"), HasSubstr("fission(second.i, second)"));
+  EXPECT_THAT(refusal_of(fused, "shift(second, second.i, -1)"), HasSubstr("is illegal"));
 }
 
 TEST(Schedule, fission_takes_fusion_back) {
   const Schedule schedule =
-      steps(Schedule{two_stages()}, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)", "fission(second.i, second)",
-                                     "parallel(second.i)", "parallel(second.i_f)"});
+      apply_steps(Schedule{two_stages()}, {"shift(second, second.i, 1)", "fuse_with(first.i, second.i)",
+                                           "fission(second.i, second)", "parallel(second.i)", "parallel(second.i_f)"});
   EXPECT_THAT(schedule.loops_of("first"), ElementsAre("second.i"));
   EXPECT_THAT(schedule.loops_of("second"), ElementsAre("second.i_f"));
 }
 
 TEST(Schedule, fusion_moves_the_producer_down_to_the_consumer) {
   const Schedule schedule{samples::row_norm()};
-  const Schedule fused = steps(schedule, {"fuse_with(variance_update.i, out.i)", "fuse_with(variance_init.i, out.i)",
-                                          "fuse_with(mean_update.i, out.i)", "fuse_with(mean_init.i, out.i)", "parallel(out.i)"});
+  const Schedule fused =
+      apply_steps(schedule, {"fuse_with(variance_update.i, out.i)", "fuse_with(variance_init.i, out.i)",
+                             "fuse_with(mean_update.i, out.i)", "fuse_with(mean_init.i, out.i)", "parallel(out.i)"});
   EXPECT_EQ(fused.tree()->children.size(), 1u);
-  EXPECT_THAT(message_of(schedule, "fuse_with(mean_init.i, out.i)"),
+  EXPECT_THAT(refusal_of(schedule, "fuse_with(mean_init.i, out.i)"),
               HasSubstr("mean_init[i=0] must come before mean_update[i=0, k=0]"));
 }
 
 TEST(Schedule, fusion_past_a_sibling_suggests_what_to_fuse_first) {
   const Schedule schedule{samples::row_norm()};
-  EXPECT_THAT(message_of(schedule, "fuse_with(variance_init.i, out.i)"),
+  EXPECT_THAT(refusal_of(schedule, "fuse_with(variance_init.i, out.i)"),
               HasSubstr("apply fuse_with(variance_update.i, out.i), then fuse_with(variance_init.i, out.i)"));
 }
 
 TEST(Schedule, compute_at_matches_loops_by_value) {
   const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"reorder(C_update.j, C_update.i, C_update.k)", "compute_at(C_init, C_update.i)"});
+      apply_steps(Schedule{samples::matmul()}, {"reorder(C_update.j, C_update.i, C_update.k)", "compute_at(C_init, C_update.i)"});
   EXPECT_THAT(schedule.loops_of("C_init"), ElementsAre("C_update.j", "C_update.i"));
-  EXPECT_THAT(message_of(Schedule{samples::matmul()}, "compute_at(C_init, C_update.k)"),
+  EXPECT_THAT(refusal_of(Schedule{samples::matmul()}, "compute_at(C_init, C_update.k)"),
               HasSubstr("no loop left to run along with C_update.k"));
 }
 
 TEST(Schedule, compute_at_follows_tiles_that_were_split_alike) {
   const std::vector<std::string> tiles{"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)"};
-  const Schedule schedule = steps(Schedule{samples::matmul()}, tiles);
-  EXPECT_THAT(message_of(schedule, "compute_at(C_init, jo)"), HasSubstr("split or reorder C_init's loops the same way first"));
-  const Schedule same = steps(schedule, {"tile(C_init.i, C_init.j, ai, aj, bi, bj, 8, 16)", "compute_at(C_init, jo)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, tiles);
+  EXPECT_THAT(refusal_of(schedule, "compute_at(C_init, jo)"), HasSubstr("split or reorder C_init's loops the same way first"));
+  const Schedule same = apply_steps(schedule, {"tile(C_init.i, C_init.j, ai, aj, bi, bj, 8, 16)", "compute_at(C_init, jo)"});
   EXPECT_THAT(same.loops_of("C_init"), ElementsAre("io", "jo", "bi", "bj"));
-  EXPECT_THAT(message_of(same, "compute_at(C_init, jo)"), HasSubstr("inside loop jo already"));
+  EXPECT_THAT(refusal_of(same, "compute_at(C_init, jo)"), HasSubstr("inside loop jo already"));
 }
 
 TEST(Schedule, undo_is_keeping_the_old_value) {
@@ -209,7 +199,7 @@ TEST(Schedule, undo_is_keeping_the_old_value) {
 
 TEST(Schedule, stages_follow_their_loop) {
   const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, scratch, 2)", "split(C_update.i, 8, io, ii)"});
+      apply_steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, scratch, 2)", "split(C_update.i, 8, io, ii)"});
   ASSERT_EQ(schedule.stages().size(), 1u);
   EXPECT_EQ(schedule.stages()[0].loop, "ii");
   EXPECT_EQ(schedule.stages()[0].slots, 2);
@@ -217,8 +207,8 @@ TEST(Schedule, stages_follow_their_loop) {
 
 TEST(Schedule, marks_show_in_the_code) {
   const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
-                                          "streaming(C)", "stage(B, C_update.i, registers)"});
+      apply_steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
+                                                "streaming(C)", "stage(B, C_update.i, registers)"});
   EXPECT_THAT(schedule.str(), HasSubstr("parallel for C_update.i in [0, M):  # full tiles apart  # B in registers"));
   EXPECT_THAT(schedule.str(), HasSubstr("vectorize(8) for C_update.j in [0, N):"));
   EXPECT_THAT(schedule.streaming_tensors(), ElementsAre("C"));
@@ -226,7 +216,7 @@ TEST(Schedule, marks_show_in_the_code) {
 
 TEST(Schedule, isl_tree_has_the_order_of_the_loops) {
   const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)"});
+      apply_steps(Schedule{samples::matmul()}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)"});
   const isl::schedule tree = schedule.isl_tree();
   const isl::union_map order = isl::manage(isl_schedule_get_map(tree.get()));
   const isl::union_map expected(
@@ -239,7 +229,7 @@ TEST(Schedule, isl_tree_has_the_order_of_the_loops) {
 TEST(Schedule, json_round_trip_replays_every_step) {
   const Nest nest = samples::matmul();
   const Schedule schedule =
-      steps(Schedule{nest}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)", "vectorize(ji, 8)"});
+      apply_steps(Schedule{nest}, {"tile(C_update.i, C_update.j, io, jo, ii, ji, 8, 16)", "parallel(io)", "vectorize(ji, 8)"});
   const nlohmann::json json = schedule_to_json(schedule);
   EXPECT_EQ(json["nest"], digest(nest));
   EXPECT_EQ(schedule_from_json(nest, nlohmann::json::parse(json.dump())).str(), schedule.str());

@@ -110,7 +110,7 @@ TEST_F(LibraryTest, SizesMayComeInAnyOrder) {
   const char* first = info({{"rows", 4}, {"cols", 8}});
   EXPECT_EQ(info({{"cols", 8}, {"rows", 4}}), first) << "one answer, remembered";
   EXPECT_NE(info({{"cols", 4}, {"rows", 8}}), first);
-  EXPECT_THAT(user_error_of([&] { info({{"cols", 8}, {"cols", 8}}); }), HasSubstr("given twice"));
+  EXPECT_THAT(message_of([&] { info({{"cols", 8}, {"cols", 8}}); }), HasSubstr("given twice"));
 }
 
 TEST_F(LibraryTest, ManyAnswersAreRememberedApart) {
@@ -188,7 +188,7 @@ TEST_F(LibraryTest, ASystemDatabaseAloneIsEnough) {
   setenv("NESTOR_DB", folder.file("not_there.db").c_str(), 1);
   const Library library = Library::open("", {.threads = 0, .system_path = path, .use_system = true});
   EXPECT_TRUE(library.query("scale", "f32", {{"rows", 32}, {"cols", 16}}));
-  EXPECT_THAT(user_error_of([] { Library::open("", {.threads = 0, .system_path = "", .use_system = false}); }),
+  EXPECT_THAT(message_of([] { Library::open("", {.threads = 0, .system_path = "", .use_system = false}); }),
               HasSubstr("nestor tune"));
   unsetenv("NESTOR_DB");
 }

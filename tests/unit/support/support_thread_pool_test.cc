@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -143,8 +145,21 @@ TEST(ThreadPool, ATaskOfOnePoolMayCallAnother) {
   EXPECT_EQ(runs, 16);
 }
 
+/// Threads of this process.
+std::ptrdiff_t live_threads() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads));
+}
+
 TEST(ThreadPool, UnusedPoolsStop) {
-  for (int round = 0; round < 20; ++round) const ThreadPool pool(4);
+  const std::ptrdiff_t before = live_threads();
+  for (int round = 0; round < 20; ++round) {
+    const ThreadPool pool(4);
+    EXPECT_EQ(live_threads(), before + 3);
+  }
+  // A thread that has ended may be listed a moment longer.
+  for (int wait = 0; live_threads() > before && wait < 2000; ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(live_threads(), before);
 }
 
 TEST(ThreadPool, NeedsAThread) { EXPECT_THROW(ThreadPool(0), UserError); }

@@ -1,0 +1,150 @@
+// Plans of attention that the checker of tensor plans is tested with, and what goes wrong when one is run.
+#pragma once
+
+#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/mma/tensor_kernel.h"
+#include "support/nests/tensor_nests.h"
+#include "support/simt/simt_programs.h"
+#include "support/tensor/tensor_plan_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace nestor::testing {
+
+inline GridShape tensor_shape(int groups, int slots) {
+  GridShape result;
+  result.groups = groups;
+  result.slots = slots;
+  return result;
+}
+
+struct TensorCheckCase {
+  std::string name;
+  bool causal;
+  GridShape shape;
+  int sm = 90;
+  bool biased = false;
+  int maps = 1;
+  std::int64_t shared_limit = NvptxTarget{}.shared_limit;
+};
+inline void PrintTo(const TensorCheckCase& tested, std::ostream* out) { *out << tested.name; }
+
+/// Two maps share their values.
+inline TileProgram two_maps(bool causal) {
+  const AttentionForm form{.seen = causal ? Seen::causal : Seen::all, .maps = 2};
+  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .groups = 1});
+}
+
+/// A plan of attention and what it points to.
+struct CheckedAttention {
+  nvptx::LaunchPlan launches;
+  nvptx::TensorPlan plan;
+
+  explicit CheckedAttention(const TensorCheckCase& tested)
+      : launches(nvptx::plan_launches(tested.maps == 2
+                                          ? two_maps(tested.causal)
+                                          : streaming_attention_program(ElementType::f16, 64, tested.causal, tested.biased),
+                                      256)) {
+    launches.kernels.at(0).shape = tested.shape;
+    NvptxTarget target;
+    target.sm = tested.sm;
+    target.shared_limit = tested.shared_limit;
+    plan = nvptx::plan_tensor(launches.kernels[0], launches.program, target);
+  }
+};
+
+inline std::vector<TensorCheckCase> tensor_check_cases() {
+  GridShape overlap = tensor_shape(1, 2);
+  overlap.overlap = 1;
+  GridShape all = tensor_shape(2, 2);
+  all.overlap = all.turns = all.hold = all.persistent = all.stagger = all.claims = 1;
+  GridShape turns = tensor_shape(2, 1);
+  turns.turns = 1;
+  std::vector<TensorCheckCase> list;
+  for (const bool causal : {false, true}) {
+    const std::string kind = causal ? "causal" : "full";
+    list.push_back({"base_" + kind, causal, tensor_shape(1, 2)});
+    list.push_back({"overlap_" + kind, causal, overlap});
+    list.push_back({"all_" + kind, causal, all});
+  }
+  list.push_back({"turns_one_slot", false, turns});
+  GridShape resident = tensor_shape(2, 2);
+  resident.overlap = resident.hold = resident.persistent = 1;
+  GridShape overlap_one = overlap, overlap_three = overlap;
+  overlap_one.slots = 1;
+  overlap_three.slots = 3;
+  list.push_back({"sm80_one_slot", false, tensor_shape(2, 1), 80});
+  list.push_back({"sm80_overlap_one_slot", false, overlap_one, 80});
+  list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
+  list.push_back({"sm80_resident", true, resident, 80});
+  GridShape biased = all;
+  biased.stagger = biased.claims = 0;
+  list.push_back({"biased_all_causal", true, biased, 90, true});
+  list.push_back({"biased_turns", false, turns, 90, true});
+  GridShape cluster = tensor_shape(1, 2);
+  cluster.cluster = 2;
+  list.push_back({"cluster_full", false, cluster});
+  cluster = biased;
+  cluster.stagger = 1;
+  cluster.cluster = 2;
+  list.push_back({"cluster_all_causal", true, cluster});
+  cluster = tensor_shape(1, 1);
+  cluster.cluster = 4;
+  list.push_back({"cluster_of_four", false, cluster});
+  // Without room for results beside the other tiles.
+  GridShape narrow = resident;
+  narrow.hold = 0;
+  list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
+  narrow.turns = narrow.claims = narrow.stagger = 1;
+  list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
+  list.push_back({"two_maps_turns", false, turns, 90, false, 2});
+  for (const int chains : {1, 2}) {
+    GridShape by_chain = tensor_shape(1, 2), all_by_chain = all;
+    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    const std::string name = fmt::format("two_maps_{}_chains", chains);
+    list.push_back({name, true, by_chain, 90, false, 2});
+    list.push_back({name + "_all", false, all_by_chain, 90, false, 2});
+  }
+  return list;
+}
+
+/// The plan's first fault over sizes with no, one and many iterations, several items, and orders of the roles.
+inline std::string fault_of(const nvptx::TensorPlan& plan) {
+  using Items = std::vector<TensorPlanRunner::Integers>;
+  const auto item = [](std::int64_t s, std::int64_t qt) {
+    return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1},     {"qt", qt},
+                                      {"H", 2},     {"Q", s}, {"K", s},  {"out_h", 1}, {"out_io", qt}};
+  };
+  std::vector<Items> runs = {{item(0, -1), item(0, -1), item(90, 0)},
+                             {item(40, 0)},
+                             {item(128, 1), item(128, 0)},
+                             {item(150, 2), item(150, 0)},
+                             {item(330, 0), item(330, 5), item(330, 1)},
+                             {item(512, 7), item(512, 3)}};
+  // Nests have no sizes of 0.
+  const std::vector<std::string>& sizes = plan.program->sizes;
+  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end()) runs.front() = {item(1, 0), item(1, 0), item(90, 0)};
+  // A block that is not resident has one item. Where one role copies it goes on well with more of them all the same.
+  if (plan.cores == nvptx::TensorCores::mma && !plan.persistent()) {
+    std::vector<Items> single;
+    for (const Items& items : runs) {
+      for (const TensorPlanRunner::Integers& one : items) single.push_back({one});
+    }
+    runs = std::move(single);
+  }
+  const unsigned orders = TensorPlanRunner::kOrders + 3 * static_cast<unsigned>(plan.cluster());
+  for (const Items& items : runs) {
+    TensorPlanRunner runner(plan, items);
+    for (unsigned seed = 0; seed < orders; ++seed) {
+      const std::string fault = runner.run(seed);
+      if (!fault.empty()) return fault;
+    }
+  }
+  return "";
+}
+
+}  // namespace nestor::testing
