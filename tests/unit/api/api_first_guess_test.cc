@@ -198,6 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, FirstGuesses,
                                            GuessProblem{"matmul", "f16", SizeSet::ragged, kL40},
                                            GuessProblem{"matmul_bias_gelu", "bf16", SizeSet::odd, kH200},
                                            GuessProblem{"layernorm_backward", "bf16", SizeSet::odd, kA100},
+                                           GuessProblem{"retention", "bf16", SizeSet::odd, kH200},
                                            GuessProblem{"softmax", "f32", SizeSet::wide, kH200}));
 
 TEST(AllFirstGuesses, ArePlanned) {

@@ -175,6 +175,13 @@ TEST(TensorSpace, BoundedScoresHaveNoMaximumUnlessTheRuleIsLeftOut) {
   EXPECT_TRUE(has_step(guessed_steps("attention_softcap", "f16", {}), "apply_rule(online, largest)"));
 }
 
+// The deferred factor may be 1 instead, by a condition: a sum over it is no sum of products.
+TEST(TensorSpace, ARuleThatLeavesNoProductIsLeftOut) {
+  const auto steps = guessed_steps("retention", "bf16", {});
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const std::string& step) { return step.starts_with("tensor_cores("); }));
+  EXPECT_FALSE(has_step(steps, "apply_rule(defer_factor, weighted)"));
+}
+
 TEST(TensorSpace, LoopsOverTilesMayBeUnrolled) {
   const auto steps = guessed_steps("attention", "bf16", {{"unroll", 2}});
   EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),

@@ -69,17 +69,18 @@ std::int64_t useful_parts(const RuleVariant& variant, const Cluster& cluster, co
 /// Products on tensor cores.
 void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& points) {
   if (!has_tensor_cores(source.limits)) return;
-  const RuleChoice usual{source.usual_rules};
-  const RuleVariant& variant = source.variants.at(usual);
+  const RuleChoice rules{source.tensor_rules};
+  const RuleVariant& variant = source.variants.at(rules);
   const Cluster& cluster = source.variants.heaviest(variant, Fusion::maximal);
   const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, cluster);
   if (!axes) return;
-  const bool cuts = axes->column < 0 &&
+  // Axes that can be cut are numbered as after the usual rules.
+  const bool cuts = source.tensor_rules == source.usual_rules && axes->column < 0 &&
                     std::find(source.split_axes.begin(), source.split_axes.end(), axes->stream) != source.split_axes.end() &&
                     !rows_follow_stream(source.variants.nest(variant), variant.structure, cluster, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
-    values.merge(fused_values(source, usual));
+    values.merge(fused_values(source, rules));
     const std::int64_t parts = cuts ? useful_parts(variant, cluster, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;

@@ -167,6 +167,10 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
           has(axes, result.row))
         ++result.tile_operands;
     }
+    const int stream = unit.position_of(result.stream);
+    const bool sums = statement.reduction && stream >= 0 && unit.reduced[static_cast<std::size_t>(stream)];
+    const std::vector<int> written = axes_of(unit, statement.write);
+    if (sums && has(written, result.row) && width_of(structure, cluster, result, written) > 1) result.no_product = statement.name;
     return;
   }
   const auto is_input = [&](int ordinal) {

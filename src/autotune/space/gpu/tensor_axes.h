@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -34,6 +35,7 @@ struct TensorAxes {
   int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                     ///< such tiles that are first operands of products
   int functions = 0;                             ///< exponentials and the like for an element of such tiles
+  std::string no_product;  ///< a statement that sums rows of several elements, and no products: it has no place; empty: none does
 };
 
 /// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.

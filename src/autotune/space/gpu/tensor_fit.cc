@@ -3,6 +3,8 @@
 
 #include "support/rounding.h"
 
+#include <fmt/format.h>
+
 namespace nestor {
 namespace {
 
@@ -66,6 +68,7 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
 }
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
+  if (!axes.no_product.empty()) return fmt::format("{} is no sum of products", axes.no_product);
   if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   if (choice.overlap > 1 && !several_chains(axes))

@@ -39,6 +39,7 @@ class NestSpace : public Space {
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
+    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores() : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -54,6 +55,7 @@ class NestSpace : public Space {
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
   std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const;
+  std::set<std::string> rules_for_tensor_cores() const;
   std::string add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
                                const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
@@ -64,7 +66,7 @@ class NestSpace : public Space {
   const Sizes sizes_;
   const SpaceLimits limits_;
   std::vector<std::string> rules_;
-  std::set<std::string> usual_rules_;
+  std::set<std::string> usual_rules_, tensor_rules_;
   std::vector<Parameter> parameters_;
   double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
   std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
@@ -167,6 +169,23 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
 
 std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const {
   return tensor_axes(variants_.nest(variant), variant.structure, cluster);
+}
+
+/// The usual rules, without one that makes something else of a sum of products.
+std::set<std::string> NestSpace::rules_for_tensor_cores() const {
+  const auto axes_after = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants_.at({rules});
+    return tensor_axes_of(variant, variants_.heaviest(variant, Fusion::maximal));
+  };
+  const auto usual = axes_after(usual_rules_);
+  if (!usual || usual->no_product.empty()) return usual_rules_;
+  for (const std::string& rule : usual_rules_) {
+    std::set<std::string> others = usual_rules_;
+    others.erase(rule);
+    const auto axes = axes_after(others);
+    if (axes && axes->no_product.empty()) return others;
+  }
+  return usual_rules_;
 }
 
 /// Steps of the heaviest cluster on tensor cores; why there are none, or "".
@@ -334,7 +353,7 @@ std::vector<Point> NestSpace::defaults() const {
   std::vector<Point> points;
   if (limits_.gpu) {
     for (const NamedValues& values :
-         likely_gpu_values({variants_, *limits_.gpu, parameters_, rules_, usual_rules_, split_axes_})) {
+         likely_gpu_values({variants_, *limits_.gpu, parameters_, rules_, usual_rules_, tensor_rules_, split_axes_})) {
       points.push_back(point_of(values));
     }
     return points;
