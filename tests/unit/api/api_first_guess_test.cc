@@ -108,12 +108,12 @@ class Guesses {
     target_.shared_limit = problem.machine.shared_bytes;
   }
 
-  /// All of them, or `most` from the first to the last on tensor cores and as many of the others.
-  void check(std::size_t most) {
+  /// So many of them from the first to the last, on tensor cores and others.
+  void check(std::size_t most_tensor, std::size_t most_others) {
     std::vector<std::size_t> on_tensor_cores, others;
     for (std::size_t k = 0; k < points_.size(); ++k)
       (value_or(named_values(*space_, points_[k]), "groups", 0) > 0 ? on_tensor_cores : others).push_back(k);
-    for (const auto& list : {on_tensor_cores, others}) {
+    for (const auto& [list, most] : {std::pair(on_tensor_cores, most_tensor), std::pair(others, most_others)}) {
       const std::size_t count = std::min(list.size(), most);
       for (std::size_t n = 0; n < count; ++n) check_guess(list[count < 2 ? 0 : n * (list.size() - 1) / (count - 1)]);
     }
@@ -176,18 +176,15 @@ class Guesses {
   NvptxTarget target_;
 };
 
-/// All guesses, or so many on tensor cores and as many others.
-void check(const GuessProblem& problem, std::size_t most) {
+/// So many guesses on tensor cores, and so many others.
+void check(const GuessProblem& problem, std::size_t most_tensor, std::size_t most_others) {
   const Nest nest = load_operator(problem.op, problem.variant);
-  if (const auto sizes = sizes_of(nest, problem.sizes)) Guesses(nest, *sizes, problem).check(most);
+  if (const auto sizes = sizes_of(nest, problem.sizes)) Guesses(nest, *sizes, problem).check(most_tensor, most_others);
 }
 
 class FirstGuesses : public ::testing::TestWithParam<GuessProblem> {};
 
-TEST_P(FirstGuesses, ArePlanned) {
-  constexpr std::size_t kFew = 2;
-  check(GetParam(), kFew);
-}
+TEST_P(FirstGuesses, ArePlanned) { check(GetParam(), 2, 8); }
 
 INSTANTIATE_TEST_SUITE_P(Operators, FirstGuesses,
                          ::testing::Values(GuessProblem{"attention", "causal.f16", SizeSet::odd, kA100},
@@ -198,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, FirstGuesses,
                                            GuessProblem{"matmul", "f16", SizeSet::ragged, kL40},
                                            GuessProblem{"matmul_bias_gelu", "bf16", SizeSet::odd, kH200},
                                            GuessProblem{"layernorm_backward", "bf16", SizeSet::odd, kA100},
+                                           GuessProblem{"rmsnorm_backward", "f32weight.f16", SizeSet::wide, kH200},
                                            GuessProblem{"retention", "bf16", SizeSet::odd, kH200},
                                            GuessProblem{"softmax", "f32", SizeSet::wide, kH200}));
 
@@ -206,8 +204,8 @@ TEST(AllFirstGuesses, ArePlanned) {
   if (asked == nullptr) GTEST_SKIP() << "NESTOR_FIRST_GUESSES=1 asks for all problems";
   const int step = std::atoi(asked);
   ASSERT_GT(step, 0);
-  for (const GuessProblem& problem : every(static_cast<std::size_t>(step)))
-    check(problem, std::numeric_limits<std::size_t>::max());
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  for (const GuessProblem& problem : every(static_cast<std::size_t>(step))) check(problem, kAll, kAll);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "codegen/gpu/target/block_registers.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "support/rounding.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>
@@ -17,7 +18,8 @@
 namespace nestor {
 namespace {
 
-constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
+constexpr std::int64_t kPieceBytes = 16;  ///< of an asynchronous copy
+constexpr double kFewestPoints = 3;       ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(unit, statement)` for every statement of the cluster.
 template <class F>
@@ -63,7 +65,6 @@ bool is_item(const GpuCluster& part, int axis) {
 
 /// Can asynchronous copies, of 4 or of 16 bytes, move what an item reads of the input?
 bool has_whole_pieces(const GpuCluster& part, const std::string& name, const InputUse& use) {
-  constexpr std::int64_t kPieceBytes = 16;
   const Tensor& tensor = part.nest.tensor(name);
   const auto bytes = static_cast<std::int64_t>(size_in_bytes(tensor.type));
   if (bytes == 4) return true;
@@ -143,6 +144,39 @@ std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
   }
   // Partial sums live beside the inputs that they are sums of.
   return part.cluster.part ? total : total - std::min(largest_input, largest_temporary);
+}
+
+/// Registers of a thread of a block over a part while it copies the next item: for inputs that are copied ahead, in pieces of 16 bytes,
+/// sums over the part, and one row of what it computes from an item.
+std::int64_t held_beside_copies(const GpuCluster& part, const GpuChoice& choice) {
+  const std::vector<std::string> staged = staged_inputs(part, choice);
+  std::map<std::string, std::int64_t> held, rows;
+  std::int64_t vector = 1;
+  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+    if (part.nest.tensor(statement.write.tensor).role == TensorRole::temporary) {
+      const auto followed = followed_dims(statement.write);
+      const bool of_item = std::any_of(followed.begin(), followed.end(), [&](const auto& dim) {
+        return dim && static_cast<std::size_t>(*dim) < unit.axes.size() &&
+               unit.axes[static_cast<std::size_t>(*dim)] == part.cluster.part->whole;
+      });
+      (of_item ? rows : held)[statement.write.tensor] = elements_of(part, unit, statement.write);
+    }
+    for (const Access& read : statement.reads) {
+      const bool copied = std::find(staged.begin(), staged.end(), read.tensor) != staged.end();
+      if (!copied) continue;
+      const InputUse use = input_use(part, read.tensor);
+      if (!use.follows_items || !has_whole_pieces(part, read.tensor, use)) continue;
+      held[read.tensor] = elements_of(part, unit, read);
+      if (use.has_rows) vector = std::max<std::int64_t>(vector, kPieceBytes / size_in_bytes(part.nest.tensor(read.tensor).type));
+    }
+  });
+  const auto share = [&](std::int64_t elements) {
+    return elements == 1 ? 1 : round_up(ceil_div(elements, std::int64_t{choice.threads} * choice.cluster), vector);
+  };
+  std::int64_t total = 0, largest = 0;
+  for (const auto& [tensor, elements] : held) total += share(elements);
+  for (const auto& [tensor, elements] : rows) largest = std::max(largest, share(elements));
+  return total + largest;
 }
 
 /// Do other statements than the cluster's read the tensor?
@@ -240,6 +274,11 @@ std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, cons
   if (kept > nvptx::chip_room(choice.threads, choice.cluster, limits.shared_bytes))
     return fmt::format("{} values do not fit registers and shared memory of {}", kept,
                        choice.cluster == 1 ? "a block" : fmt::format("{} blocks", choice.cluster));
+  if (part.cluster.part && choice.ahead > 0) {
+    const std::int64_t held = held_beside_copies(part, choice);
+    if (held > tile_registers(choice.threads))
+      return fmt::format("{} values of a thread do not fit its registers, beside copies of what comes next", held);
+  }
   double points = points_per_item(part.structure, part.cluster);
   for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);
   if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))
