@@ -21,12 +21,7 @@ using nvptx::TensorPlan;
 using ::testing::HasSubstr;
 using Kind = Event::Kind;
 
-GridShape shape(int groups, int slots) {
-  GridShape result;
-  result.groups = groups;
-  result.slots = slots;
-  return result;
-}
+GridShape shape(int warpgroups, int stages) { return {.warpgroups = warpgroups, .stages = stages}; }
 
 struct Case {
   std::string name;
@@ -65,11 +60,12 @@ struct Attention {
 
 std::vector<Case> cases() {
   GridShape overlap = shape(1, 2);
-  overlap.overlap = 1;
+  overlap.intra_warpgroup_overlap = 1;
   GridShape all = shape(2, 2);
-  all.overlap = all.turns = all.hold = all.persistent = all.stagger = all.claims = 1;
+  all.intra_warpgroup_overlap = all.ping_pong = all.a_from_registers = all.persistent = all.early_release =
+      all.dynamic_scheduler = 1;
   GridShape turns = shape(2, 1);
-  turns.turns = 1;
+  turns.ping_pong = 1;
   std::vector<Case> list;
   for (const bool causal : {false, true}) {
     const std::string kind = causal ? "causal" : "full";
@@ -79,23 +75,23 @@ std::vector<Case> cases() {
   }
   list.push_back({"turns_one_slot", false, turns});
   GridShape resident = shape(2, 2);
-  resident.overlap = resident.hold = resident.persistent = 1;
+  resident.intra_warpgroup_overlap = resident.a_from_registers = resident.persistent = 1;
   GridShape overlap_one = overlap, overlap_three = overlap;
-  overlap_one.slots = 1;
-  overlap_three.slots = 3;
+  overlap_one.stages = 1;
+  overlap_three.stages = 3;
   list.push_back({"sm80_one_slot", false, shape(2, 1), 80});
   list.push_back({"sm80_overlap_one_slot", false, overlap_one, 80});
   list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
   list.push_back({"sm80_resident", true, resident, 80});
   GridShape biased = all;
-  biased.stagger = biased.claims = 0;
+  biased.early_release = biased.dynamic_scheduler = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
   GridShape cluster = shape(1, 2);
   cluster.cluster = 2;
   list.push_back({"cluster_full", false, cluster});
   cluster = biased;
-  cluster.stagger = 1;
+  cluster.early_release = 1;
   cluster.cluster = 2;
   list.push_back({"cluster_all_causal", true, cluster});
   cluster = shape(1, 1);
@@ -103,14 +99,14 @@ std::vector<Case> cases() {
   list.push_back({"cluster_of_four", false, cluster});
   // Without room for results beside the other tiles.
   GridShape narrow = resident;
-  narrow.hold = 0;
+  narrow.a_from_registers = 0;
   list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
-  narrow.turns = narrow.claims = narrow.stagger = 1;
+  narrow.ping_pong = narrow.dynamic_scheduler = narrow.early_release = 1;
   list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
   list.push_back({"two_maps_turns", false, turns, 90, false, 2});
   for (const int chains : {1, 2}) {
     GridShape by_chain = shape(1, 2), all_by_chain = all;
-    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    by_chain.intra_warpgroup_overlap = all_by_chain.intra_warpgroup_overlap = 1 + chains;
     const std::string name = fmt::format("two_maps_{}_chains", chains);
     list.push_back({name, true, by_chain, 90, false, 2});
     list.push_back({name + "_all", false, all_by_chain, 90, false, 2});

@@ -1,10 +1,12 @@
 // Steps and limits of GPU candidates.
 #include "autotune/space/gpu/gpu_steps.h"
 
+#include "autotune/space/knob_values.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/backend.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/schedule/steps/step_table.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>
@@ -140,25 +142,28 @@ std::int64_t power_of_two_from(double value) {
 }  // namespace
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
-  std::vector<Parameter> parameters;
-  Parameter threads{"threads", {}}, cluster{"cluster", {}};
-  for (int count = 32; count <= limits.most_threads; count *= 2) threads.choices.push_back(count);
-  for (int blocks = 1; blocks <= limits.most_cluster(); blocks *= 2) cluster.choices.push_back(blocks);
-  parameters.push_back(threads);
-  if (cluster.choices.size() > 1) parameters.push_back(cluster);
-  parameters.push_back({"persistent", {0, 1, 2, 3, 4, 6, 8, 12, 16}});
-  parameters.push_back({"ahead", {0, 1, 2, 3}});
+  const auto searched = [](const char* name, std::int64_t most) {
+    Parameter parameter{name, knob_named(name).searched};
+    std::erase_if(parameter.choices, [&](std::int64_t value) { return value > most; });
+    return parameter;
+  };
+  std::vector<Parameter> parameters{searched("threads", limits.most_threads)};
+  if (const Parameter cluster = searched("cluster", limits.most_cluster()); cluster.choices.size() > 1)
+    parameters.push_back(cluster);
+  parameters.push_back({"persistent", knob_named("persistent").searched});
+  parameters.push_back({"prefetch", {0, 1, 2, 3}});
   parameters.push_back({"staging", {0, 1, 2}});
   parameters.push_back({"streaming", {0, 1, 2, 3}});
   return parameters;
 }
 
-GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
+GpuChoice gpu_choice(const NamedValues& values) {
   GpuChoice choice;
-  choice.threads = static_cast<int>(value_or(values, "threads", 256));
-  choice.cluster = static_cast<int>(value_or(values, "cluster", 1));
-  choice.persistent = static_cast<int>(value_or(values, "persistent", 0));
-  choice.ahead = static_cast<int>(value_or(values, "ahead", 0));
+  const GridShape shape = shape_of(values);
+  if (shape.threads > 0) choice.grid.threads = shape.threads;
+  choice.grid.cluster = shape.cluster;
+  choice.grid.persistent = shape.persistent;
+  choice.prefetch = static_cast<int>(value_or(values, "prefetch", 0));
   choice.staging = static_cast<GpuChoice::Staging>(value_or(values, "staging", 0));
   const std::int64_t streaming = value_or(values, "streaming", 0);
   choice.streaming_outputs = (streaming & 1) != 0;
@@ -175,16 +180,17 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
     grid.push_back(step.args.at(0).get<std::string>());
   }
   if (grid.empty()) return steps;
-  steps.push_back(make_step("gpu_threads", {grid.front(), choice.threads}));
-  if (choice.cluster > 1) steps.push_back(make_step("cluster", {grid.front(), choice.cluster}));
-  const bool resident = choice.persistent > 0 && !part.cluster.part;
-  if (resident) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
+  GridShape shared = choice.grid;
+  if (part.cluster.part) shared.persistent = 0;
+  const bool resident = shared.persistent > 0;
+  const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(shared));
+  steps.insert(steps.end(), knobs.begin(), knobs.end());
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_items && part.cluster.part;
     const bool pieces = use.has_rows || size_in_bytes(part.nest.tensor(tensor).type) == 4;
-    const int slots = use.follows_items && pieces && (resident || loops) ? 1 + choice.ahead : 1;
-    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
+    const int stages = use.follows_items && pieces && (resident || loops) ? 1 + choice.prefetch : 1;
+    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), stages}));
     // What all items read should stay in the caches.
     if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
   }
@@ -192,12 +198,13 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
 }
 
 std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
-  const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
+  const int cluster = choice.grid.cluster;
+  const std::int64_t threads = std::int64_t{choice.grid.threads} * cluster;
   const std::int64_t kept = kept_elements(part, choice);
-  const std::int64_t room = tile_registers(choice.threads);
-  if (choice.cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * choice.cluster)
-    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, choice.cluster);
-  if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
+  const std::int64_t room = tile_registers(choice.grid.threads);
+  if (cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * cluster)
+    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, cluster);
+  if (cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
     return fmt::format("{} values do not fit registers and shared memory of a block", kept);
   double points = points_per_item(part.structure, part.cluster);
   for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);

@@ -21,7 +21,7 @@ constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a blo
 /// of those chains that are under way alone, and one has an operand.
 int fragment_registers(const TensorPlan& plan) {
   const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
-  const int overlap = late ? plan.kernel->shape.overlap : 0;  // two stretches run without
+  const int overlap = late ? plan.kernel->shape.intra_warpgroup_overlap : 0;  // two stretches run without
   int count = 0, sums = 0, operands = 0;
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product) continue;

@@ -136,12 +136,12 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   if (!have_room(plan, target, plan.shared_bytes) && plan.shared_bytes <= target.shared_limit)
     user_error(
         "Kernel '{}': {} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller "
-        "tiles, fewer slots or fewer blocks.",
+        "tiles, fewer stages or fewer blocks.",
         plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, target.shared_limit + kReservedBytes);
   if (plan.shared_bytes > target.shared_limit)
     user_error(
         "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "
-        "slots.",
+        "stages.",
         plan.program->name, plan.shared_bytes, target.shared_limit);
 }
 
