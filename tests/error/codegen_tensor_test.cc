@@ -72,15 +72,15 @@ TEST(TensorError, a_constant_within_a_sum_of_products) {
 }
 
 TEST(TensorError, chain_by_chain_with_one_chain) {
-  EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"overlap(out.io, 2)"}})),
+  EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"intra_warpgroup_overlap(out.io, 2)"}})),
               AllOf(HasSubstr("cannot overlap products chain by chain"), HasSubstr("there is one chain"),
-                    HasSubstr("Leave the number of chains out of overlap")));
+                    HasSubstr("Leave in_flight out of intra_warpgroup_overlap")));
 }
 
 TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
   const auto without = [](const std::string& name) {
-    TileProgram program =
-        tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
+    TileProgram program = tensor_program(attention_nest({.depth = 16, .maps = 2}),
+                                         {.rules = two_map_rules(), .more = {"intra_warpgroup_overlap(out.io, 1)"}});
     program.root = edited(program.root, [&](TileNode& node) {
       if (node.kind == TileNode::Kind::op && node.op.name == name) node.kind = TileNode::Kind::sequence;
     });
@@ -92,21 +92,21 @@ TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
   EXPECT_THAT(without("dot2"), HasSubstr("do not begin with a product of two operands in memory"));
 }
 
-TEST(TensorError, turns_on_other_devices) {
-  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"turns(out.io)"}});
+TEST(TensorError, ping_pong_on_other_devices) {
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"ping_pong(out.io)"}});
   EXPECT_EQ(refusal(program), "");
   EXPECT_THAT(refusal(program, older()),
-              AllOf(HasSubstr("turns are for products that run while their group goes on, as those of compute capability 9.0 do"),
-                    HasSubstr("not 8.0: leave the step out")));
-  const TileProgram chains =
-      tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
-  EXPECT_THAT(refusal(chains, older()), HasSubstr("chains that overlap one by one are for products that run while"));
+              HasSubstr("step `ping_pong` needs compute capability 9.0 or newer, not 8.0: leave the step out"));
+  const TileProgram chains = tensor_program(attention_nest({.depth = 16, .maps = 2}),
+                                            {.rules = two_map_rules(), .more = {"intra_warpgroup_overlap(out.io, 1)"}});
+  EXPECT_THAT(refusal(chains, older()), HasSubstr("step `intra_warpgroup_overlap` with `in_flight` needs compute capability 9.0 "
+                                                  "or newer, not 8.0: leave the argument out"));
 }
 
 TEST(TensorError, clusters_on_other_devices) {
   const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"cluster(out.io, 2)"}});
   EXPECT_EQ(refusal(program), "");
-  EXPECT_THAT(refusal(program, older()), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
+  EXPECT_THAT(refusal(program, older()), HasSubstr("step `cluster` needs compute capability 9.0 or newer, not 8.0"));
   EXPECT_THROW(certify_kernels(program, older()), UserError);
 }
 
@@ -138,11 +138,11 @@ TEST(TensorError, packs_that_one_product_has_not) {
   EXPECT_THAT(refusal(program), HasSubstr("has one row where other products have a pack of them"));
 }
 
-TEST(TensorError, items_that_each_block_of_a_cluster_would_claim) {
-  const TileProgram program =
-      tensor_program(attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "claims(out.io)", "cluster(out.io, 2)"}});
-  EXPECT_THAT(refusal(program), AllOf(HasSubstr("with claims a block claims items for itself"), HasSubstr("clusters of 2 blocks"),
-                                      HasSubstr("leave out claims or cluster")));
+TEST(TensorError, work_tiles_that_each_block_of_a_cluster_would_draw) {
+  const TileProgram program = tensor_program(
+      attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "dynamic_scheduler(out.io)", "cluster(out.io, 2)"}});
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("with a dynamic scheduler a block draws work tiles for itself"),
+                                      HasSubstr("clusters of 2 blocks"), HasSubstr("leave out dynamic_scheduler or cluster")));
 }
 
 TEST(TensorError, tiles_that_blocks_cannot_share_out) {
@@ -154,7 +154,7 @@ TEST(TensorError, tiles_that_blocks_cannot_share_out) {
 }
 
 TEST(TensorError, kernels_without_products) {
-  const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.groups = 2}));
+  const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.warpgroups = 2}));
   EXPECT_THAT(message, AllOf(HasSubstr("asks for tensor cores"), HasSubstr("none of its ops is a product of two 16-bit tiles")));
 }
 
@@ -178,7 +178,7 @@ TEST(TensorError, operands_that_no_copy_can_bring) {
 TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
   const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .slots = 4});
   EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 296448 bytes of shared memory"), HasSubstr("a block has 232448"),
-                                      HasSubstr("smaller tiles or fewer slots")));
+                                      HasSubstr("smaller tiles or fewer stages")));
 }
 
 TEST(TensorError, operands_and_sums_in_the_wrong_place) {

@@ -34,13 +34,13 @@ void random_choices_give_the_definition(int sm) {
     steps.rows = 16 * choose.between(1, 4 * steps.groups * (steps.groups == 1 ? 2 : 1));
     steps.columns = 8 * choose.between(1, 9);
     steps.slots = choose.between(1, 3);
-    for (const char* step : {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "stagger(out.io)", "residents(out.io, 2)",
-                             "persistent(out.io, 1)"}) {
-      if (choose.flip() && (sm >= 90 || std::string(step) != "turns(out.io)")) steps.more.emplace_back(step);
+    for (const char* step : {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
+                             "early_release(out.io)", "min_blocks(out.io, 2)", "persistent(out.io, 1)"}) {
+      if (choose.flip() && (sm >= 90 || std::string(step) != "ping_pong(out.io)")) steps.more.emplace_back(step);
     }
     const bool persistent = !steps.more.empty() && steps.more.back().starts_with("persistent");
-    if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("claims(out.io)");
-    const bool claims = !steps.more.empty() && steps.more.back().starts_with("claims");
+    if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("dynamic_scheduler(out.io)");
+    const bool claims = !steps.more.empty() && steps.more.back().starts_with("dynamic_scheduler");
     if (sm >= 90 && !claims && choose.flip()) {
       const int blocks = choose.flip() ? 2 : 4;
       steps.rows *= blocks;

@@ -50,9 +50,9 @@ ClusterPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const C
     if (order == 1) std::swap(plan.order.back(), plan.order[plan.order.size() - 2]);
     if (order == 2) std::rotate(plan.order.begin(), plan.order.end() - 1, plan.order.end());
   }
-  const int stream = static_cast<int>(value_or(values, "stream", -1));
+  const int stream = static_cast<int>(value_or(values, "reduction_axis", -1));
   if (natural && std::find(cluster.stream_axes.begin(), cluster.stream_axes.end(), stream) != cluster.stream_axes.end()) {
-    const std::int64_t tile = value_or(values, "stream_tile", 64);
+    const std::int64_t tile = value_or(values, "reduction_tile", 64);
     if (tile < variant.structure.axes[stream].extent) {
       plan.stream = stream;
       plan.stream_tile = tile;

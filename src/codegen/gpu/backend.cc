@@ -101,7 +101,7 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
   };
   const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
   // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
-  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
+  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.warpgroups > 0; });
   const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
   const auto machine = make_machine(architecture, clusters);
   llvm::LLVMContext context;

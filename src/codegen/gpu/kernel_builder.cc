@@ -166,7 +166,7 @@ class KernelBuilder {
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
     if (!uses.workspaces.empty()) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
-    if (kernel_.shape.claims != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
+    if (kernel_.shape.dynamic_scheduler != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
     for (const KernelParam& map : maps) {
       built_.params.push_back(map);
       types.push_back(b_.getPtrTy());
@@ -305,7 +305,7 @@ class KernelBuilder {
     annotate("kernel", 1);
     annotate("maxntidx", threads);
     // Registers can be moved between groups only where ptxas knows how many threads start with.
-    if (blocks_per_unit > 1 || kernel_.shape.groups > 0) annotate("minctasm", blocks_per_unit);
+    if (blocks_per_unit > 1 || kernel_.shape.warpgroups > 0) annotate("minctasm", blocks_per_unit);
   }
 
   void annotate(const char* key, int value) {

@@ -44,7 +44,7 @@ inline TileProgram strided_copies_program(int slots) {
   for (const std::string& text :
        {std::string("split(S.i, 2, S.io, S.ii)"), std::string("reorder(S.io, S.j, S.ii)"), std::string("gpu_blocks(S.io)"),
         std::string("gpu_blocks(S.j)"), std::string("gpu_threads(S.io, 32)"), std::string("persistent(S.io, 12)"),
-        fmt::format("stage(x, S.j, registers, {})", slots)})
+        fmt::format("stage(x, S.j, {})", slots)})
     schedule = schedule.apply(parse_step(text));
   return build_tile_program(schedule);
 }

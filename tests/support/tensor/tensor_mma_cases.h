@@ -29,12 +29,13 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   const Sizes ragged{{"H", 2}, {"Q", 70}, {"K", 100}};
   add("full", {.depth = 32}, small, ragged, half);
   add("one_slot", {.depth = 32}, with(small, 1, {}), ragged, half);
-  add("overlap", {.depth = 16}, with(small, 2, {"overlap(out.io)"}), {{"H", 1}, {"Q", 64}, {"K", 161}}, half);
-  add("overlap_one_slot", {.depth = 16}, with(small, 1, {"overlap(out.io)"}), {{"H", 1}, {"Q", 64}, {"K", 161}}, half);
-  add("causal_three_slots", {.seen = Seen::causal, .depth = 16}, with(small, 3, {"overlap(out.io)", "hold(out.io)"}),
-      {{"H", 1}, {"Q", 130}, {"K", 150}}, half);
+  add("overlap", {.depth = 16}, with(small, 2, {"intra_warpgroup_overlap(out.io)"}), {{"H", 1}, {"Q", 64}, {"K", 161}}, half);
+  add("overlap_one_slot", {.depth = 16}, with(small, 1, {"intra_warpgroup_overlap(out.io)"}), {{"H", 1}, {"Q", 64}, {"K", 161}},
+      half);
+  add("causal_three_slots", {.seen = Seen::causal, .depth = 16},
+      with(small, 3, {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)"}), {{"H", 1}, {"Q", 130}, {"K", 150}}, half);
   add("resident", {.seen = Seen::causal, .type = bf16, .result = bf16, .depth = 32},
-      with({.rows = 128, .columns = 32, .groups = 2}, 2, {"persistent(out.io, 1)", "hold(out.io)"}),
+      with({.rows = 128, .columns = 32, .groups = 2}, 2, {"persistent(out.io, 1)", "a_from_registers(out.io)"}),
       {{"H", 3}, {"Q", 200}, {"K", 200}}, bfloat);
   add("window", {.seen = Seen::window, .result = f32, .depth = 16}, small, {{"H", 1}, {"Q", 100}, {"K", 120}, {"W", 33}}, half);
   add("odd_columns", {.depth = 40}, {.rows = 64, .columns = 40, .groups = 1}, ragged, half);
@@ -48,11 +49,11 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   add("two_row_tiles", {.depth = 72}, {.rows = 128, .columns = 32, .groups = 1}, {{"H", 1}, {"Q", 129}, {"K", 40}}, half);
   const TensorSteps lazy{.rules = lazy_rules(1), .rows = 64, .columns = 16, .groups = 1};
   add("maximum_stays_behind", {.depth = 32}, lazy, ragged, half);
-  add("causal_maximum_stays_behind", {.seen = Seen::causal, .depth = 16}, with(lazy, 2, {"overlap(out.io)"}),
+  add("causal_maximum_stays_behind", {.seen = Seen::causal, .depth = 16}, with(lazy, 2, {"intra_warpgroup_overlap(out.io)"}),
       {{"H", 1}, {"Q", 70}, {"K", 150}}, half);
   add("unrolled", {.depth = 16}, with(lazy, 3, {"unroll(total.jo, 3)"}), {{"H", 1}, {"Q", 64}, {"K", 16 * 8 + 5}}, half);
-  add("unrolled_overlap", {.seen = Seen::causal, .depth = 16}, with(lazy, 2, {"overlap(out.io)", "unroll(total.jo)"}),
-      {{"H", 1}, {"Q", 65}, {"K", 200}}, half);
+  add("unrolled_overlap", {.seen = Seen::causal, .depth = 16},
+      with(lazy, 2, {"intra_warpgroup_overlap(out.io)", "unroll(total.jo)"}), {{"H", 1}, {"Q", 65}, {"K", 200}}, half);
   // Rows that no copy of 16 bytes can start at.
   CheckOptions misaligned = half, padded = half, aligned = half;
   misaligned.misalignment = 1;
@@ -91,16 +92,18 @@ inline std::vector<SimtCase> large_tensor_mma_cases() {
         {"full_128" + name, tensor_program(attention_nest({.depth = 128}), {.columns = 64, .slots = slots}), sizes, half});
     list.push_back({"causal_128_bf16" + name,
                     tensor_program(attention_nest({Seen::causal, bf16, bf16, 128}),
-                                   {.columns = 32, .slots = slots, .more = {"overlap(out.io)"}}),
+                                   {.columns = 32, .slots = slots, .more = {"intra_warpgroup_overlap(out.io)"}}),
                     sizes, bfloat});
     list.push_back({"causal_64_two_row_tiles" + name,
                     tensor_program(attention_nest({.seen = Seen::causal}),
-                                   {.columns = 64, .groups = 1, .slots = slots, .more = {"hold(out.io)"}}),
+                                   {.columns = 64, .groups = 1, .slots = slots, .more = {"a_from_registers(out.io)"}}),
                     sizes, half});
-    list.push_back({"resident_64" + name,
-                    tensor_program(attention_nest({.seen = Seen::causal}),
-                                   {.slots = slots, .more = {"overlap(out.io)", "hold(out.io)", "persistent(out.io, 1)"}}),
-                    sizes, half});
+    list.push_back(
+        {"resident_64" + name,
+         tensor_program(
+             attention_nest({.seen = Seen::causal}),
+             {.slots = slots, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}}),
+         sizes, half});
   }
   return list;
 }

@@ -37,7 +37,7 @@ TEST_P(FirstGuess, Fits) {
   bool planned = false;
   for (const Point& point : space->defaults()) {
     const auto values = named_values(*space, point);
-    if (value_or(values, "groups", 0) == 0) continue;
+    if (value_or(values, "warpgroups", 0) == 0) continue;
     const Candidate candidate = space->candidate(point);
     EXPECT_EQ(candidate.infeasible, "");
     columns.push_back(value_or(values, "columns", 0));

@@ -141,13 +141,13 @@ TEST(NestSpace, SumsOverRowsMeetTheRowsThatTheyAreSumsOf) {
   Problem problem(samples::row_gradient(96, 64));
   const auto& parameters = problem.space->parameters();
   auto values = named_values(*problem.space, problem.space->defaults().front());
-  EXPECT_EQ(values.at("split"), -1);
+  EXPECT_EQ(values.at("split_axis"), -1);
   bool met = false;
   for (const Parameter& parameter : parameters) {
-    if (parameter.name != "split") continue;
+    if (parameter.name != "split_axis") continue;
     for (const std::int64_t axis : parameter.choices) {
-      values["split"] = axis;
-      values["parts"] = 8;
+      values["split_axis"] = axis;
+      values["num_splits"] = 8;
       const Schedule schedule = problem.replay(*point_from(*problem.space, values));
       if (schedule.nest().find_statement("dw_update_part") == nullptr) continue;
       met = true;
@@ -198,7 +198,7 @@ TEST(NestSpace, TilesThatOverflowTheCacheAreInfeasibleBeforeAnyCompile) {
   const auto& parameters = problem.space->parameters();
   for (std::size_t k = 0; k < huge.size(); ++k) {
     if (parameters[k].name.starts_with("tile.")) huge[k] = static_cast<int>(parameters[k].choices.size()) - 1;
-    if (parameters[k].name == "stream") huge[k] = 0;
+    if (parameters[k].name == "reduction_axis") huge[k] = 0;
   }
   EXPECT_NE(problem.space->candidate(huge).infeasible.find("KiB"), std::string::npos);
 }
@@ -301,7 +301,7 @@ TEST(TensorSpace, PolynomialsAreTriedWhereAnElementTakesMoreThanAnExponential) {
     BaseSchedules schedules(nest);
     const std::vector<Candidate> candidates = gpu_candidates(nest, schedules, 90);
     return std::any_of(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
-      return candidate.infeasible.empty() && has_step(candidate.steps, "polynomial");
+      return candidate.infeasible.empty() && has_step(candidate.steps, "exp2_polynomial");
     });
   };
   Nest nest = testing::attention_nest();
@@ -325,7 +325,7 @@ TEST(TensorSpace, PairsOfBlocksShareTilesOfWideRows) {
   for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
     if (!has_step(candidate.steps, "tensor_cores") || !has_step(candidate.steps, "cluster")) continue;
     EXPECT_EQ(candidate.infeasible, "");
-    EXPECT_FALSE(has_step(candidate.steps, "claims"));
+    EXPECT_FALSE(has_step(candidate.steps, "dynamic_scheduler"));
     const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), NvptxTarget{});
     EXPECT_EQ(kernel.kernel.recipe.launches.front().cluster[0], 2);
     EXPECT_NE(kernel.kernel.code.find("multicast::cluster"), std::string::npos);
@@ -357,7 +357,7 @@ TEST(TensorSpace, EveryDefaultForComputeCapability8IsLegalAndCompiles) {
   for (const Candidate& candidate : gpu_candidates(nest, schedules, 80)) {
     if (!has_step(candidate.steps, "tensor_cores")) continue;
     EXPECT_EQ(candidate.infeasible, "");
-    EXPECT_FALSE(has_step(candidate.steps, "turns"));
+    EXPECT_FALSE(has_step(candidate.steps, "ping_pong"));
     const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), target);
     EXPECT_EQ(kernel.kernel.architecture, "sm_80");
     EXPECT_NE(kernel.kernel.code.find("mma.sync"), std::string::npos);

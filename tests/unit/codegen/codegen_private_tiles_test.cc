@@ -115,7 +115,7 @@ TEST_P(PartsOnTensorCores, have_a_proved_plan_and_code) {
   const TileProgram program = in_parts(GetParam().form);
   const nvptx::LaunchPlan launches = nvptx::plan_launches(program, 256);
   const auto main = std::find_if(launches.kernels.begin(), launches.kernels.end(),
-                                 [](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
+                                 [](const nvptx::KernelPlan& kernel) { return kernel.shape.warpgroups > 0; });
   ASSERT_NE(main, launches.kernels.end());
   const nvptx::TensorPlan plan = nvptx::plan_tensor(*main, launches.program, {});
   EXPECT_THAT(check_tensor_plan(plan).violations, ::testing::IsEmpty());

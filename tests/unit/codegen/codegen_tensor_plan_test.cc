@@ -59,7 +59,7 @@ TEST(TensorTiles, what_no_loop_moves_is_loaded_once_an_item) {
   EXPECT_TRUE(planned.ring("k").streamed);
   EXPECT_EQ(planned.ring("v").slots, 2);
   EXPECT_FALSE(planned.ring("q").in_registers);
-  EXPECT_TRUE(PlannedTensor(attention(Seen::all, {"hold(out.io)"})).ring("q").in_registers);
+  EXPECT_TRUE(PlannedTensor(attention(Seen::all, {"a_from_registers(out.io)"})).ring("q").in_registers);
 }
 
 TEST(TensorTiles, tiles_over_the_same_columns_have_one_width) {
@@ -185,15 +185,15 @@ TEST(TensorEvents, overlap_issues_the_products_of_two_iterations_together) {
   const std::string body =
       "[full:k product:dot [full:v product:weighted] wait1 release:k compute:score wait0 release:v narrow:weighted]";
   const std::string last = "[full:v product:weighted wait0 release:v]";
-  EXPECT_EQ(events_of(two_products({"overlap(out.io)"})),
+  EXPECT_EQ(events_of(two_products({"intra_warpgroup_overlap(out.io)"})),
             "full:q compute:weighted_init [" + first + " " + body + " " + body + " " + last + "] release:q compute:out");
   const std::string loads = "[empty:k load:k [empty:v load:v]]";
-  EXPECT_EQ(events_of(two_products({"overlap(out.io)"}), true),
+  EXPECT_EQ(events_of(two_products({"intra_warpgroup_overlap(out.io)"}), true),
             "empty:q load:q [[empty:k load:k] " + loads + " " + loads + " [empty:v load:v]]");
 }
 
 TEST(TensorEvents, what_late_products_write_is_touched_under_their_cover) {
-  const std::string text = events_of(attention(Seen::all, {"overlap(out.io)"}));
+  const std::string text = events_of(attention(Seen::all, {"intra_warpgroup_overlap(out.io)"}));
   const std::string order =
       "compute:score compute:save largest compute:largest compute:correct total compute:power compute:total wait0 release:v "
       "compute:correct weighted narrow:weighted";
@@ -215,12 +215,12 @@ TEST(TensorEvents, products_that_read_the_same_tile_share_it_from_the_first_to_t
 }
 
 TEST(TensorEvents, late_products_of_two_chains_share_a_tile) {
-  EXPECT_THAT(events_of_two_maps({"overlap(out.io)"}),
+  EXPECT_THAT(events_of_two_maps({"intra_warpgroup_overlap(out.io)"}),
               HasSubstr("[full:k product:dot [full:v product:weighted product:weighted2] wait2 release:k compute:score"));
 }
 
 TEST(TensorEvents, chain_by_chain_each_computes_under_the_late_products_of_the_one_before) {
-  const std::string text = events_of_two_maps({"overlap(out.io, 1)", "turns(out.io)"});
+  const std::string text = events_of_two_maps({"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"});
   EXPECT_THAT(text, HasSubstr("turn? [full:k product:dot] [product:weighted2] turn! [wait1 release:k compute:score "));
   EXPECT_THAT(text, HasSubstr("wait0 release:v narrow:weighted] turn? [full:k2 product:dot2] [full:v product:weighted] turn! "
                               "[wait1 release:k2 compute:score2 "));
@@ -228,25 +228,25 @@ TEST(TensorEvents, chain_by_chain_each_computes_under_the_late_products_of_the_o
 }
 
 TEST(TensorEvents, with_two_chains_under_way_none_waits_for_products_of_its_own) {
-  const std::string text = events_of_two_maps({"overlap(out.io, 2)"});
+  const std::string text = events_of_two_maps({"intra_warpgroup_overlap(out.io, 2)"});
   EXPECT_THAT(text, HasSubstr("[full:v product:weighted] [full:k product:dot] [compute:score2 "));
   EXPECT_THAT(text, HasSubstr("wait0 release:k narrow:weighted2] [product:weighted2] [full:k2 product:dot2] [compute:score "));
   EXPECT_THAT(text, HasSubstr("wait0 release:v release:k2 narrow:weighted]"));
   // With stagger the first operand's slot is given back amid the exponentials of the chain that it was for.
-  const std::string staggered = events_of_two_maps({"overlap(out.io, 2)", "stagger(out.io)"});
+  const std::string staggered = events_of_two_maps({"intra_warpgroup_overlap(out.io, 2)", "early_release(out.io)"});
   EXPECT_THAT(staggered, HasSubstr("compute:power2 release:k2 compute:total2 wait0 "));
   EXPECT_THAT(staggered, HasSubstr("compute:power release:k compute:total wait0 "));
   EXPECT_THAT(staggered, HasSubstr("wait0 release:v narrow:weighted]"));
 }
 
 TEST(TensorEvents, turns_stand_around_the_products_that_are_issued_together) {
-  EXPECT_THAT(events_of(two_products({"turns(out.io)"})), HasSubstr("[turn? full:k product:dot turn! wait0"));
-  EXPECT_THAT(events_of(two_products({"overlap(out.io)", "turns(out.io)"})),
+  EXPECT_THAT(events_of(two_products({"ping_pong(out.io)"})), HasSubstr("[turn? full:k product:dot turn! wait0"));
+  EXPECT_THAT(events_of(two_products({"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)"})),
               HasSubstr("[turn? full:k product:dot [full:v product:weighted] turn! wait1"));
 }
 
 TEST(TensorEvents, a_held_operand_frees_its_tile_at_once) {
-  EXPECT_THAT(events_of(two_products({"hold(out.io)"})), HasSubstr("full:q take:q release:q compute:weighted_init"));
+  EXPECT_THAT(events_of(two_products({"a_from_registers(out.io)"})), HasSubstr("full:q take:q release:q compute:weighted_init"));
 }
 
 TEST(TensorEvents, sums_in_lanes_are_added_up_once_before_they_are_used) {
@@ -298,7 +298,7 @@ TEST(TensorMemory, or_through_the_operands_after_all_where_there_is_no_room_and_
   EXPECT_THAT(events_of(attention(Seen::all, {"persistent(out.io, 1)"}), false, target),
               ::testing::EndsWith("compute:out stores release:q"));
   // Operands in registers have given their place to the next ones by then.
-  EXPECT_THROW(PlannedTensor(attention(Seen::all, {"hold(out.io)", "persistent(out.io, 1)"}), target), UserError);
+  EXPECT_THROW(PlannedTensor(attention(Seen::all, {"a_from_registers(out.io)", "persistent(out.io, 1)"}), target), UserError);
 }
 
 TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {

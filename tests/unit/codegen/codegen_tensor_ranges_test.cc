@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Masks, TensorRanges, ::testing::Values(Seen::all, Seen:
 
 TEST_P(TensorRanges, tests_are_left_out_exactly_where_tiles_are_whole) {
   const Seen seen = GetParam();
-  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"overlap(out.io)"}}) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"intra_warpgroup_overlap(out.io)"}}) {
     if (seen == Seen::sinks && !more.empty()) continue;  // the same plan: stretches run without overlap
     const TileProgram program = tensor_program(attention_nest({.seen = seen, .depth = 16}),
                                                {.rows = kRows, .columns = kColumns, .groups = 1, .more = more});

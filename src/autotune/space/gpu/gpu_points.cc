@@ -19,9 +19,9 @@ constexpr std::int64_t kWarp = 32;
 NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice) {
   NamedValues values;
   for (const std::string& rule : source.rules) values["rule." + rule] = choice.rules.contains(rule);
-  values["split"] = choice.split;
+  values["split_axis"] = choice.split;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
-  values["stream"] = -1;
+  values["reduction_axis"] = -1;
   return values;
 }
 
@@ -41,13 +41,13 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
       if (!main.axes.empty() && !main.part) values["tile." + variant.structure.axes[main.axes.back()].name] = shape.rows;
       const std::int64_t resident = resident_blocks(shape, limits);
       const std::int64_t at_once = residence.persistent > 0 ? resident : std::max<std::int64_t>(resident / 2, 1);
-      values["parts"] = limits.units * at_once / shape.cluster;
+      values["num_splits"] = limits.units * at_once / shape.cluster;
       values["threads"] = shape.threads;
       values["cluster"] = shape.cluster;
       values["staging"] = static_cast<std::int64_t>(residence.staging);
       values["streaming"] = 0;
       values["persistent"] = main.part ? 0 : residence.persistent;
-      values["ahead"] = main.part && residence.ahead == 0 ? 2 : residence.ahead;
+      values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
       points.push_back(std::move(values));
     }
   }
@@ -84,8 +84,8 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
     const std::int64_t parts = cuts ? useful_parts(variant, cluster, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;
-      cut["split"] = axes->stream;
-      cut["parts"] = parts;
+      cut["split_axis"] = axes->stream;
+      cut["num_splits"] = parts;
       points.push_back(std::move(cut));
     }
     points.push_back(std::move(values));

@@ -1,10 +1,12 @@
 // Steps and limits of GPU candidates.
 #include "autotune/space/gpu/gpu_steps.h"
 
+#include "autotune/space/knob_values.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/target/block_registers.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/schedule/steps/step_table.h"
 #include "support/rounding.h"
 
 #include <fmt/format.h>
@@ -171,7 +173,7 @@ std::int64_t held_beside_copies(const GpuCluster& part, const GpuChoice& choice)
     }
   });
   const auto share = [&](std::int64_t elements) {
-    return elements == 1 ? 1 : round_up(ceil_div(elements, std::int64_t{choice.threads} * choice.cluster), vector);
+    return elements == 1 ? 1 : round_up(ceil_div(elements, std::int64_t{choice.grid.threads} * choice.grid.cluster), vector);
   };
   std::int64_t total = 0, largest = 0;
   for (const auto& [tensor, elements] : held) total += share(elements);
@@ -215,25 +217,28 @@ std::int64_t power_of_two_from(double value) {
 }  // namespace
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
-  std::vector<Parameter> parameters;
-  Parameter threads{"threads", {}}, cluster{"cluster", {}};
-  for (int count = 32; count <= limits.most_threads; count *= 2) threads.choices.push_back(count);
-  for (int blocks = 1; blocks <= limits.most_cluster(); blocks *= 2) cluster.choices.push_back(blocks);
-  parameters.push_back(threads);
-  if (cluster.choices.size() > 1) parameters.push_back(cluster);
-  parameters.push_back({"persistent", {0, 1, 2, 3, 4, 6, 8, 12, 16}});
-  parameters.push_back({"ahead", {0, 1, 2, 3}});
+  const auto searched = [](const char* name, std::int64_t most) {
+    Parameter parameter{name, knob_named(name).searched};
+    std::erase_if(parameter.choices, [&](std::int64_t value) { return value > most; });
+    return parameter;
+  };
+  std::vector<Parameter> parameters{searched("threads", limits.most_threads)};
+  if (const Parameter cluster = searched("cluster", limits.most_cluster()); cluster.choices.size() > 1)
+    parameters.push_back(cluster);
+  parameters.push_back({"persistent", knob_named("persistent").searched});
+  parameters.push_back({"prefetch", {0, 1, 2, 3}});
   parameters.push_back({"staging", {0, 1, 2}});
   parameters.push_back({"streaming", {0, 1, 2, 3}});
   return parameters;
 }
 
-GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
+GpuChoice gpu_choice(const NamedValues& values) {
   GpuChoice choice;
-  choice.threads = static_cast<int>(value_or(values, "threads", 256));
-  choice.cluster = static_cast<int>(value_or(values, "cluster", 1));
-  choice.persistent = static_cast<int>(value_or(values, "persistent", 0));
-  choice.ahead = static_cast<int>(value_or(values, "ahead", 0));
+  const GridShape shape = shape_of(values);
+  if (shape.threads > 0) choice.grid.threads = shape.threads;
+  choice.grid.cluster = shape.cluster;
+  choice.grid.persistent = shape.persistent;
+  choice.prefetch = static_cast<int>(value_or(values, "prefetch", 0));
   choice.staging = static_cast<GpuChoice::Staging>(value_or(values, "staging", 0));
   const std::int64_t streaming = value_or(values, "streaming", 0);
   choice.streaming_outputs = (streaming & 1) != 0;
@@ -250,16 +255,17 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
     grid.push_back(step.args.at(0).get<std::string>());
   }
   if (grid.empty()) return steps;
-  steps.push_back(make_step("gpu_threads", {grid.front(), choice.threads}));
-  if (choice.cluster > 1) steps.push_back(make_step("cluster", {grid.front(), choice.cluster}));
-  const bool resident = choice.persistent > 0 && !part.cluster.part;
-  if (resident) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
+  GridShape shared = choice.grid;
+  if (part.cluster.part) shared.persistent = 0;
+  const bool resident = shared.persistent > 0;
+  const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(shared));
+  steps.insert(steps.end(), knobs.begin(), knobs.end());
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_items && part.cluster.part;
     const bool ahead = use.follows_items && (resident || loops) && has_whole_pieces(part, tensor, use);
-    const int slots = ahead ? 1 + choice.ahead : 1;
-    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
+    const int stages = ahead ? 1 + choice.prefetch : 1;
+    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), stages}));
     // What all items read should stay in the caches.
     if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
   }
@@ -269,14 +275,14 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
 std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
   if (const std::string tensor = unbounded_temporary(part); !tensor.empty())
     return fmt::format("a block would keep rows of {} whose length is not known when compiling", tensor);
-  const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
+  const std::int64_t threads = std::int64_t{choice.grid.threads} * choice.grid.cluster;
   const std::int64_t kept = kept_elements(part, choice);
-  if (kept > nvptx::chip_room(choice.threads, choice.cluster, limits.shared_bytes))
+  if (kept > nvptx::chip_room(choice.grid.threads, choice.grid.cluster, limits.shared_bytes))
     return fmt::format("{} values do not fit registers and shared memory of {}", kept,
-                       choice.cluster == 1 ? "a block" : fmt::format("{} blocks", choice.cluster));
-  if (part.cluster.part && choice.ahead > 0) {
+                       choice.grid.cluster == 1 ? "a block" : fmt::format("{} blocks", choice.grid.cluster));
+  if (part.cluster.part && choice.prefetch > 0) {
     const std::int64_t held = held_beside_copies(part, choice);
-    if (held > tile_registers(choice.threads))
+    if (held > tile_registers(choice.grid.threads))
       return fmt::format("{} values of a thread do not fit its registers, beside copies of what comes next", held);
   }
   double points = points_per_item(part.structure, part.cluster);

@@ -4,6 +4,7 @@
 #include "autotune/space/space.h"
 #include "autotune/space/space_limits.h"
 #include "autotune/space/structure/cluster_steps.h"
+#include "support/grid_shape.h"
 
 #include <cstdint>
 #include <map>
@@ -18,16 +19,14 @@ struct GpuChoice {
   /// How inputs come to a block. direct: each access loads; reused: inputs that several statements read are kept on chip;
   /// all: every input is.
   enum class Staging : std::uint8_t { direct, reused, all } staging = Staging::direct;
-  int threads = 256;
-  int cluster = 1;
-  int persistent = 0;
-  int ahead = 0;                   ///< items (or points of a part) whose inputs a block has on their way while it works on one
+  GridShape grid{.threads = 256};
+  int prefetch = 0;                ///< items (or points of a part) whose inputs a block has on their way while it works on one
   bool streaming_inputs = false;   ///< of inputs that are staged
   bool streaming_outputs = false;  ///< of outputs
 };
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits);
-GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values);
+GpuChoice gpu_choice(const NamedValues& values);
 
 /// The part of a nest that one cluster of statements is, as the functions below need it.
 struct GpuCluster {
@@ -57,7 +56,7 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);
 /// How blocks of such a shape may take items: one each, or resident_blocks() in turn.
 struct GpuResidence {
-  std::int64_t persistent = 0, ahead = 0;
+  std::int64_t persistent = 0, prefetch = 0;
   GpuChoice::Staging staging = GpuChoice::Staging::reused;
 };
 std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits);

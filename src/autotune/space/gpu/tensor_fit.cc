@@ -23,10 +23,10 @@ BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int slots)
 void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
   for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
   for (const TensorOperand& operand : axes.row_operands)
-    block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand.dense, choice.slots));
+    block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand.dense, choice.grid.stages));
   for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, choice.depth, operand.dense, choice.slots));
-    block.tiles.back().blocks = choice.cluster;
+    block.tiles.push_back(tile_of(choice.columns, choice.depth, operand.dense, choice.grid.stages));
+    block.tiles.back().blocks = choice.grid.cluster;
   }
 }
 
@@ -38,26 +38,26 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
   for (const TensorOperand& operand : axes.row_operands) {
     block.tiles.push_back(tile_of(choice.rows(), operand.width, operand.dense, 1));
     block.tiles.back().lends = operand.dense;
-    block.tiles.back().held = choice.hold && operand.dense;
+    block.tiles.back().held = choice.grid.a_from_registers != 0 && operand.dense;
   }
   for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, operand.width, operand.dense, choice.slots));
-    block.tiles.back().blocks = choice.cluster;
+    block.tiles.push_back(tile_of(choice.columns, operand.width, operand.dense, choice.grid.stages));
+    block.tiles.back().blocks = choice.grid.cluster;
   }
   // Where all threads copy they load these themselves.
   for (int k = 0; k < axes.tile_operands && sm >= kGroupProducts; ++k)
-    block.tiles.push_back(tile_of(choice.rows(), choice.columns, true, choice.slots));
+    block.tiles.push_back(tile_of(choice.rows(), choice.columns, true, choice.grid.stages));
 }
 
 }  // namespace
 
 TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int sm) {
-  TensorBlock block{.groups = choice.groups,
+  TensorBlock block{.groups = choice.grid.warpgroups,
                     .row_tiles = choice.row_tiles,
-                    .residents = choice.residents,
-                    .persistent = choice.persistent,
-                    .claims = choice.claims,
-                    .chains = choice.overlap > 1 ? choice.overlap - 1 : 0};
+                    .residents = choice.grid.blocks_per_unit(),
+                    .persistent = choice.persistent(),
+                    .claims = choice.grid.dynamic_scheduler != 0,
+                    .chains = choice.grid.intra_warpgroup_overlap > 1 ? choice.grid.intra_warpgroup_overlap - 1 : 0};
   if (axes.column >= 0) {
     add_sum(axes, choice, block);
   } else {
@@ -69,9 +69,9 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
   if (!axes.no_product.empty()) return fmt::format("{} is no sum of products", axes.no_product);
-  if (choice.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
-  if (choice.pack > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
-  if (choice.overlap > 1 && !several_chains(axes))
+  if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
+  if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
+  if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))
     return "products can overlap chain by chain only where there are several chains of them";
   NvptxTarget target;
   target.sm = limits.sm;

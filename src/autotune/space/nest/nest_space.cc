@@ -98,8 +98,8 @@ void NestSpace::add_splits(const RuleVariant& usual) {
   std::erase_if(parts, [&](std::int64_t count) { return count < 2 || 2 * count > longest; });
   if (axes.empty() || parts.empty()) return;
   split_axes_ = std::move(axes);
-  add("split", choices);
-  add("parts", {parts.begin(), parts.end()});
+  add("split_axis", choices);
+  add("num_splits", {parts.begin(), parts.end()});
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
@@ -142,11 +142,11 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       choices.push_back(axis);
       longest = std::max(longest, usual.structure.axes[axis].extent);
     }
-    add("stream", choices);
+    add("reduction_axis", choices);
     std::vector<std::int64_t> tiles;
     for (std::int64_t tile = 16; tile <= 1024 && tile < longest; tile *= 2) tiles.push_back(tile);
     if (tiles.empty()) tiles.push_back(1);
-    add("stream_tile", tiles);
+    add("reduction_tile", tiles);
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
@@ -206,15 +206,15 @@ Candidate NestSpace::candidate(const Point& point) const {
   for (const std::string& rule : rules_) {
     if (value_or(values, "rule." + rule, 0)) rules.rules.insert(rule);
   }
-  rules.split = static_cast<int>(value_or(values, "split", -1));
-  if (rules.split >= 0) rules.parts = value_or(values, "parts", 0);
+  rules.split = static_cast<int>(value_or(values, "split_axis", -1));
+  if (rules.split >= 0) rules.parts = value_or(values, "num_splits", 0);
   const RuleVariant& chosen = variants_.at(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const TensorChoice on_tensor_cores = tensor_choice(values);
-  if (on_tensor_cores.groups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
+  if (on_tensor_cores.grid.warpgroups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
     candidate.steps = with_threshold(std::move(candidate.steps), may_stay_behind_, on_tensor_cores.rescale);
-  const bool by_row = on_tensor_cores.groups > 0;
+  const bool by_row = on_tensor_cores.grid.warpgroups > 0;
   const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion, by_row);
   const Cluster* main = &variants_.heaviest(chosen, fusion, by_row);
   candidate.least_ms = scalar_floor_ms_;
@@ -223,7 +223,7 @@ Candidate NestSpace::candidate(const Point& point) const {
     return candidate;
   }
   for (const Cluster& cluster : parts) {
-    const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
+    const auto axes = &cluster == main && on_tensor_cores.grid.warpgroups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
     if (axes) {
       if (rules.split >= 0 && rows_follow_stream(variants_.nest(chosen), chosen.structure, cluster, *axes)) {
         candidate.infeasible = "tiles of a part have other rows than its sums";
@@ -237,7 +237,7 @@ Candidate NestSpace::candidate(const Point& point) const {
     GpuChoice on_gpu = gpu_choice(values);
     // Beside blocks that run over parts, what is left to do is to combine their results.
     const bool combines = main->part && &cluster != main;
-    if (combines) on_gpu = {.threads = kCombiningThreads};
+    if (combines) on_gpu = {.grid = {.threads = kCombiningThreads}};
     const ClusterPlan plan = plan_for(variants_, chosen, cluster, values, limits_, combines);
     const bool shared = !plan.order.empty();
     const Nest& nest = variants_.nest(chosen);
@@ -298,11 +298,11 @@ Point NestSpace::baseline() const {
   NamedValues values;
   for (const Parameter& parameter : parameters_) {
     const bool tile = parameter.name.starts_with("tile.");
-    values[parameter.name] = parameter.name == "parallel" || tile                      ? 1
-                             : parameter.name == "stream" || parameter.name == "split" ? -1
-                                                                                       : 0;
+    values[parameter.name] = parameter.name == "parallel" || tile                                   ? 1
+                             : parameter.name == "reduction_axis" || parameter.name == "split_axis" ? -1
+                                                                                                    : 0;
   }
-  if (limits_.gpu) values["threads"] = GpuChoice{}.threads;
+  if (limits_.gpu) values["threads"] = GpuChoice{}.grid.threads;
   return point_of(values);
 }
 
@@ -322,7 +322,7 @@ NamedValues NestSpace::default_values() const {
   NamedValues values;
   for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
   const RuleVariant& usual = variants_.at({usual_rules_});
-  values["split"] = -1;
+  values["split_axis"] = -1;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;
   const Cluster* main = &variants_.heaviest(usual, Fusion::maximal);
@@ -335,10 +335,10 @@ NamedValues NestSpace::default_values() const {
   const double inner = points_per_item(usual.structure, *main);
   const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
   const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
-  values["stream_tile"] = 64;
+  values["reduction_tile"] = 64;
   values["streaming"] = output_bytes() > limits_.shared_cache_bytes / 2;
   const bool long_stream = !main->stream_axes.empty() && inner > 16384;
-  if (long_stream) values["stream"] = main->stream_axes.front();
+  if (long_stream) values["reduction_axis"] = main->stream_axes.front();
   if (inner > 1) axis_value(last, contracts && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
   if (contracts && !long_stream && main->axes.size() > 1) {
     axis_value(last, 128);
@@ -366,12 +366,12 @@ std::vector<Point> NestSpace::defaults() const {
     points.push_back(point_of(values));
   };
   for (const int axis : meeting_axes(variants_, usual_rules_, split_axes_, std::max(units(), 2))) {
-    changed({{"split", axis}, {"parts", 4 * units()}});
+    changed({{"split_axis", axis}, {"num_splits", 4 * units()}});
   }
   changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
-  changed({{"stream_tile", 128}});
-  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"stream", -1}});
+  changed({{"reduction_tile", 128}});
+  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
     if (parameter.name == "form") {
       for (const std::int64_t form : parameter.choices) changed({{"form", form}});

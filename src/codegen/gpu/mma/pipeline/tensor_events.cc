@@ -79,7 +79,7 @@ class EventPlanner {
               info.streamed || std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return index.uses(loop); });
         }
         if (!info.streamed) info.slots = 1;
-        info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.hold != 0;
+        info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.a_from_registers != 0;
       }
     }
     for (const TileTree& child : tree->children) mark_streamed(child, loops);
@@ -87,7 +87,7 @@ class EventPlanner {
 
   /// Products that nothing else of their iteration reads.
   void mark_late() {
-    if (plan_.kernel->shape.overlap == 0) return;
+    if (plan_.kernel->shape.intra_warpgroup_overlap == 0) return;
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
       TensorOp& op = plan_.ops[k];
       if (op.kind != TensorOp::Kind::product || op.op.initialize || op.a_ring >= 0) continue;
@@ -160,7 +160,7 @@ class EventPlanner {
     for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
     if (stretches.size() == 1 && are_sums_from_memory(ops)) return pipelined(loop->var, stretches.front(), ops, out);
-    if (late && plan_.kernel->shape.overlap > 1) return chained(loop->var, stretches.front(), ops, out);
+    if (late && plan_.kernel->shape.intra_warpgroup_overlap > 1) return chained(loop->var, stretches.front(), ops, out);
     if (late) return overlapped(loop->var, stretches.front(), ops, out);
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
@@ -185,7 +185,7 @@ class EventPlanner {
       return ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed &&
              plan_.rings[static_cast<std::size_t>(ring)].slots > 1;
     };
-    return plan_.kernel->shape.overlap > 0 && plan_.cores == TensorCores::wgmma &&
+    return plan_.kernel->shape.intra_warpgroup_overlap > 0 && plan_.cores == TensorCores::wgmma &&
            std::all_of(ops.begin(), ops.end(), [&](int k) {
              const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
              return op.kind == TensorOp::Kind::product && !op.op.initialize && streams(op.a_ring) && streams(op.b_ring);
@@ -257,7 +257,7 @@ class EventPlanner {
       if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
       for (; at < order.size(); ++at) run_op(order[at], flight, events);
       flight.settle_all();
-      if (plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma) stagger(plan_, events);
+      if (plan_.kernel->shape.early_release != 0 && plan_.cores == TensorCores::wgmma) stagger(plan_, events);
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };
@@ -302,7 +302,7 @@ class EventPlanner {
     if (ahead && phase.next >= 0) issue_at(chains[static_cast<std::size_t>(phase.next)].leads, var, phase.next_at, flight, out);
     if (plan_.turns()) out.push_back(event_node(Kind::pass_turn, -1));
     for (const int k : own.rest) run_op(k, flight, work);
-    const bool staggers = plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma;
+    const bool staggers = plan_.kernel->shape.early_release != 0 && plan_.cores == TensorCores::wgmma;
     if (staggers) stagger_chain(plan_, work);
     const auto end = static_cast<std::ptrdiff_t>(work.size());
     flight.settle_all();
@@ -329,7 +329,7 @@ class EventPlanner {
   /// phase to the next.
   void chained(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
     const std::vector<Chain> chains = chains_of(plan_, ops);
-    const bool ahead = plan_.kernel->shape.overlap > 2;
+    const bool ahead = plan_.kernel->shape.intra_warpgroup_overlap > 2;
     const int last = static_cast<int>(chains.size()) - 1;
     const IntExpr now = IntExpr::variable(var), before = now - IntExpr(1), end = stretch.upper - IntExpr(1);
     // The phase of `chain` at iteration `at`; `later`: the iteration behind it, undefined if there is none.

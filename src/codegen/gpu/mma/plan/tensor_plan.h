@@ -126,12 +126,12 @@ struct TensorPlan {
     return groups * kGroupThreads + copying;
   }
   bool moves_registers() const { return cores == TensorCores::wgmma && groups > 1; }
-  int residents() const { return std::max({kernel->shape.residents, kernel->shape.persistent, 1}); }
+  int residents() const { return kernel->shape.blocks_per_unit(); }
   bool persistent() const { return kernel->shape.persistent > 0; }
-  bool claims() const { return persistent() && kernel->shape.claims != 0; }
+  bool claims() const { return persistent() && kernel->shape.dynamic_scheduler != 0; }
   /// Rings of tiles come first, one tensor map each; then the one of claims.
   std::size_t tile_rings() const { return rings.size() - (!rings.empty() && rings.back().claims ? 1 : 0); }
-  bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
+  bool turns() const { return kernel->shape.ping_pong != 0 && groups > 1; }
   /// The ring through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
   int lender(const TensorOp& store) const {
     const auto found =

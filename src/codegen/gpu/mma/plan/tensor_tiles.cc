@@ -78,8 +78,8 @@ class TileFinder {
   /// Products that read a streamed tile of the same loop may share it, if all of them do so within one iteration: where products overlap,
   /// late ones read the tile of the iteration before.
   bool may_share(std::size_t op, std::size_t reader) const {
-    return places_[op].loop == places_[reader].loop &&
-           (plan_.kernel->shape.overlap == 0 || in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
+    return places_[op].loop == places_[reader].loop && (plan_.kernel->shape.intra_warpgroup_overlap == 0 ||
+                                                        in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
   }
 
   const TileAccess& first_operand(std::size_t op) const {
@@ -292,7 +292,7 @@ class TileFinder {
         free == op.form.row && op.form.pack >= 0 ? op.op.dims[static_cast<std::size_t>(op.form.pack)].var : "";
     Ring ring;
     ring.buffer = access.buffer;
-    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    ring.slots = std::max(plan_.kernel->shape.stages, 1);
     const int free_index = runs_along(access.index, free_var), k_index = runs_along(access.index, k_var);
     ring.pack_index = runs_along(access.index, pack_var);
     for (const IntExpr& index : access.index)
@@ -340,7 +340,7 @@ class TileFinder {
     const auto written = plan_.fragments.find(op.op.write.buffer);
     ring.columns = std::max(static_cast<int>(round_up(column_bound(op, op.column), 8)),
                             written == plan_.fragments.end() ? 0 : written->second.columns);
-    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    ring.slots = std::max(plan_.kernel->shape.stages, 1);
     const int dense = static_cast<int>(access.index.size()) - 1;
     for (int p = 0; p <= dense; ++p) {
       IntExpr index = access.index[static_cast<std::size_t>(p)];

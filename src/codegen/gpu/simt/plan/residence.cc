@@ -95,7 +95,7 @@ bool runs_ahead(const BlockPlan& plan, const BlockNode& node, const Trips& trips
   if (node.kind != TileNode::Kind::op || !plan.vector_memory || !is_staged_input(plan, node.op)) return false;
   const TileOp& op = plan.ops[static_cast<std::size_t>(node.op)].op;
   const Buffer& buffer = plan.buffer(op.write.buffer);
-  return buffer.slots >= 2 && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
+  return buffer.stages >= 2 && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
 }
 
 /// The nodes of a sequence, in order, those of sequences within it among them.
@@ -157,7 +157,7 @@ class Pipeline {
   }
 
   void copy_ahead(BlockNode child) {
-    const int buffer = plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer, distance = plan_.buffer(buffer).slots - 1;
+    const int buffer = plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer, distance = plan_.buffer(buffer).stages - 1;
     for (int trips = 1; trips < distance; ++trips) early_[trips].push_back(copy_for(child.op, trips));
     ahead_.push_back(copy_for(child.op, distance));
     deepest_ = std::max(deepest_, distance);

@@ -161,7 +161,7 @@ std::vector<Item> collect_items(BlockPlan& plan) {
         items.push_back(
             {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, place, place, &product.b_offset});
     }
-    if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).slots - 1) {
+    if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).stages - 1) {
       Placement& place = plan.placements.at(op.op.write.buffer);
       place.piece = piece_bytes(plan, op);
       place.ring_slots = op.ahead;
