@@ -44,16 +44,19 @@ class TensorMutator {
       std::vector<std::size_t> path;
       visit(consumer ? plan_.consumer : plan_.producer, path);
     }
-    for (std::size_t r = 0; r < plan_.rings.size(); ++r) {
-      where_ = fmt::format("ring {}", r);
-      for (const int change : {-1, 1}) add(change > 0 ? "one slot more" : "one slot less").plan.rings[r].slots += change;
-      if (!plan_.rings[r].claims) add("another origin").plan.rings[r].origin.front() = plan_.rings[r].origin.front() + IntExpr(1);
-      if (plan_.rings[r].upper.defined()) {
+    for (std::size_t r = 0; r < plan_.circular_buffers.size(); ++r) {
+      where_ = fmt::format("circular buffer {}", r);
+      for (const int change : {-1, 1})
+        add(change > 0 ? "one stage more" : "one stage less").plan.circular_buffers[r].stages += change;
+      if (!plan_.circular_buffers[r].scheduler)
+        add("another origin").plan.circular_buffers[r].origin.front() = plan_.circular_buffers[r].origin.front() + IntExpr(1);
+      if (plan_.circular_buffers[r].upper.defined()) {
         for (const int change : {-1, 1})
-          add("another end of copies", fmt::format("{:+}", change)).plan.rings[r].upper = plan_.rings[r].upper + IntExpr(change);
+          add("another end of copies", fmt::format("{:+}", change)).plan.circular_buffers[r].upper =
+              plan_.circular_buffers[r].upper + IntExpr(change);
       }
-      add("registers or not").plan.rings[r].in_registers = !plan_.rings[r].in_registers;
-      add("another offset").plan.rings[r].offset += nvptx::kTileAlignment;
+      add("registers or not").plan.circular_buffers[r].in_registers = !plan_.circular_buffers[r].in_registers;
+      add("another offset").plan.circular_buffers[r].offset += nvptx::kTileAlignment;
       if (plan_.cluster() > 1) change_sharing(r);
     }
     where_ = "cluster";
@@ -63,7 +66,7 @@ class TensorMutator {
     }
     for (const auto& [buffer, fragment] : plan_.fragments) {
       where_ = plan_.buffer(buffer).name;
-      if (fragment.columns == 0) add("parts or not").plan.fragments[buffer].lane_sums = !fragment.lane_sums;
+      if (fragment.columns == 0) add("parts or not").plan.fragments[buffer].thread_sums = !fragment.thread_sums;
     }
     return std::move(mutants_);
   }
@@ -108,15 +111,15 @@ class TensorMutator {
   }
 
   void change_sharing(std::size_t r) {
-    const nvptx::Ring& ring = plan_.rings[r];
+    const nvptx::CircularBuffer& ring = plan_.circular_buffers[r];
     for (const int change : {-1, 1})
-      add("another number of readers", fmt::format("{:+}", change)).plan.rings[r].readers += change;
+      add("another number of readers", fmt::format("{:+}", change)).plan.circular_buffers[r].readers += change;
     TensorMutant& shared = add("shared or not");
-    shared.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    shared.plan.circular_buffers[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
     TensorMutant& both = add("shared or not, and as many readers");
-    both.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
-    both.plan.rings[r].readers = plan_.groups * both.plan.rings[r].blocks;
-    add("rows of its own or not").plan.rings[r].own_index = ring.own_index < 0 ? ring.row_index : -1;
+    both.plan.circular_buffers[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    both.plan.circular_buffers[r].readers = plan_.warpgroups * both.plan.circular_buffers[r].blocks;
+    add("rows of its own or not").plan.circular_buffers[r].own_index = ring.own_index < 0 ? ring.row_index : -1;
   }
 
   void change_event(const nvptx::Event& event, const std::vector<std::size_t>& path, std::size_t k) {
@@ -137,8 +140,9 @@ class TensorMutator {
           event.blocks == 1 ? plan_.cluster() : 1;
     }
     if (event.ring >= 0) {
-      for (int ring = 0; ring < static_cast<int>(plan_.rings.size()); ++ring) {
-        if (ring != event.ring) mutant("another ring", path, fmt::format("ring {}", ring))[k].event.ring = ring;
+      for (int ring = 0; ring < static_cast<int>(plan_.circular_buffers.size()); ++ring) {
+        if (ring != event.ring)
+          mutant("another circular buffer", path, fmt::format("circular buffer {}", ring))[k].event.ring = ring;
       }
     }
     if (event.kind == Kind::product || event.kind == Kind::compute || event.kind == Kind::narrow) {

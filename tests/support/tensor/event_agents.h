@@ -1,4 +1,4 @@
-// Event agents: the groups of warps and copying warps that take the events of a tensor plan: where each is, which tiles it has been told
+// Event agents: the groups of warps and producer warps that take the events of a tensor plan: where each is, which tiles it has been told
 // of, and what its registers hold.
 #pragma once
 
@@ -27,9 +27,9 @@ class EventAgents : protected EventPrograms {
   };
   [[noreturn]] static void fail(const std::string& what) { throw Fault(what); }
 
-  /// A slot of a ring in a block's shared memory.
+  /// A stage of a circular buffer in a block's shared memory.
   struct Place {
-    int block = 0, ring = -1, slot = 0;
+    int block = 0, ring = -1, stage = 0;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   /// A product under way, and the tiles that it reads.
@@ -40,51 +40,54 @@ class EventAgents : protected EventPrograms {
     Place b;
     Hash a_tile = 0, b_tile = 0;
   };
-  /// A group of warps, or a copying warp.
+  /// A group of warps, or a producer warp.
   struct Agent {
     int number = 0;
     int block = 0;
-    int group = -1;                         ///< of its block; -1: the producer
-    std::size_t at = 0;                     ///< the next step of its program
-    std::map<int, int> positions, fills;    ///< by ring
-    std::map<int, int> behind;              ///< by ring: tiles kept before the current one
-    std::map<Place, int> arrived;           ///< the load that has been waited for
-    std::set<int> written, operands, held;  ///< buffers that have a value, products that have a first operand, rings in registers
-    std::map<int, bool> whole;              ///< by buffer: a sum is no longer in parts
-    std::deque<Product> flight;
-    std::set<int> leaving;  ///< rings of resident blocks through whose place a result leaves
+    int group = -1;                       ///< of its block; -1: the producer
+    std::size_t at = 0;                   ///< the next step of its program
+    std::map<int, int> positions, fills;  ///< by circular buffer
+    std::map<int, int> behind;            ///< by circular buffer: tiles kept before the current one
+    std::map<Place, int> arrived;         ///< the load that has been waited for
+    std::set<int> written, operands,
+        held;                   ///< buffers that have a value, products that have a first operand, circular buffers in registers
+    std::map<int, bool> whole;  ///< by buffer: a sum is no longer in parts
+    std::deque<Product> in_flight;
+    std::set<int> leaving;  ///< circular buffers of resident blocks through whose place a result leaves
   };
 
   const std::vector<Agent>& agents() const { return agents_; }
   /// Where the tile is that the agent is at.
   Place current(const Agent& agent, int ring) const {
-    return {agent.block, ring, position(agent, ring) % this->ring(ring).slots};
+    return {agent.block, ring, position(agent, ring) % this->ring(ring).stages};
   }
   const std::vector<Step>& program(const Agent& agent) const {
     return (agent.group < 0 ? producers_ : consumers_)[static_cast<std::size_t>(agent.block)];
   }
-  int turn(const Agent& agent, int ahead) const { return agent.block * plan_.groups + (agent.group + ahead) % plan_.groups; }
+  int turn(const Agent& agent, int ahead) const {
+    return agent.block * plan_.warpgroups + (agent.group + ahead) % plan_.warpgroups;
+  }
   static int position(const Agent& agent, int ring) {
     const auto found = agent.positions.find(ring);
     return found == agent.positions.end() ? 0 : found->second;
   }
-  int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).slots % 2; }
+  int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).stages % 2; }
 
   static bool reads(const Product& product, const Place& place) { return product.a == place || product.b == place; }
 
   // ---- fragments
 
-  bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
+  bool thread_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).thread_sums; }
 
   bool busy(const Agent& agent, int buffer) const {
-    return std::any_of(agent.flight.begin(), agent.flight.end(),
+    return std::any_of(agent.in_flight.begin(), agent.in_flight.end(),
                        [&](const Product& p) { return op(p.op).op.write.buffer == buffer; });
   }
 
   void read_fragment(Agent& agent, int buffer, bool in_parts) {
     if (busy(agent, buffer)) fail("a tile is read under a product");
     if (!agent.written.contains(buffer)) fail("a tile is read before it is written");
-    if (lane_sum(buffer) && !in_parts && !agent.whole[buffer]) fail("a part of a sum is read");
+    if (thread_sum(buffer) && !in_parts && !agent.whole[buffer]) fail("a part of a sum is read");
   }
 
   std::vector<Agent> agents_;

@@ -1,5 +1,5 @@
 // Event machine: runs the roles of a tensor plan, of a block or of all blocks of a cluster, in an order of one's choice and as far as
-// barriers, slots and turns allow, as the hardware has them. What a GPU would get wrong silently is a fault here. Of what is computed it
+// barriers, stages and turns allow, as the hardware has them. What a GPU would get wrong silently is a fault here. Of what is computed it
 // knows when and from which places; classes derived from it say what that is: numbers that stand for tiles, or values in double.
 #pragma once
 
@@ -22,8 +22,8 @@ class EventMachine : protected EventAgents {
   using EventAgents::Integers;
   static constexpr unsigned kOrders = 6;
 
-  /// `items`: values of sizes and grid variables, one an item of the block or cluster.
-  EventMachine(const nvptx::TensorPlan& plan, std::vector<Integers> items) : EventAgents(plan, std::move(items)) {}
+  /// `work tiles`: values of sizes and grid variables, one a work tile of the block or cluster.
+  EventMachine(const nvptx::TensorPlan& plan, std::vector<Integers> work_tiles) : EventAgents(plan, std::move(work_tiles)) {}
   virtual ~EventMachine() = default;
   EventMachine(const EventMachine&) = delete;
   EventMachine& operator=(const EventMachine&) = delete;
@@ -31,8 +31,8 @@ class EventMachine : protected EventAgents {
   /// What goes wrong ("" : nothing) when roles advance in an order of `seed`: one as far as it can before another (below kOrders), or by chance.
   /// May be called again with another one.
   std::string run(unsigned seed) {
-    for (const nvptx::Ring& ring : plan_.rings) {
-      if (ring.slots < 1 || ring.readers < 1) return "a ring without slots or readers";
+    for (const nvptx::CircularBuffer& ring : plan_.circular_buffers) {
+      if (ring.stages < 1 || ring.readers < 1) return "a circular buffer without stages or readers";
     }
     try {
       start();
@@ -54,7 +54,7 @@ class EventMachine : protected EventAgents {
   virtual void narrow(const Agent& agent, int op, const Step& step) = 0;     ///< a fragment into an operand
   virtual void multiply(const Agent& agent, const Product& product) = 0;     ///< as late as may be
   virtual void compute(const Agent& agent, int op, const Step& step) = 0;
-  virtual void finish_sums(const Agent& agent, int buffer) = 0;
+  virtual void quad_reduction(const Agent& agent, int buffer) = 0;
   virtual std::string verdict() = 0;  ///< on what was stored
 
   /// The tile in a place, as far as the block's own copies tell.
@@ -65,7 +65,7 @@ class EventMachine : protected EventAgents {
 
  private:
   /// Of one block. Phases of its barriers: `full` ends when the block's own copier has said what to wait for and all of it has come.
-  struct Slot {
+  struct Stage {
     int loads = 0, full = 0, empty = 0, arrivals = 0;  ///< phases completed, arrivals of the current one
     int tiles = 0;                                     ///< that the block's own copier has said to wait for
     bool awaited = false;
@@ -74,15 +74,15 @@ class EventMachine : protected EventAgents {
   };
 
   void start() {
-    slots_.clear();
+    stages_.clear();
     tiles_.clear();
     agents_.clear();
-    copies_ = BlockCopies(plan_.groups);
-    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.groups), 0);
+    copies_ = BlockCopies(plan_.warpgroups);
+    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.warpgroups), 0);
     prepared_.assign(static_cast<std::size_t>(plan_.cluster()), false);
     for (int block = 0; block < plan_.cluster(); ++block) {
-      if (plan_.turns()) turns_[static_cast<std::size_t>(block * plan_.groups)] = 1;
-      for (int group = -1; group < plan_.groups; ++group) {
+      if (plan_.ping_pong()) turns_[static_cast<std::size_t>(block * plan_.warpgroups)] = 1;
+      for (int group = -1; group < plan_.warpgroups; ++group) {
         Agent& agent = agents_.emplace_back();
         agent.number = static_cast<int>(agents_.size()) - 1;
         agent.block = block;
@@ -120,8 +120,8 @@ class EventMachine : protected EventAgents {
     if (step.kind != Step::Kind::event) return true;
     if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
     if (all_copy()) return true;
-    if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
-    if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_full) return stage(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_empty) return stage(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(turn(agent, 0))] > 0;
     return true;
   }
@@ -134,9 +134,9 @@ class EventMachine : protected EventAgents {
   /// A copier that waits for it has been told of the last tiles that blocks share.
   bool may_leave(const Agent& agent) const {
     if (agent.group >= 0 || !plan_.drains) return true;
-    return std::all_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
-      const auto& [place, slot] = entry;
-      return place.block != agent.block || this->ring(place.ring).blocks == 1 || slot.empty >= slot.tiles;
+    return std::all_of(stages_.begin(), stages_.end(), [&](const auto& entry) {
+      const auto& [place, stage] = entry;
+      return place.block != agent.block || this->ring(place.ring).blocks == 1 || stage.empty >= stage.tiles;
     });
   }
   /// Blocks whose memory an event reaches; one that has none is a fault.
@@ -153,18 +153,18 @@ class EventMachine : protected EventAgents {
     return blocks;
   }
 
-  Slot& slot(const Agent& agent, int ring) { return slots_[current(agent, ring)]; }
+  Stage& stage(const Agent& agent, int ring) { return stages_[current(agent, ring)]; }
   // ---- events
 
   void take_step(Agent& agent) {
     const Step& step = program(agent)[agent.at++];
     if (step.kind == Step::Kind::prepares) prepared_[static_cast<std::size_t>(agent.block)] = true;
-    if (step.kind == Step::Kind::ends_item) finish_item(agent);
+    if (step.kind == Step::Kind::ends_work_tile) finish_item(agent);
     if (step.kind == Step::Kind::event) run_event(agent, step);
   }
 
   void finish_item(Agent& agent) {
-    if (!agent.flight.empty()) fail("a product outlives its item");
+    if (!agent.in_flight.empty()) fail("a product outlives its work tile");
     agent.written.clear();
     agent.operands.clear();
     agent.held.clear();
@@ -185,7 +185,7 @@ class EventMachine : protected EventAgents {
       case Kind::wait_copies:
         return copies_.wait(agent.group, event.count);
       case Kind::wait_full:
-        if (!all_copy()) agent.arrived[current(agent, event.ring)] = slot(agent, event.ring).loads;
+        if (!all_copy()) agent.arrived[current(agent, event.ring)] = stage(agent, event.ring).loads;
         return;
       case Kind::load:
         return all_copy() ? copy(agent, step) : load(agent, step);
@@ -202,17 +202,17 @@ class EventMachine : protected EventAgents {
       case Kind::wait_stores:
         return agent.leaving.clear();
       case Kind::wait_products:
-        for (; agent.flight.size() > static_cast<std::size_t>(event.count); agent.flight.pop_front()) land(agent);
+        for (; agent.in_flight.size() > static_cast<std::size_t>(event.count); agent.in_flight.pop_front()) land(agent);
         return;
       case Kind::narrow:
         return make_operand(agent, step);
       case Kind::compute:
         return run_op(agent, step);
-      case Kind::finish_sums:
-        if (busy(agent, event.ring) || agent.whole[event.ring] || !lane_sum(event.ring))
+      case Kind::quad_reduction:
+        if (busy(agent, event.ring) || agent.whole[event.ring] || !thread_sum(event.ring))
           fail("a sum is added up at a wrong time");
         agent.whole[event.ring] = true;
-        return finish_sums(agent, event.ring);
+        return quad_reduction(agent, event.ring);
       case Kind::wait_turn:
         --turns_[static_cast<std::size_t>(turn(agent, 0))];
         return;
@@ -226,59 +226,59 @@ class EventMachine : protected EventAgents {
 
   /// The group's part of the tile of some iterations later, if there is one. Here it is the whole one, which is the same whoever copies it.
   void copy(Agent& agent, const Step& step) {
-    const int slot = agent.fills[step.event.ring]++ % ring(step.event.ring).slots;
+    const int stage = agent.fills[step.event.ring]++ % ring(step.event.ring).stages;
     if (step.astray) fail("a tile is copied for no iteration");
     if (step.past) return;
-    copies_.copy(agent.group, step.event.ring, slot, step.tile);
+    copies_.copy(agent.group, step.event.ring, stage, step.tile);
     if (!copies_.fault().empty()) fail(copies_.fault());
-    const Place place{agent.block, step.event.ring, slot};
+    const Place place{agent.block, step.event.ring, stage};
     tiles_[place] = step.tile;
     bring(place, agent.block, step);
   }
 
   void load(Agent& agent, const Step& step) {
     const int number = step.event.ring;
-    const nvptx::Ring& ring = this->ring(number);
+    const nvptx::CircularBuffer& ring = this->ring(number);
     const Place own = current(agent, number);
-    if (std::exchange(slots_[own].awaited, true)) fail("two tiles are waited for at once");
-    ++slots_[own].tiles;
-    slots_[own].missing += ring.blocks;
+    if (std::exchange(stages_[own].awaited, true)) fail("two tiles are waited for at once");
+    ++stages_[own].tiles;
+    stages_[own].missing += ring.blocks;
     for (const int block : reached(agent, step.event)) {
-      const Place place{block, number, own.slot};
+      const Place place{block, number, own.stage};
       for (const Agent& group : agents_) {
         if (group.block == block && group.leaving.contains(number)) fail("a tile is overwritten before a result has left");
-        if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Product& p) { return reads(p, place); }))
+        if (std::any_of(group.in_flight.begin(), group.in_flight.end(), [&](const Product& p) { return reads(p, place); }))
           fail("a tile is overwritten under a product");
       }
-      Slot& slot = slots_[place];
-      ++slot.loads;
-      slot.tile[ring.blocks > 1 ? agent.block : 0] = step.tile;
+      Stage& stage = stages_[place];
+      ++stage.loads;
+      stage.tile[ring.blocks > 1 ? agent.block : 0] = step.tile;
       tiles_[place] = step.tile;
-      --slot.missing;
-      complete(slot);
-      if (!ring.claims) bring(place, ring.blocks > 1 ? agent.block : block, step);
+      --stage.missing;
+      complete(stage);
+      if (!ring.scheduler) bring(place, ring.blocks > 1 ? agent.block : block, step);
     }
     agent.positions[number] = position(agent, number) + 1;
   }
 
-  static void complete(Slot& slot) {
-    if (!slot.awaited || slot.missing != 0) return;
-    slot.awaited = false;
-    ++slot.full;
+  static void complete(Stage& stage) {
+    if (!stage.awaited || stage.missing != 0) return;
+    stage.awaited = false;
+    ++stage.full;
   }
 
   void release(Agent& agent, const nvptx::Event& event) {
     const int number = event.ring, oldest = position(agent, number) - agent.behind[number];
     if (oldest < 0) fail("a tile is released that nobody has");
-    const int slot_number = oldest % ring(number).slots;
+    const int slot_number = oldest % ring(number).stages;
     const Place own{agent.block, number, slot_number};
-    if (std::any_of(agent.flight.begin(), agent.flight.end(), [&](const Product& p) { return reads(p, own); }))
+    if (std::any_of(agent.in_flight.begin(), agent.in_flight.end(), [&](const Product& p) { return reads(p, own); }))
       fail("a tile is released under a product");
     for (const int block : reached(agent, event)) {
-      Slot& slot = slots_[{block, number, slot_number}];
-      if (++slot.arrivals < ring(number).readers) continue;
-      slot.arrivals = 0;
-      ++slot.empty;
+      Stage& stage = stages_[{block, number, slot_number}];
+      if (++stage.arrivals < ring(number).readers) continue;
+      stage.arrivals = 0;
+      ++stage.empty;
     }
     if (agent.behind[number] > 0) {
       --agent.behind[number];
@@ -291,28 +291,28 @@ class EventMachine : protected EventAgents {
   Hash read_tile(Agent& agent, int number) {
     const Place place = current(agent, number);
     if (all_copy()) {
-      const Hash tile = copies_.read(agent.group, number, place.slot);
+      const Hash tile = copies_.read(agent.group, number, place.stage);
       if (!copies_.fault().empty()) fail(copies_.fault());
       return tile;
     }
-    const Slot& slot = slots_[place];
+    const Stage& stage = stages_[place];
     const auto seen = agent.arrived.find(place);
-    if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
+    if (seen == agent.arrived.end() || seen->second != stage.loads || stage.loads == 0)
       fail("a tile is read before it has arrived");
-    const Hash first = slot.tile.begin()->second;
+    const Hash first = stage.tile.begin()->second;
     for (int share = 0; share < ring(number).blocks; ++share) {
-      const auto found = slot.tile.find(share);
-      if (found == slot.tile.end() || found->second != first) fail("a tile is read in part");
+      const auto found = stage.tile.find(share);
+      if (found == stage.tile.end() || found->second != first) fail("a tile is read in part");
     }
     return first;
   }
 
   void take_registers(Agent& agent, int number) {
-    if (std::any_of(agent.flight.begin(), agent.flight.end(), [&](const Product& p) { return op(p.op).a_ring == number; }))
+    if (std::any_of(agent.in_flight.begin(), agent.in_flight.end(), [&](const Product& p) { return op(p.op).a_ring == number; }))
       fail("an operand in registers is overwritten");
     const Hash tile = read_tile(agent, number);
     agent.held.insert(number);
-    if (!ring(number).claims) take(agent, current(agent, number), tile);
+    if (!ring(number).scheduler) take(agent, current(agent, number), tile);
   }
 
   // ---- fragments
@@ -320,7 +320,7 @@ class EventMachine : protected EventAgents {
   void make_operand(Agent& agent, const Step& step) {
     const int k = step.event.op;
     if (op(k).kind != nvptx::TensorOp::Kind::product) fail("an event of products for another op");
-    if (std::any_of(agent.flight.begin(), agent.flight.end(), [&](const Product& p) { return p.op == k; }))
+    if (std::any_of(agent.in_flight.begin(), agent.in_flight.end(), [&](const Product& p) { return p.op == k; }))
       fail("an operand is overwritten");
     read_fragment(agent, op(k).op.reads.at(static_cast<std::size_t>(op(k).form.a)).buffer, false);
     agent.operands.insert(k);
@@ -343,14 +343,14 @@ class EventMachine : protected EventAgents {
     started.b_tile = read_tile(agent, op.b_ring);
     if (!op.op.initialize && !agent.written.contains(op.op.write.buffer)) fail("a product adds to a tile that has no value");
     agent.written.insert(op.op.write.buffer);
-    agent.flight.push_back(started);
+    agent.in_flight.push_back(started);
   }
 
   /// The oldest product ends. It is computed now, from what its operands hold now: the latest that the hardware may read them.
   void land(Agent& agent) {
-    const Product& product = agent.flight.front();
+    const Product& product = agent.in_flight.front();
     if (all_copy() && (tile_in(product.b) != product.b_tile || (product.a && tile_in(*product.a) != product.a_tile)))
-      fail("a slot is overwritten while a product reads it");
+      fail("a stage is overwritten while a product reads it");
     multiply(agent, product);
   }
 
@@ -368,7 +368,7 @@ class EventMachine : protected EventAgents {
       }
     }
     if (op.op.reduction && !op.op.initialize) read_fragment(agent, written, true);
-    if (lane_sum(written)) {
+    if (thread_sum(written)) {
       if (op.op.reduction && agent.whole[written]) fail("a whole sum is added to as if it were a part");
       if (op.op.reads.empty()) agent.whole[written] = false;
     }
@@ -377,13 +377,13 @@ class EventMachine : protected EventAgents {
     if (op.through_shared && plan_.persistent()) leave(agent, plan_.lender(op));
   }
 
-  /// A result goes into the place of the ring's tile, which must be the group's to write, and leaves from there.
+  /// A result goes into the place of the circular buffer's tile, which must be the group's to write, and leaves from there.
   void leave(Agent& agent, int ring) {
     if (ring < 0 || all_copy()) return;
-    const Slot& slot = this->slot(agent, ring);
+    const Stage& stage = this->stage(agent, ring);
     const auto seen = agent.arrived.find({agent.block, ring, 0});
-    const bool held = seen != agent.arrived.end() && seen->second == slot.loads && position(agent, ring) == slot.loads - 1;
-    if (!held) fail("a result is written over a tile that may be the next item's");
+    const bool held = seen != agent.arrived.end() && seen->second == stage.loads && position(agent, ring) == stage.loads - 1;
+    if (!held) fail("a result is written over a tile that may be the next work tile's");
     agent.leaving.insert(ring);
   }
 
@@ -392,10 +392,10 @@ class EventMachine : protected EventAgents {
   /// All shares of tiles have come, and every group has released every tile of its block.
   void check_ends() const {
     if (all_copy()) return;
-    std::map<std::pair<int, int>, int> tiles;  // by block and ring
-    for (const auto& [place, slot] : slots_) {
-      if (slot.awaited || slot.missing != 0) fail("a share of a tile is left over");
-      tiles[{place.block, place.ring}] += slot.tiles;
+    std::map<std::pair<int, int>, int> tiles;  // by block and circular buffer
+    for (const auto& [place, stage] : stages_) {
+      if (stage.awaited || stage.missing != 0) fail("a share of a tile is left over");
+      tiles[{place.block, place.ring}] += stage.tiles;
     }
     for (const Agent& agent : agents_) {
       for (const auto& [place, count] : tiles) {
@@ -405,7 +405,7 @@ class EventMachine : protected EventAgents {
     }
   }
 
-  std::map<Place, Slot> slots_;
+  std::map<Place, Stage> stages_;
   std::map<Place, Hash> tiles_;  ///< that came last
   std::vector<bool> prepared_;   ///< blocks whose barriers are ready
   std::vector<int> turns_;

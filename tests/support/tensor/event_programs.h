@@ -1,4 +1,4 @@
-// Event programs: what each role of a tensor plan does, step by step, at given sizes and for given items.
+// Event programs: what each role of a tensor plan does, step by step, at given sizes and for given work tiles.
 #pragma once
 
 #include "codegen/gpu/mma/plan/tensor_plan.h"
@@ -23,7 +23,7 @@ class EventPrograms {
 
   /// What a role does next; an event at its iteration, with all that its expressions come to there.
   struct Step {
-    enum class Kind : std::uint8_t { event, ends_item, prepares, starts, leaves } kind = Kind::event;
+    enum class Kind : std::uint8_t { event, ends_work_tile, prepares, starts, leaves } kind = Kind::event;
     nvptx::Event event{};
     std::shared_ptr<const Integers> around{};  ///< of a load the values that its tile starts at
     bool masked = true;                        ///< masks are applied
@@ -33,15 +33,16 @@ class EventPrograms {
     bool astray = false;                       ///< a load for another iteration than its own, outside of any
   };
 
-  /// `items`: values of sizes and grid variables, one an item of the block or cluster.
-  EventPrograms(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {
+  /// `work tiles`: values of sizes and grid variables, one a work tile of the block or cluster.
+  EventPrograms(const nvptx::TensorPlan& plan, std::vector<Integers> work_tiles)
+      : plan_(plan), work_tiles_(std::move(work_tiles)) {
     for (int block = 0; block < plan_.cluster(); ++block) {
       producers_.push_back(program_of(block, plan_.producer, true));
       consumers_.push_back(program_of(block, plan_.consumer, false));
     }
   }
 
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
+  const nvptx::CircularBuffer& ring(int k) const { return plan_.circular_buffers.at(static_cast<std::size_t>(k)); }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
   bool all_copy() const { return plan_.cores == nvptx::TensorCores::mma; }
 
@@ -59,7 +60,7 @@ class EventPrograms {
   }
 
   const nvptx::TensorPlan& plan_;
-  const std::vector<Integers> items_;
+  const std::vector<Integers> work_tiles_;
   std::vector<std::vector<Step>> producers_, consumers_;  ///< by block
 
  private:
@@ -81,12 +82,12 @@ class EventPrograms {
     std::vector<Step> program;
     if (producer) program.push_back({Step::Kind::prepares});
     program.push_back({Step::Kind::starts});
-    for (const Integers& item : items_) {
-      walk_events(role, std::make_shared<const Integers>(item), true,
+    for (const Integers& work_tile : work_tiles_) {
+      walk_events(role, std::make_shared<const Integers>(work_tile), true,
                   [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool masked) {
                     program.push_back(step_of(block, event, around, masked));
                   });
-      program.push_back({Step::Kind::ends_item});
+      program.push_back({Step::Kind::ends_work_tile});
     }
     program.push_back({Step::Kind::leaves});
     return program;
@@ -101,7 +102,7 @@ class EventPrograms {
 
   /// Which tile the block's copy brings.
   void find_tile(int block, Step& step) const {
-    const nvptx::Ring& ring = this->ring(step.event.ring);
+    const nvptx::CircularBuffer& ring = this->ring(step.event.ring);
     if (all_copy() && ring.streamed) {
       Integers at = *step.around;
       const auto iteration = at.find(ring.var);

@@ -15,10 +15,10 @@
 
 namespace nestor::testing {
 
-inline GridShape tensor_shape(int groups, int slots) {
+inline GridShape tensor_shape(int groups, int stages) {
   GridShape result;
-  result.groups = groups;
-  result.slots = slots;
+  result.warpgroups = groups;
+  result.stages = stages;
   return result;
 }
 
@@ -36,7 +36,7 @@ inline void PrintTo(const TensorCheckCase& tested, std::ostream* out) { *out << 
 /// Two maps share their values.
 inline TileProgram two_maps(bool causal) {
   const AttentionForm form{.seen = causal ? Seen::causal : Seen::all, .maps = 2};
-  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .groups = 1});
+  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .warpgroups = 1});
 }
 
 /// A plan of attention and what it points to.
@@ -61,7 +61,7 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   GridShape overlap = tensor_shape(1, 2);
   overlap.overlap = 1;
   GridShape all = tensor_shape(2, 2);
-  all.overlap = all.turns = all.hold = all.persistent = all.stagger = all.claims = 1;
+  all.overlap = all.turns = all.hold = all.persistent = all.release_early = all.scheduler = 1;
   GridShape turns = tensor_shape(2, 1);
   turns.turns = 1;
   std::vector<TensorCheckCase> list;
@@ -75,21 +75,21 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   GridShape resident = tensor_shape(2, 2);
   resident.overlap = resident.hold = resident.persistent = 1;
   GridShape overlap_one = overlap, overlap_three = overlap;
-  overlap_one.slots = 1;
-  overlap_three.slots = 3;
+  overlap_one.stages = 1;
+  overlap_three.stages = 3;
   list.push_back({"sm80_one_slot", false, tensor_shape(2, 1), 80});
   list.push_back({"sm80_overlap_one_slot", false, overlap_one, 80});
   list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
   list.push_back({"sm80_resident", true, resident, 80});
   GridShape biased = all;
-  biased.stagger = biased.claims = 0;
+  biased.release_early = biased.scheduler = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
   GridShape cluster = tensor_shape(1, 2);
   cluster.cluster = 2;
   list.push_back({"cluster_full", false, cluster});
   cluster = biased;
-  cluster.stagger = 1;
+  cluster.release_early = 1;
   cluster.cluster = 2;
   list.push_back({"cluster_all_causal", true, cluster});
   cluster = tensor_shape(1, 1);
@@ -99,7 +99,7 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   GridShape narrow = resident;
   narrow.hold = 0;
   list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
-  narrow.turns = narrow.claims = narrow.stagger = 1;
+  narrow.turns = narrow.scheduler = narrow.release_early = 1;
   list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
   list.push_back({"two_maps_turns", false, turns, 90, false, 2});
   for (const int chains : {1, 2}) {
@@ -112,33 +112,34 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   return list;
 }
 
-/// The plan's first fault over sizes with no, one and many iterations, several items, and orders of the roles.
+/// The plan's first fault over sizes with no, one and many iterations, several work tiles, and orders of the roles.
 inline std::string fault_of(const nvptx::TensorPlan& plan) {
   using Items = std::vector<TensorPlanRunner::Integers>;
-  const auto item = [](std::int64_t s, std::int64_t qt) {
+  const auto work_tile = [](std::int64_t s, std::int64_t qt) {
     return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1},     {"qt", qt},
                                       {"H", 2},     {"Q", s}, {"K", s},  {"out_h", 1}, {"out_io", qt}};
   };
-  std::vector<Items> runs = {{item(0, -1), item(0, -1), item(90, 0)},
-                             {item(40, 0)},
-                             {item(128, 1), item(128, 0)},
-                             {item(150, 2), item(150, 0)},
-                             {item(330, 0), item(330, 5), item(330, 1)},
-                             {item(512, 7), item(512, 3)}};
+  std::vector<Items> runs = {{work_tile(0, -1), work_tile(0, -1), work_tile(90, 0)},
+                             {work_tile(40, 0)},
+                             {work_tile(128, 1), work_tile(128, 0)},
+                             {work_tile(150, 2), work_tile(150, 0)},
+                             {work_tile(330, 0), work_tile(330, 5), work_tile(330, 1)},
+                             {work_tile(512, 7), work_tile(512, 3)}};
   // Nests have no sizes of 0.
   const std::vector<std::string>& sizes = plan.program->sizes;
-  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end()) runs.front() = {item(1, 0), item(1, 0), item(90, 0)};
-  // A block that is not resident has one item. Where one role copies it goes on well with more of them all the same.
+  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end())
+    runs.front() = {work_tile(1, 0), work_tile(1, 0), work_tile(90, 0)};
+  // A block that is not resident has one work tile. Where one role copies it goes on well with more of them all the same.
   if (plan.cores == nvptx::TensorCores::mma && !plan.persistent()) {
     std::vector<Items> single;
-    for (const Items& items : runs) {
-      for (const TensorPlanRunner::Integers& one : items) single.push_back({one});
+    for (const Items& work_tiles : runs) {
+      for (const TensorPlanRunner::Integers& one : work_tiles) single.push_back({one});
     }
     runs = std::move(single);
   }
   const unsigned orders = TensorPlanRunner::kOrders + 3 * static_cast<unsigned>(plan.cluster());
-  for (const Items& items : runs) {
-    TensorPlanRunner runner(plan, items);
+  for (const Items& work_tiles : runs) {
+    TensorPlanRunner runner(plan, work_tiles);
     for (unsigned seed = 0; seed < orders; ++seed) {
       const std::string fault = runner.run(seed);
       if (!fault.empty()) return fault;

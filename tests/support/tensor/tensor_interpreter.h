@@ -19,8 +19,8 @@ struct TensorRun {
 /// One block or cluster.
 class TensorBlockInterpreter : public EventMachine {
  public:
-  TensorBlockInterpreter(const nvptx::TensorPlan& plan, std::vector<Integers> items, TensorValues& values)
-      : EventMachine(plan, std::move(items)), values_(values) {}
+  TensorBlockInterpreter(const nvptx::TensorPlan& plan, std::vector<Integers> work_tiles, TensorValues& values)
+      : EventMachine(plan, std::move(work_tiles)), values_(values) {}
 
  private:
   using Group = TensorValues::Group;
@@ -56,19 +56,19 @@ class TensorBlockInterpreter : public EventMachine {
     for (const auto& [read, ring] : op(k).read_rings) group.read[ring] = &tiles_.at(current(agent, ring)).second;
     values_.compute(row_group(agent), group, op(k), {*step.around, step.masked});
   }
-  void finish_sums(const Agent& agent, int buffer) override { TensorValues::finish_sums(of(agent), buffer); }
+  void quad_reduction(const Agent& agent, int buffer) override { TensorValues::quad_reduction(of(agent), buffer); }
   std::string verdict() override { return ""; }
 
   Group& of(const Agent& agent) { return groups_.at(static_cast<std::size_t>(agent.number)); }
   /// Groups of all blocks in the order of their rows.
-  int row_group(const Agent& agent) const { return agent.block * plan_.groups + agent.group; }
+  int row_group(const Agent& agent) const { return agent.block * plan_.warpgroups + agent.group; }
 
   TensorValues& values_;
   std::vector<Group> groups_;                         ///< by agent
   std::map<Place, std::pair<Hash, Elements>> tiles_;  ///< what tells a tile from others, and [rows][64 * column_blocks]
 };
 
-/// All items of the grid.
+/// All work tiles of the grid.
 class TensorInterpreter {
  public:
   /// `memory`: dense row-major values of each argument by name; sizes complete.
@@ -87,24 +87,24 @@ class TensorInterpreter {
     for (const nvptx::GridLoop& loop : plan_.kernel->grid) count *= value_at(loop.count, sizes_);
     const std::int64_t blocks = plan_.persistent() ? std::min<std::int64_t>(options_.blocks, count) : count;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      std::vector<EventValues> items;  // in turns forwards and backwards over the blocks
+      std::vector<EventValues> work_tiles;  // in turns forwards and backwards over the blocks
       for (std::int64_t round = 0; round * blocks < count; ++round) {
-        const std::int64_t item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-        if (item < count) items.push_back(coordinates(item));
+        const std::int64_t work_tile = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+        if (work_tile < count) work_tiles.push_back(coordinates(work_tile));
       }
-      const std::string fault = TensorBlockInterpreter(plan_, std::move(items), values_).run(options_.seed);
+      const std::string fault = TensorBlockInterpreter(plan_, std::move(work_tiles), values_).run(options_.seed);
       if (!fault.empty()) internal_error("tensor plan of {}: {}", plan_.program->name, fault);
     }
   }
 
  private:
-  EventValues coordinates(std::int64_t item) const {
+  EventValues coordinates(std::int64_t work_tile) const {
     EventValues values = sizes_;
     for (std::size_t k = plan_.kernel->grid.size(); k-- > 0;) {
       const nvptx::GridLoop& loop = plan_.kernel->grid[k];
       const std::int64_t count = value_at(loop.count, sizes_);
-      values[loop.var] = value_at(loop.lower, sizes_) + loop.step * (item % count);
-      item /= count;
+      values[loop.var] = value_at(loop.lower, sizes_) + loop.step * (work_tile % count);
+      work_tile /= count;
     }
     return values;
   }

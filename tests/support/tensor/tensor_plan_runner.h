@@ -18,7 +18,7 @@ class TensorPlanRunner : public EventMachine {
  private:
   /// What a group of warps has made.
   struct Group {
-    std::map<int, Hash> tiles, operands, held;  ///< by buffer, op and ring
+    std::map<int, Hash> tiles, operands, held;  ///< by buffer, op and circular buffer
     std::vector<Hash> stored;
   };
 
@@ -49,7 +49,7 @@ class TensorPlanRunner : public EventMachine {
     }
     set(of(agent), k, step.mask, reads);
   }
-  void finish_sums(const Agent& /*agent*/, int /*buffer*/) override {}
+  void quad_reduction(const Agent& /*agent*/, int /*buffer*/) override {}
 
   std::string verdict() override {
     for (const Agent& agent : agents()) {
@@ -76,10 +76,10 @@ class TensorPlanRunner : public EventMachine {
   /// In the rows of a block.
   const std::vector<Hash>& expected(int block) {
     const auto [entry, added] = expected_.try_emplace(block);
-    for (const Integers& item : added ? items_ : std::vector<Integers>{}) {
+    for (const Integers& work_tile : added ? work_tiles_ : std::vector<Integers>{}) {
       Group group;
       int next = 0;
-      reference(block, plan_.kernel->body, item, next, group);
+      reference(block, plan_.kernel->body, work_tile, next, group);
       entry->second.insert(entry->second.end(), group.stored.begin(), group.stored.end());
     }
     return entry->second;

@@ -32,8 +32,8 @@ class TensorValues {
   struct Group {
     std::map<int, Elements> tiles;        ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
     std::map<int, Elements> operands;     ///< by op: [rows][k]
-    std::map<int, Elements> held;         ///< by ring: the group's [rows][64 * column_blocks]
-    std::map<int, const Elements*> read;  ///< by ring: the block's tile that the op reads now
+    std::map<int, Elements> held;         ///< by circular buffer: the group's [rows][64 * column_blocks]
+    std::map<int, const Elements*> read;  ///< by circular buffer: the block's tile that the op reads now
     int first_row = 0;                    ///< of the block
   };
 
@@ -48,10 +48,12 @@ class TensorValues {
   }
 
   static constexpr int kQuad = 4;
-  static std::size_t elements_of(const nvptx::Ring& ring) { return static_cast<std::size_t>(ring.rows * row_elements(ring)); }
+  static std::size_t elements_of(const nvptx::CircularBuffer& ring) {
+    return static_cast<std::size_t>(ring.rows * row_elements(ring));
+  }
 
   /// The share of a tile that `block` copies; all of it where none is shared. As a tensor copy: what lies outside of the argument is 0.
-  void fill(int block, const nvptx::Ring& info, Elements& tile, const Values& values) {
+  void fill(int block, const nvptx::CircularBuffer& info, Elements& tile, const Values& values) {
     const bool columns = info.shares_columns();
     const int share = info.blocks > 1 ? block : 0, width = info.copied_blocks() * nvptx::kBlockColumns;
     const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
@@ -118,15 +120,15 @@ class TensorValues {
   }
 
   /// The four threads' parts of a row's sum become the whole of it.
-  static void finish_sums(Group& group, int buffer) {
+  static void quad_reduction(Group& group, int buffer) {
     for (std::size_t row = 0; row < group.tiles.at(buffer).size(); row += kQuad) sum_quad(group.tiles.at(buffer), row);
   }
 
  private:
-  int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
+  int group_rows() const { return plan_.row_tiles * nvptx::kWarpgroupRows; }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
-  static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
+  const nvptx::CircularBuffer& ring(int k) const { return plan_.circular_buffers.at(static_cast<std::size_t>(k)); }
+  static int row_elements(const nvptx::CircularBuffer& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
 
   [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
 
@@ -175,9 +177,9 @@ class TensorValues {
       Values values = now.values;
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        const int item_row = g * group_rows() + row;
-        values[dim.var] = d == op.row      ? item_row / plan_.pack
-                          : d == op.pack   ? item_row % plan_.pack
+        const int work_tile_row = g * group_rows() + row;
+        values[dim.var] = d == op.row      ? work_tile_row / plan_.pack
+                          : d == op.pack   ? work_tile_row % plan_.pack
                           : d == op.column ? column
                                            : value_at(dim.lower, now.values);
       }
@@ -241,7 +243,7 @@ class TensorValues {
 
   void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
     const int buffer = op.op.write.buffer;
-    const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
+    const bool in_lanes = plan_.fragments.at(buffer).thread_sums;
     const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
     std::vector<double> values;
@@ -272,9 +274,9 @@ class TensorValues {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         Values values = now.values;
         for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
-        const int item_row = g * group_rows() + row;
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = item_row / plan_.pack;
-        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = item_row % plan_.pack;
+        const int work_tile_row = g * group_rows() + row;
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = work_tile_row / plan_.pack;
+        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = work_tile_row % plan_.pack;
         if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
         std::vector<std::int64_t> index;
         for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));

@@ -10,14 +10,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Attention of heads of 64: queries stay, tiles of keys and values come by two slots.
+/// Attention of heads of 64: queries stay, tiles of keys and values come by two stages.
 TensorBlock attention_block(std::int64_t columns = 128) {
   TensorBlock block;
-  block.groups = 2;
+  block.warpgroups = 2;
   block.products = {{columns, 0}, {64, columns}};
   block.tiles = {{.rows = 128, .columns = 64, .lends = true},
-                 {.rows = columns, .columns = 64, .slots = 2},
-                 {.rows = columns, .columns = 64, .slots = 2}};
+                 {.rows = columns, .columns = 64, .stages = 2},
+                 {.rows = columns, .columns = 64, .stages = 2}};
   block.results = {{64}};
   return block;
 }
@@ -76,7 +76,7 @@ TEST(TensorBlock, so_has_one_of_a_resident_block_where_there_is_room) {
   block.persistent = true;
   EXPECT_THAT(estimate(block, target_of(90)).places.results, ElementsAre(80 << 10));
   EXPECT_THAT(estimate(block, target_of(90, 90 << 10)).places.results, ElementsAre(0));
-  block.tiles[0].held = true;  // the next item's operand is there by then
+  block.tiles[0].held = true;  // the next work tile's operand is there by then
   EXPECT_THAT(estimate(block, target_of(90, 90 << 10)).places.results, ElementsAre(80 << 10));
   EXPECT_THAT(estimate(block, target_of(90, 90 << 10)).refusal,
               HasSubstr("needs 99840 bytes of shared memory for its tiles, and a block has 92160"));
@@ -90,13 +90,13 @@ TEST(TensorBlock, one_operand_lends_its_place_once) {
 
 TEST(TensorBlock, many_slots_have_room_for_all_their_barriers) {
   TensorBlock block = attention_block(64);
-  block.claims = block.persistent = true;
-  block.tiles[1].slots = block.tiles[2].slots = 20;
+  block.scheduler = block.persistent = true;
+  block.tiles[1].stages = block.tiles[2].stages = 20;
   const SharedPlaces places = estimate(block, target_of(90, 1 << 20)).places;
   EXPECT_EQ(places.bytes - places.barriers, 1024 + kTileAlignment);
-  const int slots = 1 + 20 + 20 + kClaimSlots;
-  EXPECT_GE(places.claims, places.barriers + slots * 2 * kBarrierBytes);
-  EXPECT_EQ(places.claims + kClaimSlots * kClaimBytes + kTileAlignment, places.bytes);
+  const int stages = 1 + 20 + 20 + kClaimSlots;
+  EXPECT_GE(places.scheduler, places.barriers + stages * 2 * kBarrierBytes);
+  EXPECT_EQ(places.scheduler + kClaimSlots * kWorkTileBytes + kTileAlignment, places.bytes);
 }
 
 TEST(TensorBlock, where_all_threads_copy_there_are_no_barriers) {
@@ -105,10 +105,10 @@ TEST(TensorBlock, where_all_threads_copy_there_are_no_barriers) {
 
 TEST(TensorBlock, residents_share_a_multiprocessor) {
   TensorBlock block = attention_block();
-  block.residents = 3;
+  block.blocks_per_unit = 3;
   EXPECT_THAT(estimate(block, target_of(90)).refusal,
               HasSubstr("3 blocks of 84480 bytes of shared memory do not fit the 233472 bytes"));
-  block.residents = 2;
+  block.blocks_per_unit = 2;
   EXPECT_EQ(estimate(block, target_of(90)).refusal, "");
 }
 

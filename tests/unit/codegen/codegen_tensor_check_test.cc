@@ -22,7 +22,7 @@ TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
   const CheckedAttention attention(GetParam());
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
-  EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
+  EXPECT_THAT(certificate.proved.front(), HasSubstr("circular buffer 0 (k)"));
   const int blocks = attention.plan.cluster();
   const std::string shared = fmt::format("of {} blocks, each of which copies its share", blocks);
   EXPECT_EQ(certificate.proved.front().find(shared) != std::string::npos, blocks > 1);
@@ -31,12 +31,12 @@ TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
 
 TEST(TensorProofs, rows_of_a_pack_lie_where_products_read_them) {
   const PlannedTensor planned(
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4}));
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4}));
   EXPECT_THAT(check_tensor_plan(planned.plan).violations, ::testing::IsEmpty());
-  const auto q = static_cast<std::size_t>(&planned.ring("q") - planned.plan.rings.data());
+  const auto q = static_cast<std::size_t>(&planned.ring("q") - planned.plan.circular_buffers.data());
   for (const int index : {-1, 0, 2, 3}) {
     nvptx::TensorPlan mutant = planned.plan;
-    mutant.rings[q].pack_index = index;
+    mutant.circular_buffers[q].pack_index = index;
     EXPECT_THAT(check_tensor_plan(mutant).violations,
                 ::testing::ElementsAre(::testing::HasSubstr("does not hold the rows of a pack as dot reads them")));
   }

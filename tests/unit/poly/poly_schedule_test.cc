@@ -8,8 +8,8 @@
 #include "poly/schedule/schedule.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
-#include "support/nests/apply_steps.h"
 #include "support/grid_shape.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -200,17 +200,16 @@ TEST(Schedule, undo_is_keeping_the_old_value) {
 }
 
 TEST(Schedule, stages_follow_their_loop) {
-  const Schedule schedule =
-      apply_steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, 2)", "split(C_update.i, 8, io, ii)"});
+  const Schedule schedule = apply_steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, 2)", "split(C_update.i, 8, io, ii)"});
   ASSERT_EQ(schedule.stages().size(), 1u);
   EXPECT_EQ(schedule.stages()[0].loop, "ii");
   EXPECT_EQ(schedule.stages()[0].stages, 2);
 }
 
 TEST(Schedule, marks_show_in_the_code) {
-  const Schedule schedule =
-      apply_steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
-                                                "streaming(C)", "stage(B, C_update.i)"});
+  const Schedule schedule = apply_steps(
+      Schedule{samples::matmul()},
+      {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)", "streaming(C)", "stage(B, C_update.i)"});
   EXPECT_THAT(schedule.str(), HasSubstr("parallel for C_update.i in [0, M):  # full tiles apart  # B staged"));
   EXPECT_THAT(schedule.str(), HasSubstr("vectorize(8) for C_update.j in [0, N):"));
   EXPECT_THAT(schedule.streaming_tensors(), ElementsAre("C"));

@@ -188,9 +188,8 @@ class Planner {
     kernel.launch_loops = loops_;
     kernel.condition = condition_;
     const int threads = shape.threads > 0 ? shape.threads : threads_;
-    kernel.body = keep_accumulators(body, plan_.program.buffers, register_room(threads, shape.cluster));
-    if (shape.warpgroups > 0)
-      kernel.body = with_product_loops(with_private_tiles(kernel.body, plan_.program), plan_.program.buffers);
+    kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
+    if (shape.warpgroups > 0) kernel.body = with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;

@@ -7,9 +7,9 @@ namespace nestor {
 
 namespace nvptx {
 inline constexpr int kWarpThreads = 32;
-inline constexpr int kGroupThreads = 128;     ///< a group of four warps
-inline constexpr int kGroupRows = 64;         ///< rows of a product of one group
-inline constexpr int kUnitRegisters = 65536;  ///< of 32 bits, that a multiprocessor has
+inline constexpr int kWarpgroupThreads = 128;  ///< a warpgroup: four warps
+inline constexpr int kWarpgroupRows = 64;      ///< rows of a product of one warpgroup
+inline constexpr int kUnitRegisters = 65536;   ///< of 32 bits, that a multiprocessor has
 
 }  // namespace nvptx
 

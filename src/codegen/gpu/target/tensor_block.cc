@@ -43,7 +43,7 @@ std::int64_t fragment_registers(const TensorBlock& block) {
 std::int64_t registers_left(const TensorBlock& block, const NvptxTarget& target) {
   constexpr int kPlenty = 200, kBeside = 24, kBesidePlenty = 16;
   const bool copier = has_group_products(target);
-  const int threads = kGroupThreads * block.groups + (copier ? kWarpThreads : 0);
+  const int threads = kWarpgroupThreads * block.groups + (copier ? kWarpThreads : 0);
   const int share = copier && block.groups > 1
                         ? computing_registers(block.groups, block.residents, copying_registers(block.groups, block.persistent))
                         : std::min(starting_registers(threads, block.residents), kMostRegisters);
@@ -73,7 +73,7 @@ class Layout {
   }
 
  private:
-  /// Two for each slot, and the numbers of claimed items behind them.
+  /// Two for each slot, and the numbers of claimed work tiles behind them.
   std::int64_t barrier_bytes() const {
     if (!has_group_products(target_)) return 0;
     std::int64_t slots = block_.claims ? kClaimSlots : 0;
@@ -84,8 +84,8 @@ class Layout {
   /// Of a block whose tiles end at `end`: the first one may start anywhere within an alignment of what the block was given.
   std::int64_t bytes_with(std::int64_t end) const { return end + barrier_bytes() + kTileAlignment; }
 
-  /// A group's rows of an operand that stays for the item are read by that group alone: when they are done with, the same place takes its
-  /// rows of the result. In resident blocks the next item's operand would have to wait until the result has left, so that they have a
+  /// A group's rows of an operand that stays for the work tile are read by that group alone: when they are done with, the same place takes its
+  /// rows of the result. In resident blocks the next work tile's operand would have to wait until the result has left, so that they have a
   /// place of its own where there is room.
   std::int64_t place(const BlockResult& result) {
     const std::int64_t bytes = BlockTile{.rows = block_.rows(), .columns = result.columns}.bytes();

@@ -19,7 +19,7 @@ inline constexpr int kMostCopiedRows = 256;                                     
 inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum, and
 inline constexpr int kTerms = 16;        ///< of its terms, that one instruction takes
 inline constexpr int kBarrierBytes = 8;  ///< of one barrier in shared memory
-inline constexpr int kClaimBytes = 4;    ///< of an item's number in shared memory
+inline constexpr int kClaimBytes = 4;    ///< of a work tile's number in shared memory
 inline constexpr int kClaimSlots = 2;    ///< numbers that a block has at once
 
 /// A tile of 16-bit elements in shared memory, in blocks of 64 dense elements, each [rows][64].
@@ -29,7 +29,7 @@ struct BlockTile {
   int slots = 1;                       ///< tiles that it holds in turn
   int blocks = 1;                      ///< of a cluster, that have the same tile: each copies its share to all
   bool held = false;                   ///< read once into registers, as a first operand
-  bool lends = false;  ///< stays for the item, and each group reads its own rows alone: a result may take its place
+  bool lends = false;  ///< stays for the work tile, and each group reads its own rows alone: a result may take its place
 
   std::int64_t column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
   std::int64_t bytes() const { return column_blocks() * rows * kSwizzleBytes; }  ///< of one slot
@@ -47,7 +47,7 @@ struct BlockProduct {
 /// A 16-bit tile of rows that leaves through shared memory.
 struct BlockResult {
   std::int64_t columns = 0;
-  /// It leaves once an item, after what the block computes: in a resident block, a tile that lends its place can be waited for.
+  /// It leaves once a work tile, after what the block computes: in a resident block, a tile that lends its place can be waited for.
   bool leaves_last = true;
 };
 
@@ -57,20 +57,20 @@ struct TensorBlock {
   int row_tiles = 1;  ///< of 64 rows, that each takes
   int residents = 1;  ///< blocks of a multiprocessor
   bool persistent = false;
-  bool claims = false;  ///< items are drawn from a counter
+  bool claims = false;  ///< work tiles are drawn from a counter
   int chains = 0;       ///< of products that are under way at once; 0: no chain by chain
   std::vector<BlockProduct> products{};
   std::vector<BlockTile> tiles{};
   std::vector<BlockResult> results{};
 
-  std::int64_t rows() const { return std::int64_t{groups} * row_tiles * kGroupRows; }
+  std::int64_t rows() const { return std::int64_t{groups} * row_tiles * kWarpgroupRows; }
 };
 
 /// Where tiles and results are in shared memory: bytes from its first swizzle on.
 struct SharedPlaces {
   std::vector<std::int64_t> tiles, results;  ///< in the block's order; a result's may be a tile's
   std::int64_t barriers = 0;                 ///< of a full and an empty barrier for each slot of each tile
-  std::int64_t claims = 0;                   ///< of the slots of item numbers
+  std::int64_t claims = 0;                   ///< of the slots of work tile numbers
   std::int64_t bytes = 0;                    ///< that the block asks for
 };
 

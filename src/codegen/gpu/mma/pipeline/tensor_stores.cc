@@ -46,14 +46,14 @@ void plan_stores(TensorPlan& plan) {
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
     if (op.row_index < 0 || op.op.guard.defined() || !has_whole_blocks(op, buffer, dense)) continue;
-    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.item_packs()) &&
+    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }
 }
 
 namespace {
 
-/// The event among those that a group takes once an item; the end of these if there is none.
+/// The event among those that a warpgroup takes once a work tile; the end of these if there is none.
 std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, int ring, int op) {
   std::vector<EventNode>& body = plan.consumer.children;
   return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
@@ -80,7 +80,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   const TensorNeeds needs = estimate(block_of(plan), target);
   if (!needs.refusal.empty()) user_error("Kernel '{}': {}.", plan.program->name, needs.refusal);
   const SharedPlaces& places = needs.places;
-  for (std::size_t r = 0; r < plan.tile_rings(); ++r) plan.rings[r].offset = places.tiles[r];
+  for (std::size_t r = 0; r < plan.tile_rings(); ++r) plan.circular_buffers[r].offset = places.tiles[r];
   std::size_t results = 0;
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
@@ -89,7 +89,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   plan.barriers_offset = places.barriers;
   plan.shared_bytes = places.bytes;
-  if (plan.claims()) plan.rings.back().offset = places.claims;
+  if (plan.dynamic_scheduler()) plan.circular_buffers.back().offset = places.scheduler;
 }
 
 }  // namespace nestor::nvptx

@@ -26,9 +26,9 @@ std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {
 
 namespace {
 
-/// The tile of a ring: does some group read its own rows of it alone, while it stays for the item?
+/// The tile of a circular buffer: does some warpgroup read its own rows of it alone, while it stays for the work tile?
 BlockTile tile_of(const TensorPlan& plan, int number) {
-  const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
+  const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(number)];
   BlockTile tile = ring.tile();
   tile.what = fmt::format("a tile of '{}'", plan.buffer(ring.buffer).name);
   tile.lends = !ring.streamed && std::any_of(plan.ops.begin(), plan.ops.end(),
@@ -36,7 +36,7 @@ BlockTile tile_of(const TensorPlan& plan, int number) {
   return tile;
 }
 
-/// Is the op run once an item, and by itself?
+/// Is the op run once a work tile, and by itself?
 bool runs_last(const TensorPlan& plan, int op) {
   const std::vector<EventNode>& body = plan.consumer.children;
   return std::any_of(body.begin(), body.end(), [&](const EventNode& node) {
@@ -47,11 +47,11 @@ bool runs_last(const TensorPlan& plan, int op) {
 }  // namespace
 
 TensorBlock block_of(const TensorPlan& plan) {
-  TensorBlock block{.groups = plan.groups,
+  TensorBlock block{.warpgroups = plan.warpgroups,
                     .row_tiles = plan.row_tiles,
-                    .residents = plan.residents(),
+                    .blocks_per_unit = plan.blocks_per_unit(),
                     .persistent = plan.persistent(),
-                    .claims = plan.claims()};
+                    .scheduler = plan.dynamic_scheduler()};
   const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
   if (late && plan.kernel->shape.overlap > 1) block.chains = plan.kernel->shape.overlap - 1;  // two stretches run without
   for (int r = 0; r < static_cast<int>(plan.tile_rings()); ++r) block.tiles.push_back(tile_of(plan, r));
