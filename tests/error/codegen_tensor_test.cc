@@ -24,7 +24,7 @@ std::string refusal(const TileProgram& program, const NvptxTarget& target = {}) 
 
 /// Attention that fits; every test spoils it in one place.
 const TileProgram& attention() {
-  static const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .groups = 1});
+  static const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .warpgroups = 1});
   return program;
 }
 
@@ -103,7 +103,7 @@ TEST(TensorError, clusters_on_other_devices) {
 
 TEST(TensorError, packs_of_rows_on_other_devices) {
   const TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4});
   EXPECT_EQ(refusal(program), "");
   EXPECT_THAT(refusal(program, older()),
               AllOf(HasSubstr("rows of two loops, 4 of one for each of the other"),
@@ -112,14 +112,14 @@ TEST(TensorError, packs_of_rows_on_other_devices) {
 
 TEST(TensorError, packs_of_too_many_rows) {
   const TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 16});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 16});
   EXPECT_THAT(refusal(program), AllOf(HasSubstr("dot has rows along dot_gi and dot_ii"),
                                       HasSubstr("one of the two may have 8 values at most in a tile")));
 }
 
 TEST(TensorError, packs_that_one_product_has_not) {
   TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4});
   program.root = edited(program.root, [&](TileNode& node) {
     if (node.kind != TileNode::Kind::op || node.op.name != "dot") return;
     for (OpDim& dim : node.op.dims) {
@@ -137,8 +137,8 @@ TEST(TensorError, work_tiles_that_each_block_of_a_cluster_would_draw) {
 }
 
 TEST(TensorError, tiles_that_blocks_cannot_share_out) {
-  const TileProgram program =
-      tensor_program(attention_nest({.depth = 16}), {.rows = 256, .columns = 48, .groups = 1, .more = {"cluster(out.io, 4)"}});
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}),
+                                             {.rows = 256, .columns = 48, .warpgroups = 1, .more = {"cluster(out.io, 4)"}});
   EXPECT_THAT(refusal(program),
               AllOf(HasSubstr("4 blocks of a cluster cannot share out a tile of 'k' with 48 rows of 16 elements"),
                     HasSubstr("choose a multiple of 32 rows, or a smaller cluster")));
@@ -162,12 +162,12 @@ TEST(TensorError, operands_that_no_copy_can_bring) {
   const std::string strided =
       refusal_with_op("dot", [](TileOp& op) { op.reads[1].index.back() = IntExpr(2) * op.reads[1].index.back(); });
   EXPECT_THAT(strided, HasSubstr("dot reads k other than by rows of neighbouring elements"));
-  const std::string many = refusal(tensor_program(attention_nest({.depth = 16}), {.rows = 320, .columns = 32, .groups = 1}));
+  const std::string many = refusal(tensor_program(attention_nest({.depth = 16}), {.rows = 320, .columns = 32, .warpgroups = 1}));
   EXPECT_THAT(many, AllOf(HasSubstr("a tile of 'q' has 320 rows"), HasSubstr("256 at most"), HasSubstr("choose smaller tiles")));
 }
 
 TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
-  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .slots = 4});
+  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .stages = 4});
   EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 296448 bytes of shared memory"), HasSubstr("a block has 232448"),
                                       HasSubstr("smaller tiles or fewer stages")));
 }
@@ -188,7 +188,7 @@ TEST(TensorError, operands_and_sums_in_the_wrong_place) {
 TEST(TensorError, rows) {
   const auto tall = [](TileOp& op) { op.dims[0].max_extent = 500; };
   EXPECT_THAT(refusal_with_op("largest_init", tall),
-              HasSubstr("largest_init has 500 rows where 1 groups of four warps take 64 each, 64 in all"));
+              HasSubstr("largest_init has 500 rows where 1 warpgroups take 64 each, 64 in all"));
   const auto unknown = [](TileOp& op) { op.dims[0].max_extent.reset(); };
   EXPECT_THAT(refusal_with_op("largest_init", unknown), HasSubstr("largest_init has unknown rows"));
   const auto without = [](TileOp& op) {

@@ -43,7 +43,7 @@ void prove_tensor(const nvptx::TensorPlan& plan, GpuCertificate& certificate) {
   if (!proof.violations.empty())
     internal_error("kernel '{}': the plan for tensor cores has no proof: {}", plan.program->name,
                    fmt::join(proof.violations, "; "));
-  for (const std::string& fact : proof.proved) certificate.slots.push_back(fmt::format("{}: {}", symbol, fact));
+  for (const std::string& fact : proof.proved) certificate.stages.push_back(fmt::format("{}: {}", symbol, fact));
   for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
     certificate.needed.push_back(fmt::format("{}: {}", symbol, operand.why));
     certificate.finite.push_back(operand.tensor);

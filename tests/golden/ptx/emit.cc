@@ -46,13 +46,13 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
       {"mma_attention",
        [] {
          const AttentionForm form{.seen = Seen::causal, .depth = 128};
-         return tensor_program(attention_nest(form), {.columns = 64, .slots = 1});
+         return tensor_program(attention_nest(form), {.columns = 64, .stages = 1});
        }},
       {"mma_held",
        [] {
          return tensor_program(
              attention_nest(),
-             {.slots = 3, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}});
+             {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}});
        }},
       {"mma_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"transpose_f32", [] { return transpose_program(ElementType::f32); }},

@@ -52,7 +52,7 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("rows_f16", norm_program(f16, 128, 8), {{"batch", 13}}, half);
   list.add("rows_f32", norm_program(f32, 512, 4), {{"batch", 7}});
   list.add("rows_across_warps", norm_program(f32, 4096, 2), {{"batch", 5}});
-  // Resident blocks, copies one item ahead, clusters.
+  // Resident blocks, copies one work tile ahead, clusters.
   const GridShape resident{.threads = 64, .persistent = 2}, cluster{.threads = 64, .cluster = 4};
   const GridShape both{.threads = 32, .persistent = 16, .cluster = 8};
   list.add("resident", norm_program(f32, 512, 1, true, resident), {{"batch", 11}});
@@ -71,7 +71,7 @@ inline std::vector<SimtCase> simt_cases() {
            {{"batch", 4}});
   list.add("cluster_gathers_rows", norm_program(f16, 8 * 608 * 8, 2, true, {.threads = 608, .persistent = 4, .cluster = 8}, 2),
            {{"batch", 5}}, half);
-  // The factors that all items share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
+  // The factors that all work tiles share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
   const GridShape crowded{.threads = 64, .persistent = 16, .cluster = 2};
   for (std::int64_t width : {4608, 4600, 4599}) {
     const int slots = width % 8 == 0 ? 2 : 1;

@@ -20,7 +20,7 @@ inline std::vector<SimtCase> tensor_cluster_cases() {
     list.push_back({name, tensor_program(attention_nest(form), steps), std::move(sizes), form.type == bf16 ? bfloat : half});
   };
   const Sizes ragged{{"H", 1}, {"Q", 270}, {"K", 300}}, second_without_rows{{"H", 3}, {"Q", 40}, {"K", 33}};
-  add("rows_of_tiles", {}, {.rows = 128, .columns = 32, .groups = 1, .more = {pair}}, ragged);
+  add("rows_of_tiles", {}, {.rows = 128, .columns = 32, .warpgroups = 1, .more = {pair}}, ragged);
   add("second_block_without_rows", {}, {.rows = 256, .columns = 64, .more = {"intra_warpgroup_overlap(out.io)", pair}},
       second_without_rows);
   add("columns_of_tiles", {.depth = 128},
@@ -30,8 +30,8 @@ inline std::vector<SimtCase> tensor_cluster_cases() {
       ragged);
   add("wide", {.depth = 256},
       {.rows = 256, .columns = 80, .more = {"intra_warpgroup_overlap(out.io)", "early_release(out.io)", pair}}, ragged);
-  add("one_slot", {.depth = 128}, {.rows = 256, .columns = 64, .slots = 1, .more = {pair}}, ragged);
-  add("four_blocks", {}, {.rows = 256, .columns = 64, .groups = 1, .slots = 3, .more = {"cluster(out.io, 4)"}}, ragged);
+  add("one_slot", {.depth = 128}, {.rows = 256, .columns = 64, .stages = 1, .more = {pair}}, ragged);
+  add("four_blocks", {}, {.rows = 256, .columns = 64, .warpgroups = 1, .stages = 3, .more = {"cluster(out.io, 4)"}}, ragged);
   add("biased", {.biased = true}, {.rows = 256, .columns = 64, .more = {pair}}, {{"H", 2}, {"Q", 264}, {"K", 304}});
   add("causal_resident", {.seen = Seen::causal, .type = bf16, .result = bf16, .depth = 16},
       {.rows = 256, .columns = 64, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", resident, pair}},

@@ -377,9 +377,9 @@ TEST(TensorSpace, NothingElseDoes) {
 TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {
   const Schedule base(samples::scores_softmax_values(Mask::none, 128, 128, 32));
   const NestStructure structure = analyse(base, complete_sizes(base.nest(), {}));
-  const auto axis = [&](const std::string& unit, std::size_t loop) {
-    for (const Unit& u : structure.units) {
-      if (u.first == unit) return u.axes.at(loop);
+  const auto axis = [&](const std::string& loop_group, std::size_t loop) {
+    for (const LoopGroup& u : structure.loop_groups) {
+      if (u.first == loop_group) return u.axes.at(loop);
     }
     return -1;
   };
@@ -398,8 +398,8 @@ TEST(NestStructure, LoopsOfAStatementHaveAxesOfTheirOwn) {
     schedule = schedule.apply(parse_step(step));
   const NestStructure structure = analyse(schedule, complete_sizes(schedule.nest(), {}));
   EXPECT_FALSE(structure.parts.empty());
-  for (const Unit& unit : structure.units)
-    EXPECT_EQ(std::set<int>(unit.axes.begin(), unit.axes.end()).size(), unit.axes.size()) << unit.first;
+  for (const LoopGroup& loop_group : structure.loop_groups)
+    EXPECT_EQ(std::set<int>(loop_group.axes.begin(), loop_group.axes.end()).size(), loop_group.axes.size()) << loop_group.first;
 }
 
 }  // namespace

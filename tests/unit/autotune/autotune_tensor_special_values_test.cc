@@ -62,7 +62,7 @@ void expect_definition(const Nest& nest, const std::vector<TensorSteps>& schedul
 }
 
 TensorSteps small_steps(const std::string& polynomial = "") {
-  TensorSteps steps{.rows = 64, .columns = 32, .groups = 1};
+  TensorSteps steps{.rows = 64, .columns = 32, .warpgroups = 1};
   if (!polynomial.empty()) steps.more = {polynomial};
   return steps;
 }

@@ -127,9 +127,9 @@ TEST(NvptxPlan, a_loop_within_a_block_has_copies_under_way) {
   const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
   const auto ahead = std::count_if(plan.block.ops.begin(), plan.block.ops.end(), [](const auto& op) { return op.ahead > 0; });
   EXPECT_EQ(ahead, 2);  // one row ahead before the loop, two in it
-  EXPECT_EQ(plan.placement("tile").ring_slots, 2);
+  EXPECT_EQ(plan.placement("tile").stages, 2);
   const Planned plain(column_parts_program(bf16, 1024, 100, 3), false);
-  EXPECT_EQ(plain.placement("tile").ring_slots, 0);
+  EXPECT_EQ(plain.placement("tile").stages, 0);
 }
 
 TEST(NvptxPlan, groups_of_threads_divide_a_sum_over_rows_of_memory) {

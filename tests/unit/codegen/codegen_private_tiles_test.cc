@@ -71,7 +71,7 @@ TileTree with_private_blocks(const TileTree& tree, TileProgram& program, bool in
   if (tree->kind == TileNode::Kind::op) return tree;
   auto result = std::make_shared<TileNode>(*tree);
   const bool block = nvptx::is_block_loop(*tree);
-  if (inside && !block) return nvptx::with_private_tiles(tree, program);
+  if (inside && !block) return nvptx::privatized(tree, program);
   for (TileTree& child : result->children) child = with_private_blocks(child, program, block);
   return result;
 }

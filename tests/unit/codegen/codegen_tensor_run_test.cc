@@ -48,11 +48,11 @@ TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_defin
   std::erase(steps.more, "ping_pong(out.io)");
   unsigned seed = 0;
   for (const TensorShape& shape : shapes_for(seen)) {
-    steps.slots = 1 + static_cast<int>(seed % 3);
+    steps.stages = 1 + static_cast<int>(seed % 3);
     const TensorRun options{.round_operands = false, .blocks = 2, .seed = ++seed};
     const TileProgram program = tensor_program(attention_nest(GetParam().form), steps);
     EXPECT_LT(tensor_error(program, shape, GetParam().form.type, seen, true, options, older()), 1e-9)
-        << shape.queries << " x " << shape.keys << ", " << steps.slots << " slots";
+        << shape.queries << " x " << shape.keys << ", " << steps.stages << " stages";
   }
 }
 
@@ -64,7 +64,7 @@ std::vector<Case> cases() {
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window),
         std::pair("prefix", Seen::prefix), std::pair("sinks", Seen::sinks)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
-    const TensorSteps one{.rows = 64, .columns = 32, .groups = 1}, two{.rows = 128, .columns = 64};
+    const TensorSteps one{.rows = 64, .columns = 32, .warpgroups = 1}, two{.rows = 128, .columns = 64};
     const auto with = [](TensorSteps steps, std::vector<std::string> more) {
       steps.more = std::move(more);
       return steps;
@@ -78,13 +78,13 @@ std::vector<Case> cases() {
     result.push_back({prefix + "everything", form, with(two, all)});
     result.push_back({prefix + "overlap", form, with(two, overlap)});
     result.push_back({prefix + "turns_in_persistent_blocks", form, with(one, {"ping_pong(out.io)", "persistent(out.io, 1)"})});
-    result.push_back({prefix + "odd_tiles", form, with({.rows = 96, .columns = 40, .groups = 3, .slots = 3}, overlap)});
+    result.push_back({prefix + "odd_tiles", form, with({.rows = 96, .columns = 40, .warpgroups = 3, .stages = 3}, overlap)});
     result.push_back(
         {prefix + "maximum_that_stays_behind",
          form,
          {.rules = lazy_rules(1), .columns = 24, .more = {"intra_warpgroup_overlap(out.io)", "unroll(total.jo, 2)"}}});
     result.push_back(
-        {prefix + "two_row_tiles", form, with({.rows = 128, .columns = 24, .groups = 1}, {"a_from_registers(out.io)"})});
+        {prefix + "two_row_tiles", form, with({.rows = 128, .columns = 24, .warpgroups = 1}, {"a_from_registers(out.io)"})});
   }
   return result;
 }
@@ -107,12 +107,12 @@ std::vector<Case> cluster_cases() {
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
     const std::string prefix = std::string(name) + "_";
-    result.push_back({prefix + "pairs", form, {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}}});
+    result.push_back({prefix + "pairs", form, {.rows = 128, .columns = 32, .warpgroups = 1, .more = {"cluster(out.io, 2)"}}});
     const std::vector<std::string> all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
                                        "persistent(out.io, 1)", "cluster(out.io, 2)"};
     result.push_back({prefix + "everything", form, {.rows = 256, .columns = 64, .more = all}});
     const std::vector<std::string> four{"intra_warpgroup_overlap(out.io)", "cluster(out.io, 4)"};
-    result.push_back({prefix + "four", form, {.rows = 160, .columns = 64, .groups = 1, .more = four}});
+    result.push_back({prefix + "four", form, {.rows = 160, .columns = 64, .warpgroups = 1, .more = four}});
   }
   return result;
 }
@@ -149,14 +149,14 @@ std::vector<Case> pack_cases() {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .grouped = true};
     const AttentionForm half{.seen = seen, .depth = kTensorDepth, .biased = true, .grouped = true};
     const std::string prefix = std::string(name) + "_";
-    result.push_back({prefix + "pairs", form, {.rows = 64, .columns = 32, .groups = 1, .pack = 2}});
+    result.push_back({prefix + "pairs", form, {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 2}});
     const std::vector<std::string> all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
                                        "persistent(out.io, 1)"};
     result.push_back({prefix + "everything", form, {.rows = 128, .columns = 64, .more = all, .pack = 4}});
-    result.push_back({prefix + "two_row_tiles", form, {.rows = 128, .columns = 24, .groups = 1, .slots = 3, .pack = 8}});
+    result.push_back({prefix + "two_row_tiles", form, {.rows = 128, .columns = 24, .warpgroups = 1, .stages = 3, .pack = 8}});
     const std::vector<std::string> cluster{"intra_warpgroup_overlap(out.io)", "cluster(out.io, 2)"};
     result.push_back({prefix + "clusters", form, {.rows = 256, .columns = 32, .more = cluster, .pack = 8}});
-    result.push_back({prefix + "biased", half, {.rows = 64, .columns = 32, .groups = 1, .pack = 4}});
+    result.push_back({prefix + "biased", half, {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4}});
   }
   return result;
 }
@@ -181,7 +181,7 @@ TEST(TensorRuns, blocks_of_a_cluster_share_out_wide_tiles_by_columns) {
 TEST(TensorRuns, elements_beside_products_are_of_a_blocks_own_rows) {
   const AttentionForm form{.result = ElementType::f32, .depth = kTensorDepth, .biased = true};
   const TileProgram program =
-      tensor_program(attention_nest(form), {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}});
+      tensor_program(attention_nest(form), {.rows = 128, .columns = 32, .warpgroups = 1, .more = {"cluster(out.io, 2)"}});
   const TensorShape shape{.queries = 150, .keys = 80, .biased = true};
   EXPECT_LT(tensor_error(program, shape, form.type, Seen::all, true, {.round_operands = false}), 1e-9);
 }
@@ -202,7 +202,8 @@ TEST(TensorRuns, rows_that_fill_no_whole_step_or_block) {
   for (const int depth : {40, 72}) {  // products take 16 at a time, copies 64
     const AttentionForm form{.seen = Seen::causal, .result = ElementType::f32, .depth = depth};
     for (const char* more : {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)"}) {
-      const TileProgram program = tensor_program(attention_nest(form), {.rows = 64, .columns = 32, .groups = 1, .more = {more}});
+      const TileProgram program =
+          tensor_program(attention_nest(form), {.rows = 64, .columns = 32, .warpgroups = 1, .more = {more}});
       EXPECT_LT(tensor_error(program, {65, 100, 0, depth}, form.type, form.seen, true, {.round_operands = false}), 1e-9) << depth;
     }
   }
@@ -211,13 +212,13 @@ TEST(TensorRuns, rows_that_fill_no_whole_step_or_block) {
 TEST(TensorRuns, an_elementwise_operand_of_rows_and_columns_comes_through_a_ring) {
   for (const Seen seen : {Seen::all, Seen::causal}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .biased = true};
-    for (const TensorSteps& steps : {TensorSteps{.rows = 64, .columns = 40, .groups = 1},
+    for (const TensorSteps& steps : {TensorSteps{.rows = 64, .columns = 40, .warpgroups = 1},
                                      TensorSteps{.columns = 72,
                                                  .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)",
                                                           "a_from_registers(out.io)", "persistent(out.io, 1)"}}}) {
       const TileProgram program = tensor_program(attention_nest(form), steps);
       const PlannedTensor planned(program);
-      const nvptx::Ring& bias = planned.ring("bias");
+      const nvptx::CircularBuffer& bias = planned.ring("bias");
       EXPECT_TRUE(bias.streamed);
       EXPECT_EQ(bias.rows, planned.plan.rows());
       EXPECT_EQ(planned.op("score").read_rings.size(), 1U);

@@ -41,7 +41,7 @@ std::vector<SimtCase> cases() {
   }
   const CheckOptions half{.tolerance = 3e-3};
   const AttentionForm causal{.seen = Seen::causal, .depth = 16};
-  result.push_back({"claims",
+  result.push_back({"dynamic_scheduler",
                     tensor_program(attention_nest(causal),
                                    {.rows = 128, .columns = 32, .more = {"persistent(out.io, 1)", "dynamic_scheduler(out.io)"}}),
                     {{"H", 3}, {"Q", 150}, {"K", 150}},

@@ -26,7 +26,7 @@ constexpr std::int64_t kBesideChains = 40;
 std::int64_t fragment_registers(const TensorChoice& choice, int sm) {
   constexpr int kPlenty = 200;
   const bool moves = sm >= kGroupProducts && choice.grid.warpgroups > 1;
-  const int threads = nvptx::kGroupThreads * choice.grid.warpgroups + (sm >= kGroupProducts ? nvptx::kWarpThreads : 0);
+  const int threads = nvptx::kWarpgroupThreads * choice.grid.warpgroups + (sm >= kGroupProducts ? nvptx::kWarpThreads : 0);
   const int copying = nvptx::copying_registers(choice.grid.warpgroups, choice.persistent());
   const int registers = moves
                             ? nvptx::computing_registers(choice.grid.warpgroups, choice.grid.blocks_per_unit(), copying)

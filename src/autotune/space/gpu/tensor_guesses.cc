@@ -111,7 +111,7 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
   for (const int blocks : {2, 1}) {
     for (const int stages : {4, 2}) {
       for (const std::int64_t columns : {128, 64}) {
-        if (axes.row_extent < nvptx::kGroupRows)
+        if (axes.row_extent < nvptx::kWarpgroupRows)
           add({.grid = {.warpgroups = 1, .stages = stages, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
                .columns = columns,
                .pack_gqa = fullest_pack(axes)});

@@ -91,9 +91,9 @@ NamedValues values_of(const TensorChoice& choice) {
   return values;
 }
 
-ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice) {
-  ClusterPlan plan = probe_plan(cluster);
-  plan.form = cluster.forms.front();
+GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const TensorChoice& choice) {
+  GroupPlan plan = probe_plan(group);
+  plan.form = group.forms.front();
   plan.tile[axes.row] = choice.rows() * choice.grid.cluster / choice.pack_gqa;
   if (choice.pack_gqa > 1) plan.tile[axes.pack] = choice.pack_gqa;
   plan.parallel = static_cast<int>(plan.order.size());
@@ -101,13 +101,13 @@ ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const Te
     std::erase(plan.order, axes.row);
     plan.order.insert(plan.order.begin() + std::min<std::ptrdiff_t>(choice.longest_first - 1, std::ssize(plan.order)), axes.row);
   }
-  plan.stream = axes.stream;
-  plan.stream_tile = axes.column >= 0 ? choice.depth : choice.columns;
+  plan.reduction_axis = axes.reduction_axis;
+  plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
   if (axes.column >= 0) plan.tile[axes.column] = choice.columns;
   return plan;
 }
 
-std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice) {
+std::vector<Step> tensor_steps(const GroupSteps& shape, const TensorAxes& axes, const TensorChoice& choice) {
   std::vector<Step> steps;
   std::vector<std::string> grid;
   const std::string& rows = shape.outer.at(axes.row);
@@ -122,10 +122,11 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   }
   if (grid.empty()) return shape.steps;
   if (choice.descending) {
-    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("reverse", {stream}));
+    for (const std::string& reduction_loop : shape.reduction_loops) steps.push_back(make_step("reverse", {reduction_loop}));
   }
   if (choice.unroll > 1) {
-    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("unroll", {stream, choice.unroll}));
+    for (const std::string& reduction_loop : shape.reduction_loops)
+      steps.push_back(make_step("unroll", {reduction_loop, choice.unroll}));
   }
   const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(choice.grid));
   steps.insert(steps.end(), knobs.begin(), knobs.end());

@@ -3,7 +3,7 @@
 
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/space.h"
-#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/structure/group_steps.h"
 #include "support/grid_shape.h"
 
 #include <cstdint>
@@ -45,9 +45,9 @@ TensorChoice tensor_choice(const NamedValues& values);
 NamedValues values_of(const TensorChoice& choice);
 
 /// Tiles of the common loops, and of the one over columns.
-ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice);
+GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const TensorChoice& choice);
 
-/// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
-std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
+/// The fusion group's steps with a grid in place of parallel loops, and the choice's steps after them.
+std::vector<Step> tensor_steps(const GroupSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
 
 }  // namespace nestor

@@ -189,9 +189,8 @@ class Planner {
     kernel.condition = condition_;
     const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
     const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
-    kernel.body = keep_accumulators(body, plan_.program.buffers, room);
-    if (shape.warpgroups > 0)
-      kernel.body = with_product_loops(with_private_tiles(kernel.body, plan_.program), plan_.program.buffers);
+    kernel.body = promote_to_registers(body, plan_.program.buffers, room);
+    if (shape.warpgroups > 0) kernel.body = with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;

@@ -22,7 +22,7 @@ void check_pack(const TensorPlan& plan, const NvptxTarget& target) {
 
 /// What the kernel's shape asks for goes together.
 void check_shape(TensorPlan& plan, const NvptxTarget&) {
-  if (plan.cluster() > 1 && plan.claims())
+  if (plan.cluster() > 1 && plan.dynamic_scheduler())
     user_error(
         "Kernel '{}': with a dynamic scheduler a block draws work tiles for itself, and here clusters of {} blocks take them "
         "together: "
@@ -59,7 +59,7 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan.program = &program;
   plan.kernel = &kernel;
   plan.cores = target.sm < 90 ? TensorCores::mma : TensorCores::wgmma;
-  plan.groups = kernel.shape.warpgroups;
+  plan.warpgroups = kernel.shape.warpgroups;
   for (const TensorPass& pass : tensor_passes()) {
     pass.run(plan, target);
     if (debug_enabled(DebugSwitch::plans)) debug_log(DebugSwitch::plans, fmt::format("after {}:\n{}", pass.name, describe(plan)));

@@ -63,9 +63,9 @@ std::size_t meetings(const CompiledNvptx& compiled, bool clusters) {
   return count(compiled.kernel.code, clusters ? "mbarrier.try_wait" : "bar.sync");
 }
 
-class JointReduction : public ::testing::TestWithParam<Problem> {};
+class FusedReduction : public ::testing::TestWithParam<Problem> {};
 
-TEST_P(JointReduction, MeetsOnceAndIsRight) {
+TEST_P(FusedReduction, MeetsOnceAndIsRight) {
   const Problem& problem = GetParam();
   const bool clusters = problem.choices.contains("cluster");
   const Compiled apart = compile(problem, false), together = compile(problem, true);
@@ -90,7 +90,7 @@ TEST(JointReductionCode, TermsOf16BitRowsAreRescaledAndNotComputedAnew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    all, JointReduction,
+    all, FusedReduction,
     ::testing::Values(
         Problem{"softmax", "f32", "online", 1024, {{"threads", 64}}},
         Problem{"softmax", "f16", "online", 1024, {{"threads", 128}}},
