@@ -29,13 +29,12 @@ struct Knob {
   std::int64_t least = 0, most = 1;  ///< of the argument
   std::int64_t offset = 0;           ///< value less argument
   Values values = Values::all;
-  int least_sm = 0;                         ///< compute capability times ten that values from `needing` on need; 0: none
-  std::int64_t needing = 1;                 ///< see least_sm
-  const char* text = "";                    ///< how a loop with it is printed: {} is the argument
-  const char* text_without = "";            ///< the same for value `without`, where that is another text
-  std::vector<std::int64_t> searched = {};  ///< values that candidates have, neighbours alike
-  std::vector<std::int64_t> searched_mma =
-      {};                                  ///< those before compute capability 9.0, where they are others; needs tensor cores
+  int least_sm = 0;               ///< compute capability times ten that values from `needing` on need; 0: none
+  std::int64_t needing = 1;       ///< see least_sm
+  const char* text = "";          ///< how a loop with it is printed: {} is the argument
+  const char* text_without = "";  ///< the same for value `without`, where that is another text
+  /// Values that candidates have, neighbours alike; with tensor cores of another kind before compute capability 9.0.
+  std::vector<std::int64_t> searched = {}, searched_mma = {};
   std::vector<const char*> formerly = {};  ///< parameters of stored records that it was
 
   /// The argument that sets `value`; below `least` where only a step without the argument does.

@@ -40,8 +40,8 @@ void random_choices_give_the_definition(int sm) {
     }
     const bool persistent = !steps.more.empty() && steps.more.back().starts_with("persistent");
     if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("dynamic_scheduler(out.io)");
-    const bool claims = !steps.more.empty() && steps.more.back().starts_with("dynamic_scheduler");
-    if (sm >= 90 && !claims && choose.flip()) {
+    const bool dynamic = !steps.more.empty() && steps.more.back().starts_with("dynamic_scheduler");
+    if (sm >= 90 && !dynamic && choose.flip()) {
       const int blocks = choose.flip() ? 2 : 4;
       steps.rows *= blocks;
       steps.columns = static_cast<int>(round_up(steps.columns, 8 * blocks));

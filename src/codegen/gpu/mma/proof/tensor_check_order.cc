@@ -129,7 +129,7 @@ class TileMatcher {
 struct Access {
   StepPlace place;
   int op = -1;
-  int stage = 0;   ///< within the op: 0 for narrow, 1 for what follows
+  int part = 0;    ///< within the op: 0 for narrow, 1 for what follows
   int buffer = 0;  ///< -1 - op: the op's operand
   bool writes = false;
 };
@@ -169,9 +169,7 @@ class OrderChecker {
     const Event& event = step(place).event;
     if (event.kind != Kind::product && event.kind != Kind::compute && event.kind != Kind::narrow) return;
     const TensorOp& op = proof_.op(event.op);
-    const auto access = [&](int stage, int buffer, bool writes) {
-      accesses_.push_back({place, event.op, stage, buffer, writes});
-    };
+    const auto access = [&](int part, int buffer, bool writes) { accesses_.push_back({place, event.op, part, buffer, writes}); };
     if (event.kind == Kind::narrow) {
       access(0, op.op.reads[static_cast<std::size_t>(op.form.a)].buffer, false);
       access(0, -1 - event.op, true);
@@ -189,7 +187,7 @@ class OrderChecker {
   std::vector<StepPlace> places_of(int op, int stage) const {
     std::vector<StepPlace> places;
     for (const Access& access : accesses_) {
-      if (access.op == op && access.stage == stage && access.writes) places.push_back(access.place);
+      if (access.op == op && access.part == part && access.writes) places.push_back(access.place);
     }
     return places;
   }
@@ -240,7 +238,7 @@ class OrderChecker {
   void keeps_order(const Access& first, const Access& second) {
     if (!proof_.violations.empty() || second.place.block > first.place.block) return;
     const OpPlace &a = home(first.op), &b = home(second.op);
-    const bool ranked = std::pair(first.op, first.stage) < std::pair(second.op, second.stage);
+    const bool ranked = std::pair(first.op, first.part) < std::pair(second.op, second.part);
     const bool together = a.loop >= 0 && a.loop == b.loop;
     if (!together && !ranked) return;
     std::string wrong = run_of(block(first.place), "i", bounds()) + " and " + run_of(block(second.place), "j", bounds());
