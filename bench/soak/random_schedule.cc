@@ -68,7 +68,7 @@ class StepDraw {
       case 5:
         return {"unroll", {loop(), random_.between(2, 5)}};
       case 6:
-        return {"stage", {tensor(), loop(), random_.chance(50) ? "scratch" : "registers"}};
+        return {"stage", {tensor(), loop()}};
       case 7:
         return {"streaming", {tensor()}};
       default:
@@ -87,7 +87,7 @@ class StepDraw {
       case 4:
         return {"persistent", {loop(), random_.between(1, 3)}};
       case 5:
-        return {"stage", {tensor(), loop(), "shared", random_.between(1, 3)}};
+        return {"stage", {tensor(), loop(), random_.between(1, 3)}};
       default:
         return sm_ >= 90 ? Step{"cluster", {loop(), power(1, 2)}} : Step{"gpu_lanes", {loop()}};
     }

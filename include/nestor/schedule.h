@@ -62,20 +62,21 @@ class NESTOR_API Schedule {
   Schedule& gpu_threads(const std::string& loop, std::int64_t count);  ///< of a block; a multiple of 32, at most 1024
   Schedule& cluster(const std::string& loop, std::int64_t blocks);     ///< 1, 2, 4, 8 or 16 blocks take one iteration together
   Schedule& persistent(const std::string& loop, std::int64_t blocks);  ///< for each multiprocessor; iterations are taken in turn
-  /// Products on tensor cores with operands rounded to 16 bits: `groups` of four warps compute, one copies tiles into `slots` slots.
-  Schedule& tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots = 2);
-  /// Products that only the next iteration needs run beside its first ones. `chains` 1 or 2: independent chains of products one by one,
-  /// the first products of so many under way at once; 0: all together.
-  Schedule& overlap(const std::string& loop, std::int64_t chains = 0);
-  Schedule& turns(const std::string& loop);  ///< groups issue their products in turn
-  Schedule& hold(const std::string& loop);   ///< first operands that stay for the iteration are held in registers
-  Schedule& residents(const std::string& loop, std::int64_t blocks);       ///< so many blocks shall fit a multiprocessor at once
-  Schedule& claims(const std::string& loop);                               ///< resident blocks claim iterations from a counter
-  Schedule& stagger(const std::string& loop);                              ///< slots are given back amid exponentials
-  Schedule& polynomial(const std::string& loop, std::int64_t sixteenths);  ///< of a tile's exponentials, by a polynomial
-  Schedule& gpu_warps(const std::string& loop);
+  /// Products on tensor cores with operands rounded to 16 bits: consumer warpgroups compute, a producer warp copies tiles into `stages` of
+  /// each operand's circular buffer.
+  Schedule& tensor_cores(const std::string& loop, std::int64_t warpgroups, std::int64_t stages = 2);
+  /// Products that only the next iteration needs run beside its first ones. `in_flight` 1 or 2: independent chains of products one by one,
+  /// the first products of so many in flight at once; 0: all together.
+  Schedule& intra_warpgroup_overlap(const std::string& loop, std::int64_t in_flight = 0);
+  Schedule& ping_pong(const std::string& loop);  ///< warpgroups issue their products in turn
+  Schedule& a_from_registers(
+      const std::string& loop);                      ///< first operands that stay for the iteration are read into registers once
+  Schedule& early_release(const std::string& loop);  ///< stages are released amid exponentials
+  Schedule& exp2_polynomial(const std::string& loop, std::int64_t sixteenths);  ///< of a tile's exponentials, by a polynomial
+  Schedule& min_blocks(const std::string& loop, std::int64_t blocks);           ///< so many shall fit a multiprocessor at once
+  Schedule& dynamic_scheduler(const std::string& loop);  ///< persistent blocks draw iterations from a counter
   Schedule& gpu_lanes(const std::string& loop);
-  Schedule& stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots = 1);
+  Schedule& stage(const std::string& tensor, const std::string& loop, std::int64_t stages = 1);  ///< 1: copied when it is needed
   Schedule& specialize(const std::string& loop);
   Schedule& streaming(const std::string& tensor);
   /// Any step as text: "split(i, 32, io, ii)" or "split i 32 io ii".

@@ -156,8 +156,8 @@ std::string describe(const Certificate& certificate) {
   text += program_text(certificate.program);
   text += "\nbuffers and their bounds:\n";
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
-  if (!certificate.kernels.slots.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
-  for (const std::string& fact : certificate.kernels.slots) text += fmt::format("  slots: {}\n", fact);
+  if (!certificate.kernels.stages.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
+  for (const std::string& fact : certificate.kernels.stages) text += fmt::format("  stages: {}\n", fact);
   if (!certificate.kernels.needed.empty()) text += "\nneeds finite values in masked places:\n";
   for (const std::string& need : certificate.kernels.needed) text += fmt::format("  {}\n", need);
   if (!certificate.kernels.blocks.empty()) text += "\nthreads of a block, for all sizes:\n";
@@ -174,7 +174,7 @@ nlohmann::json certificate_to_json(const Certificate& certificate) {
                       {"steps", certificate.steps},
                       {"buffers", certificate.buffers},
                       {"valid", certificate.valid_sizes},
-                      {"slots", certificate.kernels.slots},
+                      {"stages", certificate.kernels.stages},
                       {"finite", certificate.kernels.needed},
                       {"blocks", certificate.kernels.blocks}};
   json["program"] = {{"verdict", to_string(certificate.program.verdict)},

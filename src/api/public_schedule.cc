@@ -141,36 +141,34 @@ Schedule& Schedule::persistent(const std::string& loop, std::int64_t blocks) {
   return Impl::step(*this, "persistent", {loop, blocks});
 }
 
-Schedule& Schedule::gpu_warps(const std::string& loop) { return Impl::step(*this, "gpu_warps", {loop}); }
-
-Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t groups, std::int64_t slots) {
-  return Impl::step(*this, "tensor_cores", {loop, groups, slots});
+Schedule& Schedule::tensor_cores(const std::string& loop, std::int64_t warpgroups, std::int64_t stages) {
+  return Impl::step(*this, "tensor_cores", {loop, warpgroups, stages});
 }
 
-Schedule& Schedule::overlap(const std::string& loop, std::int64_t chains) {
-  return Impl::step(*this, "overlap", with_optional(loop, chains));
+Schedule& Schedule::intra_warpgroup_overlap(const std::string& loop, std::int64_t in_flight) {
+  return Impl::step(*this, "intra_warpgroup_overlap", with_optional(loop, in_flight));
 }
 
-Schedule& Schedule::turns(const std::string& loop) { return Impl::step(*this, "turns", {loop}); }
+Schedule& Schedule::ping_pong(const std::string& loop) { return Impl::step(*this, "ping_pong", {loop}); }
 
-Schedule& Schedule::residents(const std::string& loop, std::int64_t blocks) {
-  return Impl::step(*this, "residents", {loop, blocks});
+Schedule& Schedule::a_from_registers(const std::string& loop) { return Impl::step(*this, "a_from_registers", {loop}); }
+
+Schedule& Schedule::early_release(const std::string& loop) { return Impl::step(*this, "early_release", {loop}); }
+
+Schedule& Schedule::exp2_polynomial(const std::string& loop, std::int64_t sixteenths) {
+  return Impl::step(*this, "exp2_polynomial", {loop, sixteenths});
 }
 
-Schedule& Schedule::claims(const std::string& loop) { return Impl::step(*this, "claims", {loop}); }
-
-Schedule& Schedule::stagger(const std::string& loop) { return Impl::step(*this, "stagger", {loop}); }
-
-Schedule& Schedule::polynomial(const std::string& loop, std::int64_t sixteenths) {
-  return Impl::step(*this, "polynomial", {loop, sixteenths});
+Schedule& Schedule::min_blocks(const std::string& loop, std::int64_t blocks) {
+  return Impl::step(*this, "min_blocks", {loop, blocks});
 }
 
-Schedule& Schedule::hold(const std::string& loop) { return Impl::step(*this, "hold", {loop}); }
+Schedule& Schedule::dynamic_scheduler(const std::string& loop) { return Impl::step(*this, "dynamic_scheduler", {loop}); }
 
 Schedule& Schedule::gpu_lanes(const std::string& loop) { return Impl::step(*this, "gpu_lanes", {loop}); }
 
-Schedule& Schedule::stage(const std::string& tensor, const std::string& loop, const std::string& memory, std::int64_t slots) {
-  return Impl::step(*this, "stage", {tensor, loop, memory, slots});
+Schedule& Schedule::stage(const std::string& tensor, const std::string& loop, std::int64_t stages) {
+  return Impl::step(*this, "stage", {tensor, loop, stages});
 }
 
 Schedule& Schedule::specialize(const std::string& loop) { return Impl::step(*this, "specialize", {loop}); }

@@ -142,7 +142,7 @@ bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification&
                              proved ? fmt::format("{} facts proved for all valid sizes", proof.facts.size())
                                     : fmt::format("{}: {}", to_string(proof.verdict), proof.reason)});
   if (proof.verdict == ProofVerdict::refuted) return false;
-  const std::size_t facts = result.certificate.kernels.slots.size();
+  const std::size_t facts = result.certificate.kernels.stages.size();
   if (facts > 0)
     result.findings.push_back({"slots", true, fmt::format("{} facts of kernels on tensor cores proved for all sizes", facts)});
   const GpuCertificate& kernels = result.certificate.kernels;

@@ -6,6 +6,7 @@
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
+#include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
 #include "db/lookup.h"
 #include "poly/nest/nest_json.h"
@@ -84,7 +85,7 @@ class Tuning {
   bool finished() const { return result_.exhausted || result_.trials >= request_.max_trials || out_of_time(); }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
-  std::string key_of(const std::vector<Step>& steps) const { return trial_steps_json(problem_, steps).dump(); }
+  std::string key_of(const std::vector<Step>& steps) const { return trial_key(trial_steps_json(problem_, steps)); }
 
   /// Earlier trials of this problem by this revision of the code generator: not measured again, and what the search starts from. What
   /// another revision measured may have other code today: the fastest of it is tried again first.
@@ -94,16 +95,16 @@ class Tuning {
     for (const TrialRecord& trial : database_.trials(result_.device, result_.problem)) {
       nlohmann::json json = nlohmann::json::parse(trial.steps, nullptr, false);
       if (json.is_discarded() || !json.is_object()) continue;
+      json = current_trial_steps(std::move(json));
       std::map<std::string, std::int64_t> values;
       if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
-      json.erase("parameters");
       const auto ms = learned_ms(trial.status, trial.median_ms);
       const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
       if (trial.revision != kCodegenRevision) {
         if (point && ms) of_other_revisions.emplace(*ms, *point);
         continue;
       }
-      const std::string key = json.dump();
+      const std::string key = trial_key(json);
       known_[key] = ms;
       ++result_.known;
       if (trial.status == TrialStatus::ok) note_best(trial.median_ms);
@@ -149,7 +150,7 @@ class Tuning {
     const std::optional<TrialRecord> best = database_.best(result_.device, problem, Database::Kernels::unchecked_too);
     const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
     if (!json.is_object() || !json.contains("parameters")) return;
-    const auto values = json.at("parameters").get<NamedValues>();
+    const auto values = current_trial_steps(json).at("parameters").get<NamedValues>();
     const auto point =
         problem.op == result_.problem.op ? point_from(*space_, values) : point_like(*space_, first_guess(), values);
     if (point) try_soon(*point);

@@ -5,9 +5,9 @@
 
 namespace nestor {
 
-std::optional<Stores::Place> Stores::place_of(std::int64_t trial_id) {
-  if (trial_id > 0) return Place{user, trial_id};
-  if (trial_id < 0 && system) return Place{*system, -trial_id};
+std::optional<Stores::TrialPlace> Stores::place_of(std::int64_t trial_id) {
+  if (trial_id > 0) return TrialPlace{user, trial_id};
+  if (trial_id < 0 && system) return TrialPlace{*system, -trial_id};
   return std::nullopt;
 }
 

@@ -14,12 +14,12 @@ struct Stores {
   std::optional<Store> system;
   Warn warn;
 
-  struct Place {
+  struct TrialPlace {
     Store& store;
     std::int64_t id;
   };
   /// Store and row of a trial id as callers see it: negative ids belong to the system's store.
-  std::optional<Place> place_of(std::int64_t trial_id);
+  std::optional<TrialPlace> place_of(std::int64_t trial_id);
   /// Throws UserError when the user's store is read-only; `what` says what was wanted.
   void require_writable(const char* what) const;
   /// The better of both stores' answers; the user's when they are equal.

@@ -93,7 +93,7 @@ class Extraction {
   void add_scalars(Nest& nest) const {
     for (const HalideScalar& scalar : definition_.scalars) {
       const auto* variable = scalar.param.as<ir::Variable>();
-      const ElementType type = element_type_of(variable->type, Place{definition_.op}, scalar.param);
+      const ElementType type = element_type_of(variable->type, FuncPlace{definition_.op}, scalar.param);
       if (variable->type.is_bool()) user_error("operator '{}': scalar '{}' is a bool; use int32", definition_.op, variable->name);
       ScalarParam param{graph_.parameters().scalars.at(variable->name), type, scalar.default_value};
       if (variable->param.defined()) {

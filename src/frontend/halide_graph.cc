@@ -88,7 +88,7 @@ void HalideGraph::add_declared_inputs(const HalideDefinition& definition) {
       parameters_.aliases.emplace(fmt::format("{}.min.{}", name, d), Expr(0));
     }
     const Halide::Type type = input.param.type();
-    const TensorRef tensor{names_.take(identifier(name)), element_type_of(type, Place{name}, Expr(0)), type.is_bool()};
+    const TensorRef tensor{names_.take(identifier(name)), element_type_of(type, FuncPlace{name}, Expr(0)), type.is_bool()};
     input_of_.emplace(name, inputs_.size());
     inputs_.push_back({name, tensor, rank, static_cast<int>(k)});
   }
@@ -96,7 +96,7 @@ void HalideGraph::add_declared_inputs(const HalideDefinition& definition) {
 
 void HalideGraph::walk(const ir::Function& function, const HalideDefinition& definition) {
   if (!visited_.insert(function.name()).second) return;
-  const Place place{identifier(function.name())};
+  const FuncPlace place{identifier(function.name())};
   if (function.has_extern_definition()) {
     user_error("{}: it is defined by the external function '{}', of which Nestor knows nothing", place.str(),
                function.extern_function_name());
@@ -118,7 +118,7 @@ void HalideGraph::walk(const ir::Function& function, const HalideDefinition& def
 void HalideGraph::add_func(const ir::Function& function, const HalideDefinition& definition) {
   FuncNode node;
   node.function = function;
-  const Place place{identifier(function.name())};
+  const FuncPlace place{identifier(function.name())};
   for (std::size_t k = 0; k < definition.outputs.size(); ++k) {
     const HalideOutput& output = definition.outputs[k];
     if (!output.func.function().same_as(function)) continue;
@@ -140,7 +140,7 @@ void HalideGraph::add_func(const ir::Function& function, const HalideDefinition&
   funcs_.push_back(node);
 }
 
-void HalideGraph::add_input(const ir::Call& call, const Place& place) {
+void HalideGraph::add_input(const ir::Call& call, const FuncPlace& place) {
   if (input_of_.count(call.name) != 0) return;
   if (call.image.defined()) {
     user_error("{}: it reads the constant buffer '{}'; pass it as an ImageParam instead", place.str(), call.name);
@@ -150,7 +150,7 @@ void HalideGraph::add_input(const ir::Call& call, const Place& place) {
   inputs_.push_back({call.name, tensor, static_cast<int>(call.args.size()), -1});
 }
 
-TensorRef HalideGraph::tensor_of(const ir::Call& call, const Place& place) const {
+TensorRef HalideGraph::tensor_of(const ir::Call& call, const FuncPlace& place) const {
   if (const ir::Call* input = input_call(call)) {
     const auto found = input_of_.find(input->name);
     if (found != input_of_.end()) return inputs_[found->second].tensor;

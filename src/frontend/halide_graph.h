@@ -39,7 +39,7 @@ class HalideGraph {
   const std::vector<InputNode>& inputs() const { return inputs_; }
   const ParameterTable& parameters() const { return parameters_; }
   /// The tensor that a call reads.
-  TensorRef tensor_of(const Halide::Internal::Call& call, const Place& place) const;
+  TensorRef tensor_of(const Halide::Internal::Call& call, const FuncPlace& place) const;
   /// Names of sizes, scalars and tensors.
   NameTable& names() { return names_; }
 
@@ -48,7 +48,7 @@ class HalideGraph {
   void add_declared_inputs(const HalideDefinition& definition);
   void walk(const Halide::Internal::Function& function, const HalideDefinition& definition);
   void add_func(const Halide::Internal::Function& function, const HalideDefinition& definition);
-  void add_input(const Halide::Internal::Call& call, const Place& place);
+  void add_input(const Halide::Internal::Call& call, const FuncPlace& place);
 
   std::vector<FuncNode> funcs_;
   std::vector<InputNode> inputs_;

@@ -48,7 +48,7 @@ bool is_undefined(const Expr& expr) {
 /// One definition (pure or update) of a Func.
 struct Stage {
   const FuncNode& node;
-  Place place;
+  FuncPlace place;
   std::vector<Expr> lhs;
   std::vector<Expr> values;
   std::vector<Expr> conditions;
@@ -235,7 +235,7 @@ Stage make_stage(const FuncNode& node, int update) {
   const ir::Function& function = node.function;
   const ir::Definition& definition = update < 0 ? function.definition() : function.update(update);
   Stage stage{node,
-              Place{identifier(function.name()), update},
+              FuncPlace{identifier(function.name()), update},
               {},
               {},
               {},

@@ -24,7 +24,7 @@ std::string refusal(const TileProgram& program, const NvptxTarget& target = {}) 
 
 /// Attention that fits; every test spoils it in one place.
 const TileProgram& attention() {
-  static const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .groups = 1});
+  static const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .warpgroups = 1});
   return program;
 }
 
@@ -63,15 +63,15 @@ std::string refusal_with_stream(const std::function<void(TileNode&)>& edit) {
 TEST(TensorError, nothing_is_wrong_with_what_the_tests_start_from) { EXPECT_EQ(refusal(attention()), ""); }
 
 TEST(TensorError, chain_by_chain_with_one_chain) {
-  EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"overlap(out.io, 2)"}})),
+  EXPECT_THAT(refusal(tensor_program(attention_nest({.depth = 16}), {.more = {"intra_warpgroup_overlap(out.io, 2)"}})),
               AllOf(HasSubstr("cannot overlap products chain by chain"), HasSubstr("there is one chain"),
-                    HasSubstr("Leave the number of chains out of overlap")));
+                    HasSubstr("Leave in_flight out of intra_warpgroup_overlap")));
 }
 
 TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
   const auto without = [](const std::string& name) {
-    TileProgram program =
-        tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
+    TileProgram program = tensor_program(attention_nest({.depth = 16, .maps = 2}),
+                                         {.rules = two_map_rules(), .more = {"intra_warpgroup_overlap(out.io, 1)"}});
     program.root = edited(program.root, [&](TileNode& node) {
       if (node.kind == TileNode::Kind::op && node.op.name == name) node.kind = TileNode::Kind::sequence;
     });
@@ -83,27 +83,27 @@ TEST(TensorError, chain_by_chain_with_a_chain_that_nothing_can_run_beside) {
   EXPECT_THAT(without("dot2"), HasSubstr("do not begin with a product of two operands in memory"));
 }
 
-TEST(TensorError, turns_on_other_devices) {
-  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"turns(out.io)"}});
+TEST(TensorError, ping_pong_on_other_devices) {
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"ping_pong(out.io)"}});
   EXPECT_EQ(refusal(program), "");
   EXPECT_THAT(refusal(program, older()),
-              AllOf(HasSubstr("turns are for products that run while their group goes on, as those of compute capability 9.0 do"),
-                    HasSubstr("not 8.0: leave the step out")));
-  const TileProgram chains =
-      tensor_program(attention_nest({.depth = 16, .maps = 2}), {.rules = two_map_rules(), .more = {"overlap(out.io, 1)"}});
-  EXPECT_THAT(refusal(chains, older()), HasSubstr("chains that overlap one by one are for products that run while"));
+              HasSubstr("step `ping_pong` needs compute capability 9.0 or newer, not 8.0: leave the step out"));
+  const TileProgram chains = tensor_program(attention_nest({.depth = 16, .maps = 2}),
+                                            {.rules = two_map_rules(), .more = {"intra_warpgroup_overlap(out.io, 1)"}});
+  EXPECT_THAT(refusal(chains, older()), HasSubstr("step `intra_warpgroup_overlap` with `in_flight` needs compute capability 9.0 "
+                                                  "or newer, not 8.0: leave the argument out"));
 }
 
 TEST(TensorError, clusters_on_other_devices) {
   const TileProgram program = tensor_program(attention_nest({.depth = 16}), {.more = {"cluster(out.io, 2)"}});
   EXPECT_EQ(refusal(program), "");
-  EXPECT_THAT(refusal(program, older()), HasSubstr("Clusters of blocks need compute capability 9.0 or newer, not 8.0"));
+  EXPECT_THAT(refusal(program, older()), HasSubstr("step `cluster` needs compute capability 9.0 or newer, not 8.0"));
   EXPECT_THROW(certify_kernels(program, older()), UserError);
 }
 
 TEST(TensorError, packs_of_rows_on_other_devices) {
   const TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4});
   EXPECT_EQ(refusal(program), "");
   EXPECT_THAT(refusal(program, older()),
               AllOf(HasSubstr("rows of two loops, 4 of one for each of the other"),
@@ -112,14 +112,14 @@ TEST(TensorError, packs_of_rows_on_other_devices) {
 
 TEST(TensorError, packs_of_too_many_rows) {
   const TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 16});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 16});
   EXPECT_THAT(refusal(program), AllOf(HasSubstr("dot has rows along dot_gi and dot_ii"),
                                       HasSubstr("one of the two may have 8 values at most in a tile")));
 }
 
 TEST(TensorError, packs_that_one_product_has_not) {
   TileProgram program =
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4});
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4});
   program.root = edited(program.root, [&](TileNode& node) {
     if (node.kind != TileNode::Kind::op || node.op.name != "dot") return;
     for (OpDim& dim : node.op.dims) {
@@ -129,23 +129,23 @@ TEST(TensorError, packs_that_one_product_has_not) {
   EXPECT_THAT(refusal(program), HasSubstr("has one row where other products have a pack of them"));
 }
 
-TEST(TensorError, items_that_each_block_of_a_cluster_would_claim) {
-  const TileProgram program =
-      tensor_program(attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "claims(out.io)", "cluster(out.io, 2)"}});
-  EXPECT_THAT(refusal(program), AllOf(HasSubstr("with claims a block claims items for itself"), HasSubstr("clusters of 2 blocks"),
-                                      HasSubstr("leave out claims or cluster")));
+TEST(TensorError, work_tiles_that_each_block_of_a_cluster_would_draw) {
+  const TileProgram program = tensor_program(
+      attention_nest({.depth = 16}), {.more = {"persistent(out.io, 1)", "dynamic_scheduler(out.io)", "cluster(out.io, 2)"}});
+  EXPECT_THAT(refusal(program), AllOf(HasSubstr("with a dynamic scheduler a block draws work tiles for itself"),
+                                      HasSubstr("clusters of 2 blocks"), HasSubstr("leave out dynamic_scheduler or cluster")));
 }
 
 TEST(TensorError, tiles_that_blocks_cannot_share_out) {
-  const TileProgram program =
-      tensor_program(attention_nest({.depth = 16}), {.rows = 256, .columns = 48, .groups = 1, .more = {"cluster(out.io, 4)"}});
+  const TileProgram program = tensor_program(attention_nest({.depth = 16}),
+                                             {.rows = 256, .columns = 48, .warpgroups = 1, .more = {"cluster(out.io, 4)"}});
   EXPECT_THAT(refusal(program),
               AllOf(HasSubstr("4 blocks of a cluster cannot share out a tile of 'k' with 48 rows of 16 elements"),
                     HasSubstr("choose a multiple of 32 rows, or a smaller cluster")));
 }
 
 TEST(TensorError, kernels_without_products) {
-  const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.groups = 2}));
+  const std::string message = refusal(norm_program(ElementType::f16, 1024, 1, false, {.warpgroups = 2}));
   EXPECT_THAT(message, AllOf(HasSubstr("asks for tensor cores"), HasSubstr("none of its ops is a product of two 16-bit tiles")));
 }
 
@@ -162,14 +162,14 @@ TEST(TensorError, operands_that_no_copy_can_bring) {
   const std::string strided =
       refusal_with_op("dot", [](TileOp& op) { op.reads[1].index.back() = IntExpr(2) * op.reads[1].index.back(); });
   EXPECT_THAT(strided, HasSubstr("dot reads k other than by rows of neighbouring elements"));
-  const std::string many = refusal(tensor_program(attention_nest({.depth = 16}), {.rows = 320, .columns = 32, .groups = 1}));
+  const std::string many = refusal(tensor_program(attention_nest({.depth = 16}), {.rows = 320, .columns = 32, .warpgroups = 1}));
   EXPECT_THAT(many, AllOf(HasSubstr("a tile of 'q' has 320 rows"), HasSubstr("256 at most"), HasSubstr("choose smaller tiles")));
 }
 
 TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
-  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .slots = 4});
+  const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 128, .stages = 4});
   EXPECT_THAT(refusal(program), AllOf(HasSubstr("needs 296448 bytes of shared memory"), HasSubstr("a block has 232448"),
-                                      HasSubstr("smaller tiles or fewer slots")));
+                                      HasSubstr("smaller tiles or fewer stages")));
 }
 
 TEST(TensorError, operands_and_sums_in_the_wrong_place) {
@@ -188,7 +188,7 @@ TEST(TensorError, operands_and_sums_in_the_wrong_place) {
 TEST(TensorError, rows) {
   const auto tall = [](TileOp& op) { op.dims[0].max_extent = 500; };
   EXPECT_THAT(refusal_with_op("largest_init", tall),
-              HasSubstr("largest_init has 500 rows where 1 groups of four warps take 64 each, 64 in all"));
+              HasSubstr("largest_init has 500 rows where 1 warpgroups take 64 each, 64 in all"));
   const auto unknown = [](TileOp& op) { op.dims[0].max_extent.reset(); };
   EXPECT_THAT(refusal_with_op("largest_init", unknown), HasSubstr("largest_init has unknown rows"));
   const auto without = [](TileOp& op) {

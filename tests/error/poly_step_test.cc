@@ -119,7 +119,7 @@ TEST(StepError, lanes_that_update_elements_of_each_other_are_refused) {
         .statement("u[i, j] : 0 <= i < n and 0 <= j < m", "out[" + element + "]", {"x[i, j]"}, samples::read(0), ReductionOp::add)
         .build();
   };
-  for (const std::string step : {"vectorize(u.i)", "gpu_lanes(u.i)", "gpu_warps(u.i)"}) {
+  for (const std::string step : {"vectorize(u.i)", "gpu_lanes(u.i)"}) {
     for (const std::string element : {"i + j", "floor(i / 3)", "2i + j", "i mod 2"}) {
       EXPECT_THAT(error_of(nest(element), {"apply_rule(reassociate)"}, step),
                   AllOf(HasSubstr("is illegal"), HasSubstr("two iterations of u.i update one element")))
@@ -139,32 +139,43 @@ TEST(StepError, marked_loops_are_split_before_marking) {
 TEST(StepError, tensor_cores_belong_to_a_grid_and_their_options_to_them) {
   EXPECT_THAT(matmul_error("tensor_cores(C_update.i, 2)"), HasSubstr("apply gpu_blocks(C_update.i) first"));
   const std::vector<std::string> grid{"gpu_blocks(C_update.i)"};
-  for (const std::string step : {"overlap", "turns", "hold", "stagger"}) {
+  for (const std::string step : {"intra_warpgroup_overlap", "ping_pong", "a_from_registers", "early_release"}) {
     EXPECT_THAT(error_of(samples::matmul(), grid, step + "(C_update.i)"), HasSubstr("apply tensor_cores(C_update.i, 2) first"));
   }
   EXPECT_THAT(error_of(samples::matmul(), grid, "tensor_cores(C_update.i, 4)"), HasSubstr("argument 2 must be between 1 and 3"));
   EXPECT_THAT(error_of(samples::matmul(), grid, "tensor_cores(C_update.i, 2, 17)"),
               HasSubstr("argument 3 must be between 1 and 16"));
-  EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i)"), "");
-  EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i, 2)"), "");
-  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "overlap(C_update.i, 3)"),
+  EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "intra_warpgroup_overlap(C_update.i)"), "");
+  EXPECT_EQ(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "intra_warpgroup_overlap(C_update.i, 2)"), "");
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "intra_warpgroup_overlap(C_update.i, 3)"),
               HasSubstr("argument 2 must be between 1 and 2"));
-  EXPECT_THAT(error_of(samples::matmul(), grid, "polynomial(C_update.i, 2)"),
+  EXPECT_THAT(error_of(samples::matmul(), grid, "exp2_polynomial(C_update.i, 2)"),
               HasSubstr("apply tensor_cores(C_update.i, 2) first"));
-  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "polynomial(C_update.i, 17)"),
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "exp2_polynomial(C_update.i, 17)"),
               HasSubstr("argument 2 must be between 0 and 16"));
-  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "claims(C_update.i)"),
+  EXPECT_THAT(error_of(samples::matmul(), {grid[0], "tensor_cores(C_update.i, 2)"}, "dynamic_scheduler(C_update.i)"),
               HasSubstr("apply persistent(C_update.i, 1) first"));
 }
 
+TEST(StepError, values_of_knobs_that_no_machine_takes) {
+  const std::vector<std::string> grid{"gpu_blocks(C_update.i)"};
+  EXPECT_THAT(error_of(samples::matmul(), grid, "gpu_threads(C_update.i, 48)"),
+              HasSubstr("count must be a multiple of 32, not 48"));
+  EXPECT_THAT(error_of(samples::matmul(), grid, "cluster(C_update.i, 3)"), HasSubstr("blocks must be a power of two, not 3"));
+  EXPECT_THAT(error_of(samples::matmul(), grid, "cluster(C_update.i, 32)"), HasSubstr("argument 2 must be between 1 and 16"));
+  EXPECT_THAT(error_of(samples::matmul(), grid, "min_blocks(C_update.i)"),
+              HasSubstr("min_blocks takes (loop, blocks), but 1 argument was given"));
+  EXPECT_THAT(matmul_error("cluster(C_update.i, 2)"), HasSubstr("apply gpu_blocks(C_update.i) first"));
+}
+
 TEST(StepError, stage_explains_what_it_cannot_copy) {
-  EXPECT_THAT(matmul_error("stage(A, C_update.i, cellar)"), HasSubstr("scratch, shared, registers"));
-  EXPECT_THAT(matmul_error("stage(A, C_init.i, scratch)"), HasSubstr("nothing in loop C_init.i reads A"));
+  EXPECT_THAT(matmul_error("stage(A, C_update.i, cellar)"),
+              HasSubstr("argument 3 must be an integer; stage takes (tensor, loop[, stages])"));
+  EXPECT_THAT(matmul_error("stage(A, C_init.i)"), HasSubstr("nothing in loop C_init.i reads A"));
   const Nest nest = samples::row_norm();
   const std::vector<std::string> fused{"fuse_with(variance_update.i, out.i)"};
-  EXPECT_THAT(error_of(nest, fused, "stage(variance, out.i, scratch)"),
-              HasSubstr("written by variance_update inside loop out.i"));
-  EXPECT_THAT(error_of(nest, {"stage(variance, out.i, scratch)"}, fused[0]), HasSubstr("would be stale"));
+  EXPECT_THAT(error_of(nest, fused, "stage(variance, out.i)"), HasSubstr("written by variance_update inside loop out.i"));
+  EXPECT_THAT(error_of(nest, {"stage(variance, out.i)"}, fused[0]), HasSubstr("would be stale"));
 }
 
 TEST(StepError, temporaries_do_not_bypass_the_caches) {

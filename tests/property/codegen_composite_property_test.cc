@@ -111,7 +111,7 @@ class OnePass {
     if (random_.chance(40)) attempt(fmt::format("{}({})", random_.chance(50) ? "parallel" : "gpu_blocks", outer));
     if (random_.chance(50)) attempt("specialize(out_upd.jo)");
     if (random_.chance(40)) attempt(fmt::format("specialize({})", outer));
-    if (random_.chance(20)) attempt("stage(x, out_upd.jo, scratch)");
+    if (random_.chance(20)) attempt("stage(x, out_upd.jo)");
     if (random_.chance(20)) attempt("reverse(out_upd.jo)");
     if (random_.chance(20)) attempt("vectorize(m_upd.ji)");
     if (random_.chance(20)) attempt("split(out_upd.jo, 2, out_upd.j2, out_upd.j1)");

@@ -1,4 +1,4 @@
-// Whatever tiles, groups, slots and options a schedule for tensor cores chooses, its plan is the definition.
+// Whatever tiles, groups, stages and options a schedule for tensor cores chooses, its plan is the definition.
 #include "support/tensor/tensor_problem.h"
 
 #include <gtest/gtest.h>
@@ -30,18 +30,18 @@ void random_choices_give_the_definition(int sm) {
     form.grouped = sm >= 90 && choose.between(0, 2) == 0;
     TensorSteps steps;
     if (form.grouped) steps.pack = 1 << choose.between(1, 3);
-    steps.groups = choose.between(1, 3);
-    steps.rows = 16 * choose.between(1, 4 * steps.groups * (steps.groups == 1 ? 2 : 1));
+    steps.warpgroups = choose.between(1, 3);
+    steps.rows = 16 * choose.between(1, 4 * steps.warpgroups * (steps.warpgroups == 1 ? 2 : 1));
     steps.columns = 8 * choose.between(1, 9);
-    steps.slots = choose.between(1, 3);
-    for (const char* step : {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "stagger(out.io)", "residents(out.io, 2)",
-                             "persistent(out.io, 1)"}) {
-      if (choose.flip() && (sm >= 90 || std::string(step) != "turns(out.io)")) steps.more.emplace_back(step);
+    steps.stages = choose.between(1, 3);
+    for (const char* step : {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
+                             "early_release(out.io)", "min_blocks(out.io, 2)", "persistent(out.io, 1)"}) {
+      if (choose.flip() && (sm >= 90 || std::string(step) != "ping_pong(out.io)")) steps.more.emplace_back(step);
     }
     const bool persistent = !steps.more.empty() && steps.more.back().starts_with("persistent");
-    if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("claims(out.io)");
-    const bool claims = !steps.more.empty() && steps.more.back().starts_with("claims");
-    if (sm >= 90 && !claims && choose.flip()) {
+    if (sm >= 90 && persistent && choose.flip()) steps.more.emplace_back("dynamic_scheduler(out.io)");
+    const bool dynamic = !steps.more.empty() && steps.more.back().starts_with("dynamic_scheduler");
+    if (sm >= 90 && !dynamic && choose.flip()) {
       const int blocks = choose.flip() ? 2 : 4;
       steps.rows *= blocks;
       steps.columns = static_cast<int>(nvptx::round_up(steps.columns, 8 * blocks));
@@ -61,8 +61,8 @@ void random_choices_give_the_definition(int sm) {
     target.sm = sm;
     const double error =
         tensor_error(tensor_program(attention_nest(form), steps), shape, form.type, form.seen, true, options, target);
-    EXPECT_LT(error, tolerance) << "case " << k << ": " << steps.rows << " x " << steps.columns << " tiles, " << steps.groups
-                                << " groups, " << steps.slots << " slots, " << fmt::format("{}", fmt::join(steps.more, " "))
+    EXPECT_LT(error, tolerance) << "case " << k << ": " << steps.rows << " x " << steps.columns << " tiles, " << steps.warpgroups
+                                << " groups, " << steps.stages << " stages, " << fmt::format("{}", fmt::join(steps.more, " "))
                                 << "; " << shape.queries << " x " << shape.keys << " in groups of " << shape.group << " by "
                                 << steps.pack << ", window " << shape.window << ", sm " << sm;
   }

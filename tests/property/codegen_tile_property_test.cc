@@ -64,13 +64,13 @@ class StepMaker {
       case 15:
         return {"parallel", {any()}};
       case 16:
-        return {random_.pick(std::vector<std::string>{"vectorize", "unroll", "gpu_lanes", "gpu_warps"}), {any()}};
+        return {random_.pick(std::vector<std::string>{"vectorize", "unroll", "gpu_lanes"}), {any()}};
       case 17:
         return {"gpu_blocks", {any()}};
       case 18:
         return {"compute_at", {statement(), any()}};
       case 19:
-        return {"stage", {random_.pick(schedule_.nest().tensors).name, any(), "scratch"}};
+        return {"stage", {random_.pick(schedule_.nest().tensors).name, any()}};
       default:
         return {"specialize", {any()}};
     }

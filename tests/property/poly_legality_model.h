@@ -76,8 +76,7 @@ class Model {
     const auto number = [&](std::size_t k) { return step.args.at(k).get<std::int64_t>(); };
     static const std::map<std::string, LoopKind> kMarks{{"parallel", LoopKind::parallel},    {"vectorize", LoopKind::vectorize},
                                                         {"unroll", LoopKind::unroll},        {"serial", LoopKind::serial},
-                                                        {"gpu_blocks", LoopKind::gpu_block}, {"gpu_warps", LoopKind::gpu_warp},
-                                                        {"gpu_lanes", LoopKind::gpu_lane}};
+                                                        {"gpu_blocks", LoopKind::gpu_block}, {"gpu_lanes", LoopKind::gpu_lane}};
     if (kMarks.count(step.name) > 0) {
       find(name(0))->mark = kMarks.at(step.name);
     } else if (step.name == "split") {

@@ -1,6 +1,7 @@
 // Tables, units, JSON forms of records, and the progress line.
 #include "cli/terminal/output.h"
 
+#include "autotune/trial/trial_spelling.h"
 #include "poly/schedule/schedule.h"
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
                       {"revision", trial.revision},
                       {"checked", trial.checked}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
-  json["schedule"] = nlohmann::json::parse(trial.steps, nullptr, false);
+  json["schedule"] = current_trial_steps(nlohmann::json::parse(trial.steps, nullptr, false));
   if (!trial.report.empty()) json["report"] = nlohmann::json::parse(trial.report, nullptr, false);
   if (trial.kernel) json["kernel"] = {{"architecture", trial.kernel->architecture}, {"hash", trial.kernel->hash}};
   return json;

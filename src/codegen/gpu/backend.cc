@@ -100,8 +100,8 @@ CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& targe
     return std::any_of(plans->launches.kernels.begin(), plans->launches.kernels.end(), holds);
   };
   const bool clusters = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.cluster > 1; });
-  // Instructions of the groups of four warps exist on this very architecture only, which the name's last letter says.
-  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
+  // Instructions of the warpgroups exist on this very architecture only, which the name's last letter says.
+  const bool tensor = any_kernel([](const nvptx::KernelPlan& kernel) { return kernel.shape.warpgroups > 0; });
   const std::string architecture = fmt::format("sm_{}{}", target.sm, tensor && target.sm >= 90 ? "a" : "");
   const auto machine = make_machine(architecture, clusters);
   llvm::LLVMContext context;

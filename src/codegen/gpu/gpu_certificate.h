@@ -7,7 +7,7 @@
 namespace nestor {
 
 struct GpuCertificate {
-  std::vector<std::string> slots;     ///< of the synchronisation of kernels on tensor cores, for all sizes
+  std::vector<std::string> stages;    ///< of the synchronisation of kernels on tensor cores, for all sizes
   std::vector<std::string> needed;    ///< finite values of operands where a mask cuts a tile (docs/values.md, masked places)
   std::vector<std::string> finite;    ///< the tensors of these
   std::vector<std::string> blocks;    ///< of launches, and of how threads share the work of the other kernels

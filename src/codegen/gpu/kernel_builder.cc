@@ -92,15 +92,15 @@ class KernelBuilder {
   }
 
   BuiltKernel emit(const TensorPlan& plan) {
-    const bool groups = plan.cores == TensorCores::wgmma;
-    bind_workspaces(create_function(groups ? maps_of(plan) : std::vector<KernelParam>{}).workspaces);
-    if (groups) {
+    const bool warpgroups = plan.cores == TensorCores::wgmma;
+    bind_workspaces(create_function(warpgroups ? maps_of(plan) : std::vector<KernelParam>{}).workspaces);
+    if (warpgroups) {
       WgmmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
     } else {
       MmaEmitter(b_, *function_, arguments_, maps_).emit(plan);
     }
     b_.CreateRetVoid();
-    finish(plan.threads(), plan.residents(), plan.shared_bytes);
+    finish(plan.threads(), plan.blocks_per_unit(), plan.shared_bytes);
     return std::move(built_);
   }
 
@@ -119,7 +119,7 @@ class KernelBuilder {
     }
   }
 
-  /// Tensor maps of the rings, then of the stores that need one.
+  /// Tensor maps of the circular buffers, then of the stores that need one.
   std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
     std::vector<KernelParam> maps;
     const auto add = [&](int buffer, int row_index, int pack_index, int rows) {
@@ -132,11 +132,11 @@ class KernelBuilder {
       map.swizzle = kSwizzleBytes;
       maps.push_back(std::move(map));
     };
-    for (const Ring& ring : plan.rings) {
-      if (!ring.claims) add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
+    for (const CircularBuffer& ring : plan.circular_buffers) {
+      if (!ring.scheduler) add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
     }
     for (const TensorOp& op : plan.ops) {
-      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kGroupRows);
+      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kWarpgroupRows);
     }
     return maps;
   }
@@ -166,7 +166,7 @@ class KernelBuilder {
     for (const auto& [name, type] : uses.scalars)
       add(KernelParam::Kind::scalar, 0, 0, name, register_type(module_.getContext(), type));
     if (!uses.workspaces.empty()) add(KernelParam::Kind::workspace, 0, 0, "", pointer);
-    if (kernel_.shape.claims != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
+    if (kernel_.shape.dynamic_scheduler != 0 && kernel_.shape.persistent > 0) add(KernelParam::Kind::counter, 0, 0, "", pointer);
     for (const KernelParam& map : maps) {
       built_.params.push_back(map);
       types.push_back(b_.getPtrTy());
@@ -304,8 +304,8 @@ class KernelBuilder {
     built_.shared_bytes = shared_bytes;
     annotate("kernel", 1);
     annotate("maxntidx", threads);
-    // Registers can be moved between groups only where ptxas knows how many threads start with.
-    if (blocks_per_unit > 1 || kernel_.shape.groups > 0) annotate("minctasm", blocks_per_unit);
+    // Registers can be moved between warpgroups only where ptxas knows how many threads start with.
+    if (blocks_per_unit > 1 || kernel_.shape.warpgroups > 0) annotate("minctasm", blocks_per_unit);
   }
 
   void annotate(const char* key, int value) {

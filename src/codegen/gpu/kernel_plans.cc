@@ -28,14 +28,6 @@ void check_target(const NvptxTarget& target) {
     user_error("The GPU back end needs compute capability 8.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
 }
 
-void check_clusters(const NvptxTarget& target, const nvptx::LaunchPlan& launches) {
-  if (target.sm >= 90) return;
-  for (const nvptx::KernelPlan& kernel : launches.kernels) {
-    if (kernel.shape.cluster > 1)
-      user_error("Clusters of blocks need compute capability 9.0 or newer, not {}.{}.", target.sm / 10, target.sm % 10);
-  }
-}
-
 void prove_launches(const TileProgram& program, const nvptx::LaunchPlan& launches, GpuCertificate& certificate) {
   if (const auto problems = nvptx::check_launches(launches); !problems.empty())
     internal_error("the launches of {} are wrong: {}", program.name, fmt::join(problems, "; "));
@@ -51,7 +43,7 @@ void prove_tensor(const nvptx::TensorPlan& plan, GpuCertificate& certificate) {
   if (!proof.violations.empty())
     internal_error("kernel '{}': the plan for tensor cores has no proof: {}", plan.program->name,
                    fmt::join(proof.violations, "; "));
-  for (const std::string& fact : proof.proved) certificate.slots.push_back(fmt::format("{}: {}", symbol, fact));
+  for (const std::string& fact : proof.proved) certificate.stages.push_back(fmt::format("{}: {}", symbol, fact));
   for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
     certificate.needed.push_back(fmt::format("{}: {}", symbol, operand.why));
     certificate.finite.push_back(operand.tensor);
@@ -89,12 +81,12 @@ std::shared_ptr<const KernelPlans> plan_kernels(const TileProgram& program, cons
   plans->target = target;
   plans->launches = nvptx::plan_launches(program, target.threads);
   prove_launches(program, plans->launches, plans->certificate);
-  check_clusters(target, plans->launches);
   const TileProgram& split = plans->launches.program;
   for (const nvptx::KernelPlan& kernel : plans->launches.kernels) {
     PlannedKernel& planned = plans->kernels.emplace_back();
     planned.kernel = &kernel;
-    if (kernel.shape.groups > 0) {
+    check_compute_capability(kernel.shape, program.name, target.sm);
+    if (kernel.shape.warpgroups > 0) {
       planned.tensor = nvptx::plan_tensor(kernel, split, target);
       prove_tensor(*planned.tensor, plans->certificate);
     } else {

@@ -37,7 +37,7 @@ void print(const TileProgram& program, const TileTree& node, int depth, std::str
     out += fmt::format("{}{} {} in [{}, {})", indent, node->loop_kind == LoopKind::serial ? "for" : to_string(node->loop_kind),
                        node->var, node->lower.str(), node->upper.str());
     if (node->step != 1) out += fmt::format(" step {}", node->step);
-    if (node->grid != GridShape{}) out += " (" + node->grid.str() + ")";
+    if (!node->knobs.empty()) out += " (" + describe(node->knobs) + ")";
     out += "\n";
     inner = depth + 1;
   } else if (node->kind == TileNode::Kind::condition) {

@@ -28,7 +28,7 @@ struct Buffer {
   TensorRole role = TensorRole::temporary;
   std::vector<IntExpr> extents;  ///< over size parameters only; constant for scratch unless a size is left dynamic
   int pad = 1;
-  int slots = 1;           ///< staged copies only: how many iterations' copies the schedule wants in flight at once
+  int stages = 1;          ///< staged copies only: how many iterations' copies the schedule wants in flight at once
   bool streaming = false;  ///< argument that is touched once, by request of the schedule: accesses may bypass caches
   /// Claims (see OpClaim): one copy exists for each iteration of the loops with these variables, and its first place holds the
   /// tensor's element `origin` (over those variables and size parameters; empty: the element with all indices 0).
@@ -50,7 +50,7 @@ struct OpDim {
   std::optional<std::int64_t> max_extent;  ///< constant bound of upper - lower, if one is known
   bool parallel = false;                   ///< no dependence (a reduction's own apart) is carried by it, given equal outer dims
   bool reduced = false;                    ///< a reduction runs over it (it does not index the write)
-  LoopKind kind = LoopKind::serial;        ///< vectorize, unroll, gpu_warp, gpu_lane: a request of the schedule
+  LoopKind kind = LoopKind::serial;        ///< vectorize, unroll, gpu_lane: a request of the schedule
   std::int64_t factor = 0;                 ///< its vector width or unroll factor; 0: free choice
 };
 
@@ -108,7 +108,7 @@ struct TileNode {
   std::int64_t step = 1;
   LoopKind loop_kind = LoopKind::serial;  ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
   std::int64_t factor = 0;                ///< of unroll: iterations a round; 0: free choice
-  GridShape grid;                         ///< of a gpu_block loop
+  LoopKnobs knobs;                        ///< of a gpu_block loop
   IntExpr condition;                      ///< condition: children run when it is not 0
   std::vector<TileTree> children;
   TileOp op;

@@ -20,7 +20,7 @@ inline std::string text_of(const Halide::Expr& expr) {
 }
 
 /// A definition of a Func: the pure one, or an update.
-struct Place {
+struct FuncPlace {
   std::string func;
   int update = -1;  ///< -1: the pure definition
   std::string str() const {
@@ -29,7 +29,7 @@ struct Place {
 };
 
 /// Throws the UserError "Func 'f', update 0: index 'x*y' of 'g': <reason>".
-[[noreturn]] inline void refuse(const Place& place, const std::string& role, const Halide::Expr& expr,
+[[noreturn]] inline void refuse(const FuncPlace& place, const std::string& role, const Halide::Expr& expr,
                                 const std::string& reason) {
   user_error("{}: {} '{}': {}", place.str(), role, text_of(expr), reason);
 }

@@ -31,7 +31,7 @@ ScalarExpr rounded(const ScalarExpr& value, const Halide::Type& type) {
 
 }  // namespace
 
-ElementType element_type_of(const Halide::Type& type, const Place& place, const Expr& expr) {
+ElementType element_type_of(const Halide::Type& type, const FuncPlace& place, const Expr& expr) {
   if (type.is_scalar()) {
     if (type.is_bfloat() && type.bits() == 16) return ElementType::bf16;
     if (type.is_float() && type.bits() == 32) return ElementType::f32;

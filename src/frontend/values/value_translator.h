@@ -28,7 +28,7 @@ struct ReadDraft {
 };
 
 /// The element type of a Halide type; refuses what Nestor does not compute with.
-ElementType element_type_of(const Halide::Type& type, const Place& place, const Halide::Expr& expr);
+ElementType element_type_of(const Halide::Type& type, const FuncPlace& place, const Halide::Expr& expr);
 
 /// Translates the values of one statement. Values of 16-bit types are carried as f32 and rounded after each operation;
 /// unsigned values are carried as i32 bit patterns.
@@ -36,7 +36,7 @@ class ValueTranslator {
  public:
   using TensorLookup = std::function<TensorRef(const Halide::Internal::Call&)>;
 
-  ValueTranslator(Place place, AffineScope& scope, const ParameterTable& parameters, TensorLookup lookup)
+  ValueTranslator(FuncPlace place, AffineScope& scope, const ParameterTable& parameters, TensorLookup lookup)
       : place_(std::move(place)), scope_(scope), parameters_(parameters), lookup_(std::move(lookup)), guard_(scope.universe()) {}
 
   /// Throws UserError naming the part that cannot be translated. `expr` must be free of Lets.
@@ -68,7 +68,7 @@ class ValueTranslator {
   ScalarExpr branch(const Halide::Expr& expr, const isl::set& when);
   [[noreturn]] void refuse_value(const Halide::Expr& expr, const std::string& reason) const;
 
-  Place place_;
+  FuncPlace place_;
   AffineScope& scope_;
   const ParameterTable& parameters_;
   TensorLookup lookup_;

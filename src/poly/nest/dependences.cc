@@ -11,15 +11,15 @@ namespace nestor {
 namespace {
 
 /// An access of a statement instance; `accumulator` marks the two that a reduction makes to the element it writes.
-struct Touch {
+struct InstanceAccess {
   const std::string* tensor;
   isl::map relation;  ///< { Statement -> Tensor }, on the statement's domain
   bool write;
   bool accumulator;
 };
 
-std::vector<Touch> touches_of(const Statement& statement, const isl::set& domain) {
-  std::vector<Touch> touches;
+std::vector<InstanceAccess> touches_of(const Statement& statement, const isl::set& domain) {
+  std::vector<InstanceAccess> touches;
   const bool accumulates = statement.reduction.has_value();
   const isl::map write = statement.write.relation.intersect_domain(domain);
   touches.push_back({&statement.write.tensor, write, true, accumulates});
@@ -30,7 +30,7 @@ std::vector<Touch> touches_of(const Statement& statement, const isl::set& domain
   return touches;
 }
 
-DependenceKind kind_of(const Touch& source, const Touch& sink) {
+DependenceKind kind_of(const InstanceAccess& source, const InstanceAccess& sink) {
   if (source.write) return sink.write ? DependenceKind::output : DependenceKind::flow;
   return DependenceKind::anti;
 }
@@ -40,7 +40,7 @@ class PairCollector {
  public:
   PairCollector(const Statement& source, const Statement& sink) : source_(source), sink_(sink) {}
 
-  void add(const Touch& from, const Touch& to, const isl::map& relation) {
+  void add(const InstanceAccess& from, const InstanceAccess& to, const isl::map& relation) {
     const bool own = &source_ == &sink_ && from.accumulator && to.accumulator;
     const DependenceKind kind = own ? DependenceKind::flow : kind_of(from, to);
     for (Dependence& found : found_) {
@@ -80,12 +80,12 @@ class PairCollector {
   std::vector<Dependence> found_;
 };
 
-void collect_pair(const Nest& nest, const Statement& source, const std::vector<Touch>& from, const Statement& sink,
-                  const std::vector<Touch>& to, std::vector<Dependence>& all) {
+void collect_pair(const Nest& nest, const Statement& source, const std::vector<InstanceAccess>& from, const Statement& sink,
+                  const std::vector<InstanceAccess>& to, std::vector<Dependence>& all) {
   const isl::map order = original_order(nest, source.name, sink.name);
   PairCollector pairs(source, sink);
-  for (const Touch& a : from) {
-    for (const Touch& b : to) {
+  for (const InstanceAccess& a : from) {
+    for (const InstanceAccess& b : to) {
       if ((!a.write && !b.write) || *a.tensor != *b.tensor) continue;
       // The second pairing of one accumulator with itself would only repeat the first.
       if (&source == &sink && a.accumulator && b.accumulator && !(a.write && !b.write)) continue;
@@ -113,7 +113,7 @@ std::string_view to_string(DependenceKind kind) {
 std::vector<Dependence> compute_dependences(const Nest& nest) {
   std::vector<Dependence> all;
   with_isl_budget("the dependences of " + nest.op, [&] {
-    std::vector<std::vector<Touch>> touches;
+    std::vector<std::vector<InstanceAccess>> touches;
     touches.reserve(nest.statements.size());
     for (const Statement& statement : nest.statements) {
       touches.push_back(touches_of(statement, statement.domain.intersect_params(nest.context)));

@@ -163,15 +163,17 @@ class Printer {
     if (node.factor != 0) text += fmt::format("({})", node.factor);
     text += text.empty() ? "for " : " for ";
     text += node.name + range(node) + ":";
-    if (node.grid != GridShape{}) text += "  # " + node.grid.str();
+    if (!node.knobs.empty()) text += "  # " + describe(node.knobs);
     if (node.specialized) text += "  # full tiles apart";
     for (const StageDirective& stage : schedule_.stages()) {
-      if (stage.loop == node.name) text += fmt::format("  # {} in {}{}", stage.tensor, stage.memory, slots(stage));
+      if (stage.loop == node.name) text += fmt::format("  # {} staged{}", stage.tensor, stages(stage));
     }
     return text;
   }
 
-  static std::string slots(const StageDirective& stage) { return stage.slots > 1 ? fmt::format(", {} slots", stage.slots) : ""; }
+  static std::string stages(const StageDirective& stage) {
+    return stage.stages > 1 ? fmt::format(", {} stages", stage.stages) : "";
+  }
 
   /// The convex hull of what the loop runs over, given the loops outside it; empty where that takes too long.
   std::string range(const TreeNode& node) const {

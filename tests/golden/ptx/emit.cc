@@ -22,7 +22,7 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
       {"norm_bf16", [] { return norm_program(ElementType::bf16, 4096, 1); }},
       {"norm_streaming", [] { return norm_program(ElementType::f16, 1024, 1, true); }},
       {"cluster_norm_bf16",
-       [] { return norm_program(ElementType::bf16, 16384, 1, true, {.threads = 256, .cluster = 8, .persistent = 1}, 2); }},
+       [] { return norm_program(ElementType::bf16, 16384, 1, true, {.threads = 256, .persistent = 1, .cluster = 8}, 2); }},
       {"softmax_f32", [] { return softmax_program(ElementType::f32); }},
       {"product_f16", [] { return product_program(ElementType::f16, false, false); }},
       {"tiled_product_f32", [] { return tiled_product_program(ElementType::f32, 64, 32); }},
@@ -30,24 +30,29 @@ const std::map<std::string, std::function<TileProgram()>>& programs() {
       {"tensor_attention",
        [] {
          const AttentionForm form{.seen = Seen::causal, .depth = 128};
-         return tensor_program(attention_nest(form), {.columns = 128, .more = {"overlap(out.io)", "turns(out.io)"}});
+         return tensor_program(attention_nest(form),
+                               {.columns = 128, .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)"}});
        }},
       {"tensor_cluster",
        [] {
          return tensor_program(attention_nest({.depth = 128}),
-                               {.rows = 256, .columns = 128, .more = {"overlap(out.io)", "turns(out.io)", "cluster(out.io, 2)"}});
+                               {.rows = 256,
+                                .columns = 128,
+                                .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "cluster(out.io, 2)"}});
        }},
-      {"tensor_held", [] { return tensor_program(attention_nest(), {.more = {"hold(out.io)", "persistent(out.io, 1)"}}); }},
+      {"tensor_held",
+       [] { return tensor_program(attention_nest(), {.more = {"a_from_registers(out.io)", "persistent(out.io, 1)"}}); }},
       {"tensor_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"mma_attention",
        [] {
          const AttentionForm form{.seen = Seen::causal, .depth = 128};
-         return tensor_program(attention_nest(form), {.columns = 64, .slots = 1});
+         return tensor_program(attention_nest(form), {.columns = 64, .stages = 1});
        }},
       {"mma_held",
        [] {
-         return tensor_program(attention_nest(),
-                               {.slots = 3, .more = {"overlap(out.io)", "hold(out.io)", "persistent(out.io, 1)"}});
+         return tensor_program(
+             attention_nest(),
+             {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}});
        }},
       {"mma_linear", [] { return tensor_program(linear_attention_nest(ElementType::bf16), {.rules = {}}); }},
       {"transpose_f32", [] { return transpose_program(ElementType::f32); }},

@@ -156,11 +156,11 @@ class BlockMutator {
       change("deferred or not", [](auto& o) { o.deferred = !o.deferred; });
       change("gathers or not", [](auto& o) { o.gathers = !o.gathers; });
     }
-    if (op.joint) {
-      change("not joint", [](auto& o) { o.joint.reset(); });
-      change("another lead", [](auto& o) { o.joint->lead -= 1; });
-      change("other points", [](auto& o) { o.joint->points += 1; });
-      change("no correction", [](auto& o) { o.joint->correction = ScalarExpr::scalar("r", ElementType::f32); });
+    if (op.fused) {
+      change("not fused", [](auto& o) { o.fused.reset(); });
+      change("another lead", [](auto& o) { o.fused->lead -= 1; });
+      change("other points", [](auto& o) { o.fused->points += 1; });
+      change("no correction", [](auto& o) { o.fused->correction = ScalarExpr::scalar("r", ElementType::f32); });
     }
     if (op.warp_lead >= 0) change("no warp's lead", [](auto& o) { o.warp_lead = -1; });
     if (op.ahead > 0) {
@@ -219,10 +219,10 @@ class BlockMutator {
       for (const int by : {-16, 16}) change("another place outside", [&](auto& p) { p.outside_offset += by; });
       change("first place outside", [](auto& p) { p.outside_offset = 0; });
     }
-    if (place.ring_slots == 0) return;
-    for (const int by : {-1, 1}) change("another number of ring slots", [&](auto& p) { p.ring_slots += by; });
-    for (const int by : {-16, 16}) change("another place of the ring", [&](auto& p) { p.ring_offset += by; });
-    change("first place of the ring", [](auto& p) { p.ring_offset = 0; });
+    if (place.stages == 0) return;
+    for (const int by : {-1, 1}) change("another number of circular buffer slots", [&](auto& p) { p.stages += by; });
+    for (const int by : {-16, 16}) change("another place of the circular buffer", [&](auto& p) { p.stages_offset += by; });
+    change("first place of the circular buffer", [](auto& p) { p.stages_offset = 0; });
     change("other pieces", [](auto& p) { p.piece = p.piece == 16 ? 4 : 16; });
   }
 

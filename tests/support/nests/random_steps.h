@@ -56,7 +56,7 @@ inline Step random_step(Random& random, const StepNames& names, int& fresh) {
     case 14:
       return {random.chance(50) ? "serial" : "unroll", {loop()}};
     default:
-      return {random.pick(std::vector<std::string>{"gpu_blocks", "gpu_warps", "gpu_lanes"}), {loop()}};
+      return {random.pick(std::vector<std::string>{"gpu_blocks", "gpu_lanes"}), {loop()}};
   }
 }
 

@@ -31,8 +31,8 @@ inline TileProgram scheduled_scores_program(bool prefix) {
 }
 
 /// y[i, j] = a[i] + 2 x[i, j] by resident blocks, one column of two rows each: what a thread's vector of rows takes of x, which is copied
-/// items ahead, lies a row apart.
-inline TileProgram strided_copies_program(int slots) {
+/// work tiles ahead, lies a row apart.
+inline TileProgram strided_copies_program(int stages) {
   using samples::operator+, samples::operator*;
   Schedule schedule(samples::NestBuilder("strided_copies", {{"R", 32}, {"C", 4}})
                         .tensor("a", TensorRole::input, {"R"})
@@ -44,7 +44,7 @@ inline TileProgram strided_copies_program(int slots) {
   for (const std::string& text :
        {std::string("split(S.i, 2, S.io, S.ii)"), std::string("reorder(S.io, S.j, S.ii)"), std::string("gpu_blocks(S.io)"),
         std::string("gpu_blocks(S.j)"), std::string("gpu_threads(S.io, 32)"), std::string("persistent(S.io, 12)"),
-        fmt::format("stage(x, S.j, registers, {})", slots)})
+        fmt::format("stage(x, S.j, {})", stages)})
     schedule = schedule.apply(parse_step(text));
   return build_tile_program(schedule);
 }

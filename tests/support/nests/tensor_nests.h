@@ -205,10 +205,10 @@ inline std::vector<std::string> tile_steps(const Nest& nest, int rows, int colum
   return steps;
 }
 
-/// A nest scheduled for tensor cores: rules, tiles, tensor_cores(out.io, groups, slots), then `more`.
+/// A nest scheduled for tensor cores: rules, tiles, tensor_cores(out.io, warpgroups, stages), then `more`.
 struct TensorSteps {
   std::vector<std::string> rules{"apply_rule exp2_scale", "apply_rule online largest"};
-  int rows = 128, columns = 64, groups = 2, slots = 2;
+  int rows = 128, columns = 64, warpgroups = 2, stages = 2;
   std::vector<std::string> more{};
   int pack = 1;
 };
@@ -244,7 +244,7 @@ inline Schedule tensor_schedule(const Nest& nest, const TensorSteps& choice = {}
   for (const std::string& step : choice.rules) schedule = schedule.apply(parse_step(step));
   for (const std::string& step : tile_steps(schedule.nest(), choice.rows, choice.columns, choice.pack))
     schedule = schedule.apply(parse_step(step));
-  schedule = schedule.apply(parse_step(fmt::format("tensor_cores(out.io, {}, {})", choice.groups, choice.slots)));
+  schedule = schedule.apply(parse_step(fmt::format("tensor_cores(out.io, {}, {})", choice.warpgroups, choice.stages)));
   for (const std::string& step : choice.more) schedule = schedule.apply(parse_step(step));
   return schedule;
 }
@@ -271,11 +271,11 @@ struct PlannedTensor {
     }
     internal_error("no op {}", name);
   }
-  const nvptx::Ring& ring(const std::string& argument) const {
-    for (const nvptx::Ring& ring : plan.rings) {
+  const nvptx::CircularBuffer& ring(const std::string& argument) const {
+    for (const nvptx::CircularBuffer& ring : plan.circular_buffers) {
       if (plan.buffer(ring.buffer).name == argument) return ring;
     }
-    internal_error("no ring of {}", argument);
+    internal_error("no circular buffer of {}", argument);
   }
   const nvptx::Fragment& fragment(const std::string& tensor) const {
     for (const auto& [buffer, fragment] : plan.fragments) {

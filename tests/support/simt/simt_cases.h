@@ -52,9 +52,9 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("rows_f16", norm_program(f16, 128, 8), {{"batch", 13}}, half);
   list.add("rows_f32", norm_program(f32, 512, 4), {{"batch", 7}});
   list.add("rows_across_warps", norm_program(f32, 4096, 2), {{"batch", 5}});
-  // Resident blocks, copies one item ahead, clusters.
+  // Resident blocks, copies one work tile ahead, clusters.
   const GridShape resident{.threads = 64, .persistent = 2}, cluster{.threads = 64, .cluster = 4};
-  const GridShape both{.threads = 32, .cluster = 8, .persistent = 16};
+  const GridShape both{.threads = 32, .persistent = 16, .cluster = 8};
   list.add("resident", norm_program(f32, 512, 1, true, resident), {{"batch", 11}});
   for (int slots : {1, 2, 3, 4}) {
     list.add("resident_rows", norm_program(f16, 256, 4, true, resident, slots), {{"batch", 37}}, half);
@@ -67,19 +67,19 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("cluster_odd_width", norm_program(f16, 2001, 1, false, cluster), {{"batch", 2}}, half);
   list.add("cluster_rows", norm_program(f32, 1024, 2, false, cluster), {{"batch", 5}});
   list.add("cluster_of_many_warps", norm_program(f32, 8192, 1, false, {.threads = 128, .cluster = 16}), {{"batch", 2}});
-  list.add("cluster_gathers", norm_program(f32, 16 * 512 * 2 - 3, 1, false, {.threads = 512, .cluster = 16, .persistent = 8}),
+  list.add("cluster_gathers", norm_program(f32, 16 * 512 * 2 - 3, 1, false, {.threads = 512, .persistent = 8, .cluster = 16}),
            {{"batch", 4}});
-  list.add("cluster_gathers_rows", norm_program(f16, 8 * 608 * 8, 2, true, {.threads = 608, .cluster = 8, .persistent = 4}, 2),
+  list.add("cluster_gathers_rows", norm_program(f16, 8 * 608 * 8, 2, true, {.threads = 608, .persistent = 4, .cluster = 8}, 2),
            {{"batch", 5}}, half);
-  // The factors that all items share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
-  const GridShape crowded{.threads = 64, .cluster = 2, .persistent = 16};
+  // The factors that all work tiles share are in the threads' own shared memory, as registers for all blocks of a multiprocessor are few.
+  const GridShape crowded{.threads = 64, .persistent = 16, .cluster = 2};
   for (std::int64_t width : {4608, 4600, 4599}) {
     const int slots = width % 8 == 0 ? 2 : 1;
     list.add("cluster_crowded", norm_program(f32, width, 1, false, crowded, slots), {{"batch", 21}});
     list.add("cluster_crowded_f16", norm_program(f16, width, 1, false, crowded, slots), {{"batch", 21}}, half);
   }
   for (int blocks : {2, 4, 8, 16}) {
-    const GridShape shape{.threads = 64, .cluster = blocks, .persistent = blocks};
+    const GridShape shape{.threads = 64, .persistent = blocks, .cluster = blocks};
     const std::int64_t width = 64 * blocks * 8;
     list.add("cluster_items", norm_program(f32, width - 5, 1, false, shape), {{"batch", 13}});
     list.add("cluster_items_of_rows", norm_program(f16, width, 3, true, shape, 2), {{"batch", 20}}, half);

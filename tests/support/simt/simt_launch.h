@@ -15,7 +15,7 @@
 
 namespace nestor::testing {
 
-/// Multiprocessors: few, so that resident blocks have several items each.
+/// Multiprocessors: few, so that resident blocks have several work tiles each.
 constexpr std::int64_t kEmulatedUnits = 2;
 
 /// Where the arguments are: addresses and strides (elements, every index) in recipe order.

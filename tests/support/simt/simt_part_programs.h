@@ -18,7 +18,7 @@ inline TileProgram column_parts_program(ElementType type, std::int64_t width, st
   const int part = m.workspace("part", {parts, var("width")});
   m.at(part).pad = 16;
   const int tile = m.scratch("tile", {1, width}, type), total = m.scratch("total", {1}), sums = m.scratch("sums", {32});
-  m.at(tile).slots = slots;
+  m.at(tile).stages = slots;
   const IntExpr row = IntExpr(rows) * var("b") + var("r");
   const auto c = parallel_dim("c", 0, var("width"), width), k = reduced_dim("c", 0, var("width"), width);
   const TileAccess kept{tile, {0, var("c")}}, own{part, {var("b"), var("c")}};
@@ -41,7 +41,7 @@ inline TileProgram column_parts_program(ElementType type, std::int64_t width, st
   auto blocks = std::make_shared<TileNode>(*loop(
       "b", 0, parts, sequence({leaf(start), loop("r", 0, count, sequence({leaf(load), leaf(sum), leaf(scale), leaf(add)}))}),
       LoopKind::gpu_block));
-  blocks->grid = shape;
+  blocks->knobs = loop_knobs(shape);
   const auto own_column = parallel_dim("k", 0, min(IntExpr(32), var("width") - IntExpr(32) * var("t")), 32);
   TileOp combine = make_op(OpKind::reduce, "combine", {own_column, reduced_dim("p", 0, parts)}, {sums, {var("k")}},
                            {{part, {var("p"), IntExpr(32) * var("t") + var("k")}}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/tile/tile_program.h"
+#include "support/grid_shape.h"
 
 #include <functional>
 #include <limits>
@@ -167,7 +168,7 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
   const bool resident = shape.persistent > 0;
   const int tile = m.scratch("tile", {rows, width}, resident ? type : ElementType::f32), mean = m.scratch("mean", {rows}),
             square = m.scratch("square", {rows}), scale = m.scratch("scale", {rows});
-  m.at(tile).slots = slots;
+  m.at(tile).stages = slots;
   const int factors = resident ? m.scratch("factors", {width}, type) : gamma;
   const IntExpr first = IntExpr(rows) * var("b");
   const IntExpr count = rows == 1 ? IntExpr(1) : min(IntExpr(rows), var("batch") - first);
@@ -201,7 +202,7 @@ inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64
   std::vector<TileTree> ops{leaf(load), leaf(sum), leaf(squares), leaf(inverse), leaf(store)};
   if (resident) ops.insert(ops.begin() + 1, leaf(keep));
   auto grid = std::make_shared<TileNode>(*loop("b", 0, blocks, sequence(ops), LoopKind::gpu_block));
-  grid->grid = shape;
+  grid->knobs = loop_knobs(shape);
   return m.finish(grid);
 }
 

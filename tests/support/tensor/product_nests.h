@@ -57,7 +57,7 @@ inline Nest product_nest(const ProductForm& form = {}) {
 }
 
 struct ProductSteps {
-  int rows = 128, columns = 64, depth = 32, groups = 2, slots = 2;
+  int rows = 128, columns = 64, depth = 32, warpgroups = 2, stages = 2;
   std::vector<std::string> more{};
 };
 
@@ -79,7 +79,7 @@ inline TileProgram product_program(const ProductForm& form, const ProductSteps& 
   }
   if (form.gated) steps.emplace_back("fuse_with(sum.ko, sum_c.ko)");
   steps.emplace_back("gpu_blocks(out.io, out.jo)");
-  steps.push_back(fmt::format("tensor_cores(out.io, {}, {})", choice.groups, choice.slots));
+  steps.push_back(fmt::format("tensor_cores(out.io, {}, {})", choice.warpgroups, choice.stages));
   steps.insert(steps.end(), choice.more.begin(), choice.more.end());
   Schedule schedule{product_nest(form)};
   for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));

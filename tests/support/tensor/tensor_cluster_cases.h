@@ -20,16 +20,21 @@ inline std::vector<SimtCase> tensor_cluster_cases() {
     list.push_back({name, tensor_program(attention_nest(form), steps), std::move(sizes), form.type == bf16 ? bfloat : half});
   };
   const Sizes ragged{{"H", 1}, {"Q", 270}, {"K", 300}}, second_without_rows{{"H", 3}, {"Q", 40}, {"K", 33}};
-  add("rows_of_tiles", {}, {.rows = 128, .columns = 32, .groups = 1, .more = {pair}}, ragged);
-  add("second_block_without_rows", {}, {.rows = 256, .columns = 64, .more = {"overlap(out.io)", pair}}, second_without_rows);
+  add("rows_of_tiles", {}, {.rows = 128, .columns = 32, .warpgroups = 1, .more = {pair}}, ragged);
+  add("second_block_without_rows", {}, {.rows = 256, .columns = 64, .more = {"intra_warpgroup_overlap(out.io)", pair}},
+      second_without_rows);
   add("columns_of_tiles", {.depth = 128},
-      {.rows = 256, .columns = 128, .more = {"overlap(out.io)", "turns(out.io)", "stagger(out.io)", pair}}, ragged);
-  add("wide", {.depth = 256}, {.rows = 256, .columns = 80, .more = {"overlap(out.io)", "stagger(out.io)", pair}}, ragged);
-  add("one_slot", {.depth = 128}, {.rows = 256, .columns = 64, .slots = 1, .more = {pair}}, ragged);
-  add("four_blocks", {}, {.rows = 256, .columns = 64, .groups = 1, .slots = 3, .more = {"cluster(out.io, 4)"}}, ragged);
+      {.rows = 256,
+       .columns = 128,
+       .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "early_release(out.io)", pair}},
+      ragged);
+  add("wide", {.depth = 256},
+      {.rows = 256, .columns = 80, .more = {"intra_warpgroup_overlap(out.io)", "early_release(out.io)", pair}}, ragged);
+  add("one_slot", {.depth = 128}, {.rows = 256, .columns = 64, .stages = 1, .more = {pair}}, ragged);
+  add("four_blocks", {}, {.rows = 256, .columns = 64, .warpgroups = 1, .stages = 3, .more = {"cluster(out.io, 4)"}}, ragged);
   add("biased", {.biased = true}, {.rows = 256, .columns = 64, .more = {pair}}, {{"H", 2}, {"Q", 264}, {"K", 304}});
   add("causal_resident", {.seen = Seen::causal, .type = bf16, .result = bf16, .depth = 16},
-      {.rows = 256, .columns = 64, .more = {"overlap(out.io)", "hold(out.io)", resident, pair}},
+      {.rows = 256, .columns = 64, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", resident, pair}},
       {{"H", 40}, {"Q", 270}, {"K", 270}});
   add("window", {.seen = Seen::window, .result = ElementType::f32}, {.rows = 256, .columns = 64, .more = {pair}},
       {{"H", 2}, {"Q", 300}, {"K", 350}, {"W", 100}});

@@ -1,6 +1,6 @@
 // Runs a tensor plan without a GPU: the roles of a block, or of all blocks of a cluster, take their events in random order, as far as barriers allow, and every value is
 // computed in double where the plan says, operands rounded to 16 bits when asked. What a GPU would get wrong silently is an exception
-// here: a slot overwritten while a product reads it, a sum read before its product has ended, a barrier that nobody completes.
+// here: a stage overwritten while a product reads it, a sum read before its product has ended, a barrier that nobody completes.
 #pragma once
 
 #include "support/tensor/tensor_block_copies.h"
@@ -31,12 +31,12 @@ class TensorInterpreter : private TensorValues {
     for (const nvptx::GridLoop& loop : plan_.kernel->grid) count *= value_at(loop.count, sizes_);
     const std::int64_t blocks = plan_.persistent() ? std::min<std::int64_t>(options_.blocks, count) : count;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      std::vector<Values> items;  // in turns forwards and backwards over the blocks
+      std::vector<Values> work_tiles;  // in turns forwards and backwards over the blocks
       for (std::int64_t round = 0; round * blocks < count; ++round) {
-        const std::int64_t item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-        if (item < count) items.push_back(coordinates(item));
+        const std::int64_t work_tile = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+        if (work_tile < count) work_tiles.push_back(coordinates(work_tile));
       }
-      run_block(items);
+      run_block(work_tiles);
     }
   }
 
@@ -46,7 +46,7 @@ class TensorInterpreter : private TensorValues {
 
   struct TraceEntry : Moment {
     nvptx::Event event{};
-    bool starts_item = false;  ///< instead of the event: nothing lives on from the item before
+    bool starts_work_tile = false;  ///< instead of the event: nothing lives on from the work tile before
   };
   struct Tile {
     std::int64_t position = -1;
@@ -54,38 +54,38 @@ class TensorInterpreter : private TensorValues {
     std::vector<double> elements;  ///< [rows][64 * column_blocks]
   };
   struct RingState {
-    std::vector<Tile> slots;
+    std::vector<Tile> stages;
     std::int64_t loaded = 0;
-    bool slot_is_free = false;  ///< the producer has waited for it
+    bool stage_is_free = false;  ///< the producer has waited for it
   };
   /// A group of warps, or the producer, with nothing but a trace.
   struct Role : Group {
     int block = 0;
     std::vector<TraceEntry> trace;
     std::size_t at = 0;
-    std::map<int, std::vector<double>> held;  ///< by ring: the group's [rows][64 * column_blocks]
+    std::map<int, std::vector<double>> held;  ///< by circular buffer: the group's [rows][64 * column_blocks]
     std::map<int, std::int64_t> released, filled, behind;
-    std::int64_t item = 0;        ///< with mma, tiles are numbered within it
-    std::map<int, bool> arrived;  ///< ring's tile has been waited for
+    std::int64_t work_tile = 0;   ///< with mma, tiles are numbered within it
+    std::map<int, bool> arrived;  ///< circular buffer's tile has been waited for
     bool has_turn = false;
   };
 
-  Values coordinates(std::int64_t item) const {
+  Values coordinates(std::int64_t work_tile) const {
     Values values = sizes_;
     for (std::size_t k = plan_.kernel->grid.size(); k-- > 0;) {
       const nvptx::GridLoop& loop = plan_.kernel->grid[k];
       const std::int64_t count = value_at(loop.count, sizes_);
-      values[loop.var] = value_at(loop.lower, sizes_) + loop.step * (item % count);
-      item /= count;
+      values[loop.var] = value_at(loop.lower, sizes_) + loop.step * (work_tile % count);
+      work_tile /= count;
     }
     return values;
   }
 
   // ---- roles
 
-  Role role_of(const nvptx::EventNode& program, const std::vector<Values>& items) const {
+  Role role_of(const nvptx::EventNode& program, const std::vector<Values>& work_tiles) const {
     Role role;
-    for (const Values& values : items) {
+    for (const Values& values : work_tiles) {
       role.trace.push_back({{values, true}, {}, true});
       walk_events(program, std::make_shared<const Values>(values), true,
                   [&](const nvptx::Event& event, const std::shared_ptr<const Values>& around, bool masked) {
@@ -95,18 +95,19 @@ class TensorInterpreter : private TensorValues {
     return role;
   }
 
-  void run_block(const std::vector<Values>& items) {
+  void run_block(const std::vector<Values>& work_tiles) {
     rings_.assign(static_cast<std::size_t>(plan_.cluster()), {});
-    for (auto& rings : rings_) {
-      for (const nvptx::Ring& ring : plan_.rings) rings.push_back({std::vector<Tile>(static_cast<std::size_t>(ring.slots))});
+    for (auto& circular_buffers : rings_) {
+      for (const nvptx::CircularBuffer& ring : plan_.circular_buffers)
+        circular_buffers.push_back({std::vector<Tile>(static_cast<std::size_t>(ring.stages))});
     }
-    copies_ = BlockCopies(plan_.groups);
-    producers_.assign(rings_.size(), role_of(plan_.producer, items));
-    groups_.assign(rings_.size() * static_cast<std::size_t>(plan_.groups), role_of(plan_.consumer, items));
+    copies_ = BlockCopies(plan_.warpgroups);
+    producers_.assign(rings_.size(), role_of(plan_.producer, work_tiles));
+    groups_.assign(rings_.size() * static_cast<std::size_t>(plan_.warpgroups), role_of(plan_.consumer, work_tiles));
     for (std::size_t b = 0; b < producers_.size(); ++b) producers_[b].block = static_cast<int>(b);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      groups_[g].block = static_cast<int>(g) / plan_.groups;
-      groups_[g].has_turn = static_cast<int>(g) % plan_.groups == 0;
+      groups_[g].block = static_cast<int>(g) / plan_.warpgroups;
+      groups_[g].has_turn = static_cast<int>(g) % plan_.warpgroups == 0;
     }
     const std::size_t count = groups_.size() + producers_.size();
     std::vector<std::size_t> order(count);
@@ -131,8 +132,8 @@ class TensorInterpreter : private TensorValues {
       const Role& role = groups_[g];
       if (role.at < role.trace.size())
         fail(fmt::format("group {} waits for ever at event {} of {}", g, role.at, role.trace.size()));
-      if (!role.flight.empty()) fail("a product is never waited for");
-      for (std::size_t r = 0; r < plan_.rings.size(); ++r) {
+      if (!role.in_flight.empty()) fail("a product is never waited for");
+      for (std::size_t r = 0; r < plan_.circular_buffers.size(); ++r) {
         if (all_copy()) continue;
         const auto found = role.released.find(static_cast<int>(r));
         if ((found == role.released.end() ? 0 : found->second) != state_of(role.block, static_cast<int>(r)).loaded)
@@ -147,18 +148,18 @@ class TensorInterpreter : private TensorValues {
   bool step_producer(Role& producer) {
     if (producer.at == producer.trace.size()) return false;
     const TraceEntry& entry = producer.trace[producer.at];
-    if (!entry.starts_item) {
+    if (!entry.starts_work_tile) {
       const int r = entry.event.ring;
       RingState& state = state_of(producer.block, r);
       if (entry.event.kind == Kind::wait_empty) {
-        const std::int64_t needed = state.loaded - ring(r).slots + 1;
+        const std::int64_t needed = state.loaded - ring(r).stages + 1;
         const auto reads = [&](Role& role) {
           return (ring(r).blocks > 1 || role.block == producer.block) && role.released[r] < needed;
         };
         if (std::any_of(groups_.begin(), groups_.end(), reads)) return false;
-        state.slot_is_free = true;
+        state.stage_is_free = true;
       } else if (entry.event.kind == Kind::load) {
-        if (!std::exchange(state.slot_is_free, false)) fail("a tile is loaded into a slot that may still be read");
+        if (!std::exchange(state.stage_is_free, false)) fail("a tile is loaded into a stage that may still be read");
         load(producer.block, r, entry.values);
       } else {
         fail("the producer does what only consumers do");
@@ -173,12 +174,12 @@ class TensorInterpreter : private TensorValues {
     Role& role = groups_[static_cast<std::size_t>(g)];
     if (role.at == role.trace.size()) return false;
     const TraceEntry& entry = role.trace[role.at];
-    if (entry.starts_item) {
-      if (!role.flight.empty()) fail("a product lives on after its item");
+    if (entry.starts_work_tile) {
+      if (!role.in_flight.empty()) fail("a product lives on after its work tile");
       role.tiles.clear();
       role.operands.clear();
       role.held.clear();
-      if (all_copy()) start_item(role);
+      if (all_copy()) start_work_tile(role);
     } else if (!run_event(g, role, entry)) {
       return false;
     }
@@ -207,7 +208,7 @@ class TensorInterpreter : private TensorValues {
         if (all_copy()) return role.arrived[event.ring] = true;
         return role.arrived[event.ring] = is_full(role, event.ring);
       case Kind::release:
-        for (const Flight& flying : role.flight) {
+        for (const InFlight& flying : role.in_flight) {
           if (op(flying.op).a_ring == event.ring && flying.a_position == role.released[event.ring])
             fail("a tile is released under a product");
           if (op(flying.op).b_ring == event.ring && flying.b_position == role.released[event.ring])
@@ -230,7 +231,7 @@ class TensorInterpreter : private TensorValues {
       case Kind::wait_stores:
         return true;
       case Kind::wait_products:
-        while (static_cast<int>(role.flight.size()) > event.count) land(g, role);
+        while (static_cast<int>(role.in_flight.size()) > event.count) land(g, role);
         return true;
       case Kind::compute:
         compute(g, role, op(event.op), entry);
@@ -238,7 +239,7 @@ class TensorInterpreter : private TensorValues {
       case Kind::narrow:
         narrow(g, role, event.op, entry);
         return true;
-      case Kind::finish_sums:
+      case Kind::quad_reduction:
         for (std::size_t row = 0; row < role.tiles.at(event.ring).size(); row += kQuad) sum_quad(role.tiles.at(event.ring), row);
         return true;
       case Kind::take_registers:
@@ -247,7 +248,7 @@ class TensorInterpreter : private TensorValues {
       case Kind::wait_turn:
         return std::exchange(role.has_turn, false);
       case Kind::pass_turn: {
-        Role& next = groups_[static_cast<std::size_t>(role.block * plan_.groups + (g + 1) % plan_.groups)];
+        Role& next = groups_[static_cast<std::size_t>(role.block * plan_.warpgroups + (g + 1) % plan_.warpgroups)];
         if (next.has_turn) fail("a turn is passed twice");
         next.has_turn = true;
         return true;
@@ -262,29 +263,30 @@ class TensorInterpreter : private TensorValues {
 
   bool all_copy() const { return plan_.cores == nvptx::TensorCores::mma; }
 
-  /// Slots are filled and read from the first one on.
-  void start_item(Role& role) const {
-    constexpr std::int64_t kMostTiles = 720720;  // a multiple of any number of slots
-    ++role.item;
+  /// Stages are filled and read from the first one on.
+  void start_work_tile(Role& role) const {
+    constexpr std::int64_t kMostTiles = 720720;  // a multiple of any number of stages
+    ++role.work_tile;
     for (auto* counts : {&role.released, &role.filled}) {
-      for (std::size_t r = 0; r < plan_.rings.size(); ++r) (*counts)[static_cast<int>(r)] = role.item * kMostTiles;
+      for (std::size_t r = 0; r < plan_.circular_buffers.size(); ++r)
+        (*counts)[static_cast<int>(r)] = role.work_tile * kMostTiles;
     }
   }
 
   /// The group's part of a tile. Here it is the whole one, which is the same whoever copies it.
   void copy(int g, Role& role, const TraceEntry& entry) {
     const int r = entry.event.ring;
-    const nvptx::Ring& info = ring(r);
+    const nvptx::CircularBuffer& info = ring(r);
     const std::int64_t position = role.filled[r]++;
     Values values = entry.values;
     if (info.streamed) {
       values.at(info.var) += entry.event.count;
       if (values.at(info.var) >= value_at(info.upper, values)) return;
     }
-    const int slot = static_cast<int>(position % info.slots);
-    copies_.copy(g, r, slot, static_cast<std::size_t>(position));
+    const int stage = static_cast<int>(position % info.stages);
+    copies_.copy(g, r, stage, static_cast<std::size_t>(position));
     fail_with(copies_.fault());
-    Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(slot)];
+    Tile& tile = state_of(role.block, r).stages[static_cast<std::size_t>(stage)];
     tile.position = position;
     tile.elements.assign(elements_of(info), 0);
     fill(role.block, info, tile, values);
@@ -297,7 +299,7 @@ class TensorInterpreter : private TensorValues {
   /// Threads of all groups have copied what group `g` reads here.
   void read_copies(int g, int r, std::int64_t position) {
     if (!all_copy()) return;
-    copies_.read(g, r, static_cast<int>(position % ring(r).slots));
+    copies_.read(g, r, static_cast<int>(position % ring(r).stages));
     fail_with(copies_.fault());
   }
 
@@ -305,11 +307,13 @@ class TensorInterpreter : private TensorValues {
   const RingState& state_of(int block, int r) const {
     return rings_.at(static_cast<std::size_t>(block)).at(static_cast<std::size_t>(r));
   }
-  static std::size_t elements_of(const nvptx::Ring& info) { return static_cast<std::size_t>(info.rows * row_elements(info)); }
+  static std::size_t elements_of(const nvptx::CircularBuffer& info) {
+    return static_cast<std::size_t>(info.rows * row_elements(info));
+  }
 
   bool is_full(Role& role, int r) {
     const std::int64_t position = current(role, r);
-    const Tile& tile = state_of(role.block, r).slots[static_cast<std::size_t>(position % ring(r).slots)];
+    const Tile& tile = state_of(role.block, r).stages[static_cast<std::size_t>(position % ring(r).stages)];
     return tile.position == position && tile.shares == ring(r).blocks;
   }
 
@@ -324,11 +328,11 @@ class TensorInterpreter : private TensorValues {
 
   /// As a tensor copy: what lies outside of the argument is 0. A share of a tile goes to all blocks that share it.
   void load(int block, int r, const Values& values) {
-    const nvptx::Ring& info = ring(r);
+    const nvptx::CircularBuffer& info = ring(r);
     const std::int64_t position = state_of(block, r).loaded++;
     for (int to = 0; to < plan_.cluster(); ++to) {
       if (info.blocks == 1 && to != block) continue;
-      Tile& tile = state_of(to, r).slots[static_cast<std::size_t>(position % info.slots)];
+      Tile& tile = state_of(to, r).stages[static_cast<std::size_t>(position % info.stages)];
       if (tile.position != position) tile = {position, 0, std::vector<double>(elements_of(info), kMissing)};
       ++tile.shares;
       fill(block, info, tile, values);
@@ -336,7 +340,7 @@ class TensorInterpreter : private TensorValues {
   }
 
   /// The share of a tile that `block` copies; all of it where none is shared.
-  void fill(int block, const nvptx::Ring& info, Tile& tile, const Values& values) {
+  void fill(int block, const nvptx::CircularBuffer& info, Tile& tile, const Values& values) {
     const bool columns = info.shares_columns();
     const int share = info.blocks > 1 ? block : 0, width = info.copied_blocks() * nvptx::kBlockColumns;
     const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
@@ -356,8 +360,8 @@ class TensorInterpreter : private TensorValues {
   }
 
   const std::vector<double>& tile_at(int block, int r, std::int64_t position) const {
-    const Tile& tile = state_of(block, r).slots[static_cast<std::size_t>(position % ring(r).slots)];
-    if (tile.position != position) fail("a slot is overwritten while a product reads it");
+    const Tile& tile = state_of(block, r).stages[static_cast<std::size_t>(position % ring(r).stages)];
+    if (tile.position != position) fail("a stage is overwritten while a product reads it");
     return tile.elements;
   }
 
@@ -374,7 +378,7 @@ class TensorInterpreter : private TensorValues {
     read_copies(g, r, current(role, r));
     const auto& all = tile_at(role.block, r, current(role, r));
     const auto share = static_cast<std::ptrdiff_t>(group_rows()) * row_elements(ring(r));
-    const int own = g % plan_.groups;
+    const int own = g % plan_.warpgroups;
     role.held[r].assign(all.begin() + own * share, all.begin() + (own + 1) * share);
   }
 
@@ -387,32 +391,32 @@ class TensorInterpreter : private TensorValues {
       if (r >= 0 && !ring(r).in_registers) read_copies(g, r, current(role, r));
     }
     if (op.a_ring < 0 && role.operands.count(k) == 0) fail(op.op.name + " has no first operand yet");
-    role.flight.push_back({k, op.a_ring < 0 ? -1 : current(role, op.a_ring), current(role, op.b_ring)});
+    role.in_flight.push_back({k, op.a_ring < 0 ? -1 : current(role, op.a_ring), current(role, op.b_ring)});
   }
 
-  double first_operand(int g, const Role& role, const Flight& flight, int row, int k) const {
-    const nvptx::TensorOp& op = this->op(flight.op);
-    if (op.a_ring < 0) return role.operands.at(flight.op)[static_cast<std::size_t>(row * op.k + k)];
+  double first_operand(int g, const Role& role, const InFlight& in_flight, int row, int k) const {
+    const nvptx::TensorOp& op = this->op(in_flight.op);
+    if (op.a_ring < 0) return role.operands.at(in_flight.op)[static_cast<std::size_t>(row * op.k + k)];
     const int width = row_elements(ring(op.a_ring));
     if (ring(op.a_ring).in_registers) return role.held.at(op.a_ring)[static_cast<std::size_t>(row * width + k)];
-    const int own = g % plan_.groups * group_rows() + row;
+    const int own = g % plan_.warpgroups * group_rows() + row;
     return tile_at(role.block, op.a_ring,
-                   flight.a_position)[static_cast<std::size_t>(op.a_by_row ? k * width + own : own * width + k)];
+                   in_flight.a_position)[static_cast<std::size_t>(op.a_by_row ? k * width + own : own * width + k)];
   }
 
   /// The oldest product ends. It is computed now, from what its operands hold now: the latest that the hardware may read them.
   void land(int g, Role& role) {
-    const Flight flight = role.flight.front();
-    role.flight.pop_front();
-    const nvptx::TensorOp& op = this->op(flight.op);
+    const InFlight in_flight = role.in_flight.front();
+    role.in_flight.pop_front();
+    const nvptx::TensorOp& op = this->op(in_flight.op);
     std::vector<double>& sums = role.tiles[op.op.write.buffer];
     if (op.op.initialize) sums.assign(static_cast<std::size_t>(group_rows() * op.n), 0);
     if (sums.size() != static_cast<std::size_t>(group_rows() * op.n)) fail(op.op.name + " adds to a tile that has no value");
-    const std::vector<double>& b = tile_at(role.block, op.b_ring, flight.b_position);
+    const std::vector<double>& b = tile_at(role.block, op.b_ring, in_flight.b_position);
     const int width = row_elements(ring(op.b_ring));
     for (int row = 0; row < group_rows(); ++row) {
       for (int k = 0; k < op.k; ++k) {
-        const double a = first_operand(g, role, flight, row, k);
+        const double a = first_operand(g, role, in_flight, row, k);
         for (int n = 0; n < op.n; ++n)
           sums[static_cast<std::size_t>(row * op.n + n)] +=
               a * b[static_cast<std::size_t>(op.b_by_column ? k * width + n : n * width + k)];

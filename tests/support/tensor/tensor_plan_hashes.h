@@ -18,7 +18,8 @@ class TensorPlanHashes {
  protected:
   using Hash = std::size_t;
 
-  TensorPlanHashes(const nvptx::TensorPlan& plan, std::vector<Integers> items) : plan_(plan), items_(std::move(items)) {}
+  TensorPlanHashes(const nvptx::TensorPlan& plan, std::vector<Integers> work_tiles)
+      : plan_(plan), work_tiles_(std::move(work_tiles)) {}
 
   static Hash mix(Hash a, Hash b) { return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0x2545f4914f6cdd1dULL; }
   static Hash tile_of(int buffer, const std::vector<IntExpr>& origin, const Integers& around) {
@@ -26,8 +27,8 @@ class TensorPlanHashes {
     for (const IntExpr& index : origin) hash = mix(hash, static_cast<Hash>(value_at(index, around)));
     return hash;
   }
-  /// Of the block's next tile in a ring.
-  Hash next_tile(int block, const nvptx::Ring& ring, const Integers& around) const {
+  /// Of the block's next tile in a circular buffer.
+  Hash next_tile(int block, const nvptx::CircularBuffer& ring, const Integers& around) const {
     std::vector<IntExpr> origin = ring.origin;
     if (ring.own_index >= 0) {
       IntExpr& own = origin.at(static_cast<std::size_t>(ring.own_index));
@@ -35,7 +36,7 @@ class TensorPlanHashes {
     }
     return tile_of(ring.buffer, origin, around);
   }
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
+  const nvptx::CircularBuffer& ring(int k) const { return plan_.circular_buffers.at(static_cast<std::size_t>(k)); }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
 
   /// The op's tile, or what it stores, as a hash of what it is made from.
@@ -72,10 +73,10 @@ class TensorPlanHashes {
   /// What the tile program itself stores, in the rows of a block.
   const std::vector<Hash>& expected(int block) {
     const auto [entry, added] = expected_.try_emplace(block);
-    for (const Integers& item : added ? items_ : std::vector<Integers>{}) {
+    for (const Integers& work_tile : added ? work_tiles_ : std::vector<Integers>{}) {
       std::map<int, Hash> tiles;
       int next = 0;
-      reference(block, plan_.kernel->body, item, next, tiles, entry->second);
+      reference(block, plan_.kernel->body, work_tile, next, tiles, entry->second);
     }
     return entry->second;
   }
@@ -124,7 +125,7 @@ class TensorPlanHashes {
   }
 
   const nvptx::TensorPlan& plan_;
-  std::vector<Integers> items_;
+  std::vector<Integers> work_tiles_;
 
  private:
   std::map<int, std::vector<Hash>> expected_;  ///< by block

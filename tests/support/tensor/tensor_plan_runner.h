@@ -1,4 +1,4 @@
-// Runs the events of a tensor plan with numbers in place of tiles: barriers, slots and turns as the hardware has them, in an order of one's
+// Runs the events of a tensor plan with numbers in place of tiles: barriers, stages and turns as the hardware has them, in an order of one's
 // choice, and every value remembered by what it was made from; of all blocks of a cluster together. An independent judge of plans, at
 // given sizes.
 #pragma once
@@ -26,8 +26,9 @@ class TensorPlanRunner : private TensorPlanHashes {
   static constexpr unsigned kOrders = 6;
   using TensorPlanHashes::Integers;
 
-  /// `items`: values of sizes and grid variables, one an item of the block or cluster.
-  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> items) : TensorPlanHashes(plan, std::move(items)) {
+  /// `work tiles`: values of sizes and grid variables, one a work tile of the block or cluster.
+  TensorPlanRunner(const nvptx::TensorPlan& plan, std::vector<Integers> work_tiles)
+      : TensorPlanHashes(plan, std::move(work_tiles)) {
     for (int block = 0; block < plan_.cluster(); ++block) {
       producers_.push_back(program_of(block, plan_.producer, true));
       consumers_.push_back(program_of(block, plan_.consumer, false));
@@ -37,8 +38,8 @@ class TensorPlanRunner : private TensorPlanHashes {
   /// What goes wrong ("" : nothing) when roles advance in an order of `seed`: one as far as it can before another (below kOrders), or by chance.
   /// May be called again with another one.
   std::string run(unsigned seed) {
-    for (const nvptx::Ring& ring : plan_.rings) {
-      if (ring.slots < 1 || ring.readers < 1) return "a ring without slots or readers";
+    for (const nvptx::CircularBuffer& ring : plan_.circular_buffers) {
+      if (ring.stages < 1 || ring.readers < 1) return "a circular buffer without stages or readers";
     }
     start();
     std::mt19937 random(seed);
@@ -64,7 +65,7 @@ class TensorPlanRunner : private TensorPlanHashes {
   using Kind = nvptx::Event::Kind;
   /// What a role does next; an event at its iteration, with all that its expressions come to there.
   struct Step {
-    enum class Kind : std::uint8_t { event, ends_item, prepares, starts, leaves } kind = Kind::event;
+    enum class Kind : std::uint8_t { event, ends_work_tile, prepares, starts, leaves } kind = Kind::event;
     nvptx::Event event{};
     Hash tile = 0;        ///< that a load brings
     Hash mask = 0;        ///< which elements the op of a product or a compute works on
@@ -72,7 +73,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     bool astray = false;  ///< a load for another iteration than its own, outside of any
   };
   /// Of one block. Phases of its barriers: `full` ends when the block's own copier has said what to wait for and all of it has come.
-  struct Slot {
+  struct Stage {
     int loads = 0, full = 0, empty = 0, arrivals = 0;  ///< phases completed, arrivals of the current one
     int tiles = 0;                                     ///< that the block's own copier has said to wait for
     bool awaited = false;
@@ -81,34 +82,34 @@ class TensorPlanRunner : private TensorPlanHashes {
   };
   struct Product {
     int op;
-    std::vector<std::tuple<int, int, int>> tiles;  ///< ring, slot, load
+    std::vector<std::tuple<int, int, int>> tiles;  ///< circular buffer, stage, load
   };
   struct Agent {
     int block = 0;
     int group = -1;                              ///< -1: the producer
     std::size_t at = 0;                          ///< the next step of its program
-    std::map<int, int> positions, fills;         ///< by ring
-    std::map<int, int> behind;                   ///< by ring: tiles kept before the current one
-    std::map<std::pair<int, int>, int> arrived;  ///< by ring and slot: the load that has been waited for
+    std::map<int, int> positions, fills;         ///< by circular buffer
+    std::map<int, int> behind;                   ///< by circular buffer: tiles kept before the current one
+    std::map<std::pair<int, int>, int> arrived;  ///< by circular buffer and stage: the load that has been waited for
     std::map<int, Hash> tiles, operands, held;
     std::map<int, bool> whole;
-    std::vector<Product> flight;
+    std::vector<Product> in_flight;
     std::vector<Hash> stored;
-    std::set<int> leaving;  ///< rings of resident blocks through whose place a result leaves
+    std::set<int> leaving;  ///< circular buffers of resident blocks through whose place a result leaves
   };
 
-  bool lane_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).lane_sums; }
+  bool thread_sum(int buffer) const { return plan_.fragments.count(buffer) != 0 && plan_.fragments.at(buffer).thread_sums; }
 
   void start() {
     fault_.clear();
-    slots_.clear();
+    stages_.clear();
     agents_.clear();
-    copies_ = BlockCopies(plan_.groups);
-    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.groups), 0);
+    copies_ = BlockCopies(plan_.warpgroups);
+    turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.warpgroups), 0);
     prepared_.assign(static_cast<std::size_t>(plan_.cluster()), false);
     for (int block = 0; block < plan_.cluster(); ++block) {
-      if (plan_.turns()) turns_[static_cast<std::size_t>(block * plan_.groups)] = 1;
-      for (int group = -1; group < plan_.groups; ++group) {
+      if (plan_.ping_pong()) turns_[static_cast<std::size_t>(block * plan_.warpgroups)] = 1;
+      for (int group = -1; group < plan_.warpgroups; ++group) {
         agents_.emplace_back();
         agents_.back().block = block;
         agents_.back().group = group;
@@ -124,12 +125,12 @@ class TensorPlanRunner : private TensorPlanHashes {
     std::vector<Step> program;
     if (producer) program.push_back({Step::Kind::prepares});
     program.push_back({Step::Kind::starts});
-    for (const Integers& item : items_) {
-      walk_events(role, std::make_shared<const Integers>(item), true,
+    for (const Integers& work_tile : work_tiles_) {
+      walk_events(role, std::make_shared<const Integers>(work_tile), true,
                   [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool /*masked*/) {
                     program.push_back(step_of(block, event, *around));
                   });
-      program.push_back({Step::Kind::ends_item});
+      program.push_back({Step::Kind::ends_work_tile});
     }
     program.push_back({Step::Kind::leaves});
     return program;
@@ -140,7 +141,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     step.event = event;
     if (event.kind == Kind::product || event.kind == Kind::compute) step.mask = mask_of(op(event.op), around);
     if (event.kind != Kind::load) return step;
-    const nvptx::Ring& ring = this->ring(event.ring);
+    const nvptx::CircularBuffer& ring = this->ring(event.ring);
     Integers at = around;
     if (all_copy() && ring.streamed) {
       const auto iteration = at.find(ring.var);
@@ -163,7 +164,7 @@ class TensorPlanRunner : private TensorPlanHashes {
   /// A copier that waits for it has been told of the last tiles that blocks share.
   bool may_leave(const Agent& agent) const {
     if (agent.group >= 0 || !plan_.drains) return true;
-    return std::all_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
+    return std::all_of(stages_.begin(), stages_.end(), [&](const auto& entry) {
       const auto& [block, ring, number] = entry.first;
       return block != agent.block || this->ring(ring).blocks == 1 || entry.second.empty >= entry.second.tiles;
     });
@@ -182,14 +183,18 @@ class TensorPlanRunner : private TensorPlanHashes {
     return blocks;
   }
 
-  Slot& slot(const Agent& agent, int ring) { return slots_[{agent.block, ring, position(agent, ring) % this->ring(ring).slots}]; }
-  int turn(const Agent& agent, int ahead) const { return agent.block * plan_.groups + (agent.group + ahead) % plan_.groups; }
+  Stage& stage(const Agent& agent, int ring) {
+    return stages_[{agent.block, ring, position(agent, ring) % this->ring(ring).stages}];
+  }
+  int turn(const Agent& agent, int ahead) const {
+    return agent.block * plan_.warpgroups + (agent.group + ahead) % plan_.warpgroups;
+  }
   static int position(const Agent& agent, int ring) {
     const auto found = agent.positions.find(ring);
     return found == agent.positions.end() ? 0 : found->second;
   }
 
-  int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).slots % 2; }
+  int phase(const Agent& agent, int ring) const { return position(agent, ring) / this->ring(ring).stages % 2; }
 
   bool ready(const Agent& agent) {
     const Step& step = program(agent)[agent.at];
@@ -198,8 +203,8 @@ class TensorPlanRunner : private TensorPlanHashes {
     if (step.kind != Step::Kind::event) return true;
     if (step.event.kind == Kind::barrier) return copies_.arrive(agent.group);
     if (all_copy()) return true;
-    if (step.event.kind == Kind::wait_full) return slot(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
-    if (step.event.kind == Kind::wait_empty) return slot(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_full) return stage(agent, step.event.ring).full % 2 != phase(agent, step.event.ring);
+    if (step.event.kind == Kind::wait_empty) return stage(agent, step.event.ring).empty % 2 == phase(agent, step.event.ring);
     if (step.event.kind == Kind::wait_turn) return turns_[static_cast<std::size_t>(turn(agent, 0))] > 0;
     return true;
   }
@@ -207,8 +212,8 @@ class TensorPlanRunner : private TensorPlanHashes {
   void step(Agent& agent) {
     const Step& step = program(agent)[agent.at++];
     if (step.kind == Step::Kind::prepares) prepared_[static_cast<std::size_t>(agent.block)] = true;
-    if (step.kind == Step::Kind::ends_item) {
-      if (!agent.flight.empty()) fault_ = "a product outlives its item";
+    if (step.kind == Step::Kind::ends_work_tile) {
+      if (!agent.in_flight.empty()) fault_ = "a product outlives its work tile";
       agent.tiles.clear();
       agent.operands.clear();
       agent.held.clear();
@@ -233,7 +238,7 @@ class TensorPlanRunner : private TensorPlanHashes {
         return copies_.wait(agent.group, step.event.count);
       case Kind::wait_full:
         if (all_copy()) return;
-        agent.arrived[{ring, position(agent, ring) % this->ring(ring).slots}] = slot(agent, ring).loads;
+        agent.arrived[{ring, position(agent, ring) % this->ring(ring).stages}] = stage(agent, ring).loads;
         return;
       case Kind::load:
         return all_copy() ? copy(agent, step) : load(agent, ring, step);
@@ -251,15 +256,15 @@ class TensorPlanRunner : private TensorPlanHashes {
       case Kind::wait_stores:
         return agent.leaving.clear();
       case Kind::wait_products:
-        if (agent.flight.size() > static_cast<std::size_t>(step.event.count))
-          agent.flight.erase(agent.flight.begin(), agent.flight.end() - step.event.count);
+        if (agent.in_flight.size() > static_cast<std::size_t>(step.event.count))
+          agent.in_flight.erase(agent.in_flight.begin(), agent.in_flight.end() - step.event.count);
         return;
       case Kind::narrow:
         return narrow(agent, step.event.op);
       case Kind::compute:
         return compute(agent, step.event.op, step);
-      case Kind::finish_sums:
-        if (busy(agent, ring) || agent.whole[ring] || !lane_sum(ring)) fault_ = "a sum is added up at a wrong time";
+      case Kind::quad_reduction:
+        if (busy(agent, ring) || agent.whole[ring] || !thread_sum(ring)) fault_ = "a sum is added up at a wrong time";
         agent.whole[ring] = true;
         return;
       case Kind::wait_turn:
@@ -275,16 +280,16 @@ class TensorPlanRunner : private TensorPlanHashes {
 
   /// The group's part of the tile of some iterations later, if there is one.
   void copy(Agent& agent, const Step& step) {
-    const int slot = agent.fills[step.event.ring]++ % ring(step.event.ring).slots;
+    const int stage = agent.fills[step.event.ring]++ % ring(step.event.ring).stages;
     if (step.astray) fault_ = "a tile is copied for no iteration";
     if (step.astray || step.past) return;
-    copies_.copy(agent.group, step.event.ring, slot, step.tile);
+    copies_.copy(agent.group, step.event.ring, stage, step.tile);
     if (!copies_.fault().empty()) fault_ = copies_.fault();
   }
 
   void load(Agent& agent, int ring, const Step& step) {
-    const int number = position(agent, ring) % this->ring(ring).slots;
-    Slot& own = this->slot(agent, ring);
+    const int number = position(agent, ring) % this->ring(ring).stages;
+    Stage& own = this->stage(agent, ring);
     if (own.awaited) fault_ = "two tiles are waited for at once";
     own.awaited = true;
     ++own.tiles;
@@ -292,25 +297,25 @@ class TensorPlanRunner : private TensorPlanHashes {
     for (const int block : reached(agent, step.event)) {
       for (const Agent& group : agents_) {
         if (group.block == block && group.leaving.count(ring) != 0) fault_ = "a tile is overwritten before a result has left";
-        for (const Product& product : group.flight) {
+        for (const Product& product : group.in_flight) {
           for (const auto& [of, place, load] : product.tiles) {
             if (group.block == block && of == ring && place == number) fault_ = "a tile is overwritten under a product";
           }
         }
       }
-      Slot& slot = slots_[{block, ring, number}];
-      ++slot.loads;
-      slot.tile[this->ring(ring).blocks > 1 ? agent.block : 0] = step.tile;
-      --slot.missing;
-      fill(slot);
+      Stage& stage = stages_[{block, ring, number}];
+      ++stage.loads;
+      stage.tile[this->ring(ring).blocks > 1 ? agent.block : 0] = step.tile;
+      --stage.missing;
+      fill(stage);
     }
     agent.positions[ring] = position(agent, ring) + 1;
   }
 
-  static void fill(Slot& slot) {
-    if (!slot.awaited || slot.missing != 0) return;
-    slot.awaited = false;
-    ++slot.full;
+  static void fill(Stage& stage) {
+    if (!stage.awaited || stage.missing != 0) return;
+    stage.awaited = false;
+    ++stage.full;
   }
 
   void release(Agent& agent, const nvptx::Event& event) {
@@ -319,16 +324,16 @@ class TensorPlanRunner : private TensorPlanHashes {
       fault_ = "a tile is released that nobody has";
       return;
     }
-    for (const Product& product : agent.flight) {
+    for (const Product& product : agent.in_flight) {
       for (const auto& [of, place, load] : product.tiles) {
-        if (of == ring && place == oldest % this->ring(ring).slots) fault_ = "a tile is released under a product";
+        if (of == ring && place == oldest % this->ring(ring).stages) fault_ = "a tile is released under a product";
       }
     }
     for (const int block : reached(agent, event)) {
-      Slot& slot = slots_[{block, ring, oldest % this->ring(ring).slots}];
-      if (++slot.arrivals < this->ring(ring).readers) continue;
-      slot.arrivals = 0;
-      ++slot.empty;
+      Stage& stage = stages_[{block, ring, oldest % this->ring(ring).stages}];
+      if (++stage.arrivals < this->ring(ring).readers) continue;
+      stage.arrivals = 0;
+      ++stage.empty;
     }
     if (agent.behind[ring] > 0) {
       --agent.behind[ring];
@@ -339,37 +344,37 @@ class TensorPlanRunner : private TensorPlanHashes {
 
   Hash tile(Agent& agent, int ring) {
     if (all_copy()) {
-      const Hash tile = copies_.read(agent.group, ring, position(agent, ring) % this->ring(ring).slots);
+      const Hash tile = copies_.read(agent.group, ring, position(agent, ring) % this->ring(ring).stages);
       if (!copies_.fault().empty()) fault_ = copies_.fault();
       return tile;
     }
-    const Slot& slot = this->slot(agent, ring);
-    const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).slots});
-    if (seen == agent.arrived.end() || seen->second != slot.loads || slot.loads == 0)
+    const Stage& stage = this->stage(agent, ring);
+    const auto seen = agent.arrived.find({ring, position(agent, ring) % this->ring(ring).stages});
+    if (seen == agent.arrived.end() || seen->second != stage.loads || stage.loads == 0)
       fault_ = "a tile is read before it has arrived";
     const int shares = this->ring(ring).blocks;
-    const auto first = slot.tile.empty() ? 0 : slot.tile.begin()->second;
+    const auto first = stage.tile.empty() ? 0 : stage.tile.begin()->second;
     for (int share = 0; share < shares; ++share) {
-      const auto found = slot.tile.find(share);
-      if (found == slot.tile.end() || found->second != first) fault_ = "a tile is read in part";
+      const auto found = stage.tile.find(share);
+      if (found == stage.tile.end() || found->second != first) fault_ = "a tile is read in part";
     }
     return first;
   }
 
   bool busy(const Agent& agent, int buffer) const {
-    return std::any_of(agent.flight.begin(), agent.flight.end(),
+    return std::any_of(agent.in_flight.begin(), agent.in_flight.end(),
                        [&](const Product& p) { return op(p.op).op.write.buffer == buffer; });
   }
 
   Hash fragment(Agent& agent, int buffer, bool in_parts) {
     if (busy(agent, buffer)) fault_ = "a tile is read under a product";
     if (agent.tiles.count(buffer) == 0) fault_ = "a tile is read before it is written";
-    if (lane_sum(buffer) && !in_parts && !agent.whole[buffer]) fault_ = "a part of a sum is read";
+    if (thread_sum(buffer) && !in_parts && !agent.whole[buffer]) fault_ = "a part of a sum is read";
     return agent.tiles[buffer];
   }
 
   void narrow(Agent& agent, int k) {
-    if (std::any_of(agent.flight.begin(), agent.flight.end(), [&](const Product& p) { return p.op == k; }))
+    if (std::any_of(agent.in_flight.begin(), agent.in_flight.end(), [&](const Product& p) { return p.op == k; }))
       fault_ = "an operand is overwritten";
     agent.operands[k] = fragment(agent, op(k).op.reads[static_cast<std::size_t>(op(k).form.a)].buffer, false);
   }
@@ -378,7 +383,7 @@ class TensorPlanRunner : private TensorPlanHashes {
     const nvptx::TensorOp& op = this->op(k);
     Product started{k, {}};
     const auto operand = [&](int ring) {
-      started.tiles.emplace_back(ring, position(agent, ring) % this->ring(ring).slots, slot(agent, ring).loads);
+      started.tiles.emplace_back(ring, position(agent, ring) % this->ring(ring).stages, stage(agent, ring).loads);
       return tile(agent, ring);
     };
     Hash a = 0;
@@ -393,23 +398,23 @@ class TensorPlanRunner : private TensorPlanHashes {
     }
     const Hash b = operand(op.b_ring);
     set(agent.tiles, agent.stored, k, step.mask, {a, b});
-    agent.flight.push_back(std::move(started));
+    agent.in_flight.push_back(std::move(started));
   }
 
   void compute(Agent& agent, int k, const Step& step) {
     const TileOp& op = this->op(k).op;
     if (busy(agent, op.write.buffer)) fault_ = "a tile is written under a product";
     std::vector<Hash> reads;
-    const auto& rings = this->op(k).read_rings;
+    const auto& circular_buffers = this->op(k).read_rings;
     for (const TileAccess& read : op.reads) {
       const bool scratch = plan_.fragments.count(read.buffer) != 0;
-      if (const auto ring = rings.find(static_cast<int>(reads.size())); ring != rings.end()) {
+      if (const auto ring = circular_buffers.find(static_cast<int>(reads.size())); ring != circular_buffers.end()) {
         reads.push_back(tile(agent, ring->second));
         continue;
       }
       reads.push_back(scratch ? fragment(agent, read.buffer, read.buffer == op.write.buffer) : tile_of(read.buffer, {}, {}));
     }
-    if (lane_sum(op.write.buffer)) {
+    if (thread_sum(op.write.buffer)) {
       if (op.reduction && agent.whole[op.write.buffer]) fault_ = "a whole sum is added to as if it were a part";
       if (op.reads.empty()) agent.whole[op.write.buffer] = false;
     }
@@ -417,13 +422,13 @@ class TensorPlanRunner : private TensorPlanHashes {
     if (this->op(k).through_shared && plan_.persistent()) leave(agent, plan_.lender(this->op(k)));
   }
 
-  /// A result goes into the place of the ring's tile, which must be the group's to write, and leaves from there.
+  /// A result goes into the place of the circular buffer's tile, which must be the group's to write, and leaves from there.
   void leave(Agent& agent, int ring) {
     if (ring < 0 || all_copy()) return;
-    const Slot& slot = this->slot(agent, ring);
+    const Stage& stage = this->stage(agent, ring);
     const auto seen = agent.arrived.find({ring, 0});
-    const bool held = seen != agent.arrived.end() && seen->second == slot.loads && position(agent, ring) == slot.loads - 1;
-    if (!held) fault_ = "a result is written over a tile that may be the next item's";
+    const bool held = seen != agent.arrived.end() && seen->second == stage.loads && position(agent, ring) == stage.loads - 1;
+    if (!held) fault_ = "a result is written over a tile that may be the next work tile's";
     agent.leaving.insert(ring);
   }
 
@@ -431,16 +436,16 @@ class TensorPlanRunner : private TensorPlanHashes {
     for (const Agent& agent : agents_) {
       if (agent.group >= 0 && agent.stored != expected(agent.block)) return "other values are stored";
     }
-    for (const auto& [place, slot] : slots_) {
-      if (!all_copy() && (slot.awaited || slot.missing != 0)) return "a share of a tile is left over";
+    for (const auto& [place, stage] : stages_) {
+      if (!all_copy() && (stage.awaited || stage.missing != 0)) return "a share of a tile is left over";
     }
     return "";
   }
 
   std::vector<std::vector<Step>> producers_, consumers_;  ///< programs by block
   std::string fault_;
-  std::map<std::tuple<int, int, int>, Slot> slots_;  ///< by block, ring and number
-  std::vector<bool> prepared_;                       ///< blocks whose barriers are ready
+  std::map<std::tuple<int, int, int>, Stage> stages_;  ///< by block, circular buffer and number
+  std::vector<bool> prepared_;                         ///< blocks whose barriers are ready
   std::vector<Agent> agents_;
   std::vector<int> turns_;
   BlockCopies copies_{1};

@@ -29,7 +29,7 @@ class TensorValues {
     bool masked = true;
   };
   /// A product under way, and the tiles that it reads.
-  struct Flight {
+  struct InFlight {
     int op;
     std::int64_t a_position, b_position;
   };
@@ -37,7 +37,7 @@ class TensorValues {
   struct Group {
     std::map<int, std::vector<double>> tiles;  ///< by buffer: [rows][columns], or [rows][4] without columns: one value a thread
     std::map<int, std::vector<double>> operands;  ///< by op: [rows][k]
-    std::deque<Flight> flight;
+    std::deque<InFlight> in_flight;
   };
 
   TensorValues(const nvptx::TensorPlan& plan, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -51,14 +51,14 @@ class TensorValues {
   }
 
   virtual ~TensorValues() = default;
-  /// An element of the tile of a ring that the group reads now.
+  /// An element of the tile of a circular buffer that the group reads now.
   virtual double tile_element(const Group& group, int ring, int row, int column) const = 0;
 
   static constexpr int kQuad = 4;
-  int group_rows() const { return plan_.row_tiles * nvptx::kGroupRows; }
+  int group_rows() const { return plan_.row_tiles * nvptx::kWarpgroupRows; }
   const nvptx::TensorOp& op(int k) const { return plan_.ops.at(static_cast<std::size_t>(k)); }
-  const nvptx::Ring& ring(int k) const { return plan_.rings.at(static_cast<std::size_t>(k)); }
-  static int row_elements(const nvptx::Ring& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
+  const nvptx::CircularBuffer& ring(int k) const { return plan_.circular_buffers.at(static_cast<std::size_t>(k)); }
+  static int row_elements(const nvptx::CircularBuffer& ring) { return ring.column_blocks() * nvptx::kBlockColumns; }
 
   [[noreturn]] void fail(const std::string& what) const { internal_error("tensor plan of {}: {}", plan_.program->name, what); }
 
@@ -73,13 +73,13 @@ class TensorValues {
   }
 
   bool in_flight(const Group& group, int buffer) const {
-    return std::any_of(group.flight.begin(), group.flight.end(),
-                       [&](const Flight& f) { return op(f.op).op.write.buffer == buffer; });
+    return std::any_of(group.in_flight.begin(), group.in_flight.end(),
+                       [&](const InFlight& f) { return op(f.op).op.write.buffer == buffer; });
   }
 
   void narrow(int g, Group& group, int k, const Moment& now) {
     const nvptx::TensorOp& op = this->op(k);
-    if (std::any_of(group.flight.begin(), group.flight.end(), [&](const Flight& f) { return f.op == k; }))
+    if (std::any_of(group.in_flight.begin(), group.in_flight.end(), [&](const InFlight& f) { return f.op == k; }))
       fail("the first operand of " + op.op.name + " is overwritten while it multiplies");
     const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
     const Mask mask(now.masked && op.mask_a ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
@@ -119,9 +119,9 @@ class TensorValues {
       Values values = now.values;
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
         const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        const int item_row = g * group_rows() + row;
-        values[dim.var] = d == op.row      ? item_row / plan_.pack
-                          : d == op.pack   ? item_row % plan_.pack
+        const int work_tile_row = g * group_rows() + row;
+        values[dim.var] = d == op.row      ? work_tile_row / plan_.pack
+                          : d == op.pack   ? work_tile_row % plan_.pack
                           : d == op.column ? column
                                            : value_at(dim.lower, now.values);
       }
@@ -193,7 +193,7 @@ class TensorValues {
 
   void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
     const int buffer = op.op.write.buffer;
-    const bool in_lanes = plan_.fragments.at(buffer).lane_sums;
+    const bool in_lanes = plan_.fragments.at(buffer).thread_sums;
     const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
     std::vector<double> values;
@@ -224,9 +224,9 @@ class TensorValues {
         if (!mask.holds(g * group_rows() + row, column)) continue;
         Values values = now.values;
         for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
-        const int item_row = g * group_rows() + row;
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = item_row / plan_.pack;
-        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = item_row % plan_.pack;
+        const int work_tile_row = g * group_rows() + row;
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = work_tile_row / plan_.pack;
+        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = work_tile_row % plan_.pack;
         if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
         std::vector<std::int64_t> index;
         for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));

@@ -44,8 +44,8 @@ Point one_pass_point(const Space& space) {
   for (const Parameter& parameter : space.parameters()) {
     if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
     if (parameter.name.starts_with("rule.")) values[parameter.name] = parameter.name != "rule.split_reduction";
-    if (parameter.name == "stream") values[parameter.name] = parameter.choices.at(1);
-    if (parameter.name == "stream_tile") values[parameter.name] = parameter.choices.front();
+    if (parameter.name == "reduction_axis") values[parameter.name] = parameter.choices.at(1);
+    if (parameter.name == "reduction_tile") values[parameter.name] = parameter.choices.front();
   }
   std::erase_if(values, [&](const auto& value) {
     return std::none_of(space.parameters().begin(), space.parameters().end(),

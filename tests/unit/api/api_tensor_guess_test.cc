@@ -37,17 +37,18 @@ TEST_P(FirstGuess, Fits) {
   bool planned = false;
   for (const Point& point : space->defaults()) {
     const auto values = named_values(*space, point);
-    if (value_or(values, "groups", 0) == 0) continue;
+    if (value_or(values, "warpgroups", 0) == 0) continue;
     const Candidate candidate = space->candidate(point);
     EXPECT_EQ(candidate.infeasible, "");
     columns.push_back(value_or(values, "columns", 0));
     if (planned) continue;
     planned = true;
     const testing::PlannedTensor plan(build_tile_program(schedules.replay(candidate.steps)));  // throws where it does not fit
-    for (const nvptx::Ring& ring : plan.plan.rings) {
+    for (const nvptx::CircularBuffer& ring : plan.plan.circular_buffers) {
       if (ring.streamed) continue;
-      const auto same = [&](const nvptx::Ring& other) { return !other.streamed && other.buffer == ring.buffer; };
-      EXPECT_EQ(std::count_if(plan.plan.rings.begin(), plan.plan.rings.end(), same), 1) << plan.plan.buffer(ring.buffer).name;
+      const auto same = [&](const nvptx::CircularBuffer& other) { return !other.streamed && other.buffer == ring.buffer; };
+      EXPECT_EQ(std::count_if(plan.plan.circular_buffers.begin(), plan.plan.circular_buffers.end(), same), 1)
+          << plan.plan.buffer(ring.buffer).name;
     }
   }
   EXPECT_TRUE(planned);
@@ -193,7 +194,7 @@ TEST(TensorSpace, ProductsOfOneOperandAreOneBlocksWork) {
     target.sm = sm;
     const testing::PlannedTensor planned(build_tile_program(schedules.replay(candidate.steps)), target);  // proved
     EXPECT_EQ(planned.launches.kernels.size(), 1U);
-    EXPECT_EQ(planned.plan.rings.size(), 3U);
+    EXPECT_EQ(planned.plan.circular_buffers.size(), 3U);
     EXPECT_EQ(planned.op("sum").a_ring, planned.op("sum_c").a_ring);
   }
 }

@@ -102,11 +102,11 @@ TEST(CertificateTest, SaysWhatIsProvedOfKernelsOnTensorCores) {
     if (!candidate.infeasible.empty()) continue;
     const Schedule schedule = base.replay(candidate.steps);
     const Certificate certificate = certify(schedule, build_tile_program(schedule));
-    if (certificate.kernels.slots.empty()) continue;
-    EXPECT_THAT(certificate.kernels.slots, testing::Contains(testing::HasSubstr("is read only after it has arrived")));
-    EXPECT_THAT(certificate.kernels.slots, testing::Contains(testing::HasSubstr("no deadlock")));
-    EXPECT_THAT(describe(certificate), testing::HasSubstr("slots: " + certificate.kernels.slots.front()));
-    EXPECT_EQ(certificate_to_json(certificate).at("slots").size(), certificate.kernels.slots.size());
+    if (certificate.kernels.stages.empty()) continue;
+    EXPECT_THAT(certificate.kernels.stages, testing::Contains(testing::HasSubstr("is read only after it has arrived")));
+    EXPECT_THAT(certificate.kernels.stages, testing::Contains(testing::HasSubstr("no deadlock")));
+    EXPECT_THAT(describe(certificate), testing::HasSubstr("stages: " + certificate.kernels.stages.front()));
+    EXPECT_EQ(certificate_to_json(certificate).at("stages").size(), certificate.kernels.stages.size());
     return;
   }
   FAIL() << "no default candidate of attention uses tensor cores";

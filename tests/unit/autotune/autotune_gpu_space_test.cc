@@ -71,10 +71,10 @@ TEST(GpuSpace, BlocksTakePartsOfTheRowsByDefault) {
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
   GpuProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
   for (const Parameter& parameter : problem.space->parameters()) {
-    if (parameter.name != "parts") continue;
+    if (parameter.name != "num_splits") continue;
     ASSERT_FALSE(parameter.choices.empty());
     for (const std::int64_t parts : parameter.choices) {
-      const Point point = problem.with({{"parts", parts}, {"threads", 64}});
+      const Point point = problem.with({{"num_splits", parts}, {"threads", 64}});
       EXPECT_TRUE(takes_parts(problem.space->candidate(point))) << parts;
       EXPECT_EQ(problem.difference(point, problem.sizes), "") << parts;
     }
@@ -91,16 +91,16 @@ TEST(GpuSpace, AKernelServesOtherNumbersOfRows) {
 TEST(GpuSpace, OtherChoicesBesidePartsComputeTheGradientsToo) {
   GpuProblem problem(samples::row_gradient(), {{"rows", 60}, {"cols", 512}});
   for (const std::map<std::string, std::int64_t>& changes :
-       std::vector<std::map<std::string, std::int64_t>>{{{"ahead", 0}},
-                                                        {{"ahead", 3}, {"staging", 2}},
+       std::vector<std::map<std::string, std::int64_t>>{{{"prefetch", 0}},
+                                                        {{"prefetch", 3}, {"staging", 2}},
                                                         {{"staging", 0}},
                                                         {{"threads", 32}, {"cluster", 2}},
                                                         {{"streaming", 3}},
-                                                        {{"split", -1}}}) {
+                                                        {{"split_axis", -1}}}) {
     std::map<std::string, std::int64_t> all = changes;
     all.try_emplace("threads", 64);
     const Point point = problem.with(all);
-    EXPECT_EQ(takes_parts(problem.space->candidate(point)), !changes.contains("split"));
+    EXPECT_EQ(takes_parts(problem.space->candidate(point)), !changes.contains("split_axis"));
     EXPECT_EQ(problem.difference(point, problem.sizes), "") << ::testing::PrintToString(changes);
   }
 }

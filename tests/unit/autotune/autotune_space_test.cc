@@ -141,13 +141,13 @@ TEST(NestSpace, SumsOverRowsMeetTheRowsThatTheyAreSumsOf) {
   Problem problem(samples::row_gradient(96, 64));
   const auto& parameters = problem.space->parameters();
   auto values = named_values(*problem.space, problem.space->defaults().front());
-  EXPECT_EQ(values.at("split"), -1);
+  EXPECT_EQ(values.at("split_axis"), -1);
   bool met = false;
   for (const Parameter& parameter : parameters) {
-    if (parameter.name != "split") continue;
+    if (parameter.name != "split_axis") continue;
     for (const std::int64_t axis : parameter.choices) {
-      values["split"] = axis;
-      values["parts"] = 8;
+      values["split_axis"] = axis;
+      values["num_splits"] = 8;
       const Schedule schedule = problem.replay(*point_from(*problem.space, values));
       if (schedule.nest().find_statement("dw_update_part") == nullptr) continue;
       met = true;
@@ -198,7 +198,7 @@ TEST(NestSpace, TilesThatOverflowTheCacheAreInfeasibleBeforeAnyCompile) {
   const auto& parameters = problem.space->parameters();
   for (std::size_t k = 0; k < huge.size(); ++k) {
     if (parameters[k].name.starts_with("tile.")) huge[k] = static_cast<int>(parameters[k].choices.size()) - 1;
-    if (parameters[k].name == "stream") huge[k] = 0;
+    if (parameters[k].name == "reduction_axis") huge[k] = 0;
   }
   EXPECT_NE(problem.space->candidate(huge).infeasible.find("KiB"), std::string::npos);
 }
@@ -300,7 +300,7 @@ TEST(TensorSpace, PolynomialsAreTriedWhereAnElementTakesMoreThanAnExponential) {
     BaseSchedules schedules(nest);
     const std::vector<Candidate> candidates = gpu_candidates(nest, schedules, 90);
     return std::any_of(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
-      return candidate.infeasible.empty() && has_step(candidate.steps, "polynomial");
+      return candidate.infeasible.empty() && has_step(candidate.steps, "exp2_polynomial");
     });
   };
   Nest nest = testing::attention_nest();
@@ -324,7 +324,7 @@ TEST(TensorSpace, PairsOfBlocksShareTilesOfWideRows) {
   for (const Candidate& candidate : gpu_candidates(nest, schedules, 90)) {
     if (!has_step(candidate.steps, "tensor_cores") || !has_step(candidate.steps, "cluster")) continue;
     EXPECT_EQ(candidate.infeasible, "");
-    EXPECT_FALSE(has_step(candidate.steps, "claims"));
+    EXPECT_FALSE(has_step(candidate.steps, "dynamic_scheduler"));
     const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), NvptxTarget{});
     EXPECT_EQ(kernel.kernel.recipe.launches.front().cluster[0], 2);
     EXPECT_NE(kernel.kernel.code.find("multicast::cluster"), std::string::npos);
@@ -356,7 +356,7 @@ TEST(TensorSpace, EveryDefaultForComputeCapability8IsLegalAndCompiles) {
   for (const Candidate& candidate : gpu_candidates(nest, schedules, 80)) {
     if (!has_step(candidate.steps, "tensor_cores")) continue;
     EXPECT_EQ(candidate.infeasible, "");
-    EXPECT_FALSE(has_step(candidate.steps, "turns"));
+    EXPECT_FALSE(has_step(candidate.steps, "ping_pong"));
     const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), target);
     EXPECT_EQ(kernel.kernel.architecture, "sm_80");
     EXPECT_NE(kernel.kernel.code.find("mma.sync"), std::string::npos);
@@ -377,9 +377,9 @@ TEST(TensorSpace, NothingElseDoes) {
 TEST(NestStructure, LoopsAreAlignedThroughTheTensorsTheyShare) {
   const Schedule base(samples::scores_softmax_values(Mask::none, 128, 128, 32));
   const NestStructure structure = analyse(base, complete_sizes(base.nest(), {}));
-  const auto axis = [&](const std::string& unit, std::size_t loop) {
-    for (const Unit& u : structure.units) {
-      if (u.first == unit) return u.axes.at(loop);
+  const auto axis = [&](const std::string& loop_group, std::size_t loop) {
+    for (const LoopGroup& u : structure.loop_groups) {
+      if (u.first == loop_group) return u.axes.at(loop);
     }
     return -1;
   };
@@ -398,8 +398,8 @@ TEST(NestStructure, LoopsOfAStatementHaveAxesOfTheirOwn) {
     schedule = schedule.apply(parse_step(step));
   const NestStructure structure = analyse(schedule, complete_sizes(schedule.nest(), {}));
   EXPECT_FALSE(structure.parts.empty());
-  for (const Unit& unit : structure.units)
-    EXPECT_EQ(std::set<int>(unit.axes.begin(), unit.axes.end()).size(), unit.axes.size()) << unit.first;
+  for (const LoopGroup& loop_group : structure.loop_groups)
+    EXPECT_EQ(std::set<int>(loop_group.axes.begin(), loop_group.axes.end()).size(), loop_group.axes.size()) << loop_group.first;
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ void expect_definition(const Nest& nest, const std::vector<TensorSteps>& schedul
 }
 
 TensorSteps small_steps(const std::string& polynomial = "") {
-  TensorSteps steps{.rows = 64, .columns = 32, .groups = 1};
+  TensorSteps steps{.rows = 64, .columns = 32, .warpgroups = 1};
   if (!polynomial.empty()) steps.more = {polynomial};
   return steps;
 }
@@ -97,13 +97,14 @@ TEST(TensorSpecialValues, AttentionOfAllKeys) {
     put(inputs.back().second, "v", 40, value, false);
   }
   expect_definition(attention_nest({.depth = static_cast<int>(kDepth)}),
-                    {small_steps(), small_steps("polynomial(out.io, 8)"), small_steps("polynomial(out.io, 16)")}, inputs);
+                    {small_steps(), small_steps("exp2_polynomial(out.io, 8)"), small_steps("exp2_polynomial(out.io, 16)")},
+                    inputs);
 }
 
 /// What a mask hides of keys does not show; values are finite where it hides them.
 TEST(TensorSpecialValues, CausalAttention) {
   expect_definition(attention_nest({.seen = Seen::causal, .depth = static_cast<int>(kDepth)}),
-                    {small_steps(), small_steps("polynomial(out.io, 12)")}, special_inputs());
+                    {small_steps(), small_steps("exp2_polynomial(out.io, 12)")}, special_inputs());
 }
 
 /// Causal attention with weights x / (1 + exp(-x)) of the scores.
@@ -119,7 +120,7 @@ Nest silu_nest() {
 }
 
 TEST(TensorSpecialValues, PolynomialsBeyondTheRangeOfPowers) {
-  TensorSteps steps = small_steps("polynomial(out.io, 16)");
+  TensorSteps steps = small_steps("exp2_polynomial(out.io, 16)");
   steps.rules = {};
   NamedInputs inputs{{"small", attention_inputs(1)}, {"large", attention_inputs(300)}, {"NaN", attention_inputs(1)}};
   put(inputs.back().second, "q", 7, kNaN, false);

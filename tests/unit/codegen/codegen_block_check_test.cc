@@ -117,7 +117,7 @@ using Launches = nvptx::LaunchPlan;
 TEST(LaunchMutants, have_no_proof) {
   const TileProgram steps = relaxation_program(), parts = column_parts_program(ElementType::f32, 256, 5, 1),
                     product = product_program(ElementType::f32, false, true),
-                    rows = norm_program(ElementType::f32, 512, 4, true, {.threads = 64, .cluster = 2, .persistent = 2});
+                    rows = norm_program(ElementType::f32, 512, 4, true, {.threads = 64, .persistent = 2, .cluster = 2});
   const std::vector<std::pair<std::string, std::function<void(Launches&)>>> changes{
       {"a kernel left out", [](Launches& p) { p.launches.pop_back(); }},
       {"kernels in another order", [](Launches& p) { std::reverse(p.launches.begin(), p.launches.end()); }},

@@ -43,9 +43,10 @@ std::vector<MutatedKernel> mutated_kernels() {
   std::vector<MutatedKernel> kernels;
   kernels.push_back(
       {"resident",
-       tensor_program(
-           attention_nest(causal),
-           {.rows = 128, .columns = 32, .more = {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"}}),
+       tensor_program(attention_nest(causal), {.rows = 128,
+                                               .columns = 32,
+                                               .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)",
+                                                        "a_from_registers(out.io)", "persistent(out.io, 1)"}}),
        {},
        {{{{"H", 3}, {"Q", 150}, {"K", 150}}, half}, {{{"H", 5}, {"Q", 20}, {"K", 20}}, half}},
        {{"left out", "wgmma.fence", 2, kNoRegisters},
@@ -56,27 +57,30 @@ std::vector<MutatedKernel> mutated_kernels() {
   kernels.push_back(
       {"cluster",
        tensor_program(attention_nest({.depth = 16}),
-                      {.rows = 256, .columns = 32, .more = {"overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
+                      {.rows = 256,
+                       .columns = 32,
+                       .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
        {},
        {{{{"H", 3}, {"Q", 60}, {"K", 150}}, half}, {{{"H", 5}, {"Q", 40}, {"K", 20}}, half}},
        {{"left out", "wgmma.fence", 2, kNoRegisters},
         {"moved behind", "wgmma.fence", 2, kNoRegisters},
-        {"left out", "mbarrier.try_wait", 3, "at the end, the wait for the last slot that groups give back is enough"},
-        {"parity flipped", "mbarrier.try_wait", 1, "at the end, the wait for the last slot that groups give back is enough"}}});
-  kernels.push_back({"sm_80",
-                     tensor_program(attention_nest({.depth = 32}), {.rows = 64, .columns = 32, .groups = 1, .slots = 2}),
-                     {.sm = 80},
-                     {{{{"H", 1}, {"Q", 64}, {"K", 150}}, half},
-                      {{{"H", 1}, {"Q", 64}, {"K", 128}}, half},
-                      {{{"H", 1}, {"Q", 60}, {"K", 70}}, misaligned_half}},
-                     {{"left out", "cp.async.commit_group", 2,
-                       "its copies then belong to the next group, which is waited for before they are read"},
-                      {"moved behind", "cp.async.commit_group", 1, "as if left out"},
-                      {"", "cp.async.wait_group 1", 3, "what stays for the item is read behind the first wait of the loop alone"},
-                      {"left out", "barrier0", 1, "what stays for the item is read behind the first barrier of the loop alone"},
-                      {"left out", "bar.warp.sync", 1, "nothing was in the place of the results before"}}});
+        {"left out", "mbarrier.try_wait", 3, "at the end, the wait for the last stage that groups give back is enough"},
+        {"parity flipped", "mbarrier.try_wait", 1, "at the end, the wait for the last stage that groups give back is enough"}}});
+  kernels.push_back(
+      {"sm_80",
+       tensor_program(attention_nest({.depth = 32}), {.rows = 64, .columns = 32, .warpgroups = 1, .stages = 2}),
+       {.sm = 80},
+       {{{{"H", 1}, {"Q", 64}, {"K", 150}}, half},
+        {{{"H", 1}, {"Q", 64}, {"K", 128}}, half},
+        {{{"H", 1}, {"Q", 60}, {"K", 70}}, misaligned_half}},
+       {{"left out", "cp.async.commit_group", 2,
+         "its copies then belong to the next group, which is waited for before they are read"},
+        {"moved behind", "cp.async.commit_group", 1, "as if left out"},
+        {"", "cp.async.wait_group 1", 3, "what stays for the work tile is read behind the first wait of the loop alone"},
+        {"left out", "barrier0", 1, "what stays for the work tile is read behind the first barrier of the loop alone"},
+        {"left out", "bar.warp.sync", 1, "nothing was in the place of the results before"}}});
   kernels.push_back({"exchange",
-                     norm_program(ElementType::f32, 2048, 1, false, {.threads = 64, .cluster = 4, .persistent = 4}),
+                     norm_program(ElementType::f32, 2048, 1, false, {.threads = 64, .persistent = 4, .cluster = 4}),
                      {},
                      {{{{"batch", 9}}, plain}, {{{"batch", 9}}, misaligned}},
                      {}});

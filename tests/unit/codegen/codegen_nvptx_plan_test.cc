@@ -71,7 +71,7 @@ TEST(NvptxPlan, short_rows_share_a_warp) {
 }
 
 TEST(NvptxPlan, what_all_items_share_leaves_the_registers_first) {
-  const GridShape few{.threads = 64, .cluster = 2, .persistent = 1}, many{.threads = 64, .cluster = 2, .persistent = 16};
+  const GridShape few{.threads = 64, .persistent = 1, .cluster = 2}, many{.threads = 64, .persistent = 16, .cluster = 2};
   const Planned roomy(norm_program(f32, 4608, 1, false, few, 2), true), crowded(norm_program(f32, 4608, 1, false, many, 2), true);
   EXPECT_FALSE(roomy.placement("factors").outside);
   EXPECT_TRUE(crowded.placement("factors").outside);
@@ -127,9 +127,9 @@ TEST(NvptxPlan, a_loop_within_a_block_has_copies_under_way) {
   const Planned plan(column_parts_program(bf16, 1024, 100, 3), true);
   const auto ahead = std::count_if(plan.block.ops.begin(), plan.block.ops.end(), [](const auto& op) { return op.ahead > 0; });
   EXPECT_EQ(ahead, 2);  // one row ahead before the loop, two in it
-  EXPECT_EQ(plan.placement("tile").ring_slots, 2);
+  EXPECT_EQ(plan.placement("tile").stages, 2);
   const Planned plain(column_parts_program(bf16, 1024, 100, 3), false);
-  EXPECT_EQ(plain.placement("tile").ring_slots, 0);
+  EXPECT_EQ(plain.placement("tile").stages, 0);
 }
 
 TEST(NvptxPlan, groups_of_threads_divide_a_sum_over_rows_of_memory) {
@@ -203,7 +203,7 @@ TEST(NvptxRecipe, tells_the_workspace) {
 }
 
 bool has_clusters(const TileTree& tree) {
-  return tree->grid.cluster > 1 || std::any_of(tree->children.begin(), tree->children.end(), has_clusters);
+  return tree->knobs.contains("cluster") || std::any_of(tree->children.begin(), tree->children.end(), has_clusters);
 }
 
 class EveryProgram : public ::testing::TestWithParam<std::tuple<SimtCase, int>> {};
@@ -215,7 +215,7 @@ TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
   target.threads = test.threads;
   if (sm < 90 && has_clusters(test.program.root)) {
     EXPECT_THAT([&] { compile_nvptx(test.program, target); },
-                ::testing::ThrowsMessage<UserError>(HasSubstr("Clusters of blocks need compute capability 9.0")));
+                ::testing::ThrowsMessage<UserError>(HasSubstr("step `cluster` needs compute capability 9.0")));
     return;
   }
   const CompiledNvptx compiled = compile_nvptx(test.program, target);

@@ -50,7 +50,7 @@ TEST(SimtEmulator, notices_a_copy_that_nobody_waits_for) {
 
 /// What the emulator says of a kernel whose blocks exchange results, without the lines that have `call`.
 std::string exchange_without(const std::string& call) {
-  const GridShape shape{.threads = 64, .cluster = 4, .persistent = 4};
+  const GridShape shape{.threads = 64, .persistent = 4, .cluster = 4};
   const TileProgram program = norm_program(ElementType::f32, 2048, 1, false, shape);
   CompiledNvptx compiled = compile_nvptx(program, {});
   compiled.ir = without(compiled.ir, call);

@@ -71,7 +71,7 @@ TileTree with_private_blocks(const TileTree& tree, TileProgram& program, bool in
   if (tree->kind == TileNode::Kind::op) return tree;
   auto result = std::make_shared<TileNode>(*tree);
   const bool block = nvptx::is_block_loop(*tree);
-  if (inside && !block) return nvptx::with_private_tiles(tree, program);
+  if (inside && !block) return nvptx::privatized(tree, program);
   for (TileTree& child : result->children) child = with_private_blocks(child, program, block);
   return result;
 }
@@ -115,7 +115,7 @@ TEST_P(PartsOnTensorCores, have_a_proved_plan_and_code) {
   const TileProgram program = in_parts(GetParam().form);
   const nvptx::LaunchPlan launches = nvptx::plan_launches(program, 256);
   const auto main = std::find_if(launches.kernels.begin(), launches.kernels.end(),
-                                 [](const nvptx::KernelPlan& kernel) { return kernel.shape.groups > 0; });
+                                 [](const nvptx::KernelPlan& kernel) { return kernel.shape.warpgroups > 0; });
   ASSERT_NE(main, launches.kernels.end());
   const nvptx::TensorPlan plan = nvptx::plan_tensor(*main, launches.program, {});
   EXPECT_THAT(check_tensor_plan(plan).violations, ::testing::IsEmpty());

@@ -21,12 +21,7 @@ using nvptx::TensorPlan;
 using ::testing::HasSubstr;
 using Kind = Event::Kind;
 
-GridShape shape(int groups, int slots) {
-  GridShape result;
-  result.groups = groups;
-  result.slots = slots;
-  return result;
-}
+GridShape shape(int warpgroups, int stages) { return {.warpgroups = warpgroups, .stages = stages}; }
 
 struct Case {
   std::string name;
@@ -42,7 +37,7 @@ void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 /// Two maps share their values.
 TileProgram two_maps(bool causal) {
   const AttentionForm form{.seen = causal ? Seen::causal : Seen::all, .maps = 2};
-  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .groups = 1});
+  return tensor_program(attention_nest(form), {.rules = two_map_rules(), .rows = 64, .warpgroups = 1});
 }
 
 /// A plan of attention and what it points to.
@@ -65,11 +60,12 @@ struct Attention {
 
 std::vector<Case> cases() {
   GridShape overlap = shape(1, 2);
-  overlap.overlap = 1;
+  overlap.intra_warpgroup_overlap = 1;
   GridShape all = shape(2, 2);
-  all.overlap = all.turns = all.hold = all.persistent = all.stagger = all.claims = 1;
+  all.intra_warpgroup_overlap = all.ping_pong = all.a_from_registers = all.persistent = all.early_release =
+      all.dynamic_scheduler = 1;
   GridShape turns = shape(2, 1);
-  turns.turns = 1;
+  turns.ping_pong = 1;
   std::vector<Case> list;
   for (const bool causal : {false, true}) {
     const std::string kind = causal ? "causal" : "full";
@@ -79,23 +75,23 @@ std::vector<Case> cases() {
   }
   list.push_back({"turns_one_slot", false, turns});
   GridShape resident = shape(2, 2);
-  resident.overlap = resident.hold = resident.persistent = 1;
+  resident.intra_warpgroup_overlap = resident.a_from_registers = resident.persistent = 1;
   GridShape overlap_one = overlap, overlap_three = overlap;
-  overlap_one.slots = 1;
-  overlap_three.slots = 3;
+  overlap_one.stages = 1;
+  overlap_three.stages = 3;
   list.push_back({"sm80_one_slot", false, shape(2, 1), 80});
   list.push_back({"sm80_overlap_one_slot", false, overlap_one, 80});
   list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
   list.push_back({"sm80_resident", true, resident, 80});
   GridShape biased = all;
-  biased.stagger = biased.claims = 0;
+  biased.early_release = biased.dynamic_scheduler = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
   GridShape cluster = shape(1, 2);
   cluster.cluster = 2;
   list.push_back({"cluster_full", false, cluster});
   cluster = biased;
-  cluster.stagger = 1;
+  cluster.early_release = 1;
   cluster.cluster = 2;
   list.push_back({"cluster_all_causal", true, cluster});
   cluster = shape(1, 1);
@@ -103,14 +99,14 @@ std::vector<Case> cases() {
   list.push_back({"cluster_of_four", false, cluster});
   // Without room for results beside the other tiles.
   GridShape narrow = resident;
-  narrow.hold = 0;
+  narrow.a_from_registers = 0;
   list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
-  narrow.turns = narrow.claims = narrow.stagger = 1;
+  narrow.ping_pong = narrow.dynamic_scheduler = narrow.early_release = 1;
   list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
   list.push_back({"two_maps_turns", false, turns, 90, false, 2});
   for (const int chains : {1, 2}) {
     GridShape by_chain = shape(1, 2), all_by_chain = all;
-    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    by_chain.intra_warpgroup_overlap = all_by_chain.intra_warpgroup_overlap = 1 + chains;
     const std::string name = fmt::format("two_maps_{}_chains", chains);
     list.push_back({name, true, by_chain, 90, false, 2});
     list.push_back({name + "_all", false, all_by_chain, 90, false, 2});
@@ -122,33 +118,34 @@ class TensorCheck : public ::testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(Attention, TensorCheck, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 
-/// The plan's first fault over sizes with no, one and many iterations, several items, and orders of the roles.
+/// The plan's first fault over sizes with no, one and many iterations, several work tiles, and orders of the roles.
 std::string fault_of(const TensorPlan& plan) {
   using Items = std::vector<TensorPlanRunner::Integers>;
-  const auto item = [](std::int64_t s, std::int64_t qt) {
+  const auto work_tile = [](std::int64_t s, std::int64_t qt) {
     return TensorPlanRunner::Integers{{"heads", 2}, {"s", s}, {"d", 64}, {"h", 1},     {"qt", qt},
                                       {"H", 2},     {"Q", s}, {"K", s},  {"out_h", 1}, {"out_io", qt}};
   };
-  std::vector<Items> runs = {{item(0, -1), item(0, -1), item(90, 0)},
-                             {item(40, 0)},
-                             {item(128, 1), item(128, 0)},
-                             {item(150, 2), item(150, 0)},
-                             {item(330, 0), item(330, 5), item(330, 1)},
-                             {item(512, 7), item(512, 3)}};
+  std::vector<Items> runs = {{work_tile(0, -1), work_tile(0, -1), work_tile(90, 0)},
+                             {work_tile(40, 0)},
+                             {work_tile(128, 1), work_tile(128, 0)},
+                             {work_tile(150, 2), work_tile(150, 0)},
+                             {work_tile(330, 0), work_tile(330, 5), work_tile(330, 1)},
+                             {work_tile(512, 7), work_tile(512, 3)}};
   // Nests have no sizes of 0.
   const std::vector<std::string>& sizes = plan.program->sizes;
-  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end()) runs.front() = {item(1, 0), item(1, 0), item(90, 0)};
-  // A block that is not resident has one item. Where one role copies it goes on well with more of them all the same.
+  if (std::find(sizes.begin(), sizes.end(), "K") != sizes.end())
+    runs.front() = {work_tile(1, 0), work_tile(1, 0), work_tile(90, 0)};
+  // A block that is not resident has one work tile. Where one role copies it goes on well with more of them all the same.
   if (plan.cores == nvptx::TensorCores::mma && !plan.persistent()) {
     std::vector<Items> single;
-    for (const Items& items : runs) {
-      for (const TensorPlanRunner::Integers& one : items) single.push_back({one});
+    for (const Items& work_tiles : runs) {
+      for (const TensorPlanRunner::Integers& one : work_tiles) single.push_back({one});
     }
     runs = std::move(single);
   }
   const unsigned orders = TensorPlanRunner::kOrders + 3 * static_cast<unsigned>(plan.cluster());
-  for (const Items& items : runs) {
-    TensorPlanRunner runner(plan, items);
+  for (const Items& work_tiles : runs) {
+    TensorPlanRunner runner(plan, work_tiles);
     for (unsigned seed = 0; seed < orders; ++seed) {
       const std::string fault = runner.run(seed);
       if (!fault.empty()) return fault;
@@ -161,7 +158,7 @@ TEST_P(TensorCheck, a_plan_has_a_proof_and_runs) {
   const Attention attention(GetParam());
   const nvptx::TensorCertificate certificate = check_tensor_plan(attention.plan);
   EXPECT_THAT(certificate.violations, ::testing::IsEmpty());
-  EXPECT_THAT(certificate.proved.front(), HasSubstr("ring 0 (k)"));
+  EXPECT_THAT(certificate.proved.front(), HasSubstr("circular buffer 0 (k)"));
   const int blocks = attention.plan.cluster();
   const std::string shared = fmt::format("of {} blocks, each of which copies its share", blocks);
   EXPECT_EQ(certificate.proved.front().find(shared) != std::string::npos, blocks > 1);
@@ -200,21 +197,22 @@ class Mutator {
       std::vector<std::size_t> path;
       visit(consumer ? plan_.consumer : plan_.producer, path);
     }
-    for (std::size_t r = 0; r < plan_.rings.size(); ++r) {
+    for (std::size_t r = 0; r < plan_.circular_buffers.size(); ++r) {
       for (const int change : {-1, 1}) {
-        Mutant& mutant = add(change > 0 ? "one slot more" : "one slot less");
-        mutant.plan.rings[r].slots += change;
+        Mutant& mutant = add(change > 0 ? "one stage more" : "one stage less");
+        mutant.plan.circular_buffers[r].stages += change;
       }
-      if (!plan_.rings[r].claims) add("another origin").plan.rings[r].origin.front() = plan_.rings[r].origin.front() + IntExpr(1);
-      if (plan_.rings[r].upper.defined()) {
+      if (!plan_.circular_buffers[r].scheduler)
+        add("another origin").plan.circular_buffers[r].origin.front() = plan_.circular_buffers[r].origin.front() + IntExpr(1);
+      if (plan_.circular_buffers[r].upper.defined()) {
         for (const int change : {-1, 1}) {
           Mutant& mutant = add("another end of copies");
-          mutant.plan.rings[r].upper = plan_.rings[r].upper + IntExpr(change);
+          mutant.plan.circular_buffers[r].upper = plan_.circular_buffers[r].upper + IntExpr(change);
         }
       }
-      add("registers or not").plan.rings[r].in_registers = !plan_.rings[r].in_registers;
+      add("registers or not").plan.circular_buffers[r].in_registers = !plan_.circular_buffers[r].in_registers;
       Mutant& moved = add("another offset");
-      moved.plan.rings[r].offset += 1024;
+      moved.plan.circular_buffers[r].offset += 1024;
       if (plan_.cluster() > 1) change_sharing(r);
     }
     if (plan_.cluster() > 1) {
@@ -222,7 +220,7 @@ class Mutator {
       add("no wait at the end").plan.drains = false;
     }
     for (const auto& [buffer, fragment] : plan_.fragments) {
-      if (fragment.columns == 0) add("parts or not").plan.fragments[buffer].lane_sums = !fragment.lane_sums;
+      if (fragment.columns == 0) add("parts or not").plan.fragments[buffer].thread_sums = !fragment.thread_sums;
     }
     return std::move(mutants_);
   }
@@ -265,14 +263,14 @@ class Mutator {
   }
 
   void change_sharing(std::size_t r) {
-    const nvptx::Ring& ring = plan_.rings[r];
-    for (const int change : {-1, 1}) add("another number of readers").plan.rings[r].readers += change;
+    const nvptx::CircularBuffer& ring = plan_.circular_buffers[r];
+    for (const int change : {-1, 1}) add("another number of readers").plan.circular_buffers[r].readers += change;
     Mutant& shared = add("shared or not");
-    shared.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    shared.plan.circular_buffers[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
     Mutant& both = add("shared or not, and as many readers");
-    both.plan.rings[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
-    both.plan.rings[r].readers = plan_.groups * both.plan.rings[r].blocks;
-    add("rows of its own or not").plan.rings[r].own_index = ring.own_index < 0 ? ring.row_index : -1;
+    both.plan.circular_buffers[r].blocks = ring.blocks == 1 ? plan_.cluster() : 1;
+    both.plan.circular_buffers[r].readers = plan_.warpgroups * both.plan.circular_buffers[r].blocks;
+    add("rows of its own or not").plan.circular_buffers[r].own_index = ring.own_index < 0 ? ring.row_index : -1;
   }
 
   void change_event(const Event& event, const std::vector<std::size_t>& path, std::size_t k) {
@@ -293,8 +291,8 @@ class Mutator {
           event.blocks == 1 ? plan_.cluster() : 1;
     }
     if (event.ring >= 0) {
-      for (int ring = 0; ring < static_cast<int>(plan_.rings.size()); ++ring) {
-        if (ring != event.ring) mutant("another ring", path)[k].event.ring = ring;
+      for (int ring = 0; ring < static_cast<int>(plan_.circular_buffers.size()); ++ring) {
+        if (ring != event.ring) mutant("another circular buffer", path)[k].event.ring = ring;
       }
     }
     if (event.kind == Kind::product || event.kind == Kind::compute || event.kind == Kind::narrow) {
@@ -334,7 +332,7 @@ std::string fault_of_mutant(const TensorPlan& plan) {
 /// Mutants that mean the same, and have a proof. "x after y": x and y, which came next, have changed places.
 const std::map<std::string, std::string>& harmless() {
   static const std::map<std::string, std::string> kReasons = {
-      {"compute after wait_full", "the next item's number is waited for earlier, or tiles that the op does not read"},
+      {"compute after wait_full", "the next work tile's number is waited for earlier, or tiles that the op does not read"},
       {"compute after compute", "ops on different tiles"},
       {"compute after narrow", "an op on another tile than the operand's source"},
       {"compute after wait_products", "the products that end write other tiles"},
@@ -342,10 +340,10 @@ const std::map<std::string, std::string>& harmless() {
       {"wait_full after compute", "waiting for a tile touches no fragment"},
       {"wait_full after narrow", "waiting for a tile touches no fragment"},
       {"release after compute", "a tile is released later"},
-      {"release after finish_sums", "a tile is released later"},
-      {"release after wait_full", "a tile is released later, after the wait for one of another ring"},
-      {"release after release", "tiles of different rings"},
-      {"one slot less", "one slot is enough; its memory lies idle"},
+      {"release after quad_reduction", "a tile is released later"},
+      {"release after wait_full", "a tile is released later, after the wait for one of another circular buffer"},
+      {"release after release", "tiles of different circular buffers"},
+      {"one stage less", "one stage is enough; its memory lies idle"},
       {"repeat wait_stores", "nothing leaves by then"},
       {"repeat wait_products", "the second wait finds nothing under way"},
       {"wait for one product more", "a longer wait"},
@@ -359,7 +357,7 @@ const std::map<std::string, std::string>& harmless() {
       {"wait_products after narrow", "the products that end write other tiles"},
       {"release after narrow", "a tile is released later"},
       {"value after value", "products that end together, in another order"},
-      {"finish_sums after finish_sums", "sums in different tiles"},
+      {"quad_reduction after quad_reduction", "sums in different tiles"},
       {"pass_turn after value", "a turn is passed on later"},
       {"wait_turn after value", "a turn is waited for later"},
       {"no condition", "all valid sizes have an iteration"},
@@ -373,13 +371,13 @@ const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kReasons = {
       {"release after compute", "a release in the middle of an op stands before it"},
       {"compute after compute", "a release in the middle of an op stands before it"},
-      {"condition after wait_empty", "the slot for the next item's number is waited for earlier"},
-      {"drop take_registers", "a run here is told its items: it need not read their numbers"},
-      {"another offset", "slots overlap: runs here have no memory"},
-      {"one slot more", "slots overlap: runs here have no memory"},
+      {"condition after wait_empty", "the stage for the next work tile's number is waited for earlier"},
+      {"drop take_registers", "a run here is told its work tiles: it need not read their numbers"},
+      {"another offset", "stages overlap: runs here have no memory"},
+      {"one stage more", "stages overlap: runs here have no memory"},
       {"registers or not", "where an operand lies: runs here have no memory"},
-      {"another ring", "a wait for a slot that is known to be free"},
-      {"drop wait_empty", "a wait for a slot that is known to be free"},
+      {"another circular buffer", "a wait for a stage that is known to be free"},
+      {"drop wait_empty", "a wait for a stage that is known to be free"},
       {"load after wait_empty", "a load follows its own wait"},
       {"load after value", "a load follows its own wait"},
       {"value after wait_empty", "a load follows its own wait"},
@@ -409,8 +407,8 @@ const std::map<std::string, std::string>& stricter() {
 /// The same for copies by all threads, beyond those above.
 const std::map<std::string, std::string>& harmless_where_all_copy() {
   static const std::map<std::string, std::string> kReasons = {
-      {"another ring", "a copy for an iteration beyond the last one"},
-      {"barrier after load", "a copy into a slot that is used for the first time"},
+      {"another circular buffer", "a copy for an iteration beyond the last one"},
+      {"barrier after load", "a copy into a stage that is used for the first time"},
       {"barrier after wait_full", "the barrier before has shown the same"},
       {"commit_copies after compute", "a batch is closed later, and waited for later still"},
       {"commit_copies after value", "a batch is closed later, and waited for later still"},
@@ -422,7 +420,7 @@ const std::map<std::string, std::string>& harmless_where_all_copy() {
       {"drop load", "a copy for an iteration beyond the last one"},
       {"drop wait_copies", "the wait before has left nothing under way"},
       {"load after commit_copies", "a copy joins the next batch, and no wait leaves any under way"},
-      {"load after load", "copies to different rings"},
+      {"load after load", "copies to different circular buffers"},
       {"narrow after wait_copies", "a wait touches no fragment"},
       {"release after barrier", "a release before a copy for an iteration beyond the last one"},
       {"repeat barrier", "all threads come to both"},
@@ -431,8 +429,8 @@ const std::map<std::string, std::string>& harmless_where_all_copy() {
       {"repeat wait_copies", "the second wait finds nothing under way"},
       {"wait for one batch more", "a longer wait"},
       {"wait_copies after barrier", "the wait before has left nothing under way"},
-      {"wait_full after product", "the product reads another ring"},
-      {"wait_full after wait_full", "tiles of different rings"},
+      {"wait_full after product", "the product reads another circular buffer"},
+      {"wait_full after wait_full", "tiles of different circular buffers"},
   };
   return kReasons;
 }
@@ -443,22 +441,22 @@ const std::map<std::string, std::string>& stricter_where_all_copy() {
       {"barrier after load", "a barrier already stands behind the product, though not behind its release"},
       {"barrier after wait_full", "another barrier follows before the tile is read"},
       {"commit_copies after wait_copies", "another wait follows before the tile is read"},
-      {"condition after release", "a tile that stays for the item: its slot is filled once"},
+      {"condition after release", "a tile that stays for the work tile: its stage is filled once"},
       {"copy for a later iteration", "iterations that no run here has"},
       {"copy for an earlier iteration", "iterations that no run here has"},
-      {"drop barrier", "another barrier follows before the tile is read or its slot filled"},
+      {"drop barrier", "another barrier follows before the tile is read or its stage filled"},
       {"drop commit_copies", "another wait follows before the tile is read"},
       {"drop load", "iterations that no run here has"},
-      {"drop release", "with one slot, a tile's number plays no part in a run"},
+      {"drop release", "with one stage, a tile's number plays no part in a run"},
       {"drop wait_copies", "another wait follows before the tile is read"},
       {"drop wait_full", "nothing is done there: it says what the barrier has shown"},
       {"load after commit_copies", "another wait follows before the tile is read"},
-      {"loop after release", "a tile that stays for the item: its slot is filled once"},
+      {"loop after release", "a tile that stays for the work tile: its stage is filled once"},
       {"release after barrier", "a barrier already stands behind the product, though not behind its release"},
-      {"repeat load", "with one slot, a tile's number plays no part in a run"},
-      {"repeat release", "with one slot, a tile's number plays no part in a run"},
-      {"repeat value", "with one slot, a tile's number plays no part in a run"},
-      {"take_registers after release", "a tile that stays for the item: its slot is filled once"},
+      {"repeat load", "with one stage, a tile's number plays no part in a run"},
+      {"repeat release", "with one stage, a tile's number plays no part in a run"},
+      {"repeat value", "with one stage, a tile's number plays no part in a run"},
+      {"take_registers after release", "a tile that stays for the work tile: its stage is filled once"},
       {"wait for one batch less", "another wait follows before the tile is read"},
       {"wait_copies after barrier", "another wait follows before the tile is read"},
       {"wait_full after product", "nothing is done there: it says what the barrier has shown"},
@@ -491,12 +489,12 @@ TEST_P(TensorCheck, no_mutant_that_goes_wrong_has_a_proof) {
 
 TEST(TensorProofs, rows_of_a_pack_lie_where_products_read_them) {
   const PlannedTensor planned(
-      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .groups = 1, .pack = 4}));
+      tensor_program(attention_nest({.depth = 16, .grouped = true}), {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4}));
   EXPECT_THAT(check_tensor_plan(planned.plan).violations, ::testing::IsEmpty());
-  const auto q = static_cast<std::size_t>(&planned.ring("q") - planned.plan.rings.data());
+  const auto q = static_cast<std::size_t>(&planned.ring("q") - planned.plan.circular_buffers.data());
   for (const int index : {-1, 0, 2, 3}) {
     nvptx::TensorPlan mutant = planned.plan;
-    mutant.rings[q].pack_index = index;
+    mutant.circular_buffers[q].pack_index = index;
     EXPECT_THAT(check_tensor_plan(mutant).violations,
                 ::testing::ElementsAre(::testing::HasSubstr("does not hold the rows of a pack as dot reads them")));
   }

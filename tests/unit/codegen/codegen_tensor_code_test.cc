@@ -15,7 +15,7 @@ using Case = NamedCase<AttentionForm, TensorSteps>;
 
 class TensorCode : public ::testing::TestWithParam<Case> {};
 
-// The warp that starts copies has few registers: in resident blocks it may spill some, once an item; the others never.
+// The warp that starts copies has few registers: in resident blocks it may spill some, once a work tile; the others never.
 void expect_assembles(const TileProgram& program) {
   const CompiledNvptx compiled = compile_nvptx(program, {});
   EXPECT_EQ(compiled.kernel.architecture, "sm_90a");
@@ -58,31 +58,37 @@ TEST_P(MmaCode, assembles_without_spills) {
 
 std::vector<Case> mma_cases() {
   constexpr ElementType bf16 = ElementType::bf16;
-  return {{"full_128", {.depth = 128}, {.columns = 64}},
-          {"full_128_one_slot", {.depth = 128}, {.columns = 64, .slots = 1}},
-          {"causal_128_bf16_overlap", {Seen::causal, bf16, bf16, 128}, {.columns = 32, .more = {"overlap(out.io)"}}},
-          {"full_64_two_row_tiles", {}, {.columns = 64, .groups = 1, .more = {"hold(out.io)"}}},
-          {"causal_64_three_groups", {Seen::causal}, {.rows = 192, .columns = 64, .groups = 3}},
-          {"window_64_resident", {Seen::window}, {.columns = 64, .slots = 3, .more = {"hold(out.io)", "persistent(out.io, 1)"}}},
-          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .groups = 1}}};
+  return {
+      {"full_128", {.depth = 128}, {.columns = 64}},
+      {"full_128_one_slot", {.depth = 128}, {.columns = 64, .stages = 1}},
+      {"causal_128_bf16_overlap", {Seen::causal, bf16, bf16, 128}, {.columns = 32, .more = {"intra_warpgroup_overlap(out.io)"}}},
+      {"full_64_two_row_tiles", {}, {.columns = 64, .warpgroups = 1, .more = {"a_from_registers(out.io)"}}},
+      {"causal_64_three_groups", {Seen::causal}, {.rows = 192, .columns = 64, .warpgroups = 3}},
+      {"window_64_resident",
+       {Seen::window},
+       {.columns = 64, .stages = 3, .more = {"a_from_registers(out.io)", "persistent(out.io, 1)"}}},
+      {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .warpgroups = 1}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensor, MmaCode, ::testing::ValuesIn(mma_cases()), [](const auto& info) { return info.param.name; });
 
 std::vector<Case> cases() {
   constexpr ElementType bf16 = ElementType::bf16;
-  const std::vector<std::string> overlap{"overlap(out.io)", "turns(out.io)"};
+  const std::vector<std::string> overlap{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)"};
   std::vector<std::string> all = overlap;
-  all.insert(all.end(), {"hold(out.io)", "persistent(out.io, 1)"});
-  return {{"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
-          {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .groups = 3, .more = overlap}},
-          {"full_256_maximum_stays_behind", {.depth = 256}, {.rules = lazy_rules(8), .columns = 80, .more = overlap}},
-          {"causal_64_unrolled", {Seen::causal}, {.columns = 64, .more = {"overlap(out.io)", "unroll(total.jo, 2)"}}},
-          {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
-          {"window_64_plain", {Seen::window}, {.columns = 96}},
-          {"ragged_columns", {Seen::causal}, {.rows = 64, .columns = 40, .groups = 1, .more = {"overlap(out.io)"}}},
-          {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .groups = 1}},
-          {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .groups = 1}}};
+  all.insert(all.end(), {"a_from_registers(out.io)", "persistent(out.io, 1)"});
+  return {
+      {"full_128", {.depth = 128}, {.columns = 128, .more = overlap}},
+      {"full_64_three_groups", {}, {.rows = 192, .columns = 128, .warpgroups = 3, .more = overlap}},
+      {"full_256_maximum_stays_behind", {.depth = 256}, {.rules = lazy_rules(8), .columns = 80, .more = overlap}},
+      {"causal_64_unrolled", {Seen::causal}, {.columns = 64, .more = {"intra_warpgroup_overlap(out.io)", "unroll(total.jo, 2)"}}},
+      {"causal_64_bf16_persistent", {Seen::causal, bf16, bf16}, {.columns = 128, .more = all}},
+      {"window_64_plain", {Seen::window}, {.columns = 96}},
+      {"ragged_columns",
+       {Seen::causal},
+       {.rows = 64, .columns = 40, .warpgroups = 1, .more = {"intra_warpgroup_overlap(out.io)"}}},
+      {"depth_72", {.depth = 72}, {.rows = 64, .columns = 64, .warpgroups = 1}},
+      {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .warpgroups = 1}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });

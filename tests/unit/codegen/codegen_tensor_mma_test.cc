@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(cases, TensorMma, ::testing::ValuesIn(tensor_mma_cases(
 
 /// What runs of attention differ in without the lines that have `call`.
 std::string without(const std::string& call) {
-  const TileProgram program = tensor_program(attention_nest({.depth = 32}), {.rows = 64, .columns = 32, .groups = 1});
+  const TileProgram program = tensor_program(attention_nest({.depth = 32}), {.rows = 64, .columns = 32, .warpgroups = 1});
   CompiledNvptx compiled = compile_nvptx(program, older());
   std::string& ir = compiled.ir;
   EXPECT_NE(ir.find(call), std::string::npos);

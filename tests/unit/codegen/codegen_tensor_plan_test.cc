@@ -55,11 +55,11 @@ TEST(TensorTiles, operands_come_as_memory_has_them) {
 TEST(TensorTiles, what_no_loop_moves_is_loaded_once_an_item) {
   const PlannedTensor planned(attention(Seen::all));
   EXPECT_FALSE(planned.ring("q").streamed);
-  EXPECT_EQ(planned.ring("q").slots, 1);
+  EXPECT_EQ(planned.ring("q").stages, 1);
   EXPECT_TRUE(planned.ring("k").streamed);
-  EXPECT_EQ(planned.ring("v").slots, 2);
+  EXPECT_EQ(planned.ring("v").stages, 2);
   EXPECT_FALSE(planned.ring("q").in_registers);
-  EXPECT_TRUE(PlannedTensor(attention(Seen::all, {"hold(out.io)"})).ring("q").in_registers);
+  EXPECT_TRUE(PlannedTensor(attention(Seen::all, {"a_from_registers(out.io)"})).ring("q").in_registers);
 }
 
 TEST(TensorTiles, tiles_over_the_same_columns_have_one_width) {
@@ -70,8 +70,8 @@ TEST(TensorTiles, tiles_over_the_same_columns_have_one_width) {
 }
 
 TEST(TensorTiles, more_rows_than_groups_take_at_once_are_several_tiles_each) {
-  EXPECT_EQ(PlannedTensor(tensor_program(attention_nest(), {.rows = 128, .groups = 1})).plan.row_tiles, 2);
-  EXPECT_EQ(PlannedTensor(tensor_program(attention_nest(), {.rows = 192, .groups = 3})).plan.row_tiles, 1);
+  EXPECT_EQ(PlannedTensor(tensor_program(attention_nest(), {.rows = 128, .warpgroups = 1})).plan.row_tiles, 2);
+  EXPECT_EQ(PlannedTensor(tensor_program(attention_nest(), {.rows = 192, .warpgroups = 3})).plan.row_tiles, 1);
 }
 
 // ---- masks
@@ -132,8 +132,8 @@ TEST(TensorMasks, known_values_follow_infinities_and_zeros) {
 
 TEST(TensorSums, a_sum_that_is_only_scaled_stays_in_lanes) {
   const PlannedTensor planned(attention(Seen::all));
-  EXPECT_TRUE(planned.fragment("total").lane_sums);
-  EXPECT_FALSE(planned.fragment("largest").lane_sums);  // every iteration needs it whole
+  EXPECT_TRUE(planned.fragment("total").thread_sums);
+  EXPECT_FALSE(planned.fragment("largest").thread_sums);  // every iteration needs it whole
 }
 
 // ---- events
@@ -147,10 +147,10 @@ void describe_events(const nvptx::TensorPlan& plan, const nvptx::EventNode& node
     const nvptx::Event& event = node.event;
     text += (text.empty() || text.back() == '[' ? "" : " ") + std::string(kNames[static_cast<int>(event.kind)]);
     if (event.kind == Kind::wait_products) text += std::to_string(event.count);
-    if (event.kind == Kind::finish_sums) {
+    if (event.kind == Kind::quad_reduction) {
       text += ":" + plan.buffer(event.ring).tensor;
     } else if (event.ring >= 0) {
-      text += ":" + plan.buffer(plan.rings[static_cast<std::size_t>(event.ring)].buffer).name;
+      text += ":" + plan.buffer(plan.circular_buffers[static_cast<std::size_t>(event.ring)].buffer).name;
     } else if (event.op >= 0) {
       text += ":" + plan.ops[static_cast<std::size_t>(event.op)].op.name;
     }
@@ -185,15 +185,15 @@ TEST(TensorEvents, overlap_issues_the_products_of_two_iterations_together) {
   const std::string body =
       "[full:k product:dot [full:v product:weighted] wait1 release:k compute:score wait0 release:v narrow:weighted]";
   const std::string last = "[full:v product:weighted wait0 release:v]";
-  EXPECT_EQ(events_of(two_products({"overlap(out.io)"})),
+  EXPECT_EQ(events_of(two_products({"intra_warpgroup_overlap(out.io)"})),
             "full:q compute:weighted_init [" + first + " " + body + " " + body + " " + last + "] release:q compute:out");
   const std::string loads = "[empty:k load:k [empty:v load:v]]";
-  EXPECT_EQ(events_of(two_products({"overlap(out.io)"}), true),
+  EXPECT_EQ(events_of(two_products({"intra_warpgroup_overlap(out.io)"}), true),
             "empty:q load:q [[empty:k load:k] " + loads + " " + loads + " [empty:v load:v]]");
 }
 
 TEST(TensorEvents, what_late_products_write_is_touched_under_their_cover) {
-  const std::string text = events_of(attention(Seen::all, {"overlap(out.io)"}));
+  const std::string text = events_of(attention(Seen::all, {"intra_warpgroup_overlap(out.io)"}));
   const std::string order =
       "compute:score compute:save largest compute:largest compute:correct total compute:power compute:total wait0 release:v "
       "compute:correct weighted narrow:weighted";
@@ -215,12 +215,12 @@ TEST(TensorEvents, products_that_read_the_same_tile_share_it_from_the_first_to_t
 }
 
 TEST(TensorEvents, late_products_of_two_chains_share_a_tile) {
-  EXPECT_THAT(events_of_two_maps({"overlap(out.io)"}),
+  EXPECT_THAT(events_of_two_maps({"intra_warpgroup_overlap(out.io)"}),
               HasSubstr("[full:k product:dot [full:v product:weighted product:weighted2] wait2 release:k compute:score"));
 }
 
 TEST(TensorEvents, chain_by_chain_each_computes_under_the_late_products_of_the_one_before) {
-  const std::string text = events_of_two_maps({"overlap(out.io, 1)", "turns(out.io)"});
+  const std::string text = events_of_two_maps({"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"});
   EXPECT_THAT(text, HasSubstr("turn? [full:k product:dot] [product:weighted2] turn! [wait1 release:k compute:score "));
   EXPECT_THAT(text, HasSubstr("wait0 release:v narrow:weighted] turn? [full:k2 product:dot2] [full:v product:weighted] turn! "
                               "[wait1 release:k2 compute:score2 "));
@@ -228,25 +228,25 @@ TEST(TensorEvents, chain_by_chain_each_computes_under_the_late_products_of_the_o
 }
 
 TEST(TensorEvents, with_two_chains_under_way_none_waits_for_products_of_its_own) {
-  const std::string text = events_of_two_maps({"overlap(out.io, 2)"});
+  const std::string text = events_of_two_maps({"intra_warpgroup_overlap(out.io, 2)"});
   EXPECT_THAT(text, HasSubstr("[full:v product:weighted] [full:k product:dot] [compute:score2 "));
   EXPECT_THAT(text, HasSubstr("wait0 release:k narrow:weighted2] [product:weighted2] [full:k2 product:dot2] [compute:score "));
   EXPECT_THAT(text, HasSubstr("wait0 release:v release:k2 narrow:weighted]"));
-  // With stagger the first operand's slot is given back amid the exponentials of the chain that it was for.
-  const std::string staggered = events_of_two_maps({"overlap(out.io, 2)", "stagger(out.io)"});
+  // With stagger the first operand's stage is given back amid the exponentials of the chain that it was for.
+  const std::string staggered = events_of_two_maps({"intra_warpgroup_overlap(out.io, 2)", "early_release(out.io)"});
   EXPECT_THAT(staggered, HasSubstr("compute:power2 release:k2 compute:total2 wait0 "));
   EXPECT_THAT(staggered, HasSubstr("compute:power release:k compute:total wait0 "));
   EXPECT_THAT(staggered, HasSubstr("wait0 release:v narrow:weighted]"));
 }
 
 TEST(TensorEvents, turns_stand_around_the_products_that_are_issued_together) {
-  EXPECT_THAT(events_of(two_products({"turns(out.io)"})), HasSubstr("[turn? full:k product:dot turn! wait0"));
-  EXPECT_THAT(events_of(two_products({"overlap(out.io)", "turns(out.io)"})),
+  EXPECT_THAT(events_of(two_products({"ping_pong(out.io)"})), HasSubstr("[turn? full:k product:dot turn! wait0"));
+  EXPECT_THAT(events_of(two_products({"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)"})),
               HasSubstr("[turn? full:k product:dot [full:v product:weighted] turn! wait1"));
 }
 
 TEST(TensorEvents, a_held_operand_frees_its_tile_at_once) {
-  EXPECT_THAT(events_of(two_products({"hold(out.io)"})), HasSubstr("full:q take:q release:q compute:weighted_init"));
+  EXPECT_THAT(events_of(two_products({"a_from_registers(out.io)"})), HasSubstr("full:q take:q release:q compute:weighted_init"));
 }
 
 TEST(TensorEvents, sums_in_lanes_are_added_up_once_before_they_are_used) {
@@ -257,12 +257,12 @@ TEST(TensorEvents, sums_in_lanes_are_added_up_once_before_they_are_used) {
 
 using Extent = std::pair<std::int64_t, std::int64_t>;
 
-/// Bytes of every ring, and of the tile that results leave through when `with_store`.
+/// Bytes of every circular buffer, and of the tile that results leave through when `with_store`.
 std::vector<Extent> extents_of(const PlannedTensor& planned, bool with_store) {
   std::vector<Extent> parts;
-  for (const nvptx::Ring& ring : planned.plan.rings) {
+  for (const nvptx::CircularBuffer& ring : planned.plan.circular_buffers) {
     EXPECT_EQ(ring.offset % 1024, 0);
-    parts.emplace_back(ring.offset, ring.offset + ring.slots * ring.slot_bytes());
+    parts.emplace_back(ring.offset, ring.offset + ring.stages * ring.stage_bytes());
   }
   const std::int64_t stage = planned.op("out").stage_offset;
   if (with_store) parts.emplace_back(stage, stage + 128 * 128);
@@ -281,7 +281,7 @@ TEST(TensorMemory, results_leave_through_the_operand_that_stayed_for_the_item) {
   ASSERT_TRUE(planned.op("out").through_shared);
   EXPECT_EQ(planned.op("out").row_index, 1);
   EXPECT_EQ(planned.op("out").stage_offset, planned.ring("q").offset);
-  EXPECT_EQ(planned.ring("k").slot_bytes(), 64 * 128);
+  EXPECT_EQ(planned.ring("k").stage_bytes(), 64 * 128);
   expect_apart(extents_of(planned, false));
 }
 
@@ -298,7 +298,7 @@ TEST(TensorMemory, or_through_the_operands_after_all_where_there_is_no_room_and_
   EXPECT_THAT(events_of(attention(Seen::all, {"persistent(out.io, 1)"}), false, target),
               ::testing::EndsWith("compute:out stores release:q"));
   // Operands in registers have given their place to the next ones by then.
-  EXPECT_THROW(PlannedTensor(attention(Seen::all, {"hold(out.io)", "persistent(out.io, 1)"}), target), UserError);
+  EXPECT_THROW(PlannedTensor(attention(Seen::all, {"a_from_registers(out.io)", "persistent(out.io, 1)"}), target), UserError);
 }
 
 TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {
@@ -316,7 +316,7 @@ TEST(TensorMemory, results_whose_rows_are_no_multiple_of_16_bytes_are_stored_ele
 /// What it says when the consumers' events are changed.
 std::string complaint(const std::function<void(std::vector<nvptx::EventNode>&)>& spoil) {
   const TileProgram program =
-      tensor_program(linear_attention_nest(ElementType::f16, 16), {.rules = {}, .rows = 64, .columns = 16, .groups = 1});
+      tensor_program(linear_attention_nest(ElementType::f16, 16), {.rules = {}, .rows = 64, .columns = 16, .warpgroups = 1});
   PlannedTensor planned(program);
   for (nvptx::EventNode& node : planned.plan.consumer.children) {
     if (node.kind == nvptx::EventNode::Kind::loop) spoil(node.children);

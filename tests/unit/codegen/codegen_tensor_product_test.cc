@@ -24,23 +24,25 @@ const std::vector<ProductShape>& shapes() {
 
 std::vector<Case> cases() {
   const ElementType f32 = ElementType::f32;
-  const std::vector<std::string> overlap{"overlap(out.io)"};
-  return {{"plain", {.result = f32}, {.rows = 64, .groups = 1}},
+  const std::vector<std::string> overlap{"intra_warpgroup_overlap(out.io)"};
+  return {{"plain", {.result = f32}, {.rows = 64, .warpgroups = 1}},
           {"two_groups", {.result = f32}, {}},
           {"half_results", {}, {.columns = 128}},
           {"odd_columns", {}, {.columns = 40, .depth = 48}},
           {"transposed", {.type = ElementType::bf16, .result = f32, .transposed = true}, {.depth = 64}},
-          {"two_row_tiles", {.result = f32}, {.groups = 1, .slots = 3}},
+          {"two_row_tiles", {.result = f32}, {.warpgroups = 1, .stages = 3}},
           {"overlap", {.result = f32}, {.more = overlap}},
-          {"overlap_three_slots", {.result = f32}, {.slots = 3, .more = overlap}},
-          {"overlap_unrolled", {.result = f32}, {.slots = 3, .more = {"overlap(out.io)", "unroll(sum.ko, 2)"}}},
+          {"overlap_three_slots", {.result = f32}, {.stages = 3, .more = overlap}},
+          {"overlap_unrolled", {.result = f32}, {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "unroll(sum.ko, 2)"}}},
           {"gated", {.result = f32, .gated = true}, {}},
-          {"gated_overlap", {.result = f32, .gated = true}, {.slots = 3, .more = overlap}},
+          {"gated_overlap", {.result = f32, .gated = true}, {.stages = 3, .more = overlap}},
           {"gated_overlap_unrolled",
            {.result = f32, .gated = true},
-           {.more = {"overlap(out.io)", "unroll(sum_c.ko)", "turns(out.io)"}}},
-          {"resident", {}, {.slots = 3, .more = {"overlap(out.io)", "persistent(out.io, 1)"}}},
-          {"resident_turns", {.result = f32}, {.more = {"overlap(out.io)", "turns(out.io)", "persistent(out.io, 1)"}}}};
+           {.more = {"intra_warpgroup_overlap(out.io)", "unroll(sum_c.ko)", "ping_pong(out.io)"}}},
+          {"resident", {}, {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"}}},
+          {"resident_turns",
+           {.result = f32},
+           {.more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "persistent(out.io, 1)"}}}};
 }
 
 class TensorProduct : public ::testing::TestWithParam<Case> {};
@@ -62,7 +64,7 @@ TEST_P(TensorProduct, the_plan_is_the_definition) {
 TEST_P(TensorProduct, the_plan_of_compute_capability_8_is_the_definition) {
   const Case& test = GetParam();
   ProductSteps steps = test.steps;
-  std::erase(steps.more, "turns(out.io)");
+  std::erase(steps.more, "ping_pong(out.io)");
   const TileProgram program = product_program(test.form, steps);
   unsigned seed = 0;
   for (const ProductShape& shape : shapes()) {
@@ -75,7 +77,8 @@ TEST_P(TensorProduct, the_plan_of_compute_capability_8_is_the_definition) {
 TEST(TensorProducts, blocks_of_a_cluster_share_the_columns) {
   for (const char* more : {"cluster(out.io, 2)", "cluster(out.io, 4)"}) {
     const ProductForm form{.result = ElementType::f32};
-    const TileProgram program = product_program(form, {.rows = 256, .groups = 1, .slots = 3, .more = {"overlap(out.io)", more}});
+    const TileProgram program =
+        product_program(form, {.rows = 256, .warpgroups = 1, .stages = 3, .more = {"intra_warpgroup_overlap(out.io)", more}});
     for (const ProductShape& shape : shapes())
       EXPECT_LT(product_error(program, form, shape, {.round_operands = false, .blocks = 2, .seed = 3}), 1e-9) << more;
   }
@@ -83,7 +86,7 @@ TEST(TensorProducts, blocks_of_a_cluster_share_the_columns) {
 
 /// The next iteration's products are issued before the wait for those of the last one, whose tiles are given back one iteration later.
 TEST(TensorProducts, with_overlap_one_iteration_is_always_under_way) {
-  const PlannedTensor planned(product_program({}, {.slots = 3, .more = {"overlap(out.io)"}}));
+  const PlannedTensor planned(product_program({}, {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)"}}));
   const nvptx::EventNode& whole = planned.plan.consumer.children.at(1);
   ASSERT_EQ(whole.kind, nvptx::EventNode::Kind::condition);
   const nvptx::EventNode& loop = whole.children.at(1);
@@ -93,16 +96,18 @@ TEST(TensorProducts, with_overlap_one_iteration_is_always_under_way) {
   EXPECT_THAT(events, ::testing::ElementsAre("wait_full", "wait_full", "product", "wait_products", "release", "release",
                                              "next_tile", "next_tile"));
   EXPECT_EQ(loop.children.at(3).event.count, 1);
-  // With one slot there is no room for two tiles.
-  const PlannedTensor single(product_program({}, {.slots = 1, .more = {"overlap(out.io)"}}));
+  // With one stage there is no room for two tiles.
+  const PlannedTensor single(product_program({}, {.stages = 1, .more = {"intra_warpgroup_overlap(out.io)"}}));
   EXPECT_EQ(single.plan.consumer.children.at(1).kind, nvptx::EventNode::Kind::loop);
 }
 
 TEST(TensorProducts, assemble_with_products_under_way_from_one_iteration_to_the_next) {
   for (const std::vector<std::string>& more :
-       {std::vector<std::string>{}, {"overlap(out.io)"}, {"overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}) {
+       {std::vector<std::string>{},
+        {"intra_warpgroup_overlap(out.io)"},
+        {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}) {
     const int rows = more.size() == 3 ? 256 : 128;
-    const TileProgram program = product_program({}, {.rows = rows, .columns = 256, .depth = 64, .slots = 3, .more = more});
+    const TileProgram program = product_program({}, {.rows = rows, .columns = 256, .depth = 64, .stages = 3, .more = more});
     const CompiledNvptx compiled = compile_nvptx(program, {});
     EXPECT_THAT(compiled.kernel.code, Not(HasSubstr(".local")));
     EXPECT_THAT(compiled.kernel.code, HasSubstr("cp.async.bulk.tensor.2d.global.shared"));
@@ -116,14 +121,14 @@ TEST(TensorProducts, assemble_with_products_under_way_from_one_iteration_to_the_
 
 TEST(TensorProducts, products_of_one_operand_share_its_tile_and_start_from_nothing) {
   const TileProgram program =
-      product_program({.gated = true}, {.columns = 128, .depth = 64, .slots = 3, .more = {"overlap(out.io)"}});
+      product_program({.gated = true}, {.columns = 128, .depth = 64, .stages = 3, .more = {"intra_warpgroup_overlap(out.io)"}});
   const PlannedTensor planned(program);
-  EXPECT_EQ(planned.plan.rings.size(), 3U);
+  EXPECT_EQ(planned.plan.circular_buffers.size(), 3U);
   EXPECT_EQ(planned.op("sum").a_ring, planned.op("sum_c").a_ring);
   const PtxasReport report = run_ptxas(compile_nvptx(program, {}).kernel.code, "sm_90a");
   if (!report.available) GTEST_SKIP() << "no ptxas program here: set NESTOR_PTXAS";
   EXPECT_TRUE(report.accepted) << report.log;
-  // Not even a wait of its own between the first products of an item.
+  // Not even a wait of its own between the first products of a work tile.
   EXPECT_THAT(report.log, Not(HasSubstr("C75")));
 }
 
@@ -142,7 +147,7 @@ TEST(TensorProducts, terms_left_out_within_the_operands_are_refused) {
 }
 
 TEST(TensorProducts, the_proof_tells_tiles_that_are_kept_from_those_that_are_given_back) {
-  const PlannedTensor planned(product_program({}, {.slots = 2, .more = {"overlap(out.io)"}}));
+  const PlannedTensor planned(product_program({}, {.stages = 2, .more = {"intra_warpgroup_overlap(out.io)"}}));
   const auto violations = [&](const auto& change) {
     nvptx::TensorPlan mutant = planned.plan;
     change(mutant, mutant.consumer.children.at(1));
@@ -151,8 +156,8 @@ TEST(TensorProducts, the_proof_tells_tiles_that_are_kept_from_those_that_are_giv
   };
   const auto none = [](nvptx::TensorPlan&, nvptx::EventNode&) {};
   EXPECT_EQ(violations(none), "");
-  EXPECT_THAT(violations([](nvptx::TensorPlan& plan, nvptx::EventNode&) { plan.rings[0].slots = 1; }),
-              HasSubstr("has 1 slots where 2 tiles are held at once"));
+  EXPECT_THAT(violations([](nvptx::TensorPlan& plan, nvptx::EventNode&) { plan.circular_buffers[0].stages = 1; }),
+              HasSubstr("has 1 stages where 2 tiles are held at once"));
   EXPECT_THAT(
       violations([](nvptx::TensorPlan&, nvptx::EventNode& whole) { whole.children.at(1).children.at(3).event.count = 2; }),
       HasSubstr("is released while product sum reads it"));

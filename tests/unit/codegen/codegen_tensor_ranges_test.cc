@@ -1,5 +1,5 @@
 // Loops over tiles are cut where masks begin and end to hold for whole tiles, and leave out tiles without a point.
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 #include "support/tensor/tensor_problem.h"
 
 #include <gmock/gmock.h>
@@ -112,10 +112,10 @@ INSTANTIATE_TEST_SUITE_P(Masks, TensorRanges, ::testing::Values(Seen::all, Seen:
 
 TEST_P(TensorRanges, tests_are_left_out_exactly_where_tiles_are_whole) {
   const Seen seen = GetParam();
-  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"overlap(out.io)"}}) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"intra_warpgroup_overlap(out.io)"}}) {
     if (seen == Seen::sinks && !more.empty()) continue;  // the same plan: stretches run without overlap
     const TileProgram program = tensor_program(attention_nest({.seen = seen, .depth = 16}),
-                                               {.rows = kRows, .columns = kColumns, .groups = 1, .more = more});
+                                               {.rows = kRows, .columns = kColumns, .warpgroups = 1, .more = more});
     const PlannedTensor planned(program);
     int full = 0, partial = 0;
     for (const TensorShape& shape : shapes_for(seen)) {

@@ -45,26 +45,26 @@ TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_defin
   const Seen seen = GetParam().form.seen;
   if (seen == Seen::sinks) return;  // refused: see below
   TensorSteps steps = GetParam().steps;
-  std::erase(steps.more, "turns(out.io)");
+  std::erase(steps.more, "ping_pong(out.io)");
   unsigned seed = 0;
   for (const TensorShape& shape : shapes_for(seen)) {
-    steps.slots = 1 + static_cast<int>(seed % 3);
+    steps.stages = 1 + static_cast<int>(seed % 3);
     const TensorRun options{.round_operands = false, .blocks = 2, .seed = ++seed};
     const TileProgram program = tensor_program(attention_nest(GetParam().form), steps);
     EXPECT_LT(tensor_error(program, shape, GetParam().form.type, seen, true, options, older()), 1e-9)
-        << shape.queries << " x " << shape.keys << ", " << steps.slots << " slots";
+        << shape.queries << " x " << shape.keys << ", " << steps.stages << " stages";
   }
 }
 
 std::vector<Case> cases() {
   std::vector<Case> result;
-  const std::vector<std::string> plain{}, overlap{"overlap(out.io)"},
-      all{"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"};
+  const std::vector<std::string> plain{}, overlap{"intra_warpgroup_overlap(out.io)"},
+      all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"};
   for (const auto& [name, seen] :
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window),
         std::pair("prefix", Seen::prefix), std::pair("sinks", Seen::sinks)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
-    const TensorSteps one{.rows = 64, .columns = 32, .groups = 1}, two{.rows = 128, .columns = 64};
+    const TensorSteps one{.rows = 64, .columns = 32, .warpgroups = 1}, two{.rows = 128, .columns = 64};
     const auto with = [](TensorSteps steps, std::vector<std::string> more) {
       steps.more = std::move(more);
       return steps;
@@ -77,12 +77,14 @@ std::vector<Case> cases() {
     result.push_back({prefix + "sum_with_powers_of_its_own", own_powers, with(one, plain)});
     result.push_back({prefix + "everything", form, with(two, all)});
     result.push_back({prefix + "overlap", form, with(two, overlap)});
-    result.push_back({prefix + "turns_in_persistent_blocks", form, with(one, {"turns(out.io)", "persistent(out.io, 1)"})});
-    result.push_back({prefix + "odd_tiles", form, with({.rows = 96, .columns = 40, .groups = 3, .slots = 3}, overlap)});
-    result.push_back({prefix + "maximum_that_stays_behind",
-                      form,
-                      {.rules = lazy_rules(1), .columns = 24, .more = {"overlap(out.io)", "unroll(total.jo, 2)"}}});
-    result.push_back({prefix + "two_row_tiles", form, with({.rows = 128, .columns = 24, .groups = 1}, {"hold(out.io)"})});
+    result.push_back({prefix + "turns_in_persistent_blocks", form, with(one, {"ping_pong(out.io)", "persistent(out.io, 1)"})});
+    result.push_back({prefix + "odd_tiles", form, with({.rows = 96, .columns = 40, .warpgroups = 3, .stages = 3}, overlap)});
+    result.push_back(
+        {prefix + "maximum_that_stays_behind",
+         form,
+         {.rules = lazy_rules(1), .columns = 24, .more = {"intra_warpgroup_overlap(out.io)", "unroll(total.jo, 2)"}}});
+    result.push_back(
+        {prefix + "two_row_tiles", form, with({.rows = 128, .columns = 24, .warpgroups = 1}, {"a_from_registers(out.io)"})});
   }
   return result;
 }
@@ -105,12 +107,12 @@ std::vector<Case> cluster_cases() {
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
     const std::string prefix = std::string(name) + "_";
-    result.push_back({prefix + "pairs", form, {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}}});
-    const std::vector<std::string> all{"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)",
-                                       "cluster(out.io, 2)"};
+    result.push_back({prefix + "pairs", form, {.rows = 128, .columns = 32, .warpgroups = 1, .more = {"cluster(out.io, 2)"}}});
+    const std::vector<std::string> all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
+                                       "persistent(out.io, 1)", "cluster(out.io, 2)"};
     result.push_back({prefix + "everything", form, {.rows = 256, .columns = 64, .more = all}});
-    const std::vector<std::string> four{"overlap(out.io)", "cluster(out.io, 4)"};
-    result.push_back({prefix + "four", form, {.rows = 160, .columns = 64, .groups = 1, .more = four}});
+    const std::vector<std::string> four{"intra_warpgroup_overlap(out.io)", "cluster(out.io, 4)"};
+    result.push_back({prefix + "four", form, {.rows = 160, .columns = 64, .warpgroups = 1, .more = four}});
   }
   return result;
 }
@@ -147,13 +149,14 @@ std::vector<Case> pack_cases() {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .grouped = true};
     const AttentionForm half{.seen = seen, .depth = kTensorDepth, .biased = true, .grouped = true};
     const std::string prefix = std::string(name) + "_";
-    result.push_back({prefix + "pairs", form, {.rows = 64, .columns = 32, .groups = 1, .pack = 2}});
-    const std::vector<std::string> all{"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"};
+    result.push_back({prefix + "pairs", form, {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 2}});
+    const std::vector<std::string> all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)",
+                                       "persistent(out.io, 1)"};
     result.push_back({prefix + "everything", form, {.rows = 128, .columns = 64, .more = all, .pack = 4}});
-    result.push_back({prefix + "two_row_tiles", form, {.rows = 128, .columns = 24, .groups = 1, .slots = 3, .pack = 8}});
-    const std::vector<std::string> cluster{"overlap(out.io)", "cluster(out.io, 2)"};
+    result.push_back({prefix + "two_row_tiles", form, {.rows = 128, .columns = 24, .warpgroups = 1, .stages = 3, .pack = 8}});
+    const std::vector<std::string> cluster{"intra_warpgroup_overlap(out.io)", "cluster(out.io, 2)"};
     result.push_back({prefix + "clusters", form, {.rows = 256, .columns = 32, .more = cluster, .pack = 8}});
-    result.push_back({prefix + "biased", half, {.rows = 64, .columns = 32, .groups = 1, .pack = 4}});
+    result.push_back({prefix + "biased", half, {.rows = 64, .columns = 32, .warpgroups = 1, .pack = 4}});
   }
   return result;
 }
@@ -164,7 +167,9 @@ INSTANTIATE_TEST_SUITE_P(Tensor, AttentionInPacks, ::testing::ValuesIn(pack_case
 TEST(TensorRuns, blocks_of_a_cluster_share_out_wide_tiles_by_columns) {
   const AttentionForm form{.result = ElementType::f32, .depth = 128};
   const TileProgram program = tensor_program(
-      attention_nest(form), {.rows = 256, .columns = 32, .more = {"overlap(out.io)", "hold(out.io)", "cluster(out.io, 2)"}});
+      attention_nest(form), {.rows = 256,
+                             .columns = 32,
+                             .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "cluster(out.io, 2)"}});
   const PlannedTensor planned(program);
   EXPECT_TRUE(planned.ring("k").shares_columns());
   EXPECT_EQ(planned.ring("k").copied_rows(), planned.ring("k").rows);
@@ -176,7 +181,7 @@ TEST(TensorRuns, blocks_of_a_cluster_share_out_wide_tiles_by_columns) {
 TEST(TensorRuns, elements_beside_products_are_of_a_blocks_own_rows) {
   const AttentionForm form{.result = ElementType::f32, .depth = kTensorDepth, .biased = true};
   const TileProgram program =
-      tensor_program(attention_nest(form), {.rows = 128, .columns = 32, .groups = 1, .more = {"cluster(out.io, 2)"}});
+      tensor_program(attention_nest(form), {.rows = 128, .columns = 32, .warpgroups = 1, .more = {"cluster(out.io, 2)"}});
   const TensorShape shape{.queries = 150, .keys = 80, .biased = true};
   EXPECT_LT(tensor_error(program, shape, form.type, Seen::all, true, {.round_operands = false}), 1e-9);
 }
@@ -185,7 +190,7 @@ TEST(TensorRuns, rounded_operands_and_results_stay_within_their_precision) {
   for (const auto& [type, tolerance] : {std::pair(ElementType::f16, 2e-3), std::pair(ElementType::bf16, 1.6e-2)}) {
     for (const Seen seen : {Seen::all, Seen::causal, Seen::window}) {
       const TileProgram program = tensor_program(attention_nest({seen, type, type, kTensorDepth}),
-                                                 {.more = {"overlap(out.io)", "persistent(out.io, 1)"}});
+                                                 {.more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"}});
       const double error = tensor_error(program, {130, 200, 70}, type, seen, true, {});
       EXPECT_LT(error, tolerance);
       EXPECT_GT(error, 0);  // operands were rounded indeed
@@ -196,8 +201,9 @@ TEST(TensorRuns, rounded_operands_and_results_stay_within_their_precision) {
 TEST(TensorRuns, rows_that_fill_no_whole_step_or_block) {
   for (const int depth : {40, 72}) {  // products take 16 at a time, copies 64
     const AttentionForm form{.seen = Seen::causal, .result = ElementType::f32, .depth = depth};
-    for (const char* more : {"overlap(out.io)", "hold(out.io)"}) {
-      const TileProgram program = tensor_program(attention_nest(form), {.rows = 64, .columns = 32, .groups = 1, .more = {more}});
+    for (const char* more : {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)"}) {
+      const TileProgram program =
+          tensor_program(attention_nest(form), {.rows = 64, .columns = 32, .warpgroups = 1, .more = {more}});
       EXPECT_LT(tensor_error(program, {65, 100, 0, depth}, form.type, form.seen, true, {.round_operands = false}), 1e-9) << depth;
     }
   }
@@ -206,12 +212,13 @@ TEST(TensorRuns, rows_that_fill_no_whole_step_or_block) {
 TEST(TensorRuns, an_elementwise_operand_of_rows_and_columns_comes_through_a_ring) {
   for (const Seen seen : {Seen::all, Seen::causal}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth, .biased = true};
-    for (const TensorSteps& steps :
-         {TensorSteps{.rows = 64, .columns = 40, .groups = 1},
-          TensorSteps{.columns = 72, .more = {"overlap(out.io)", "turns(out.io)", "hold(out.io)", "persistent(out.io, 1)"}}}) {
+    for (const TensorSteps& steps : {TensorSteps{.rows = 64, .columns = 40, .warpgroups = 1},
+                                     TensorSteps{.columns = 72,
+                                                 .more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)",
+                                                          "a_from_registers(out.io)", "persistent(out.io, 1)"}}}) {
       const TileProgram program = tensor_program(attention_nest(form), steps);
       const PlannedTensor planned(program);
-      const nvptx::Ring& bias = planned.ring("bias");
+      const nvptx::CircularBuffer& bias = planned.ring("bias");
       EXPECT_TRUE(bias.streamed);
       EXPECT_EQ(bias.rows, planned.plan.rows());
       EXPECT_EQ(planned.op("score").read_rings.size(), 1U);
@@ -237,24 +244,25 @@ TEST_P(TwoMaps, that_share_their_values_are_the_definition) {
     shape.maps = 2;
     const TensorRun options{.round_operands = false, .blocks = 2, .seed = seed};
     EXPECT_LT(tensor_error(program, shape, form.type, seen, true, options), 1e-9) << shape.queries << " x " << shape.keys;
-    if (more.front() != "overlap(out.io)") continue;
+    if (more.front() != "intra_warpgroup_overlap(out.io)") continue;
     EXPECT_LT(tensor_error(program, shape, form.type, seen, true, options, older()), 1e-9)
         << "sm_80, " << shape.queries << " x " << shape.keys;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tensor, TwoMaps,
-                         ::testing::Combine(::testing::Values(Seen::all, Seen::causal, Seen::window),
-                                            ::testing::Values(std::vector<std::string>{"turns(out.io)"},
-                                                              std::vector<std::string>{"overlap(out.io)", "stagger(out.io)"},
-                                                              std::vector<std::string>{"overlap(out.io, 1)", "turns(out.io)"},
-                                                              std::vector<std::string>{"overlap(out.io, 2)"},
-                                                              std::vector<std::string>{"overlap(out.io, 2)", "stagger(out.io)",
-                                                                                       "turns(out.io)", "hold(out.io)",
-                                                                                       "persistent(out.io, 1)"})));
+INSTANTIATE_TEST_SUITE_P(
+    Tensor, TwoMaps,
+    ::testing::Combine(::testing::Values(Seen::all, Seen::causal, Seen::window),
+                       ::testing::Values(std::vector<std::string>{"ping_pong(out.io)"},
+                                         std::vector<std::string>{"intra_warpgroup_overlap(out.io)", "early_release(out.io)"},
+                                         std::vector<std::string>{"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"},
+                                         std::vector<std::string>{"intra_warpgroup_overlap(out.io, 2)"},
+                                         std::vector<std::string>{"intra_warpgroup_overlap(out.io, 2)", "early_release(out.io)",
+                                                                  "ping_pong(out.io)", "a_from_registers(out.io)",
+                                                                  "persistent(out.io, 1)"})));
 
 TEST(TensorRuns, two_products_that_are_no_attention) {
-  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"overlap(out.io)"}}) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"intra_warpgroup_overlap(out.io)"}}) {
     const TileProgram program =
         tensor_program(linear_attention_nest(ElementType::f16, kTensorDepth), {.rules = {}, .columns = 32, .more = more});
     for (const TensorShape& shape : shapes_for(Seen::causal)) {

@@ -41,17 +41,18 @@ std::vector<SimtCase> cases() {
   }
   const CheckOptions half{.tolerance = 3e-3};
   const AttentionForm causal{.seen = Seen::causal, .depth = 16};
-  result.push_back(
-      {"claims",
-       tensor_program(attention_nest(causal), {.rows = 128, .columns = 32, .more = {"persistent(out.io, 1)", "claims(out.io)"}}),
-       {{"H", 3}, {"Q", 150}, {"K", 150}},
-       half});
-  result.push_back(
-      {"resident_pairs",
-       tensor_program(attention_nest(causal),
-                      {.rows = 256, .columns = 32, .more = {"overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
-       {{"H", 5}, {"Q", 100}, {"K", 100}},
-       half});
+  result.push_back({"dynamic_scheduler",
+                    tensor_program(attention_nest(causal),
+                                   {.rows = 128, .columns = 32, .more = {"persistent(out.io, 1)", "dynamic_scheduler(out.io)"}}),
+                    {{"H", 3}, {"Q", 150}, {"K", 150}},
+                    half});
+  result.push_back({"resident_pairs",
+                    tensor_program(attention_nest(causal),
+                                   {.rows = 256,
+                                    .columns = 32,
+                                    .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
+                    {{"H", 5}, {"Q", 100}, {"K", 100}},
+                    half});
   return result;
 }
 

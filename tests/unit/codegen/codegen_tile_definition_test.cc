@@ -63,7 +63,7 @@ TEST(TileCoverage, parts_of_two_loops_and_of_several_statements) {
                                  "fuse_with(zjo, jo)",      "fuse_with(zio, io)",      "specialize(io)",
                                  "specialize(jo)"};
   expect_defined(apply_steps(Schedule(prefix_sums()), steps), sizes);
-  steps.insert(steps.end(), {"stage(x, io, scratch)"});
+  steps.insert(steps.end(), {"stage(x, io)"});
   expect_defined(apply_steps(Schedule(fix_sizes(prefix_sums(), {{"w", 11}})), steps), pairs("rows", {1, 2, 7}, "w", {11}));
 }
 
@@ -252,7 +252,7 @@ TEST(TileLanes, a_loop_over_lanes_around_a_serial_one_and_a_statement_is_one_loo
                         .statement("a_upd[i, j] : 0 <= i < n and 0 <= j < w", "a[i]", {"x[i, j]"}, read(0), ReductionOp::max)
                         .join_last()
                         .build();
-  for (const std::string kind : {"vectorize", "gpu_lanes", "gpu_warps", "unroll", "parallel"}) {
+  for (const std::string kind : {"vectorize", "gpu_lanes", "unroll", "parallel"}) {
     const std::vector<std::string> steps{"compute_at(b_init, b_upd.i)", kind + "(b_upd.i)"};
     expect_defined(apply_steps(Schedule(nest), steps), pairs("n", {1, 6}, "w", {1, 5}));
   }

@@ -75,7 +75,7 @@ TEST(TilePlaces, LoopsOverTasksWithinATaskAreItsOwn) {
 
 TEST(TilePlaces, CopiesAreWhereAllTheirReadersAre) {
   // One reader in tasks and one beside them; a copy of a temporary that no task uses.
-  expect_proved(fix_sizes(row_sums(), {{"w", 16}}), in_one_row({"gpu_blocks(t.j)", "stage(x, out.i, scratch)"}),
+  expect_proved(fix_sizes(row_sums(), {{"w", 16}}), in_one_row({"gpu_blocks(t.j)", "stage(x, out.i)"}),
                 {{{"rows", 1}, {"w", 16}}, {{"rows", 5}, {"w", 16}}});
   const Nest further = NestBuilder("two_readers", {{"rows", 9}, {"w", 11}})
                            .tensor("x", TensorRole::input, {"rows", "w"})
@@ -86,12 +86,11 @@ TEST(TilePlaces, CopiesAreWhereAllTheirReadersAre) {
                            .statement("a[i] : 0 <= i < rows", "a[i]", {"r[i]"}, read(0) + number(1))
                            .statement("b[i, c] : 0 <= i < rows and 0 <= c < w", "b[i, c]", {"r[i]", "x[i, c]"}, read(0) * read(1))
                            .build();
-  expect_proved(further, {"fuse_with(a.i, b.i)", "stage(r, b.i, scratch)"}, kSizes);
+  expect_proved(further, {"fuse_with(a.i, b.i)", "stage(r, b.i)"}, kSizes);
 }
 
 TEST(TilePlaces, CopiesOfATaskAreReadByLoopsOverTasksInIt) {
-  expect_proved(row_sums(), {"split(out.c, 4, co, ci)", "gpu_blocks(out.i)", "gpu_blocks(co)", "stage(r, out.i, scratch)"},
-                kSizes);
+  expect_proved(row_sums(), {"split(out.c, 4, co, ci)", "gpu_blocks(out.i)", "gpu_blocks(co)", "stage(r, out.i)"}, kSizes);
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 #include <isl/schedule.h>
 
 #include "poly/nest/nest_json.h"
+#include "poly/schedule/order/loop_tree.h"
 #include "poly/schedule/schedule.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
+#include "support/grid_shape.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -208,18 +210,17 @@ TEST(Schedule, undo_is_keeping_the_old_value) {
 }
 
 TEST(Schedule, stages_follow_their_loop) {
-  const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, scratch, 2)", "split(C_update.i, 8, io, ii)"});
+  const Schedule schedule = steps(Schedule{samples::matmul()}, {"stage(A, C_update.i, 2)", "split(C_update.i, 8, io, ii)"});
   ASSERT_EQ(schedule.stages().size(), 1u);
   EXPECT_EQ(schedule.stages()[0].loop, "ii");
-  EXPECT_EQ(schedule.stages()[0].slots, 2);
+  EXPECT_EQ(schedule.stages()[0].stages, 2);
 }
 
 TEST(Schedule, marks_show_in_the_code) {
-  const Schedule schedule =
-      steps(Schedule{samples::matmul()}, {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)",
-                                          "streaming(C)", "stage(B, C_update.i, registers)"});
-  EXPECT_THAT(schedule.str(), HasSubstr("parallel for C_update.i in [0, M):  # full tiles apart  # B in registers"));
+  const Schedule schedule = steps(
+      Schedule{samples::matmul()},
+      {"parallel(C_update.i)", "vectorize(C_update.j, 8)", "specialize(C_update.i)", "streaming(C)", "stage(B, C_update.i)"});
+  EXPECT_THAT(schedule.str(), HasSubstr("parallel for C_update.i in [0, M):  # full tiles apart  # B staged"));
   EXPECT_THAT(schedule.str(), HasSubstr("vectorize(8) for C_update.j in [0, N):"));
   EXPECT_THAT(schedule.streaming_tensors(), ElementsAre("C"));
 }
@@ -255,8 +256,87 @@ TEST(Step, text_and_json_round_trip) {
   EXPECT_EQ(describe(step_from_json("reverse(i)")), "reverse(i)");
 }
 
+/// Steps of stored records and files, and what they are called today.
+const std::vector<std::pair<std::string, std::string>>& old_spellings() {
+  static const std::vector<std::pair<std::string, std::string>> spellings{
+      {"gpu_warps(C_update.j)", "gpu_lanes(C_update.j)"},
+      {"tensor_cores(C_update.i, 2, 3)", "tensor_cores(C_update.i, 2, 3)"},
+      {"overlap(C_update.i)", "intra_warpgroup_overlap(C_update.i)"},
+      {"overlap(C_update.i, 2)", "intra_warpgroup_overlap(C_update.i, 2)"},
+      {"turns(C_update.i)", "ping_pong(C_update.i)"},
+      {"hold(C_update.i)", "a_from_registers(C_update.i)"},
+      {"stagger(C_update.i)", "early_release(C_update.i)"},
+      {"polynomial(C_update.i, 8)", "exp2_polynomial(C_update.i, 8)"},
+      {"persistent(C_update.i, 2)", "persistent(C_update.i, 2)"},
+      {"residents(C_update.i, 2)", "min_blocks(C_update.i, 2)"},
+      {"claims(C_update.i)", "dynamic_scheduler(C_update.i)"},
+      {"cluster(C_update.i, 2)", "cluster(C_update.i, 2)"},
+      {"stage(A, C_update.i, registers)", "stage(A, C_update.i)"},
+      {"stage(A, C_update.i, shared, 3)", "stage(A, C_update.i, 3)"},
+      {"stage(A, C_update.i, scratch, 2)", "stage(A, C_update.i, 2)"}};
+  return spellings;
+}
+
+TEST(Step, old_spellings_are_read_as_what_they_are_called_today) {
+  for (const auto& [old, today] : old_spellings()) {
+    const Step step = parse_step(old);
+    EXPECT_EQ(describe(step), today);
+    // As records have them.
+    const std::string name = old.substr(0, old.find('('));
+    nlohmann::json args = nlohmann::json::array();
+    for (const nlohmann::json& arg : parse_step("reorder" + old.substr(name.size())).args) args.push_back(arg);
+    EXPECT_EQ(describe(step_from_json({{"name", name}, {"args", args}})), today);
+  }
+}
+
+TEST(Step, schedules_of_old_spellings_replay_and_are_written_in_new_ones) {
+  const Nest nest = samples::matmul();
+  nlohmann::json steps = nlohmann::json::array({"gpu_blocks(C_update.i)"});
+  Schedule expected = Schedule{nest}.apply(parse_step("gpu_blocks(C_update.i)"));
+  std::vector<std::string> written{"gpu_blocks(C_update.i)"};
+  for (const auto& [old, today] : old_spellings()) {
+    steps.push_back(old);
+    expected = expected.apply(parse_step(today));
+    written.push_back(today);
+  }
+  const Schedule replayed = schedule_from_json(nest, {{"nest", digest(nest)}, {"steps", steps}});
+  EXPECT_EQ(replayed.str(), expected.str());
+  std::vector<std::string> texts;
+  const nlohmann::json json = schedule_to_json(replayed);
+  for (const nlohmann::json& step : json.at("steps")) texts.push_back(describe(step_from_json(step)));
+  EXPECT_EQ(texts, written);
+  EXPECT_EQ(json.at("steps")[5].at("name"), "ping_pong");
+}
+
+TEST(Step, every_knob_that_is_searched_comes_back_from_the_steps_that_set_it) {
+  const Schedule grid = steps(Schedule{samples::matmul()}, {"gpu_blocks(C_update.i)"});
+  for (const KnobStep& known : knob_steps()) {
+    for (const Knob& knob : known.knobs) {
+      for (const std::int64_t value : knob.searched) {
+        LoopKnobs wanted{{"warpgroups", 2}, {"persistent", 3}};  // what other steps need
+        wanted[knob.name] = value;
+        std::erase_if(wanted, [](const auto& entry) { return entry.second == knob_named(entry.first).otherwise; });
+        Schedule schedule = grid;
+        for (const Step& step : steps_that_set("C_update.i", wanted)) schedule = schedule.apply(step);
+        EXPECT_EQ(find_loop(schedule.tree(), "C_update.i")->knobs, wanted) << knob.name << " = " << value;
+        EXPECT_EQ(loop_knobs(grid_shape(wanted)), wanted) << knob.name << " = " << value;
+        EXPECT_THAT(schedule.str(), HasSubstr(describe(wanted))) << knob.name << " = " << value;
+      }
+    }
+  }
+}
+
+TEST(Step, knobs_are_printed_in_the_words_of_their_steps) {
+  EXPECT_EQ(describe(LoopKnobs{}), "");
+  EXPECT_EQ(describe(LoopKnobs{{"threads", 256}, {"cluster", 4}}), "256 threads, clusters of 4 blocks");
+  EXPECT_EQ(describe(LoopKnobs{{"warpgroups", 2}, {"intra_warpgroup_overlap", 1}}),
+            "2 warpgroups on tensor cores, 2 stages, intra-warpgroup overlap");
+  EXPECT_EQ(describe(LoopKnobs{{"warpgroups", 2}, {"stages", 3}, {"intra_warpgroup_overlap", 3}}),
+            "2 warpgroups on tensor cores, 3 stages, intra-warpgroup overlap chain by chain, 2 in flight");
+}
+
 TEST(Step, every_step_has_help) {
-  EXPECT_GE(step_help().size(), 20u);
+  EXPECT_GE(step_help().size(), 30u);
   for (const StepHelp& help : step_help()) {
     EXPECT_FALSE(help.arguments.empty()) << help.name;
     EXPECT_FALSE(help.help.empty()) << help.name;

@@ -1,10 +1,10 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
-#include "autotune/space/cluster_choice.h"
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/group_choice.h"
 #include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ constexpr std::int64_t kWarp = 32;
 NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice) {
   NamedValues values;
   for (const std::string& rule : source.rules) values["rule." + rule] = choice.rules.contains(rule);
-  values["split"] = choice.split;
+  values["split_axis"] = choice.split;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
-  values["stream"] = -1;
+  values["reduction_axis"] = -1;
   return values;
 }
 
@@ -29,9 +29,9 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice)
 void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const GpuLimits& limits = source.limits;
   const RuleVariant& variant = source.variants.at(choice);
-  const Cluster& main = source.variants.heaviest(variant, Fusion::maximal);
-  for (GpuShape shape : likely_shapes(points_per_item(variant.structure, main), limits)) {
-    // A block over a part takes its items one at a time: narrow ones by few threads, and there is room for more blocks.
+  const FusionGroup& main = source.variants.heaviest(variant, Fusion::maximal);
+  for (GpuShape shape : likely_shapes(points_per_work_tile(variant.structure, main), limits)) {
+    // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
     for (const GpuResidence& residence : likely_residences(shape, limits)) {
       NamedValues values = fused_values(source, choice);
@@ -41,29 +41,29 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
       if (!main.axes.empty() && !main.part) values["tile." + variant.structure.axes[main.axes.back()].name] = shape.rows;
       const std::int64_t resident = resident_blocks(shape, limits);
       const std::int64_t at_once = residence.persistent > 0 ? resident : std::max<std::int64_t>(resident / 2, 1);
-      values["parts"] = limits.units * at_once / shape.cluster;
+      values["num_splits"] = limits.units * at_once / shape.cluster;
       values["threads"] = shape.threads;
       values["cluster"] = shape.cluster;
       values["staging"] = static_cast<std::int64_t>(residence.staging);
       values["streaming"] = 0;
       values["persistent"] = main.part ? 0 : residence.persistent;
-      values["ahead"] = main.part && residence.ahead == 0 ? 2 : residence.ahead;
+      values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
       points.push_back(std::move(values));
     }
   }
 }
 
-/// Into how many parts the loop over columns is cut so that blocks keep all units busy, for the items that the choice's tiles leave; 1: there
+/// Into how many parts the loop over columns is cut so that blocks keep all units busy, for the work tiles that the choice's tiles leave; 1: there
 /// are enough, or parts would be a few tiles of columns each.
-std::int64_t useful_parts(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice,
-                          const GpuLimits& limits) {
+std::int64_t useful_parts(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
+                          const TensorChoice& choice, const GpuLimits& limits) {
   constexpr std::int64_t kTiles = 8, kRounds = 2;
-  std::int64_t items = 1;
-  const ClusterPlan plan = tensor_plan(cluster, axes, choice);
+  std::int64_t work_tiles = 1;
+  const GroupPlan plan = tensor_plan(group, axes, choice);
   const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
-  for (const int axis : cluster.axes) items *= (extent(axis) + plan.tile.at(axis) - 1) / plan.tile.at(axis);
-  const std::int64_t wanted = kRounds * limits.units / items, most = extent(axes.stream) / (kTiles * choice.columns);
-  return 2 * items > limits.units ? 1 : std::max<std::int64_t>(std::min(wanted, most), 1);
+  for (const int axis : group.axes) work_tiles *= (extent(axis) + plan.tile.at(axis) - 1) / plan.tile.at(axis);
+  const std::int64_t wanted = kRounds * limits.units / work_tiles, most = extent(axes.reduction_axis) / (kTiles * choice.columns);
+  return 2 * work_tiles > limits.units ? 1 : std::max<std::int64_t>(std::min(wanted, most), 1);
 }
 
 /// Products on tensor cores.
@@ -71,19 +71,19 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   if (!has_tensor_cores(source.limits)) return;
   const RuleChoice usual{source.usual_rules};
   const RuleVariant& variant = source.variants.at(usual);
-  const Cluster& cluster = source.variants.heaviest(variant, Fusion::maximal);
-  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, cluster);
+  const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal);
+  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group);
   if (!axes) return;
-  const bool cuts =
-      axes->column < 0 && std::find(source.split_axes.begin(), source.split_axes.end(), axes->stream) != source.split_axes.end();
+  const bool cuts = axes->column < 0 && std::find(source.split_axes.begin(), source.split_axes.end(), axes->reduction_axis) !=
+                                            source.split_axes.end();
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
     values.merge(fused_values(source, usual));
-    const std::int64_t parts = cuts ? useful_parts(variant, cluster, *axes, choice, source.limits) : 1;
+    const std::int64_t parts = cuts ? useful_parts(variant, group, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;
-      cut["split"] = axes->stream;
-      cut["parts"] = parts;
+      cut["split_axis"] = axes->reduction_axis;
+      cut["num_splits"] = parts;
       points.push_back(std::move(cut));
     }
     points.push_back(std::move(values));

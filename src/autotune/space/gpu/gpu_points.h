@@ -22,7 +22,7 @@ struct GpuPointSource {
 };
 
 /// Coordinates by name, best guess first: products on tensor cores where there are any; blocks that run over a part of the points
-/// each where sums over many items have such parts; else first without composites, whose single pass is for rows that do not fit.
+/// each where sums over many work tiles have such parts; else first without composites, whose single pass is for rows that do not fit.
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source);
 
 /// Does the GPU have the tensor core instructions that tensor_steps() are for?

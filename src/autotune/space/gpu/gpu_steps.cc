@@ -1,10 +1,12 @@
 // Steps and limits of GPU candidates.
 #include "autotune/space/gpu/gpu_steps.h"
 
+#include "autotune/space/knob_values.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/backend.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/schedule/steps/step_table.h"
 
 #include <fmt/format.h>
 #include <isl/aff.h>
@@ -19,19 +21,19 @@ namespace {
 
 constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
 
-/// Calls `visit(unit, statement)` for every statement of the cluster.
+/// Calls `visit(loop_group, statement)` for every statement of the fusion group.
 template <class F>
-void for_each_statement(const GpuCluster& part, const F& visit) {
-  for (const int u : part.cluster.units) {
-    const Unit& unit = part.structure.units[u];
-    for (const std::string& name : unit.statements) visit(unit, part.nest.statement(name));
+void for_each_statement(const GpuGroup& part, const F& visit) {
+  for (const int u : part.group.loop_groups) {
+    const LoopGroup& loop_group = part.structure.loop_groups[u];
+    for (const std::string& name : loop_group.statements) visit(loop_group, part.nest.statement(name));
   }
 }
 
-/// Inputs that the cluster reads, with the number of statements that do.
-std::map<std::string, int> inputs_read(const GpuCluster& part) {
+/// Inputs that the fusion group reads, with the number of statements that do.
+std::map<std::string, int> inputs_read(const GpuGroup& part) {
   std::map<std::string, int> readers;
-  for_each_statement(part, [&](const Unit&, const Statement& statement) {
+  for_each_statement(part, [&](const LoopGroup&, const Statement& statement) {
     std::set<std::string> read;
     for (const Access& access : statement.reads) {
       if (part.nest.tensor(access.tensor).role == TensorRole::input) read.insert(access.tensor);
@@ -41,11 +43,11 @@ std::map<std::string, int> inputs_read(const GpuCluster& part) {
   return readers;
 }
 
-/// How the cluster reads an input.
+/// How the fusion group reads an input.
 struct InputUse {
-  bool follows_items = false;  ///< items (or points of a part) read different elements
-  bool has_rows = false;       ///< elements next to each other belong to one item
-  bool bounded = true;         ///< what an item reads has a size known when compiling
+  bool follows_work_tiles = false;  ///< work tiles (or points of a part) read different elements
+  bool has_rows = false;            ///< elements next to each other belong to one work tile
+  bool bounded = true;              ///< what a work tile reads has a size known when compiling
 };
 
 /// Does the extent of the tensor's index have one value for all sizes that the nest is defined for?
@@ -56,28 +58,28 @@ bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) {
   return fixed;
 }
 
-InputUse input_use(const GpuCluster& part, const std::string& tensor) {
+InputUse input_use(const GpuGroup& part, const std::string& tensor) {
   InputUse use;
-  const auto is_item = [&](int axis) {
-    return part.plan.tile.contains(axis) || (part.cluster.part && axis == part.cluster.part->whole);
+  const auto is_of_work_tile = [&](int axis) {
+    return part.plan.tile.contains(axis) || (part.group.part && axis == part.group.part->whole);
   };
-  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
+  for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
     for (const Access& read : statement.reads) {
       if (read.tensor != tensor) continue;
       const auto followed = followed_dims(read);
       for (std::size_t k = 0; k < followed.size(); ++k) {
-        const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < unit.axes.size();
-        const bool item = known && is_item(unit.axes[static_cast<std::size_t>(*followed[k])]);
-        use.follows_items = use.follows_items || item;
-        use.has_rows = use.has_rows || (known && !item && k + 1 == followed.size());
-        use.bounded = use.bounded && (item || is_fixed(part.nest, part.nest.tensor(tensor), k));
+        const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < loop_group.axes.size();
+        const bool work_tile = known && is_of_work_tile(loop_group.axes[static_cast<std::size_t>(*followed[k])]);
+        use.follows_work_tiles = use.follows_work_tiles || work_tile;
+        use.has_rows = use.has_rows || (known && !work_tile && k + 1 == followed.size());
+        use.bounded = use.bounded && (work_tile || is_fixed(part.nest, part.nest.tensor(tensor), k));
       }
     }
   });
   return use;
 }
 
-std::vector<std::string> staged_inputs(const GpuCluster& part, const GpuChoice& choice) {
+std::vector<std::string> staged_inputs(const GpuGroup& part, const GpuChoice& choice) {
   std::vector<std::string> staged;
   if (choice.staging == GpuChoice::Staging::direct || part.plan.order.empty()) return staged;
   for (const auto& [tensor, readers] : inputs_read(part)) {
@@ -87,40 +89,40 @@ std::vector<std::string> staged_inputs(const GpuCluster& part, const GpuChoice& 
   return staged;
 }
 
-/// Elements of a tensor that one item touches through `access`: indices that follow an outer loop count with its tile.
-std::int64_t elements_of(const GpuCluster& part, const Unit& unit, const Access& access) {
+/// Elements of a tensor that one work tile touches through `access`: indices that follow an outer loop count with its tile.
+std::int64_t elements_of(const GpuGroup& part, const LoopGroup& loop_group, const Access& access) {
   const std::vector<std::int64_t> shape = shape_at(part.nest.tensor(access.tensor), part.sizes);
   const auto followed = followed_dims(access);
   std::int64_t elements = 1;
   for (std::size_t k = 0; k < shape.size(); ++k) {
     std::int64_t extent = shape[k];
     const auto dim = k < followed.size() ? followed[k] : std::nullopt;
-    if (dim && static_cast<std::size_t>(*dim) < unit.axes.size()) {
-      const int axis = unit.axes[static_cast<std::size_t>(*dim)];
-      if (part.cluster.part && axis == part.cluster.part->whole) extent = 1;
+    if (dim && static_cast<std::size_t>(*dim) < loop_group.axes.size()) {
+      const int axis = loop_group.axes[static_cast<std::size_t>(*dim)];
+      if (part.group.part && axis == part.group.part->whole) extent = 1;
       const auto tile = part.plan.tile.find(axis);
       if (tile != part.plan.tile.end()) extent = std::min(extent, tile->second);
-      if (axis == part.plan.stream) extent = std::min(extent, part.plan.stream_tile);
+      if (axis == part.plan.reduction_axis) extent = std::min(extent, part.plan.reduction_tile);
     }
     elements *= std::max<std::int64_t>(extent, 1);
   }
   return elements;
 }
 
-/// Elements that one item keeps on chip: staged inputs, and temporaries of the cluster, the largest of which takes the place of
+/// Elements that one work tile keeps on chip: staged inputs, and temporaries of the fusion group, the largest of which takes the place of
 /// the largest input.
-std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
+std::int64_t kept_elements(const GpuGroup& part, const GpuChoice& choice) {
   const std::vector<std::string> staged = staged_inputs(part, choice);
   std::map<std::string, std::int64_t> kept;
-  const auto note = [&](const Unit& unit, const Access& access) {
+  const auto note = [&](const LoopGroup& loop_group, const Access& access) {
     std::int64_t& known = kept[access.tensor];
-    known = std::max(known, elements_of(part, unit, access));
+    known = std::max(known, elements_of(part, loop_group, access));
   };
-  for_each_statement(part, [&](const Unit& unit, const Statement& statement) {
-    if (part.cluster.units.size() > 1 && part.nest.tensor(statement.write.tensor).role == TensorRole::temporary)
-      note(unit, statement.write);
+  for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
+    if (part.group.loop_groups.size() > 1 && part.nest.tensor(statement.write.tensor).role == TensorRole::temporary)
+      note(loop_group, statement.write);
     for (const Access& read : statement.reads) {
-      if (std::find(staged.begin(), staged.end(), read.tensor) != staged.end()) note(unit, read);
+      if (std::find(staged.begin(), staged.end(), read.tensor) != staged.end()) note(loop_group, read);
     }
   });
   std::int64_t total = 0, largest_input = 0, largest_temporary = 0;
@@ -130,7 +132,7 @@ std::int64_t kept_elements(const GpuCluster& part, const GpuChoice& choice) {
     largest = std::max(largest, elements);
   }
   // Partial sums live beside the inputs that they are sums of.
-  return part.cluster.part ? total : total - std::min(largest_input, largest_temporary);
+  return part.group.part ? total : total - std::min(largest_input, largest_temporary);
 }
 
 std::int64_t power_of_two_from(double value) {
@@ -140,25 +142,28 @@ std::int64_t power_of_two_from(double value) {
 }  // namespace
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
-  std::vector<Parameter> parameters;
-  Parameter threads{"threads", {}}, cluster{"cluster", {}};
-  for (int count = 32; count <= limits.most_threads; count *= 2) threads.choices.push_back(count);
-  for (int blocks = 1; blocks <= limits.most_cluster(); blocks *= 2) cluster.choices.push_back(blocks);
-  parameters.push_back(threads);
-  if (cluster.choices.size() > 1) parameters.push_back(cluster);
-  parameters.push_back({"persistent", {0, 1, 2, 3, 4, 6, 8, 12, 16}});
-  parameters.push_back({"ahead", {0, 1, 2, 3}});
+  const auto searched = [](const char* name, std::int64_t most) {
+    Parameter parameter{name, knob_named(name).searched};
+    std::erase_if(parameter.choices, [&](std::int64_t value) { return value > most; });
+    return parameter;
+  };
+  std::vector<Parameter> parameters{searched("threads", limits.most_threads)};
+  if (const Parameter cluster = searched("cluster", limits.most_cluster()); cluster.choices.size() > 1)
+    parameters.push_back(cluster);
+  parameters.push_back({"persistent", knob_named("persistent").searched});
+  parameters.push_back({"prefetch", {0, 1, 2, 3}});
   parameters.push_back({"staging", {0, 1, 2}});
   parameters.push_back({"streaming", {0, 1, 2, 3}});
   return parameters;
 }
 
-GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
+GpuChoice gpu_choice(const NamedValues& values) {
   GpuChoice choice;
-  choice.threads = static_cast<int>(value_or(values, "threads", 256));
-  choice.cluster = static_cast<int>(value_or(values, "cluster", 1));
-  choice.persistent = static_cast<int>(value_or(values, "persistent", 0));
-  choice.ahead = static_cast<int>(value_or(values, "ahead", 0));
+  const GridShape shape = shape_of(values);
+  if (shape.threads > 0) choice.grid.threads = shape.threads;
+  choice.grid.cluster = shape.cluster;
+  choice.grid.persistent = shape.persistent;
+  choice.prefetch = static_cast<int>(value_or(values, "prefetch", 0));
   choice.staging = static_cast<GpuChoice::Staging>(value_or(values, "staging", 0));
   const std::int64_t streaming = value_or(values, "streaming", 0);
   choice.streaming_outputs = (streaming & 1) != 0;
@@ -166,7 +171,7 @@ GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values) {
   return choice;
 }
 
-std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, const GpuChoice& choice) {
+std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const GpuChoice& choice) {
   std::vector<Step> steps = shape.steps;
   std::vector<std::string> grid;
   for (Step& step : steps) {
@@ -175,43 +180,45 @@ std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, c
     grid.push_back(step.args.at(0).get<std::string>());
   }
   if (grid.empty()) return steps;
-  steps.push_back(make_step("gpu_threads", {grid.front(), choice.threads}));
-  if (choice.cluster > 1) steps.push_back(make_step("cluster", {grid.front(), choice.cluster}));
-  const bool resident = choice.persistent > 0 && !part.cluster.part;
-  if (resident) steps.push_back(make_step("persistent", {grid.front(), choice.persistent}));
+  GridShape shared = choice.grid;
+  if (part.group.part) shared.persistent = 0;
+  const bool resident = shared.persistent > 0;
+  const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(shared));
+  steps.insert(steps.end(), knobs.begin(), knobs.end());
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
-    const bool loops = use.follows_items && part.cluster.part;
+    const bool loops = use.follows_work_tiles && part.group.part;
     const bool pieces = use.has_rows || size_in_bytes(part.nest.tensor(tensor).type) == 4;
-    const int slots = use.follows_items && pieces && (resident || loops) ? 1 + choice.ahead : 1;
-    steps.push_back(make_step("stage", {tensor, loops ? shape.stream_loops.front() : grid.back(), "registers", slots}));
-    // What all items read should stay in the caches.
-    if (use.follows_items && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
+    const int stages = use.follows_work_tiles && pieces && (resident || loops) ? 1 + choice.prefetch : 1;
+    steps.push_back(make_step("stage", {tensor, loops ? shape.reduction_loops.front() : grid.back(), stages}));
+    // What all work tiles read should stay in the caches.
+    if (use.follows_work_tiles && choice.streaming_inputs) steps.push_back(make_step("streaming", {tensor}));
   }
   return steps;
 }
 
-std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits) {
-  const std::int64_t threads = std::int64_t{choice.threads} * choice.cluster;
+std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits) {
+  const int cluster = choice.grid.cluster;
+  const std::int64_t threads = std::int64_t{choice.grid.threads} * cluster;
   const std::int64_t kept = kept_elements(part, choice);
-  const std::int64_t room = tile_registers(choice.threads);
-  if (choice.cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * choice.cluster)
-    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, choice.cluster);
-  if (choice.cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
+  const std::int64_t room = tile_registers(choice.grid.threads);
+  if (cluster > 1 && kept > room * threads + limits.shared_bytes / 4 * cluster)
+    return fmt::format("{} values do not fit registers and shared memory of {} blocks", kept, cluster);
+  if (cluster == 1 && kept > room * threads + limits.shared_bytes / 4)
     return fmt::format("{} values do not fit registers and shared memory of a block", kept);
-  double points = points_per_item(part.structure, part.cluster);
+  double points = points_per_work_tile(part.structure, part.group);
   for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);
   if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))
     return fmt::format("{:.0f} points for {} threads", points, threads);
   return {};
 }
 
-double points_per_item(const NestStructure& structure, const Cluster& cluster) {
-  const Unit& heavy = structure.units[cluster.heaviest];
+double points_per_work_tile(const NestStructure& structure, const FusionGroup& group) {
+  const LoopGroup& heavy = structure.loop_groups[group.heaviest];
   double points = 1;
   for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
-    const bool common = std::find(cluster.axes.begin(), cluster.axes.end(), heavy.axes[k]) != cluster.axes.end() ||
-                        (cluster.part && cluster.part->whole == heavy.axes[k]);
+    const bool common = std::find(group.axes.begin(), group.axes.end(), heavy.axes[k]) != group.axes.end() ||
+                        (group.part && group.part->whole == heavy.axes[k]);
     if (!common) points *= static_cast<double>(heavy.extents[k]);
   }
   return points;
@@ -242,7 +249,7 @@ std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits) {
 std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits) {
   const std::int64_t persistent = resident_blocks(shape, limits);
   std::vector<GpuResidence> residences{{}, {persistent, 2}};
-  // Blocks of a cluster have long shares of rows: less room ahead, and what all items read is as long.
+  // Blocks of a cluster have long shares of rows: less room ahead, and what all work tiles read is as long.
   if (shape.cluster > 1) residences.push_back({persistent, 1, GpuChoice::Staging::all});
   return residences;
 }

@@ -3,7 +3,8 @@
 
 #include "autotune/space/space.h"
 #include "autotune/space/space_limits.h"
-#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/structure/group_steps.h"
+#include "support/grid_shape.h"
 
 #include <cstdint>
 #include <map>
@@ -18,36 +19,34 @@ struct GpuChoice {
   /// How inputs come to a block. direct: each access loads; reused: inputs that several statements read are kept on chip;
   /// all: every input is.
   enum class Staging : std::uint8_t { direct, reused, all } staging = Staging::direct;
-  int threads = 256;
-  int cluster = 1;
-  int persistent = 0;
-  int ahead = 0;                   ///< items (or points of a part) whose inputs a block has on their way while it works on one
+  GridShape grid{.threads = 256};
+  int prefetch = 0;  ///< work tiles (or points of a part) whose inputs a block has on their way while it works on one
   bool streaming_inputs = false;   ///< of inputs that are staged
   bool streaming_outputs = false;  ///< of outputs
 };
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits);
-GpuChoice gpu_choice(const std::map<std::string, std::int64_t>& values);
+GpuChoice gpu_choice(const NamedValues& values);
 
-/// The part of a nest that one cluster of statements is, as the functions below need it.
-struct GpuCluster {
+/// The part of a nest that one fusion group of statements is, as the functions below need it.
+struct GpuGroup {
   const Nest& nest;
   const NestStructure& structure;
-  const Cluster& cluster;
-  const ClusterPlan& plan;
+  const FusionGroup& group;
+  const GroupPlan& plan;
   const Sizes& sizes;
 };
 
-/// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
-std::vector<Step> gpu_steps(const GpuCluster& part, const ClusterSteps& shape, const GpuChoice& choice);
+/// The fusion group's steps with a grid in place of parallel loops, and the choice's steps after them.
+std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const GpuChoice& choice);
 
 /// Why the choice cannot run or would leave most threads idle, known without compiling; empty when neither is so.
-std::string gpu_infeasible(const GpuCluster& part, const GpuChoice& choice, const GpuLimits& limits);
+std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits);
 
-/// Points per iteration of the outer loops of the cluster's largest unit, when every tile is 1.
-double points_per_item(const NestStructure& structure, const Cluster& cluster);
+/// Points per iteration of the outer loops of the fusion group's largest loop group, when every tile is 1.
+double points_per_work_tile(const NestStructure& structure, const FusionGroup& group);
 
-/// Shapes worth trying first for rows of so many points: values of threads, cluster and rows (an item's tile).
+/// Shapes worth trying first for rows of so many points: values of threads, cluster and rows (a work tile's tile).
 struct GpuShape {
   std::int64_t threads, cluster, rows;
 };
@@ -55,9 +54,9 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
 
 /// Blocks that keep half of a multiprocessor's threads.
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);
-/// How blocks of such a shape may take items: one each, or resident_blocks() in turn.
+/// How blocks of such a shape may take work tiles: one each, or resident_blocks() in turn.
 struct GpuResidence {
-  std::int64_t persistent = 0, ahead = 0;
+  std::int64_t persistent = 0, prefetch = 0;
   GpuChoice::Staging staging = GpuChoice::Staging::reused;
 };
 std::vector<GpuResidence> likely_residences(const GpuShape& shape, const GpuLimits& limits);

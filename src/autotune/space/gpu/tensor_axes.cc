@@ -18,18 +18,19 @@ namespace {
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
 /// Axes that the indices of an access follow, in their order; -1: none.
-std::vector<int> axes_of(const Unit& unit, const Access& access) {
+std::vector<int> axes_of(const LoopGroup& loop_group, const Access& access) {
   std::vector<int> axes;
   for (const auto& dim : followed_dims(access)) {
-    axes.push_back(dim && static_cast<std::size_t>(*dim) < unit.axes.size() ? unit.axes[static_cast<std::size_t>(*dim)] : -1);
+    axes.push_back(
+        dim && static_cast<std::size_t>(*dim) < loop_group.axes.size() ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
   }
   return axes;
 }
 
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
-std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, const Statement& statement,
-                                          const Cluster& cluster) {
+std::optional<TensorAxes> axes_of_product(const Nest& nest, const LoopGroup& loop_group, const Statement& statement,
+                                          const FusionGroup& group) {
   if (statement.reduction != ReductionOp::add) return std::nullopt;
   const auto pair = nvptx::factors(statement.value);
   if (!pair) return std::nullopt;
@@ -38,26 +39,28 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const Unit& unit, co
   for (const Access* access : {&a, &b}) {
     if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
-  const std::vector<int> in_a = axes_of(unit, a), in_b = axes_of(unit, b), written = axes_of(unit, statement.write);
+  const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
+                         written = axes_of(loop_group, statement.write);
   if (written.empty()) return std::nullopt;
   TensorAxes result;
-  result.stream = written.back();
+  result.reduction_axis = written.back();
   for (const int axis : written) {
-    if (axis == result.stream || !has(cluster.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
+    if (axis == result.reduction_axis || !has(group.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
     result.pack = std::exchange(result.row, axis);
   }
-  if (result.row < 0 || !has(cluster.stream_axes, result.stream)) return std::nullopt;
-  for (std::size_t k = 0; k < unit.axes.size(); ++k) {
-    if (unit.reduced[k]) result.inner = unit.extents[k];
-    if (unit.axes[k] == result.row) result.row_extent = unit.extents[k];
-    if (unit.axes[k] == result.pack) result.pack_extent = unit.extents[k];
+  if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
+  for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+    if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
+    if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];
+    if (loop_group.axes[k] == result.pack) result.pack_extent = loop_group.extents[k];
   }
   if (result.pack_extent == 1) result.pack = -1;
   return result;
 }
 
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
-std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const Statement& statement, const Cluster& cluster) {
+std::optional<TensorAxes> axes_of_sum(const Nest& nest, const LoopGroup& loop_group, const Statement& statement,
+                                      const FusionGroup& group) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
   if (!pair || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
   const Access &a = statement.reads[static_cast<std::size_t>(pair->first)],
@@ -65,45 +68,47 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const Unit& unit, const 
   for (const Access* access : {&a, &b}) {
     if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
-  const std::vector<int> in_a = axes_of(unit, a), in_b = axes_of(unit, b), written = axes_of(unit, statement.write);
+  const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
+                         written = axes_of(loop_group, statement.write);
   TensorAxes result;
-  for (std::size_t k = 0; k < unit.axes.size(); ++k) {
-    const int axis = unit.axes[k];
+  for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+    const int axis = loop_group.axes[k];
     const bool of_a = has(in_a, axis), of_b = has(in_b, axis);
-    if (unit.reduced[k]) {
-      if (result.stream >= 0 || !of_a || !of_b) return std::nullopt;
-      result.stream = axis;
-      result.inner = unit.extents[k];
-    } else if (of_a != of_b && has(cluster.axes, axis)) {
+    if (loop_group.reduced[k]) {
+      if (result.reduction_axis >= 0 || !of_a || !of_b) return std::nullopt;
+      result.reduction_axis = axis;
+      result.inner = loop_group.extents[k];
+    } else if (of_a != of_b && has(group.axes, axis)) {
       // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
       (axis == written.back() ? result.column : result.row) = axis;
-      (axis == written.back() ? result.column_extent : result.row_extent) = unit.extents[k];
+      (axis == written.back() ? result.column_extent : result.row_extent) = loop_group.extents[k];
     }
   }
   const bool apart = result.row >= 0 && result.column >= 0 && has(in_a, result.row) != has(in_a, result.column);
-  return apart && result.stream >= 0 ? std::optional(result) : std::nullopt;
+  return apart && result.reduction_axis >= 0 ? std::optional(result) : std::nullopt;
 }
 
-/// Those of all products of the cluster, which must be the same ones.
-std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
+/// Those of all products of the fusion group, which must be the same ones.
+std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   std::optional<TensorAxes> common;
   std::set<std::string> rows, columns;  // tensors that tiles of rows and of columns come from
   int products = 0;
-  for (const int u : cluster.units) {
-    const Unit& unit = structure.units[u];
-    for (const std::string& name : unit.statements) {
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[u];
+    for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
       const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
       if (!pair) continue;
-      const auto axes = axes_of_sum(nest, unit, statement, cluster);
+      const auto axes = axes_of_sum(nest, loop_group, statement, group);
       if (!axes) return std::nullopt;
-      if (common && (axes->row != common->row || axes->column != common->column || axes->stream != common->stream))
+      if (common &&
+          (axes->row != common->row || axes->column != common->column || axes->reduction_axis != common->reduction_axis))
         return std::nullopt;
       common = axes;
       ++products;
       for (const int ordinal : {pair->first, pair->second}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-        (has(axes_of(unit, read), axes->row) ? rows : columns).insert(read.tensor);
+        (has(axes_of(loop_group, read), axes->row) ? rows : columns).insert(read.tensor);
       }
     }
   }
@@ -114,18 +119,18 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   return common;
 }
 
-/// Elements of an access beside the loops that all units share and the streamed one.
-std::int64_t width_of(const NestStructure& structure, const Cluster& cluster, const TensorAxes& tiled,
+/// Elements of an access beside the loops that all loop groups share and the streamed one.
+std::int64_t width_of(const NestStructure& structure, const FusionGroup& group, const TensorAxes& tiled,
                       const std::vector<int>& axes) {
   std::int64_t width = 1;
   for (const int axis : axes) {
-    if (axis >= 0 && axis != tiled.stream && !has(cluster.axes, axis))
+    if (axis >= 0 && axis != tiled.reduction_axis && !has(group.axes, axis))
       width *= structure.axes[static_cast<std::size_t>(axis)].extent;
   }
   return width;
 }
 
-/// Functions in an evaluation that few units compute, for which multiplications of others can stand in.
+/// Functions in an evaluation that few loop groups compute, for which multiplications of others can stand in.
 int functions_of(const ScalarExpr& value) {
   static const std::set<ScalarOp> kFunctions{ScalarOp::exp,  ScalarOp::exp2, ScalarOp::log,   ScalarOp::pow,
                                              ScalarOp::sqrt, ScalarOp::erf,  ScalarOp::rsqrt, ScalarOp::tanh};
@@ -135,15 +140,16 @@ int functions_of(const ScalarExpr& value) {
 }
 
 /// Notes what the tiles of a product hold.
-void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& cluster, const Unit& unit,
+void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const LoopGroup& loop_group,
                const Statement& statement, std::set<std::string>& seen, TensorAxes& result) {
   const auto pair = statement.reduction == ReductionOp::add ? nvptx::factors(statement.value) : std::nullopt;
   if (!pair) {
-    if (has(unit.axes, result.row) && has(unit.axes, result.stream)) result.functions += functions_of(statement.value);
+    if (has(loop_group.axes, result.row) && has(loop_group.axes, result.reduction_axis))
+      result.functions += functions_of(statement.value);
     for (const Access& read : statement.reads) {
-      const std::vector<int> axes = axes_of(unit, read);
+      const std::vector<int> axes = axes_of(loop_group, read);
       const Tensor& tensor = nest.tensor(read.tensor);
-      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.stream &&
+      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.reduction_axis &&
           has(axes, result.row))
         ++result.tile_operands;
     }
@@ -155,11 +161,11 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
   const bool of_inputs = is_input(pair->first) && is_input(pair->second);
   for (const int ordinal : {pair->first, pair->second}) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-    const std::vector<int> axes = axes_of(unit, read);
-    const std::int64_t width = width_of(structure, cluster, result, axes);
+    const std::vector<int> axes = axes_of(loop_group, read);
+    const std::int64_t width = width_of(structure, group, result, axes);
     if (!is_input(ordinal)) {
-      result.register_operands += has(axes, result.stream) ? 1 : 0;
-    } else if (has(axes, result.stream)) {
+      result.register_operands += has(axes, result.reduction_axis) ? 1 : 0;
+    } else if (has(axes, result.reduction_axis)) {
       // Products of one kind share the tile that they read at the same indices.
       if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)
         result.streamed_operands.push_back(width);
@@ -167,32 +173,32 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const Cluster& 
       result.row_operands.push_back(width);
     }
   }
-  const std::vector<int> written = axes_of(unit, statement.write);
-  if (has(written, result.stream)) {
+  const std::vector<int> written = axes_of(loop_group, statement.write);
+  if (has(written, result.reduction_axis)) {
     ++result.first_products;
   } else {
-    result.sums.push_back(width_of(structure, cluster, result, written));
+    result.sums.push_back(width_of(structure, group, result, written));
   }
 }
 
 }  // namespace
 
-std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster) {
-  for (const int u : cluster.units) {
-    const Unit& unit = structure.units[u];
-    for (const std::string& name : unit.statements) {
-      auto axes = axes_of_product(nest, unit, nest.statement(name), cluster);
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[u];
+    for (const std::string& name : loop_group.statements) {
+      auto axes = axes_of_product(nest, loop_group, nest.statement(name), group);
       if (!axes) continue;
       std::set<std::string> seen;
-      for (const int other : cluster.units) {
-        const Unit& all = structure.units[other];
+      for (const int other : group.loop_groups) {
+        const LoopGroup& all = structure.loop_groups[other];
         for (const std::string& statement : all.statements)
-          add_tiles(nest, structure, cluster, all, nest.statement(statement), seen, *axes);
+          add_tiles(nest, structure, group, all, nest.statement(statement), seen, *axes);
       }
       return axes;
     }
   }
-  return axes_of_sums(nest, structure, cluster);
+  return axes_of_sums(nest, structure, group);
 }
 
 bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }

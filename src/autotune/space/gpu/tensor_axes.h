@@ -1,4 +1,4 @@
-// TensorAxes: which loops of a cluster become rows and columns of tiles on tensor cores.
+// TensorAxes: which loops of a fusion group become rows and columns of tiles on tensor cores.
 #pragma once
 
 #include "autotune/space/structure/nest_structure.h"
@@ -10,11 +10,11 @@
 
 namespace nestor {
 
-/// The loops that products of a cluster tile, and what their tiles hold. Axes are those of the structure.
+/// The loops that products of a fusion group tile, and what their tiles hold. Axes are those of the structure.
 struct TensorAxes {
-  int row = -1;     ///< common axis along the rows of every product
-  int stream = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
-  /// Common axis along the columns of a product whose sum itself is streamed: `stream` is what it sums over. -1: columns are streamed.
+  int row = -1;             ///< common axis along the rows of every product
+  int reduction_axis = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
+  /// Common axis along the columns of a product whose sum itself is streamed: `reduction_axis` is what it sums over. -1: columns are streamed.
   int column = -1;
   int pack = -1;           ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
@@ -29,8 +29,8 @@ struct TensorAxes {
   int functions = 0;                            ///< exponentials and the like for an element of such tiles
 };
 
-/// The axes if a statement of the cluster is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
-std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const Cluster& cluster);
+/// The axes if a statement of the fusion group is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
 /// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.
 bool several_chains(const TensorAxes& axes);

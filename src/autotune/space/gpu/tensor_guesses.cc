@@ -6,22 +6,20 @@
 #include "codegen/gpu/target/block_registers.h"
 
 #include <cstdint>
-#include <map>
 #include <set>
-#include <string>
 
 namespace nestor {
 namespace {
 
 constexpr std::int64_t kWideRows = 128;  ///< elements of 16 bits from which blocks in pairs are a likely choice
-/// Of longest_first: among items that differ in their rows alone.
+/// Of longest_first: among work tiles that differ in their rows alone.
 constexpr int kInnermost = 4;
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
 constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
 bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
-  if (choice.hold && !tensor_infeasible(axes, choice, limits).empty()) choice.hold = false;
+  if (choice.grid.a_from_registers != 0 && !tensor_infeasible(axes, choice, limits).empty()) choice.grid.a_from_registers = 0;
   for (; choice.columns >= kFewestColumns; choice.columns -= 16) {
     if (tensor_infeasible(axes, choice, limits).empty()) return true;
   }
@@ -30,23 +28,19 @@ bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& cho
 
 /// 128 rows a block, whose warps take 16 or 32 each, as in FlashAttention-2 (T. Dao, 2023, arXiv:2307.08691); tiles as small as leaves room
 /// for another block beside.
-std::vector<std::map<std::string, std::int64_t>> choices_of_single_warps(const TensorAxes& axes, const GpuLimits& limits) {
-  std::vector<std::map<std::string, std::int64_t>> choices;
+std::vector<NamedValues> choices_of_single_warps(const TensorAxes& axes, const GpuLimits& limits) {
+  std::vector<NamedValues> choices;
   for (const bool longest : {false, true}) {
-    for (const int slots : {1, 2}) {
-      for (const int groups : {1, 2}) {
+    for (const int stages : {1, 2}) {
+      for (const int warpgroups : {1, 2}) {
         for (const std::int64_t columns :
              axes.inner <= 64 ? std::vector<std::int64_t>{64, 128} : std::vector<std::int64_t>{64, 32}) {
-          const TensorChoice choice{
-              .groups = groups, .row_tiles = 3 - groups, .columns = columns, .slots = slots, .hold = axes.inner <= 64};
-          if (!tensor_infeasible(axes, choice, limits).empty()) continue;
-          choices.push_back({{"groups", groups},
-                             {"row_tiles", choice.row_tiles},
-                             {"columns", columns},
-                             {"slots", slots},
-                             {"hold", choice.hold},
-                             {"descending", longest},
-                             {"longest_first", longest}});
+          const TensorChoice choice{.grid = {.warpgroups = warpgroups, .stages = stages, .a_from_registers = axes.inner <= 64},
+                                    .row_tiles = 3 - warpgroups,
+                                    .columns = columns,
+                                    .descending = longest,
+                                    .longest_first = longest};
+          if (tensor_infeasible(axes, choice, limits).empty()) choices.push_back(values_of(choice));
         }
       }
     }
@@ -56,34 +50,31 @@ std::vector<std::map<std::string, std::int64_t>> choices_of_single_warps(const T
 
 /// Wide blocks, which read each element of memory for most products; narrower ones where those would leave multiprocessors idle. Rows of
 /// blocks first, then columns, with tiles for a pair of blocks or one.
-std::vector<std::map<std::string, std::int64_t>> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
+std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
   struct Shape {
-    int groups, row_tiles;
+    int warpgroups, row_tiles;
     std::int64_t columns;
   };
   const bool pairs = limits.sm >= kGroupProducts;
   const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 1, 192}, {2, 1, 128}, {1, 1, 128}, {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
-  std::vector<std::map<std::string, std::int64_t>> choices, for_fewer;
+  std::vector<NamedValues> choices, for_fewer;
   for (const Shape& shape : shapes) {
-    TensorChoice choice{.groups = shape.groups,
+    TensorChoice choice{.grid = {.warpgroups = shape.warpgroups, .stages = 5, .intra_warpgroup_overlap = pairs ? 1 : 0},
                         .row_tiles = shape.row_tiles,
                         .columns = shape.columns,
-                        .depth = pairs ? 64 : 32,
-                        .slots = 5,
-                        .overlap = pairs ? 1 : 0};
-    while (choice.slots > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.slots;
+                        .depth = pairs ? 64 : 32};
+    while (choice.grid.stages > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
     if (!tensor_infeasible(axes, choice, limits).empty()) continue;
     const auto blocks = [&](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
     const bool idle = blocks(axes.row_extent, choice.rows()) * blocks(axes.column_extent, choice.columns) < limits.units;
     for (const bool persistent : pairs && !idle ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
         for (const int longest : {0, 2}) {
-          std::map<std::string, std::int64_t> values{
-              {"groups", shape.groups}, {"row_tiles", shape.row_tiles}, {"columns", shape.columns}, {"depth", choice.depth},
-              {"slots", choice.slots},  {"overlap", choice.overlap},    {"longest_first", longest}};
-          if (pairs) values.insert({{"persistent", persistent}, {"multicast", together}});
-          (idle ? for_fewer : choices).push_back(std::move(values));
+          choice.grid.persistent = persistent;
+          choice.grid.cluster = together;
+          choice.longest_first = longest;
+          (idle ? for_fewer : choices).push_back(values_of(choice));
         }
       }
     }
@@ -95,80 +86,70 @@ std::vector<std::map<std::string, std::int64_t>> choices_of_sums(const TensorAxe
 
 }  // namespace
 
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
+std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
   if (axes.column >= 0) return choices_of_sums(axes, limits);
   if (limits.sm < kGroupProducts) return choices_of_single_warps(axes, limits);
-  std::vector<std::map<std::string, std::int64_t>> choices;
-  std::set<std::map<std::string, std::int64_t>> seen;
-  const std::vector<int> most_groups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
+  std::vector<NamedValues> choices;
+  std::set<NamedValues> seen;
+  const std::vector<int> most_warpgroups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
     // Wide rows have more sums to correct than terms in a tile.
     if (axes.inner > kWideRows) choice.rescale = kDoublings;
-    std::map<std::string, std::int64_t> values{
-        {"groups", choice.groups},         {"columns", choice.columns},       {"slots", choice.slots},
-        {"overlap", choice.overlap},       {"turns", choice.turns},           {"hold", choice.hold},
-        {"stagger", choice.stagger},       {"persistent", choice.persistent}, {"claims", choice.claims},
-        {"multicast", choice.cluster},     {"descending", choice.descending}, {"longest_first", choice.longest_first},
-        {"polynomial", choice.polynomial}, {"rescale", choice.rescale}};
-    if (axes.pack >= 0) values["pack"] = choice.pack;
-    if (choice.residents > 1) values["residents"] = choice.residents;
+    const NamedValues values = values_of(choice);
     if (seen.insert(values).second) choices.push_back(values);
   };
   // More functions than the exponential of an element keep the units for them busy longer than the products take.
   const auto add_with_polynomial = [&](TensorChoice choice) {
     add(choice);
     if (axes.functions <= axes.register_operands) return;
-    choice.polynomial = 8;
+    choice.grid.exp2_polynomial = 8;
     add(choice);
   };
-  // Few rows: one group, whose tile packs fill as far as they can. Then what streams through the block takes the time: small blocks, with
+  // Few rows: one warpgroup, whose tile packs fill as far as they can. Then what streams through the block takes the time: small blocks, with
   // many tiles under way.
-  for (const int residents : {2, 1}) {
-    for (const int slots : {4, 2}) {
+  for (const int blocks : {2, 1}) {
+    for (const int stages : {4, 2}) {
       for (const std::int64_t columns : {128, 64}) {
-        if (axes.row_extent < nvptx::kGroupRows)
-          add({.groups = 1,
+        if (axes.row_extent < nvptx::kWarpgroupRows)
+          add({.grid = {.warpgroups = 1, .stages = stages, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
                .columns = columns,
-               .slots = slots,
-               .overlap = 1,
-               .pack = fullest_pack(axes),
-               .residents = residents});
+               .pack_gqa = fullest_pack(axes)});
       }
     }
   }
-  // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some items.
-  const auto add_both = [&](int overlap, bool turns, bool persistent, bool cut, int groups) {
+  // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some work tiles.
+  const auto add_both = [&](int overlap, bool ping_pong, bool persistent, bool cut, int warpgroups) {
     const bool by_chain = overlap > 1, wide_rows = axes.inner > 128;
-    TensorChoice choice{.groups = groups,
+    TensorChoice choice{.grid = {.warpgroups = warpgroups,
+                                 .intra_warpgroup_overlap = overlap,
+                                 .ping_pong = ping_pong,
+                                 .early_release = 1,
+                                 .persistent = persistent,
+                                 .dynamic_scheduler = persistent},
                         .columns = by_chain    ? kMostChainColumns
                                    : wide_rows ? 80
                                                : 128,
-                        .overlap = overlap,
-                        .turns = turns,
-                        .stagger = true,
                         .descending = cut,
-                        .longest_first = cut ? kInnermost : 0,
-                        .persistent = persistent,
-                        .claims = persistent};
-    // A third group leaves no registers for operands that stay.
-    choice.hold = groups < 3 && persistent && !by_chain;
+                        .longest_first = cut ? kInnermost : 0};
+    // A third warpgroup leaves no registers for operands that stay.
+    choice.grid.a_from_registers = warpgroups < 3 && persistent && !by_chain;
     add_with_polynomial(choice);
     choice.columns = cut || by_chain || wide_rows ? 64 : 160;
-    choice.slots = cut && axes.inner <= 64 ? 4 : 2;
-    choice.hold = by_chain || (choice.hold && cut);
+    choice.grid.stages = cut && axes.inner <= 64 ? 4 : 2;
+    choice.grid.a_from_registers = by_chain || (choice.grid.a_from_registers != 0 && cut);
     choice.longest_first = cut ? 2 : 0;
     add_with_polynomial(choice);
   };
-  // Independent chains first, which cover each other's products without groups that take turns.
+  // Independent chains first, which cover each other's products without ping-pong.
   for (const int overlap : several_chains(axes) ? std::vector<int>{3, 2, 1} : std::vector<int>{1}) {
-    for (const bool turns : {true, false}) {
-      if (turns && overlap == 3) continue;
+    for (const bool ping_pong : {true, false}) {
+      if (ping_pong && overlap == 3) continue;
       for (const bool persistent : {false, true}) {
-        // Rising order for work that is the same in all items, falling order where a mask cuts some: there narrow tiles waste less.
+        // Rising order for work that is the same in all work tiles, falling order where a mask cuts some: there narrow tiles waste less.
         for (const bool cut : {false, true}) {
-          for (const int groups : overlap > 1 ? std::vector<int>{2} : most_groups)
-            add_both(overlap, turns, persistent, cut, groups);
+          for (const int warpgroups : overlap > 1 ? std::vector<int>{2} : most_warpgroups)
+            add_both(overlap, ping_pong, persistent, cut, warpgroups);
         }
       }
     }
@@ -176,19 +157,19 @@ std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const Ten
   // Wide rows: what one block reads of keys and values for its rows comes near what the L2 cache can give, and a pair needs half of it.
   for (const bool cut : {false, true}) {
     for (const bool persistent : {false, true}) {
-      for (const bool turns : {true, false}) {
+      for (const bool ping_pong : {true, false}) {
         if (axes.inner < kWideRows) break;
-        add({.groups = 2,
+        add({.grid = {.warpgroups = 2,
+                      .intra_warpgroup_overlap = 1,
+                      .ping_pong = ping_pong,
+                      .early_release = 1,
+                      .persistent = persistent,
+                      .cluster = 2},
              .columns = axes.inner > 128 ? 80
                         : cut            ? 128
                                          : 160,
-             .overlap = 1,
-             .turns = turns,
-             .stagger = true,
              .descending = cut,
-             .longest_first = cut ? kInnermost : 0,
-             .persistent = persistent,
-             .cluster = 2});
+             .longest_first = cut ? kInnermost : 0});
       }
     }
   }

@@ -10,6 +10,6 @@
 namespace nestor {
 
 /// Choices worth trying first, best guess first, all of which fit.
-std::vector<std::map<std::string, std::int64_t>> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits);
+std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits);
 
 }  // namespace nestor

@@ -1,12 +1,15 @@
 // Parameters of candidates on tensor cores, and their steps.
 #include "autotune/space/gpu/tensor_steps.h"
 
+#include "autotune/space/knob_values.h"
 #include "codegen/gpu/target/block_registers.h"
 #include "codegen/tile/analysis/op_shape.h"
+#include "poly/schedule/steps/step_table.h"
 
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
 
 namespace nestor {
 
@@ -16,90 +19,95 @@ int fullest_pack(const TensorAxes& axes) {
 }
 
 std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool rescale) {
-  const std::vector<std::int64_t> overlap =
-      several_chains(axes) && sm >= kGroupProducts ? std::vector<std::int64_t>{0, 1, 2, 3} : std::vector<std::int64_t>{0, 1};
-  const std::vector<std::int64_t> depths =
-      axes.column >= 0 ? std::vector<std::int64_t>{64, 32, 128} : std::vector<std::int64_t>{64};
-  const std::vector<std::int64_t> thresholds = rescale ? std::vector<std::int64_t>{0, kDoublings} : std::vector<std::int64_t>{0};
-  if (sm < kGroupProducts) {
-    return {{"groups", {0, 1, 2, 3}},
-            {"row_tiles", {1, 2}},
-            {"columns", {32, 48, 64, 80, 96, 112, 128, 160}},
-            {"slots", {1, 2, 3}},
-            {"overlap", overlap},
-            {"hold", {0, 1}},
-            {"descending", {0, 1}},
-            {"longest_first", {0, 1, 2, 3, 4}},
-            {"rescale", thresholds},
-            {"unroll", {1, 2}},
-            {"depth", depths}};
-  }
-  std::vector<Parameter> parameters{{"groups", {0, 1, 2, 3}},
-                                    {"row_tiles", {1, 2}},
-                                    {"columns", {48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}},
-                                    {"slots", {2, 3, 4}},
-                                    {"overlap", overlap},
-                                    {"turns", {0, 1}},
-                                    {"hold", {0, 1}},
-                                    {"descending", {0, 1}},
-                                    {"longest_first", {0, 1, 2, 3, 4}},
-                                    {"stagger", {0, 1}},
-                                    {"polynomial", {0, 1, 2, 4, 6, 8, 10, 12}},
-                                    {"rescale", thresholds},
-                                    {"unroll", {1, 2}},
-                                    {"residents", {1, 2, 3, 4}},
-                                    {"claims", {0, 1}},
-                                    {"multicast", {1, 2}},
-                                    {"depth", depths}};
-  if (axes.pack >= 0) {
-    std::vector<std::int64_t> packs{1};
+  using Values = std::vector<std::int64_t>;
+  const bool mma = sm < kGroupProducts;
+  std::vector<Parameter> parameters;
+  const auto add = [&](const char* name, Values values) {
+    if (!values.empty()) parameters.push_back({name, std::move(values)});
+  };
+  const auto add_knob = [&](const char* name) { add(name, mma ? knob_named(name).searched_mma : knob_named(name).searched); };
+  add_knob("warpgroups");
+  add("row_tiles", {1, 2});
+  add("columns",
+      mma ? Values{32, 48, 64, 80, 96, 112, 128, 160} : Values{48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256});
+  add_knob("stages");
+  add_knob("intra_warpgroup_overlap");
+  if (!several_chains(axes)) std::erase_if(parameters.back().choices, [](std::int64_t value) { return value > 1; });
+  add_knob("ping_pong");
+  add_knob("a_from_registers");
+  add("descending", {0, 1});
+  add("longest_first", {0, 1, 2, 3, 4});
+  add_knob("early_release");
+  add_knob("exp2_polynomial");
+  add("rescale", rescale ? Values{0, kDoublings} : Values{0});
+  add("unroll", {1, 2});
+  add_knob("min_blocks");
+  add_knob("dynamic_scheduler");
+  add("depth", axes.column >= 0 ? Values{64, 32, 128} : Values{64});
+  if (!mma && axes.pack >= 0) {
+    Values packs{1};
     while (packs.back() < fullest_pack(axes)) packs.push_back(2 * packs.back());
-    parameters.push_back({"pack", packs});
+    add("pack_gqa", packs);
   }
   return parameters;
 }
 
-TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values) {
+TensorChoice tensor_choice(const NamedValues& values) {
   TensorChoice choice;
-  choice.groups = static_cast<int>(value_or(values, "groups", 0));
+  choice.grid = shape_of(values);
   choice.row_tiles = static_cast<int>(value_or(values, "row_tiles", 1));
   choice.columns = value_or(values, "columns", 128);
-  choice.slots = static_cast<int>(value_or(values, "slots", 2));
   choice.depth = value_or(values, "depth", 64);
-  choice.overlap = static_cast<int>(value_or(values, "overlap", 0));
-  choice.turns = value_or(values, "turns", 0) != 0 && choice.groups > 1;
-  choice.hold = value_or(values, "hold", 0) != 0;
   choice.descending = value_or(values, "descending", 0) != 0;
   choice.longest_first = static_cast<int>(value_or(values, "longest_first", 0));
-  choice.stagger = value_or(values, "stagger", 0) != 0 && choice.overlap > 0;
-  choice.polynomial = static_cast<int>(value_or(values, "polynomial", 0));
   choice.rescale = static_cast<int>(value_or(values, "rescale", 0));
   choice.unroll = static_cast<int>(value_or(values, "unroll", 1));
-  choice.persistent = value_or(values, "persistent", 0) > 0;
-  choice.cluster = static_cast<int>(value_or(values, "multicast", 1));
-  choice.claims = choice.persistent && choice.cluster == 1 && value_or(values, "claims", 0) != 0;
-  choice.residents = static_cast<int>(value_or(values, "residents", 1));
-  choice.pack = static_cast<int>(value_or(values, "pack", 1));
+  choice.pack_gqa = static_cast<int>(value_or(values, "pack_gqa", 1));
+  // What has no effect is left out, so that equal candidates have equal steps.
+  GridShape& grid = choice.grid;
+  grid.threads = 0;
+  grid.cluster = std::min(grid.cluster, kMostMulticast);
+  if (grid.warpgroups < 2) grid.ping_pong = 0;
+  if (grid.intra_warpgroup_overlap == 0) grid.early_release = 0;
+  const int blocks = std::max(grid.min_blocks, 1);
+  grid.min_blocks = grid.persistent == 0 && blocks > 1 ? blocks : 0;
+  grid.persistent = grid.persistent > 0 ? blocks : 0;
+  if (grid.persistent == 0 || grid.cluster > 1) grid.dynamic_scheduler = 0;
   return choice;
 }
 
-ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice) {
-  ClusterPlan plan = probe_plan(cluster);
-  plan.form = cluster.forms.front();
-  plan.tile[axes.row] = choice.rows() * choice.cluster / choice.pack;
-  if (choice.pack > 1) plan.tile[axes.pack] = choice.pack;
+NamedValues values_of(const TensorChoice& choice) {
+  NamedValues values{{"row_tiles", choice.row_tiles},
+                     {"columns", choice.columns},
+                     {"depth", choice.depth},
+                     {"descending", choice.descending},
+                     {"longest_first", choice.longest_first},
+                     {"rescale", choice.rescale},
+                     {"unroll", choice.unroll},
+                     {"pack_gqa", choice.pack_gqa}};
+  values.merge(values_of(choice.grid));
+  values["min_blocks"] = choice.grid.blocks_per_unit();
+  values["persistent"] = choice.persistent();
+  return values;
+}
+
+GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const TensorChoice& choice) {
+  GroupPlan plan = probe_plan(group);
+  plan.form = group.forms.front();
+  plan.tile[axes.row] = choice.rows() * choice.grid.cluster / choice.pack_gqa;
+  if (choice.pack_gqa > 1) plan.tile[axes.pack] = choice.pack_gqa;
   plan.parallel = static_cast<int>(plan.order.size());
   if (choice.longest_first > 0) {
     std::erase(plan.order, axes.row);
     plan.order.insert(plan.order.begin() + std::min<std::ptrdiff_t>(choice.longest_first - 1, std::ssize(plan.order)), axes.row);
   }
-  plan.stream = axes.stream;
-  plan.stream_tile = axes.column >= 0 ? choice.depth : choice.columns;
+  plan.reduction_axis = axes.reduction_axis;
+  plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
   if (axes.column >= 0) plan.tile[axes.column] = choice.columns;
   return plan;
 }
 
-std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice) {
+std::vector<Step> tensor_steps(const GroupSteps& shape, const TensorAxes& axes, const TensorChoice& choice) {
   std::vector<Step> steps;
   std::vector<std::string> grid;
   const std::string& rows = shape.outer.at(axes.row);
@@ -114,23 +122,14 @@ std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes
   }
   if (grid.empty()) return shape.steps;
   if (choice.descending) {
-    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("reverse", {stream}));
+    for (const std::string& reduction_loop : shape.reduction_loops) steps.push_back(make_step("reverse", {reduction_loop}));
   }
   if (choice.unroll > 1) {
-    for (const std::string& stream : shape.stream_loops) steps.push_back(make_step("unroll", {stream, choice.unroll}));
+    for (const std::string& reduction_loop : shape.reduction_loops)
+      steps.push_back(make_step("unroll", {reduction_loop, choice.unroll}));
   }
-  const std::string& loop = grid.front();
-  steps.push_back(make_step("tensor_cores", {loop, choice.groups, choice.slots}));
-  if (choice.overlap == 1) steps.push_back(make_step("overlap", {loop}));
-  if (choice.overlap > 1) steps.push_back(make_step("overlap", {loop, choice.overlap - 1}));
-  if (choice.turns) steps.push_back(make_step("turns", {loop}));
-  if (choice.hold) steps.push_back(make_step("hold", {loop}));
-  if (choice.stagger) steps.push_back(make_step("stagger", {loop}));
-  if (choice.polynomial > 0) steps.push_back(make_step("polynomial", {loop, choice.polynomial}));
-  if (choice.persistent || choice.residents > 1)
-    steps.push_back(make_step(choice.persistent ? "persistent" : "residents", {loop, choice.residents}));
-  if (choice.cluster > 1) steps.push_back(make_step("cluster", {loop, choice.cluster}));
-  if (choice.claims) steps.push_back(make_step("claims", {loop}));
+  const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(choice.grid));
+  steps.insert(steps.end(), knobs.begin(), knobs.end());
   return steps;
 }
 

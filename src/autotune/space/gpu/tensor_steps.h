@@ -1,41 +1,38 @@
-// TensorSteps: what a candidate on tensor cores chooses, and the steps that say so: how groups of warps share the work.
+// TensorSteps: what a candidate on tensor cores chooses, and the steps that say so: how warpgroups share the work.
 #pragma once
 
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/space.h"
-#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/structure/group_steps.h"
+#include "support/grid_shape.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace nestor {
 
-/// First compute capability whose products take operands from shared memory and run while their group goes on.
+/// First compute capability whose products take operands from shared memory and run while their warpgroup goes on.
 constexpr int kGroupProducts = 90;
 constexpr int kDoublings = 8;  ///< of terms, before their extremum is moved
 
+constexpr int kMostMulticast = 2;  ///< blocks of a cluster that candidates on tensor cores have
+
 /// One choice of the parameters below.
 struct TensorChoice {
-  int groups = 0;  ///< of four warps; 0: no tensor cores
+  GridShape grid = {};  ///< no warpgroups: no tensor cores
   int row_tiles = 1;
   std::int64_t columns = 128;
   std::int64_t depth = 64;  ///< terms of a streamed sum in one iteration
-  int slots = 2;
-  int overlap = 0;  ///< 1: products of two iterations together; more: 1 + the chains of products under way at once
-  bool turns = false, hold = false, stagger = false;
-  int polynomial = 0;       ///< sixteenths of exponentials
   bool descending = false;  ///< tiles of columns in falling order: what a triangular mask cuts comes first
-  /// Items in falling order of their rows, so that those with most work start first: 1 among all, more among those that the outermost
+  /// Work tiles in falling order of their rows, so that those with most work start first: 1 among all, more among those that the outermost
   /// loops but one (two, ...) leave, whose other operands then stay in the cache; 0 in rising order.
   int longest_first = 0;
-  int rescale = 0;  ///< doublings of terms up to which an extremum stays behind (rule online); 0: it never does
-  int unroll = 1;   ///< iterations a round of the loop over columns
-  bool persistent = false, claims = false;
-  int pack = 1;       ///< rows of a tile that differ in the pack axis alone
-  int residents = 1;  ///< blocks of a multiprocessor
-  int cluster = 1;    ///< blocks that take an item together, and copy streamed tiles for each other
+  int rescale = 0;   ///< doublings of terms up to which an extremum stays behind (rule online); 0: it never does
+  int unroll = 1;    ///< iterations a round of the loop over columns
+  int pack_gqa = 1;  ///< rows of a tile that differ in the pack axis alone
+  bool persistent() const { return grid.persistent > 0; }
   /// Of one block.
-  std::int64_t rows() const { return std::int64_t{64} * groups * row_tiles; }
+  std::int64_t rows() const { return std::int64_t{64} * grid.warpgroups * row_tiles; }
 };
 
 /// Rows of a pack that leave the fewest places empty, as many as one may have.
@@ -43,12 +40,14 @@ int fullest_pack(const TensorAxes& axes);
 
 /// `sm`: compute capability times ten. `rescale`: there are extrema that may stay behind.
 std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool rescale);
-TensorChoice tensor_choice(const std::map<std::string, std::int64_t>& values);
+TensorChoice tensor_choice(const NamedValues& values);
+/// Inverse.
+NamedValues values_of(const TensorChoice& choice);
 
 /// Tiles of the common loops, and of the one over columns.
-ClusterPlan tensor_plan(const Cluster& cluster, const TensorAxes& axes, const TensorChoice& choice);
+GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const TensorChoice& choice);
 
-/// The cluster's steps with a grid in place of parallel loops, and the choice's steps after them.
-std::vector<Step> tensor_steps(const ClusterSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
+/// The fusion group's steps with a grid in place of parallel loops, and the choice's steps after them.
+std::vector<Step> tensor_steps(const GroupSteps& shape, const TensorAxes& axes, const TensorChoice& choice);
 
 }  // namespace nestor

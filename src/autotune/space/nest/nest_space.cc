@@ -1,12 +1,12 @@
 // The space of a nest: parameters from its structure, and steps from parameters.
 #include "autotune/space/nest/nest_space.h"
 
-#include "autotune/space/cluster_choice.h"
 #include "autotune/space/gpu/gpu_points.h"
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_steps.h"
-#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/group_choice.h"
+#include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
@@ -53,8 +53,8 @@ class NestSpace : public Space {
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
-  std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const;
-  std::string add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
+  std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const;
+  std::string add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
                                const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
@@ -96,8 +96,8 @@ void NestSpace::add_splits(const RuleVariant& usual) {
   std::erase_if(parts, [&](std::int64_t count) { return count < 2 || 2 * count > longest; });
   if (axes.empty() || parts.empty()) return;
   split_axes_ = std::move(axes);
-  add("split", choices);
-  add("parts", {parts.begin(), parts.end()});
+  add("split_axis", choices);
+  add("num_splits", {parts.begin(), parts.end()});
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
@@ -106,18 +106,18 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   std::vector<std::int64_t> fusions;
   std::size_t most_forms = 1, most_outer = 1;
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
-  std::set<int> streams;
+  std::set<int> reductions;
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
-    const auto& groups = variants_.clusters(usual, kFusions[f]);
-    const bool same = f > 0 && groups.size() == variants_.clusters(usual, kFusions[f - 1]).size();
+    const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
+    const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
     if (!same) fusions.push_back(static_cast<std::int64_t>(f));
-    for (const Cluster& cluster : groups) {
-      most_forms = std::max(most_forms, cluster.forms.size());
-      most_outer = std::max(most_outer, cluster.axes.size());
-      streams.insert(cluster.stream_axes.begin(), cluster.stream_axes.end());
-      for (std::size_t k = 0; k < cluster.axes.size(); ++k) {
-        const bool leading = k + 2 < cluster.axes.size();
-        const auto [known, added] = tiled.emplace(cluster.axes[k], leading);
+    for (const FusionGroup& group : groups) {
+      most_forms = std::max(most_forms, group.forms.size());
+      most_outer = std::max(most_outer, group.axes.size());
+      reductions.insert(group.reduction_axes.begin(), group.reduction_axes.end());
+      for (std::size_t k = 0; k < group.axes.size(); ++k) {
+        const bool leading = k + 2 < group.axes.size();
+        const auto [known, added] = tiled.emplace(group.axes[k], leading);
         known->second = known->second && leading;
       }
     }
@@ -133,18 +133,18 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     add("tile." + usual.structure.axes[axis].name, tile_choices(usual.structure.axes[axis].extent, leading));
   }
   if (most_outer > 1) add("order", count_up(0, std::min<std::size_t>(most_outer, 3)));
-  if (!streams.empty()) {
+  if (!reductions.empty()) {
     std::vector<std::int64_t> choices{-1};
     std::int64_t longest = 1;
-    for (const int axis : streams) {
+    for (const int axis : reductions) {
       choices.push_back(axis);
       longest = std::max(longest, usual.structure.axes[axis].extent);
     }
-    add("stream", choices);
+    add("reduction_axis", choices);
     std::vector<std::int64_t> tiles;
     for (std::int64_t tile = 16; tile <= 1024 && tile < longest; tile *= 2) tiles.push_back(tile);
     if (tiles.empty()) tiles.push_back(1);
-    add("stream_tile", tiles);
+    add("reduction_tile", tiles);
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
@@ -165,17 +165,17 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   add("streaming", {0, 1});
 }
 
-std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const Cluster& cluster) const {
-  return tensor_axes(variants_.nest(variant), variant.structure, cluster);
+std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const {
+  return tensor_axes(variants_.nest(variant), variant.structure, group);
 }
 
-/// Steps of the heaviest cluster on tensor cores; why there are none, or "".
-std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const Cluster& cluster, const TensorAxes& axes,
+/// Steps of the heaviest fusion group on tensor cores; why there are none, or "".
+std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
                                         const TensorChoice& choice, std::vector<Step>& steps) const {
   if (std::string why = tensor_infeasible(axes, choice, *limits_.gpu); !why.empty()) return why;
-  ClusterPlan plan = tensor_plan(cluster, axes, choice);
-  if (!cluster.part) plan.stream_groups = variants_.stream_groups(variant, cluster, plan.stream);
-  const std::vector<Step> more = tensor_steps(cluster_steps(variant.structure, cluster, plan), axes, choice);
+  GroupPlan plan = tensor_plan(group, axes, choice);
+  if (!group.part) plan.reduction_groups = variants_.reduction_groups(variant, group, plan.reduction_axis);
+  const std::vector<Step> more = tensor_steps(group_steps(variant.structure, group, plan), axes, choice);
   steps.insert(steps.end(), more.begin(), more.end());
   return "";
 }
@@ -187,65 +187,65 @@ Candidate NestSpace::candidate(const Point& point) const {
   for (const std::string& rule : rules_) {
     if (value_or(values, "rule." + rule, 0)) rules.rules.insert(rule);
   }
-  rules.split = static_cast<int>(value_or(values, "split", -1));
-  if (rules.split >= 0) rules.parts = value_or(values, "parts", 0);
+  rules.split = static_cast<int>(value_or(values, "split_axis", -1));
+  if (rules.split >= 0) rules.parts = value_or(values, "num_splits", 0);
   const RuleVariant& chosen = variants_.at(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
   const TensorChoice on_tensor_cores = tensor_choice(values);
-  if (on_tensor_cores.groups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
+  if (on_tensor_cores.grid.warpgroups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
     candidate.steps = with_threshold(std::move(candidate.steps), may_stay_behind_, on_tensor_cores.rescale);
-  const bool by_row = on_tensor_cores.groups > 0;
-  const std::vector<Cluster>& parts = variants_.clusters(chosen, fusion, by_row);
-  const Cluster* main = &variants_.heaviest(chosen, fusion, by_row);
+  const bool by_row = on_tensor_cores.grid.warpgroups > 0;
+  const std::vector<FusionGroup>& parts = variants_.fusion_groups(chosen, fusion, by_row);
+  const FusionGroup* main = &variants_.heaviest(chosen, fusion, by_row);
   candidate.least_ms = scalar_floor_ms_;
   if (main->at_front && !tensor_axes_of(chosen, *main)) {
     candidate.infeasible = "parts of rows are for products on tensor cores";
     return candidate;
   }
-  for (const Cluster& cluster : parts) {
-    const auto axes = &cluster == main && on_tensor_cores.groups > 0 ? tensor_axes_of(chosen, cluster) : std::nullopt;
+  for (const FusionGroup& group : parts) {
+    const auto axes = &group == main && on_tensor_cores.grid.warpgroups > 0 ? tensor_axes_of(chosen, group) : std::nullopt;
     if (axes) {
-      candidate.infeasible = add_tensor_steps(chosen, cluster, *axes, on_tensor_cores, candidate.steps);
+      candidate.infeasible = add_tensor_steps(chosen, group, *axes, on_tensor_cores, candidate.steps);
       if (!candidate.infeasible.empty()) return candidate;
       candidate.least_ms = 0;
       continue;
     }
     GpuChoice on_gpu = gpu_choice(values);
     // Beside blocks that run over parts, what is left to do is to combine their results.
-    const bool combines = main->part && &cluster != main;
-    if (combines) on_gpu = {.threads = kCombiningThreads};
-    const ClusterPlan plan = plan_for(variants_, chosen, cluster, values, limits_, combines);
+    const bool combines = main->part && &group != main;
+    if (combines) on_gpu = {.grid = {.threads = kCombiningThreads}};
+    const GroupPlan plan = plan_for(variants_, chosen, group, values, limits_, combines);
     const bool shared = !plan.order.empty();
     const Nest& nest = variants_.nest(chosen);
-    const GpuCluster part{nest, chosen.structure, cluster, plan, sizes_};
+    const GpuGroup part{nest, chosen.structure, group, plan, sizes_};
     if (limits_.gpu && !combines) {
       candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
       if (!candidate.infeasible.empty()) return candidate;
     }
-    const bool keeps_rows = !limits_.gpu && shared && cluster.units.size() > 1;
-    const std::int64_t bytes = keeps_rows ? scratch_bytes(nest, chosen.structure, cluster, plan) : 0;
+    const bool keeps_rows = !limits_.gpu && shared && group.loop_groups.size() > 1;
+    const std::int64_t bytes = keeps_rows ? scratch_bytes(nest, chosen.structure, group, plan) : 0;
     if (bytes > limits_.scratch_bytes) {
       candidate.infeasible =
           fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
       return candidate;
     }
-    ClusterSteps shape = cluster_steps(chosen.structure, cluster, plan);
+    GroupSteps shape = group_steps(chosen.structure, group, plan);
     if (limits_.gpu) {
       const std::vector<Step> steps = gpu_steps(part, shape, on_gpu);
       candidate.steps.insert(candidate.steps.end(), steps.begin(), steps.end());
     } else {
       candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
-      const std::vector<Step> inner = inner_loop_steps(chosen.structure, cluster, shape, values);
+      const std::vector<Step> inner = inner_loop_steps(chosen.structure, group, shape, values);
       candidate.steps.insert(candidate.steps.end(), inner.begin(), inner.end());
     }
     // Every specialised loop triples the versions of the program: only the one that matters.
-    if (&cluster == main && value_or(values, "specialize", 0)) {
+    if (&group == main && value_or(values, "specialize", 0)) {
       for (const auto& [axis, loop] : shape.outer) {
         if (plan.tile.at(axis) > 1) candidate.steps.push_back(make_step("specialize", {loop}));
       }
-      for (const std::string& loop : shape.stream_loops) {
-        if (plan.stream_tile > 1) candidate.steps.push_back(make_step("specialize", {loop}));
+      for (const std::string& loop : shape.reduction_loops) {
+        if (plan.reduction_tile > 1) candidate.steps.push_back(make_step("specialize", {loop}));
       }
     }
   }
@@ -275,11 +275,11 @@ Point NestSpace::baseline() const {
   NamedValues values;
   for (const Parameter& parameter : parameters_) {
     const bool tile = parameter.name.starts_with("tile.");
-    values[parameter.name] = parameter.name == "parallel" || tile                      ? 1
-                             : parameter.name == "stream" || parameter.name == "split" ? -1
-                                                                                       : 0;
+    values[parameter.name] = parameter.name == "parallel" || tile                                   ? 1
+                             : parameter.name == "reduction_axis" || parameter.name == "split_axis" ? -1
+                                                                                                    : 0;
   }
-  if (limits_.gpu) values["threads"] = GpuChoice{}.threads;
+  if (limits_.gpu) values["threads"] = GpuChoice{}.grid.threads;
   return point_of(values);
 }
 
@@ -299,25 +299,25 @@ NamedValues NestSpace::default_values() const {
   NamedValues values;
   for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
   const RuleVariant& usual = variants_.at({usual_rules_});
-  values["split"] = -1;
+  values["split_axis"] = -1;
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;
-  const Cluster* main = &variants_.heaviest(usual, Fusion::maximal);
-  const Unit& heavy = usual.structure.units[main->heaviest];
+  const FusionGroup* main = &variants_.heaviest(usual, Fusion::maximal);
+  const LoopGroup& heavy = usual.structure.loop_groups[main->heaviest];
   const auto axis_value = [&](int axis, std::int64_t tile) { values["tile." + usual.structure.axes[axis].name] = tile; };
   for (const int axis : main->axes) axis_value(axis, 1);
   if (main->axes.empty()) return values;
   const int last = main->axes.back();
   // Elements that one iteration of the last common loop works on.
-  const double inner = points_per_item(usual.structure, *main);
+  const double inner = points_per_work_tile(usual.structure, *main);
   const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
   const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
-  values["stream_tile"] = 64;
+  values["reduction_tile"] = 64;
   values["streaming"] = output_bytes() > limits_.shared_cache_bytes / 2;
-  const bool long_stream = !main->stream_axes.empty() && inner > 16384;
-  if (long_stream) values["stream"] = main->stream_axes.front();
+  const bool long_reduction = !main->reduction_axes.empty() && inner > 16384;
+  if (long_reduction) values["reduction_axis"] = main->reduction_axes.front();
   if (inner > 1) axis_value(last, contracts && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
-  if (contracts && !long_stream && main->axes.size() > 1) {
+  if (contracts && !long_reduction && main->axes.size() > 1) {
     axis_value(last, 128);
     axis_value(main->axes[main->axes.size() - 2], 64);
   }
@@ -343,12 +343,12 @@ std::vector<Point> NestSpace::defaults() const {
     points.push_back(point_of(values));
   };
   for (const int axis : meeting_axes(variants_, usual_rules_, split_axes_, std::max(units(), 2))) {
-    changed({{"split", axis}, {"parts", 4 * units()}});
+    changed({{"split_axis", axis}, {"num_splits", 4 * units()}});
   }
   changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
-  changed({{"stream_tile", 128}});
-  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"stream", -1}});
+  changed({{"reduction_tile", 128}});
+  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
     if (parameter.name == "form") {
       for (const std::int64_t form : parameter.choices) changed({{"form", form}});

@@ -74,19 +74,19 @@ bool write_depends_on(const Access& write, int dim) {
   return search.found;
 }
 
-/// Disjoint sets of (unit, loop) pairs, never two loops of one unit in one set.
+/// Disjoint sets of (loop group, loop) pairs, never two loops of one loop group in one set.
 class Classes {
  public:
-  explicit Classes(const std::vector<Unit>& units) {
-    for (std::size_t u = 0; u < units.size(); ++u) {
+  explicit Classes(const std::vector<LoopGroup>& loop_groups) {
+    for (std::size_t u = 0; u < loop_groups.size(); ++u) {
       first_.push_back(static_cast<int>(parent_.size()));
-      for (std::size_t k = 0; k < units[u].loops.size(); ++k) {
+      for (std::size_t k = 0; k < loop_groups[u].loops.size(); ++k) {
         parent_.push_back(static_cast<int>(parent_.size()));
         members_.push_back({static_cast<int>(u)});
       }
     }
   }
-  int id(int unit, int loop) const { return first_[unit] + loop; }
+  int id(int loop_group, int loop) const { return first_[loop_group] + loop; }
   int root(int x) const {
     while (parent_[x] != x) x = parent_[x];
     return x;
@@ -108,8 +108,8 @@ class Classes {
   std::vector<std::set<int>> members_;
 };
 
-struct Touch {
-  int unit;
+struct TensorUse {
+  int loop_group;
   std::vector<std::optional<int>> dims;
 };
 
@@ -120,38 +120,38 @@ std::int64_t extent_at(const isl::set& domain, int dim, const Sizes& sizes) {
   return high - low + 1;
 }
 
-std::vector<Unit> make_units(const Nest& nest, const Sizes& sizes) {
-  std::vector<Unit> units;
+std::vector<LoopGroup> make_loop_groups(const Nest& nest, const Sizes& sizes) {
+  std::vector<LoopGroup> loop_groups;
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
     const Statement& statement = nest.statements[s];
     if (s == 0 || nest.statements[s - 1].group != statement.group) {
-      Unit unit;
-      unit.first = statement.name;
-      for (const std::string& dim : statement.dims) unit.loops.push_back(statement.name + "." + dim);
-      unit.reduced.assign(unit.loops.size(), false);
-      unit.extents.assign(unit.loops.size(), 0);
-      units.push_back(std::move(unit));
+      LoopGroup loop_group;
+      loop_group.first = statement.name;
+      for (const std::string& dim : statement.dims) loop_group.loops.push_back(statement.name + "." + dim);
+      loop_group.reduced.assign(loop_group.loops.size(), false);
+      loop_group.extents.assign(loop_group.loops.size(), 0);
+      loop_groups.push_back(std::move(loop_group));
     }
-    Unit& unit = units.back();
-    unit.statements.push_back(statement.name);
+    LoopGroup& loop_group = loop_groups.back();
+    loop_group.statements.push_back(statement.name);
     double points = 1;
     for (std::size_t k = 0; k < statement.dims.size(); ++k) {
       const std::int64_t extent = extent_at(statement.domain, static_cast<int>(k), sizes);
-      unit.extents[k] = std::max(unit.extents[k], extent);
+      loop_group.extents[k] = std::max(loop_group.extents[k], extent);
       points *= static_cast<double>(extent);
-      if (statement.reduction && !write_depends_on(statement.write, static_cast<int>(k))) unit.reduced[k] = true;
+      if (statement.reduction && !write_depends_on(statement.write, static_cast<int>(k))) loop_group.reduced[k] = true;
     }
-    unit.points += points;
+    loop_group.points += points;
   }
-  return units;
+  return loop_groups;
 }
 
 /// Unites the loops that follow one index of a tensor, in textual order.
-void align(const std::vector<Touch>& touches, Classes& classes) {
+void align(const std::vector<TensorUse>& touches, Classes& classes) {
   std::map<std::size_t, std::vector<int>> by_index;
-  for (const Touch& touch : touches) {
+  for (const TensorUse& touch : touches) {
     for (std::size_t k = 0; k < touch.dims.size(); ++k) {
-      if (touch.dims[k]) by_index[k].push_back(classes.id(touch.unit, *touch.dims[k]));
+      if (touch.dims[k]) by_index[k].push_back(classes.id(touch.loop_group, *touch.dims[k]));
     }
   }
   for (const auto& [index, loops] : by_index) {
@@ -163,15 +163,15 @@ void align(const std::vector<Touch>& touches, Classes& classes) {
 
 NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
   NestStructure structure;
-  structure.units = make_units(nest, sizes);
-  Classes classes(structure.units);
-  std::map<std::string, std::vector<Touch>> touches;
-  int unit = -1;
+  structure.loop_groups = make_loop_groups(nest, sizes);
+  Classes classes(structure.loop_groups);
+  std::map<std::string, std::vector<TensorUse>> touches;
+  int loop_group = -1;
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
     const Statement& statement = nest.statements[s];
-    if (s == 0 || nest.statements[s - 1].group != statement.group) ++unit;
-    touches[statement.write.tensor].push_back({unit, followed_dims(statement.write)});
-    for (const Access& read : statement.reads) touches[read.tensor].push_back({unit, followed_dims(read)});
+    if (s == 0 || nest.statements[s - 1].group != statement.group) ++loop_group;
+    touches[statement.write.tensor].push_back({loop_group, followed_dims(statement.write)});
+    for (const Access& read : statement.reads) touches[read.tensor].push_back({loop_group, followed_dims(read)});
   }
   // Values that flow come first; sharing an input aligns what is still free.
   for (const bool inputs : {false, true}) {
@@ -181,8 +181,8 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
   }
   std::map<int, int> axis_of_root;
   std::set<std::string> names;
-  for (std::size_t u = 0; u < structure.units.size(); ++u) {
-    Unit& current = structure.units[u];
+  for (std::size_t u = 0; u < structure.loop_groups.size(); ++u) {
+    LoopGroup& current = structure.loop_groups[u];
     for (std::size_t k = 0; k < current.loops.size(); ++k) {
       const int root = classes.root(classes.id(static_cast<int>(u), static_cast<int>(k)));
       const auto [known, added] = axis_of_root.emplace(root, static_cast<int>(structure.axes.size()));

@@ -9,7 +9,7 @@
 
 namespace nestor {
 
-/// Fills `axes` and `units` of the result.
+/// Fills `axes` and `loop_groups` of the result.
 NestStructure find_axes(const Nest& nest, const Sizes& sizes);
 
 /// For each index of an access the dim of the statement that it follows: index = dim + constant.

@@ -1,4 +1,4 @@
-// Analysis of a nest: the axes that its loops run along, its units, and axes over parts. Derived from accesses alone.
+// Analysis of a nest: the axes that its loops run along, its loop groups, and axes over parts. Derived from accesses alone.
 #pragma once
 
 #include "autotune/space/structure/nest_structure.h"
@@ -6,7 +6,7 @@
 
 namespace nestor {
 
-/// Axes and units of the nest of `base` (a schedule with algebra steps alone).
+/// Axes and loop groups of the nest of `base` (a schedule with algebra steps alone).
 NestStructure analyse(const Schedule& base, const Sizes& sizes);
 
 }  // namespace nestor

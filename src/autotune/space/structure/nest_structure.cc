@@ -1,18 +1,18 @@
-// Places of axes in units, and axes that units have in common.
+// Places of axes in loop groups, and axes that loop groups have in common.
 #include "autotune/space/structure/nest_structure.h"
 
 #include <algorithm>
 
 namespace nestor {
 
-int Unit::position_of(int axis) const {
+int LoopGroup::position_of(int axis) const {
   const auto found = std::find(axes.begin(), axes.end(), axis);
   return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
 }
 
-std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& units, int ordering) {
-  const auto free_axes = [&](int unit) {
-    const Unit& u = structure.units[static_cast<std::size_t>(unit)];
+std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& loop_groups, int ordering) {
+  const auto free_axes = [&](int loop_group) {
+    const LoopGroup& u = structure.loop_groups[static_cast<std::size_t>(loop_group)];
     std::vector<int> axes;
     for (std::size_t k = 0; k < u.axes.size(); ++k) {
       if (!u.reduced[k]) axes.push_back(u.axes[k]);
@@ -20,16 +20,16 @@ std::vector<int> common_axes(const NestStructure& structure, const std::vector<i
     return axes;
   };
   std::vector<int> common = free_axes(ordering);
-  for (const int unit : units) {
-    const std::vector<int> free = free_axes(unit);
+  for (const int loop_group : loop_groups) {
+    const std::vector<int> free = free_axes(loop_group);
     std::erase_if(common, [&](int axis) { return std::find(free.begin(), free.end(), axis) == free.end(); });
   }
   return common;
 }
 
-std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form) {
-  std::vector<int> order = cluster.axes;
-  if (form.kind != ClusterForm::Kind::wavefront) return order;
+std::vector<int> wavefront_order(const FusionGroup& group, const GroupForm& form) {
+  std::vector<int> order = group.axes;
+  if (form.kind != GroupForm::Kind::wavefront) return order;
   const auto outer = std::find(order.begin(), order.end(), form.skews.front().outer);
   const auto inner = std::find(order.begin(), order.end(), form.skews.front().inner);
   std::rotate(outer, inner, inner + 1);

@@ -1,4 +1,4 @@
-// NestStructure: what the space knows of a nest: loops of different statements that run along with each other, and clusters of statements.
+// NestStructure: what the space knows of a nest: loops of different statements that run along with each other, and fusion_groups of statements.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace nestor {
 
 /// Statements of one group: they share all their loops from the start.
-struct Unit {
+struct LoopGroup {
   std::string first;  ///< its first statement, whose name is in the names of the loops
   std::vector<std::string> statements;
   std::vector<std::string> loops;     ///< outermost first, as the original order names them
@@ -27,8 +27,8 @@ struct AxisSkew {
   std::int64_t factor = 0;
 };
 
-/// How the common loops of a cluster may be transformed beyond tiling.
-struct ClusterForm {
+/// How the common loops of a fusion group may be transformed beyond tiling.
+struct GroupForm {
   enum class Kind : std::uint8_t {
     natural,    ///< no skew; serial loops outside, the others tiled
     wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
@@ -46,16 +46,17 @@ struct PartAxis {
 };
 
 /// Units that share their outer loops: consecutive ones, or those that run along a part axis.
-struct Cluster {
-  std::vector<int> units;
-  std::vector<int> axes;           ///< common to all units and reduced in none; in loop order
-  std::vector<bool> parallel;      ///< each common axis: its iterations are independent
-  bool tilable = true;             ///< common loops may be permuted and tiled as they are
-  std::vector<int> stream_axes;    ///< axes of a reduction that several units run along
-  std::vector<ClusterForm> forms;  ///< the first one is natural
-  std::optional<PartAxis> part;  ///< then the last common axis is this one, and units share the loop over a part's points as well
-  bool at_front = false;         ///< units are fused where the first of them stands, not the last: others follow
-  int heaviest = 0;              ///< unit with most instances
+struct FusionGroup {
+  std::vector<int> loop_groups;
+  std::vector<int> axes;            ///< common to all loop groups and reduced in none; in loop order
+  std::vector<bool> parallel;       ///< each common axis: its iterations are independent
+  bool tilable = true;              ///< common loops may be permuted and tiled as they are
+  std::vector<int> reduction_axes;  ///< axes of a reduction that several loop groups run along
+  std::vector<GroupForm> forms;     ///< the first one is natural
+  std::optional<PartAxis>
+      part;               ///< then the last common axis is this one, and loop groups share the loop over a part's points as well
+  bool at_front = false;  ///< loop groups are fused where the first of them stands, not the last: others follow
+  int heaviest = 0;       ///< loop group with most instances
 };
 
 struct Axis {
@@ -65,14 +66,14 @@ struct Axis {
 
 struct NestStructure {
   std::vector<Axis> axes;
-  std::vector<Unit> units;
+  std::vector<LoopGroup> loop_groups;
   std::vector<PartAxis> parts;
 };
 
-/// Axes that all of `units` have and none reduces, in the order of the loops of unit `ordering`.
-std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& units, int ordering);
+/// Axes that all of `loop_groups` have and none reduces, in the order of the loops of loop group `ordering`.
+std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& loop_groups, int ordering);
 
-/// Common axes of a cluster as a form orders them.
-std::vector<int> wavefront_order(const Cluster& cluster, const ClusterForm& form);
+/// Common axes of a fusion group as a form orders them.
+std::vector<int> wavefront_order(const FusionGroup& group, const GroupForm& form);
 
 }  // namespace nestor

@@ -39,22 +39,24 @@ std::int64_t part_size(const isl::set& domain, int p, int j) {
 }
 
 void rename_axis(NestStructure& structure, int from, int to) {
-  for (Unit& unit : structure.units) {
-    for (int& axis : unit.axes) axis = axis == from ? to : axis;
+  for (LoopGroup& loop_group : structure.loop_groups) {
+    for (int& axis : loop_group.axes) axis = axis == from ? to : axis;
   }
   for (PartAxis& part : structure.parts) part.axis = part.axis == from ? to : part.axis;
 }
 
-/// No two loops of a unit may run along one axis.
-bool share_a_unit(const NestStructure& structure, int a, int b) {
-  return std::any_of(structure.units.begin(), structure.units.end(),
-                     [&](const Unit& unit) { return unit.position_of(a) >= 0 && unit.position_of(b) >= 0; });
+/// No two loops of a loop group may run along one axis.
+bool share_a_loop_group(const NestStructure& structure, int a, int b) {
+  return std::any_of(structure.loop_groups.begin(), structure.loop_groups.end(), [&](const LoopGroup& loop_group) {
+    return loop_group.position_of(a) >= 0 && loop_group.position_of(b) >= 0;
+  });
 }
 
 void add_part(NestStructure& structure, const PartAxis& part) {
   for (const PartAxis& known : structure.parts) {
     if (known.whole != part.whole || known.size != part.size) continue;
-    if (known.axis != part.axis && !share_a_unit(structure, known.axis, part.axis)) rename_axis(structure, part.axis, known.axis);
+    if (known.axis != part.axis && !share_a_loop_group(structure, known.axis, part.axis))
+      rename_axis(structure, part.axis, known.axis);
     return;
   }
   structure.parts.push_back(part);
@@ -63,14 +65,14 @@ void add_part(NestStructure& structure, const PartAxis& part) {
 }  // namespace
 
 void find_part_axes(const Nest& nest, NestStructure& structure) {
-  for (std::size_t u = 0; u < structure.units.size(); ++u) {
-    const Unit unit = structure.units[u];
-    const Statement& statement = nest.statement(unit.first);
-    for (int p = 0; p < static_cast<int>(unit.axes.size()); ++p) {
-      for (int j = 0; j < static_cast<int>(unit.axes.size()); ++j) {
-        if (p == j || !unit.reduced[static_cast<std::size_t>(j)]) continue;
+  for (std::size_t u = 0; u < structure.loop_groups.size(); ++u) {
+    const LoopGroup loop_group = structure.loop_groups[u];
+    const Statement& statement = nest.statement(loop_group.first);
+    for (int p = 0; p < static_cast<int>(loop_group.axes.size()); ++p) {
+      for (int j = 0; j < static_cast<int>(loop_group.axes.size()); ++j) {
+        if (p == j || !loop_group.reduced[static_cast<std::size_t>(j)]) continue;
         const std::int64_t size = part_size(statement.domain, p, j);
-        const std::vector<int>& axes = structure.units[u].axes;
+        const std::vector<int>& axes = structure.loop_groups[u].axes;
         if (size > 1) add_part(structure, {axes[static_cast<std::size_t>(p)], axes[static_cast<std::size_t>(j)], size});
       }
     }

@@ -1,7 +1,7 @@
 // Search-independent application of algebra rules.
 #include "autotune/space/structure/rule_steps.h"
 
-#include "autotune/space/structure/cluster_steps.h"
+#include "autotune/space/structure/group_steps.h"
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/rules/online.h"
 #include "support/error.h"
@@ -60,9 +60,9 @@ struct ReducedLoop {
 /// The loop that a match of the splitting rule is about, if it is one of the structure's.
 std::optional<ReducedLoop> loop_of(const RuleMatch& match, const NestStructure& structure) {
   const std::string name = match.target.at(0) + "." + match.target.at(1);
-  for (const Unit& unit : structure.units) {
-    for (std::size_t k = 0; k < unit.loops.size(); ++k) {
-      if (unit.loops[k] == name) return ReducedLoop{unit.axes[k], unit.extents[k]};
+  for (const LoopGroup& loop_group : structure.loop_groups) {
+    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) {
+      if (loop_group.loops[k] == name) return ReducedLoop{loop_group.axes[k], loop_group.extents[k]};
     }
   }
   return std::nullopt;

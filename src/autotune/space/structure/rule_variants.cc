@@ -1,8 +1,8 @@
-// Rules applied, structure analysed, clusters found.
+// Rules applied, structure analysed, fusion_groups found.
 #include "autotune/space/structure/rule_variants.h"
 
 #include "autotune/space/structure/nest_analysis.h"
-#include "autotune/space/structure/part_clusters.h"
+#include "autotune/space/structure/part_groups.h"
 #include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
@@ -24,30 +24,30 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   return variants_.emplace(choice, std::move(made)).first->second;
 }
 
-const std::vector<Cluster>& RuleVariants::clusters(const RuleVariant& variant, Fusion fusion, bool by_row) {
+const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row) {
   by_row = by_row && !variant.structure.parts.empty();
-  const auto known = clusters_.find({&variant, fusion, by_row});
-  if (known != clusters_.end()) return known->second;
-  std::optional<std::vector<Cluster>> parts;
-  if (fusion != Fusion::none) parts = find_part_clusters(base(variant), variant.structure, fusion, by_row);
-  return clusters_
+  const auto known = fusion_groups_.find({&variant, fusion, by_row});
+  if (known != fusion_groups_.end()) return known->second;
+  std::optional<std::vector<FusionGroup>> parts;
+  if (fusion != Fusion::none) parts = find_part_groups(base(variant), variant.structure, fusion, by_row);
+  return fusion_groups_
       .emplace(std::tuple{&variant, fusion, by_row},
-               parts ? std::move(*parts) : find_clusters(base(variant), variant.structure, fusion))
+               parts ? std::move(*parts) : find_fusion_groups(base(variant), variant.structure, fusion))
       .first->second;
 }
 
-const Cluster& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
-  const auto& found = clusters(variant, fusion, by_row);
-  return *std::max_element(found.begin(), found.end(), [&](const Cluster& a, const Cluster& b) {
-    return variant.structure.units[a.heaviest].points < variant.structure.units[b.heaviest].points;
+const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
+  const auto& found = fusion_groups(variant, fusion, by_row);
+  return *std::max_element(found.begin(), found.end(), [&](const FusionGroup& a, const FusionGroup& b) {
+    return variant.structure.loop_groups[a.heaviest].points < variant.structure.loop_groups[b.heaviest].points;
   });
 }
 
-const std::vector<int>& RuleVariants::stream_groups(const RuleVariant& variant, const Cluster& cluster, int stream) {
-  const auto known = stream_groups_.find({&cluster, stream});
-  if (known != stream_groups_.end()) return known->second;
-  return stream_groups_
-      .emplace(std::pair{&cluster, stream}, find_stream_groups(base(variant), variant.structure, cluster, stream))
+const std::vector<int>& RuleVariants::reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis) {
+  const auto known = reduction_groups_.find({&group, reduction_axis});
+  if (known != reduction_groups_.end()) return known->second;
+  return reduction_groups_
+      .emplace(std::pair{&group, reduction_axis}, find_reduction_groups(base(variant), variant.structure, group, reduction_axis))
       .first->second;
 }
 
@@ -56,11 +56,11 @@ std::vector<int> meeting_axes(RuleVariants& variants, const std::set<std::string
   std::vector<int> meeting;
   for (const int axis : axes) {
     const RuleVariant& split = variants.at({rules, axis, parts});
-    const Cluster& main = variants.heaviest(split, Fusion::maximal);
-    const bool meets = main.part && std::any_of(main.units.begin(), main.units.end(), [&](int u) {
-                         const Unit& unit = split.structure.units[u];
-                         const int whole = unit.position_of(main.part->whole);
-                         return whole >= 0 && !unit.reduced[whole];
+    const FusionGroup& main = variants.heaviest(split, Fusion::maximal);
+    const bool meets = main.part && std::any_of(main.loop_groups.begin(), main.loop_groups.end(), [&](int u) {
+                         const LoopGroup& loop_group = split.structure.loop_groups[u];
+                         const int whole = loop_group.position_of(main.part->whole);
+                         return whole >= 0 && !loop_group.reduced[whole];
                        });
     if (meets) meeting.push_back(axis);
   }

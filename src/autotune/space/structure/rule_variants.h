@@ -1,7 +1,7 @@
-// RuleVariants: a nest after each choice of algebra rules, with its clusters, worked out once and on demand.
+// RuleVariants: a nest after each choice of algebra rules, with its fusion_groups, worked out once and on demand.
 #pragma once
 
-#include "autotune/space/structure/cluster_search.h"
+#include "autotune/space/structure/group_search.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/trial/base_schedules.h"
 
@@ -39,22 +39,22 @@ class RuleVariants {
   const RuleVariant& at(const RuleChoice& choice);
   const Schedule& base(const RuleVariant& variant) { return schedules_.base(variant.rules); }
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
-  /// `by_row`: where reductions are in parts, clusters that share rows as well (find_part_clusters).
-  const std::vector<Cluster>& clusters(const RuleVariant& variant, Fusion fusion, bool by_row = false);
-  /// The cluster whose largest unit has most instances.
-  const Cluster& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
-  /// find_stream_groups() of a cluster that clusters() returned.
-  const std::vector<int>& stream_groups(const RuleVariant& variant, const Cluster& cluster, int stream);
+  /// `by_row`: where reductions are in parts, fusion_groups that share rows as well (find_part_groups).
+  const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
+  /// The fusion group whose largest loop group has most instances.
+  const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
+  /// find_stream_groups() of a fusion group that fusion_groups() returned.
+  const std::vector<int>& reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis);
 
  private:
   BaseSchedules& schedules_;
   const Sizes sizes_;
   std::map<RuleChoice, RuleVariant> variants_;
-  std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<Cluster>> clusters_;
-  std::map<std::pair<const Cluster*, int>, std::vector<int>> stream_groups_;
+  std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<FusionGroup>> fusion_groups_;
+  std::map<std::pair<const FusionGroup*, int>, std::vector<int>> reduction_groups_;
 };
 
-/// Those of `axes` along which sums in `parts` parts meet work on the items that they are sums of: one reading of an item
+/// Those of `axes` along which sums in `parts` parts meet work on the work tiles that they are sums of: one reading of a work tile
 /// serves both.
 std::vector<int> meeting_axes(RuleVariants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
                               std::int64_t parts);

@@ -18,7 +18,7 @@ struct KernelArguments {
   std::map<std::string, llvm::Value*> integers;         ///< sizes, launch loops and block coordinates, i64
   std::map<std::string, llvm::Value*> scalars;          ///< in their register type
   llvm::Value* workspace = nullptr;
-  llvm::Value* counter = nullptr;            ///< address of a u32, zero at first; null where no items are claimed
+  llvm::Value* counter = nullptr;            ///< address of a u32, zero at first; null where no work tiles are drawn
   std::map<int, IntExpr> workspace_offsets;  ///< bytes, by buffer
   llvm::Value* cluster_rank = nullptr;       ///< i32, of the block in its cluster; null without clusters
 };

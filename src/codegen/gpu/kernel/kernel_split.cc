@@ -120,7 +120,7 @@ class Planner {
       grid.push_back({inner->var, inner->lower, trip_count(*inner), inner->step});
       vars.insert(inner->var);
       unit_steps = unit_steps && inner->step == 1;
-      if (inner->grid != GridShape{}) shape = inner->grid;
+      if (!inner->knobs.empty()) shape = grid_shape(inner->knobs);
       inner = unwrapped(make_sequence(inner->children));
     }
     if (inner->kind == TileNode::Kind::op && unit_steps && is_thin(inner->op)) return visit_op(absorb(tree, inner), out);
@@ -191,8 +191,8 @@ class Planner {
     kernel.condition = condition_;
     const std::int64_t threads = shape.threads > 0 ? shape.threads : threads_;
     const std::int64_t room = tile_registers(static_cast<int>(threads)) * threads * shape.cluster;
-    kernel.body = keep_accumulators(body, plan_.program.buffers, room);
-    if (shape.groups > 0) kernel.body = with_product_loops(with_private_tiles(kernel.body, plan_.program), plan_.program.buffers);
+    kernel.body = promote_to_registers(body, plan_.program.buffers, room);
+    if (shape.warpgroups > 0) kernel.body = with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers);
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.grid[0] = blocks;

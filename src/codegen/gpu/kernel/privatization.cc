@@ -33,14 +33,14 @@ TileTree simplified(const TileTree& tree) {
 }
 
 /// One access of an op in the block.
-struct Touch {
+struct OpAccess {
   const TileOp* op;
   const TileAccess* access;
   bool writes;
   bool in_loop;
 };
 
-void collect(const TileTree& tree, int buffer, bool in_loop, std::vector<Touch>& touches) {
+void collect(const TileTree& tree, int buffer, bool in_loop, std::vector<OpAccess>& touches) {
   if (tree->kind == TileNode::Kind::op) {
     for (const TileAccess& read : tree->op.reads) {
       if (read.buffer == buffer) touches.push_back({&tree->op, &read, false, in_loop});
@@ -52,13 +52,13 @@ void collect(const TileTree& tree, int buffer, bool in_loop, std::vector<Touch>&
 }
 
 /// Where an index starts in a block, and the dim of the access's op that runs from there; -1: none does.
-struct Place {
+struct IndexOrigin {
   IntExpr origin;
   int dim = -1;
 };
 
-std::optional<Place> place_of(const TileOp& op, const IntExpr& index) {
-  Place place{index, -1};
+std::optional<IndexOrigin> place_of(const TileOp& op, const IntExpr& index) {
+  IndexOrigin place{index, -1};
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
     const std::string& var = op.dims[static_cast<std::size_t>(d)].var;
     if (!index.uses(var)) continue;
@@ -68,8 +68,8 @@ std::optional<Place> place_of(const TileOp& op, const IntExpr& index) {
   return place;
 }
 
-std::optional<std::vector<Place>> places_of(const Touch& touch) {
-  std::vector<Place> places;
+std::optional<std::vector<IndexOrigin>> places_of(const OpAccess& touch) {
+  std::vector<IndexOrigin> places;
   for (const IntExpr& index : touch.access->index) {
     const auto place = place_of(*touch.op, index);
     if (!place) return std::nullopt;
@@ -113,13 +113,14 @@ class Mover {
   }
 
   void move(int buffer, std::vector<TileTree>& stores) {
-    std::vector<Touch> touches;
+    std::vector<OpAccess> touches;
     collect(body_, buffer, false, touches);
-    const Touch& first = touches.front();  // a read of an op comes before its write
+    const OpAccess& first = touches.front();  // a read of an op comes before its write
     const bool used_elsewhere = uses_[buffer] != own_[buffer];
     if (!first.writes || first.op->reduction || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
     const auto places = places_of(first);
-    if (!places || !std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) { return fits(touch, first, *places); }))
+    if (!places ||
+        !std::all_of(touches.begin(), touches.end(), [&](const OpAccess& touch) { return fits(touch, first, *places); }))
       return;
     const TileOp start = *first.op;
     const int scratch = add_scratch(buffer, start, *places);
@@ -137,11 +138,11 @@ class Mover {
   }
 
   /// Does the access stay among the elements that `first` writes?
-  static bool fits(const Touch& touch, const Touch& first, const std::vector<Place>& all) {
+  static bool fits(const OpAccess& touch, const OpAccess& first, const std::vector<IndexOrigin>& all) {
     const auto places = places_of(touch);
     if (!places || touch.in_loop < first.in_loop) return false;
     for (std::size_t p = 0; p < all.size(); ++p) {
-      const Place &own = (*places)[p], &written = all[p];
+      const IndexOrigin &own = (*places)[p], &written = all[p];
       if (affine_of(own.origin) != affine_of(written.origin) || (own.dim < 0) != (written.dim < 0)) return false;
       if (own.dim < 0) continue;
       const OpDim& dim = touch.op->dims[static_cast<std::size_t>(own.dim)];
@@ -151,14 +152,14 @@ class Mover {
     return true;
   }
 
-  int add_scratch(int buffer, const TileOp& start, const std::vector<Place>& places) {
+  int add_scratch(int buffer, const TileOp& start, const std::vector<IndexOrigin>& places) {
     const Buffer& place = program_.buffers[static_cast<std::size_t>(buffer)];
     Buffer scratch;
     scratch.name = place.name + "_own";
     scratch.tensor = place.tensor;
     scratch.type = place.type;
     scratch.memory = Memory::scratch;
-    for (const Place& index : places)
+    for (const IndexOrigin& index : places)
       scratch.extents.emplace_back(index.dim < 0 ? 1 : *extent_bound(start.dims[static_cast<std::size_t>(index.dim)]));
     program_.buffers.push_back(std::move(scratch));
     return static_cast<int>(program_.buffers.size()) - 1;
@@ -194,7 +195,7 @@ class Mover {
 
 }  // namespace
 
-TileTree with_private_tiles(const TileTree& body, TileProgram& program) {
+TileTree privatized(const TileTree& body, TileProgram& program) {
   bool any = false;
   for_each_op(body, [&](const TileOp& op, bool) {
     any = any || program.buffers[static_cast<std::size_t>(op.write.buffer)].memory == Memory::workspace;

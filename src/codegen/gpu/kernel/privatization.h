@@ -10,6 +10,6 @@ namespace nestor::nvptx {
 /// another kernel of `program` uses it. A temporary moves when all accesses in the block have one origin and one dim of their op for each
 /// index that runs, and the block writes its elements before it uses them: all of them at the start, or anew in each iteration of its loop.
 /// Dims of ops that have one value are left out. Scratch buffers are added to those of `program`, whose tree `body` is a part of.
-TileTree with_private_tiles(const TileTree& body, TileProgram& program);
+TileTree privatized(const TileTree& body, TileProgram& program);
 
 }  // namespace nestor::nvptx

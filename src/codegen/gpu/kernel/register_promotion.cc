@@ -156,7 +156,7 @@ class Keeper {
 
 }  // namespace
 
-TileTree keep_accumulators(const TileTree& body, std::vector<Buffer>& buffers, std::int64_t room) {
+TileTree promote_to_registers(const TileTree& body, std::vector<Buffer>& buffers, std::int64_t room) {
   return Keeper(buffers, room).visit(body);
 }
 

@@ -9,6 +9,6 @@ namespace nestor::nvptx {
 /// loop. A sum moves when one op of the block starts it right before the loop, over the same elements, and nothing else touches
 /// it in the loop; its elements are then the block's own. Scratch buffers are added to `buffers`, of `room` elements in all at
 /// most.
-TileTree keep_accumulators(const TileTree& body, std::vector<Buffer>& buffers, std::int64_t room);
+TileTree promote_to_registers(const TileTree& body, std::vector<Buffer>& buffers, std::int64_t room);
 
 }  // namespace nestor::nvptx

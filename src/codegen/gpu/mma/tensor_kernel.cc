@@ -20,32 +20,14 @@ void check_pack(const TensorPlan& plan, const NvptxTarget& target) {
         plan.program->name, plan.pack, target.sm / 10, target.sm % 10);
 }
 
-void check_cluster(const TensorPlan& plan, const NvptxTarget& target) {
-  if (plan.cluster() == 1) return;
-  if (plan.cores == TensorCores::mma)
-    user_error("Kernel '{}': clusters of blocks need compute capability 9.0 or newer, not {}.{}: leave the step out.",
-               plan.program->name, target.sm / 10, target.sm % 10);
-  if (plan.claims())
+/// What the kernel's shape asks for goes together.
+void check_shape(TensorPlan& plan, const NvptxTarget&) {
+  if (plan.cluster() > 1 && plan.dynamic_scheduler())
     user_error(
-        "Kernel '{}': with claims a block claims items for itself, and here clusters of {} blocks take items together: leave out "
-        "claims or cluster.",
+        "Kernel '{}': with a dynamic scheduler a block draws work tiles for itself, and here clusters of {} blocks take them "
+        "together: "
+        "leave out dynamic_scheduler or cluster.",
         plan.program->name, plan.cluster());
-}
-
-/// What the kernel's shape asks for, the tensor cores have.
-void check_shape(TensorPlan& plan, const NvptxTarget& target) {
-  const GridShape& shape = plan.kernel->shape;
-  if (plan.cores == TensorCores::mma && (shape.turns != 0 || shape.claims != 0 || shape.overlap > 1))
-    user_error(
-        "Kernel '{}': {} for products that run while their group goes on, as those of compute capability 9.0 do, not {}.{}: "
-        "leave "
-        "the step out.",
-        plan.program->name,
-        shape.turns != 0    ? "turns are"
-        : shape.claims != 0 ? "claims are"
-                            : "chains that overlap one by one are",
-        target.sm / 10, target.sm % 10);
-  check_cluster(plan, target);
 }
 
 constexpr TensorPass kPasses[] = {
@@ -77,7 +59,7 @@ TensorPlan plan_tensor(const KernelPlan& kernel, const TileProgram& program, con
   plan.program = &program;
   plan.kernel = &kernel;
   plan.cores = target.sm < 90 ? TensorCores::mma : TensorCores::wgmma;
-  plan.groups = kernel.shape.groups;
+  plan.warpgroups = kernel.shape.warpgroups;
   for (const TensorPass& pass : tensor_passes()) {
     pass.run(plan, target);
     if (debug_enabled(DebugSwitch::plans)) debug_log(DebugSwitch::plans, fmt::format("after {}:\n{}", pass.name, describe(plan)));

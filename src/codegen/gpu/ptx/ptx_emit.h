@@ -33,7 +33,7 @@ class PtxEmitter {
   void fence_async_proxy();  ///< what this thread wrote to shared memory becomes visible to copies and products
   void set_max_registers(int count, bool increase);
 
-  // numbers of items
+  // numbers of work tiles
   Value* atomic_increment(Value* counter);               ///< u32 in global memory; its value before
   void reset_counter(Value* counter, Value* condition);  ///< to 0
   Value* load_word(Value* shared);                       ///< 32 bits, in all lanes of a warp before any of them goes on

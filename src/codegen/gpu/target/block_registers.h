@@ -14,17 +14,17 @@ inline constexpr int kMostRegisters = 240;  ///< of a computing thread
 inline constexpr int kRegisterStep = 8;
 
 /// Registers that each of a block's threads has when it starts.
-inline int starting_registers(int threads, int residents) {
-  return kUnitRegisters / residents / threads / kRegisterStep * kRegisterStep;
+inline int starting_registers(int threads, int blocks) {
+  return kUnitRegisters / blocks / threads / kRegisterStep * kRegisterStep;
 }
 
-/// Those of a thread of the group that copies. Blocks that stay need more: where items are, and how many.
-inline int copying_registers(int groups, bool persistent) { return groups == 3 ? 32 : persistent ? 40 : 24; }
+/// Those of a thread of the warpgroup that copies. Blocks that stay need more: where work tiles are, and how many.
+inline int copying_registers(int warpgroups, bool persistent) { return warpgroups == 3 ? 32 : persistent ? 40 : 24; }
 
-/// Those of a thread of the `groups` that compute, when each of the copying group has kept `copying`.
-inline int computing_registers(int groups, int residents, int copying) {
-  const int all = starting_registers((groups + 1) * kGroupThreads, residents) * (groups + 1);
-  return std::min((all - copying) / groups / kRegisterStep * kRegisterStep, kMostRegisters);
+/// Those of a thread of the `warpgroups` that compute, when each of the copying warpgroup has kept `copying`.
+inline int computing_registers(int warpgroups, int blocks, int copying) {
+  const int all = starting_registers((warpgroups + 1) * kWarpgroupThreads, blocks) * (warpgroups + 1);
+  return std::min((all - copying) / warpgroups / kRegisterStep * kRegisterStep, kMostRegisters);
 }
 
 }  // namespace nestor::nvptx

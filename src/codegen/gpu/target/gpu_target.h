@@ -7,8 +7,8 @@ namespace nestor {
 
 namespace nvptx {
 inline constexpr int kWarpThreads = 32;
-inline constexpr int kGroupThreads = 128;  ///< a group of four warps
-inline constexpr int kGroupRows = 64;      ///< rows of a product of one group
+inline constexpr int kWarpgroupThreads = 128;  ///< a warpgroup: four warps
+inline constexpr int kWarpgroupRows = 64;      ///< rows of a product of one warpgroup
 
 }  // namespace nvptx
 

@@ -143,7 +143,7 @@ class ProgramBuilder {
     out.var = program_variable(loop->name);
     out.loop_kind = loop->loop_kind;
     out.factor = loop->factor;
-    out.grid = loop->grid;
+    out.knobs = loop->knobs;
     const isl::set around = at.known;
     IntExpr condition;
     isl_set* lifted = isl_set_add_dims(around.copy(), isl_dim_set, 1);

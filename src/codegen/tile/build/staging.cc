@@ -48,7 +48,7 @@ StagePlan plan_stage(const ProgramPlan& plan, const StageDirective& directive, S
                source.scope.back());
   Buffer buffer = buffer_for(plan.schedule->nest().tensor(directive.tensor), Memory::scratch);
   buffer.role = TensorRole::temporary;
-  buffer.slots = directive.slots;
+  buffer.stages = directive.stages;
   buffer.name += "_staged_" + std::to_string(storage.buffers.size());
   stage.placement = fit_buffer(plan, plan.schedule->nest().tensor(directive.tensor), elements->coalesce(), false, buffer);
   stage.placement.depth = stage.depth;

@@ -36,7 +36,7 @@ Tree with_one_grid(const Schedule& schedule, const Tree& node, Around around) {
   } else if (around == Around::task) {
     out.loop_kind = LoopKind::serial;
     out.factor = 0;
-    out.grid = {};
+    out.knobs.clear();
   } else {
     around = has_stage(schedule, node->name) ? Around::task : Around::grid;
   }
@@ -70,9 +70,7 @@ bool is_private(const TreeNode* loop) {
   return true;
 }
 
-bool spreads_over_lanes(LoopKind kind) {
-  return kind == LoopKind::vectorize || kind == LoopKind::gpu_lane || kind == LoopKind::gpu_warp;
-}
+bool spreads_over_lanes(LoopKind kind) { return kind == LoopKind::vectorize || kind == LoopKind::gpu_lane; }
 
 /// Do the iterations of this loop, and of all loops in it, run inside ops? So do private loops, and shared ones whose iterations run
 /// side by side. A loop is a program loop for all statements below it or for none.

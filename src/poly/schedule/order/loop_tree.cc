@@ -134,11 +134,11 @@ bool contains(const TreeNode& node, const TreeNode* other) {
 }
 
 TreeIndex::TreeIndex(const Tree& root) {
-  Place place;
+  StatementPath place;
   visit(*root, place);
 }
 
-void TreeIndex::visit(const TreeNode& node, Place& place) {
+void TreeIndex::visit(const TreeNode& node, StatementPath& place) {
   if (node.kind == TreeNode::Kind::leaf) {
     places_[node.name] = place;
     return;
@@ -152,7 +152,7 @@ void TreeIndex::visit(const TreeNode& node, Place& place) {
   if (node.kind == TreeNode::Kind::loop) place.loops.pop_back();
 }
 
-const TreeIndex::Place& TreeIndex::place(const std::string& statement) const {
+const TreeIndex::StatementPath& TreeIndex::place(const std::string& statement) const {
   const auto found = places_.find(statement);
   if (found == places_.end()) internal_error("statement {} is not in the loop tree", statement);
   return found->second;
@@ -167,8 +167,8 @@ std::vector<std::string> TreeIndex::loop_names(const std::string& statement) con
 }
 
 TreeIndex::Meeting TreeIndex::meet(const std::string& first, const std::string& second) const {
-  const Place& a = place(first);
-  const Place& b = place(second);
+  const StatementPath& a = place(first);
+  const StatementPath& b = place(second);
   Meeting meeting{0, 0};
   const std::size_t common = std::min(a.path.size(), b.path.size());
   for (std::size_t k = 0; k < common; ++k) {

@@ -55,13 +55,13 @@ class TreeIndex {
   Meeting meet(const std::string& first, const std::string& second) const;
 
  private:
-  struct Place {
+  struct StatementPath {
     std::vector<const TreeNode*> loops;
     std::vector<std::pair<const TreeNode*, std::size_t>> path;  ///< each inner node with the child taken
   };
-  void visit(const TreeNode& node, Place& place);
-  const Place& place(const std::string& statement) const;
-  std::map<std::string, Place> places_;
+  void visit(const TreeNode& node, StatementPath& place);
+  const StatementPath& place(const std::string& statement) const;
+  std::map<std::string, StatementPath> places_;
 };
 
 }  // namespace nestor

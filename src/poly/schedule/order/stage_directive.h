@@ -8,8 +8,7 @@ namespace nestor {
 struct StageDirective {
   std::string tensor;
   std::string loop;
-  std::string memory;  ///< "scratch", "shared" or "registers"
-  int slots = 1;
+  int stages = 1;  ///< copies under way at once, with that of the iteration itself
 };
 
 }  // namespace nestor

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "support/error.h"
+#include "support/knobs.h"
 
 namespace nestor {
 namespace {
@@ -50,6 +52,21 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+/// The step as it is written today. Records and files have older spellings: those of the table of knobs, warps for lanes, and copies
+/// that named a memory, which no back end read.
+Step current_spelling(Step step) {
+  for (const KnobStep& known : knob_steps()) {
+    const auto is_name = [&](const char* name) { return step.name == name; };
+    if (std::any_of(known.formerly.begin(), known.formerly.end(), is_name)) step.name = known.name;
+  }
+  if (step.name == "gpu_warps") step.name = "gpu_lanes";
+  if (step.name == "stage" && step.args.size() > 2) {
+    const nlohmann::json& memory = step.args[2];
+    if (memory == "scratch" || memory == "shared" || memory == "registers") step.args.erase(step.args.begin() + 2);
+  }
+  return step;
+}
+
 }  // namespace
 
 std::string describe(const Step& step) {
@@ -74,7 +91,7 @@ Step step_from_json(const nlohmann::json& json) {
     }
     step.args.push_back(arg);
   }
-  return step;
+  return current_spelling(std::move(step));
 }
 
 Step parse_step(const std::string& text) {
@@ -98,7 +115,7 @@ Step parse_step(const std::string& text) {
     if (part.find_first_of("() \t") != std::string::npos) user_error("step `{}`: `{}` is no argument", whole, part);
     step.args.push_back(argument_from(part, whole));
   }
-  return step;
+  return current_spelling(std::move(step));
 }
 
 }  // namespace nestor

@@ -20,16 +20,11 @@ namespace nestor {
 ///   shift(statement, loop, distance)                 the statement runs `distance` iterations later in `loop`
 ///   reverse(loop)                                    v' = -v
 ///   parallel(loop), vectorize(loop[, width]), unroll(loop[, factor]), serial(loop)
-///   gpu_blocks(loop...), gpu_warps(loop), gpu_lanes(loop)
-///   gpu_threads(loop, count)                         threads of a block of this grid
-///   cluster(loop, blocks)                            so many blocks take one iteration together
-///   persistent(loop, blocks)                         so many blocks a multiprocessor, each taking iterations in turn
-///   tensor_cores(loop, groups[, slots])              products on tensor cores: groups of four warps, slots for each operand's tiles
-///   overlap(loop[, chains]), turns(loop), hold(loop), stagger(loop), polynomial(loop, sixteenths)   how those groups work: see GridShape
-///   residents(loop, blocks), claims(loop)            blocks of a multiprocessor, and how resident ones take iterations
-///   stage(tensor, loop, memory[, slots])             a copy of the part of `tensor` that one iteration of `loop` reads
+///   gpu_blocks(loop...), gpu_lanes(loop)
+///   stage(tensor, loop[, stages])                    a copy of the part of `tensor` that one iteration of `loop` reads
 ///   specialize(loop)                                 full tiles apart from partial ones; empty ones are never visited
 ///   streaming(tensor)                                an input or output that is touched once: accesses bypass the caches
+/// and those of support/knobs.h, name(loop, values...), which say how a loop is given to a machine.
 struct Step {
   std::string name;
   std::vector<nlohmann::json> args;
@@ -37,7 +32,7 @@ struct Step {
 
 std::string describe(const Step& step);
 nlohmann::json step_to_json(const Step& step);
-/// Throws UserError.
+/// Old spellings are read as what they are called today, here and in parse_step(). Throws UserError.
 Step step_from_json(const nlohmann::json& json);
 /// Parses "split(i, 32, io, ii)" or "split i 32 io ii". Throws UserError.
 Step parse_step(const std::string& text);

@@ -37,9 +37,9 @@ class ScheduleEditor {
 
   using Member = void (ScheduleEditor::*)();
   struct Entry {
-    const char* name;
-    const char* arguments;
-    const char* help;
+    std::string name;
+    std::string arguments;
+    std::string help;
     Member member;
   };
   /// Every step, in the order of the documentation.
@@ -66,28 +66,15 @@ class ScheduleEditor {
   void unroll() { mark(LoopKind::unroll, true); }
   void serial() { mark(LoopKind::serial, false); }
   void gpu_blocks();
-  void gpu_threads();
-  void cluster();
-  void persistent();
-  void tensor_cores();
-  void overlap();
-  void turns() { tensor_option(&GridShape::turns); }
-  void hold() { tensor_option(&GridShape::hold); }
-  void residents();
-  void claims();
-  void stagger() { tensor_option(&GridShape::stagger); }
-  void polynomial();
-  void gpu_warps() { mark(LoopKind::gpu_warp, false); }
   void gpu_lanes() { mark(LoopKind::gpu_lane, false); }
+  void set_knobs();
   void stage();
   void specialize();
   void streaming();
 
   void mark(LoopKind kind, bool takes_factor);
   Tree grid_argument() const;
-  void shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member);
-  Tree tensor_grid_argument() const;
-  void tensor_option(int GridShape::* member);
+  std::int64_t knob_value(const Knob& knob, std::size_t index) const;
   void mark_loop(const Tree& loop, LoopKind kind, std::int64_t factor);
   void split_loop(const std::string& name, std::int64_t factor, const std::string& outer, const std::string& inner);
   void reorder_loops(const std::vector<std::string>& order);

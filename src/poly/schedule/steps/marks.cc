@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "poly/schedule/steps/editor.h"
@@ -11,14 +10,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::array<const char*, 3> kMemories{"scratch", "shared", "registers"};
-constexpr std::int64_t kMostSlots = 16;
-constexpr std::int64_t kMostClusterBlocks = 16;
-constexpr std::int64_t kMostResidentBlocks = 32;
-constexpr std::int64_t kSixteenths = 16;
-/// Of products under way in a group: one more would need registers for another tile of sums.
-constexpr std::int64_t kMostChains = 2;
-constexpr std::int64_t kMostGroups = 3;  ///< 512 threads with the one that copies: what registers allow
+constexpr std::int64_t kMostStages = 16;
 
 bool reads(const Statement& statement, const std::string& tensor) {
   return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
@@ -63,90 +55,46 @@ Tree ScheduleEditor::grid_argument() const {
   return loop;
 }
 
-void ScheduleEditor::shape_grid(std::int64_t lowest, std::int64_t highest, int GridShape::* member) {
-  args_.expect(2, 2);
+/// What the argument at `index` gives the knob, or what it has without one.
+std::int64_t ScheduleEditor::knob_value(const Knob& knob, std::size_t index) const {
+  if (*knob.argument == '\0' || args_.count() <= index) return knob.without;
+  const std::int64_t given = args_.integer(index, knob.least, knob.most);
+  if (knob.values == Knob::Values::multiples_of_32 && given % 32 != 0)
+    user_error("{}{} must be a multiple of 32, not {}", where(), knob.argument, given);
+  if (knob.values == Knob::Values::powers_of_two && !std::has_single_bit(static_cast<std::uint64_t>(given)))
+    user_error("{}{} must be a power of two, not {}", where(), knob.argument, given);
+  return given + knob.offset;
+}
+
+void ScheduleEditor::set_knobs() {
+  const KnobStep& step = *find_knob_step(step_.name);
+  const auto has_argument = [](const Knob& knob) { return *knob.argument != '\0'; };
+  const auto is_required = [&](const Knob& knob) { return has_argument(knob) && !knob.optional; };
+  args_.expect(1 + static_cast<std::size_t>(std::count_if(step.knobs.begin(), step.knobs.end(), is_required)),
+               1 + static_cast<std::size_t>(std::count_if(step.knobs.begin(), step.knobs.end(), has_argument)));
   const Tree loop = grid_argument();
-  TreeNode shaped = *loop;
-  shaped.grid.*member = static_cast<int>(args_.integer(1, lowest, highest));
-  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
-}
-
-void ScheduleEditor::tensor_cores() {
-  args_.expect(2, 3);
-  const Tree loop = grid_argument();
-  TreeNode shaped = *loop;
-  shaped.grid.groups = static_cast<int>(args_.integer(1, 1, kMostGroups));
-  if (args_.count() > 2) shaped.grid.slots = static_cast<int>(args_.integer(2, 1, kMostSlots));
-  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
-}
-
-Tree ScheduleEditor::tensor_grid_argument() const {
-  Tree loop = grid_argument();
-  if (loop->grid.groups == 0) {
-    user_error("{}the grid of {} does not use tensor cores; apply tensor_cores({}, 2) first", where(), loop->name, loop->name);
+  for (const char* name : step.needs) {
+    const KnobStep& needed = *find_knob_step(name);
+    if (!is_set(needed, loop->knobs))
+      user_error("{}{}; apply {} first", where(), fmt::format(fmt::runtime(needed.missing), loop->name),
+                 fmt::format(fmt::runtime(needed.remedy), loop->name));
   }
-  return loop;
-}
-
-void ScheduleEditor::tensor_option(int GridShape::* member) {
-  args_.expect(1, 1);
-  const Tree loop = tensor_grid_argument();
-  TreeNode shaped = *loop;
-  shaped.grid.*member = 1;
-  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
-}
-
-void ScheduleEditor::gpu_threads() {
-  shape_grid(32, 1024, &GridShape::threads);
-  const std::int64_t count = args_.integer(1, 32, 1024);
-  if (count % 32 != 0) user_error("{}a block has whole warps: {} is no multiple of 32", where(), count);
-}
-
-void ScheduleEditor::cluster() {
-  shape_grid(1, kMostClusterBlocks, &GridShape::cluster);
-  const std::int64_t blocks = args_.integer(1, 1, kMostClusterBlocks);
-  if (!std::has_single_bit(static_cast<std::uint64_t>(blocks))) {
-    user_error("{}a cluster has 1, 2, 4, 8 or {} blocks, not {}", where(), kMostClusterBlocks, blocks);
+  TreeNode changed = *loop;
+  std::size_t index = 1;
+  for (const Knob& knob : step.knobs) {
+    const std::int64_t value = knob_value(knob, index++);
+    changed.knobs.erase(knob.name);
+    if (value != knob.otherwise) changed.knobs.emplace(knob.name, value);
   }
-}
-
-void ScheduleEditor::persistent() { shape_grid(1, kMostResidentBlocks, &GridShape::persistent); }
-
-void ScheduleEditor::residents() { shape_grid(1, kMostResidentBlocks, &GridShape::residents); }
-
-void ScheduleEditor::polynomial() {
-  args_.expect(2, 2);
-  tensor_grid_argument();
-  shape_grid(0, kSixteenths, &GridShape::polynomial);
-}
-
-void ScheduleEditor::overlap() {
-  args_.expect(1, 2);
-  const Tree loop = tensor_grid_argument();
-  TreeNode shaped = *loop;
-  shaped.grid.overlap = 1 + (args_.count() > 1 ? static_cast<int>(args_.integer(1, 1, kMostChains)) : 0);
-  data_.tree = replace_node(data_.tree, loop.get(), with_body(shaped, loop->children.front()));
-}
-
-void ScheduleEditor::claims() {
-  const Tree loop = grid_argument();
-  if (loop->grid.persistent == 0) {
-    user_error("{}the blocks of {} do not stay for several iterations; apply persistent({}, 1) first", where(), loop->name,
-               loop->name);
-  }
-  tensor_option(&GridShape::claims);
+  data_.tree = replace_node(data_.tree, loop.get(), with_body(changed, loop->children.front()));
 }
 
 void ScheduleEditor::stage() {
-  args_.expect(3, 4);
+  args_.expect(2, 3);
   StageDirective directive;
   directive.tensor = tensor_named(data_.facts->nest, args_.text(0), where()).name;
   directive.loop = loop_argument(1)->name;
-  directive.memory = args_.text(2);
-  if (args_.count() > 3) directive.slots = static_cast<int>(args_.integer(3, 1, kMostSlots));
-  if (std::find(kMemories.begin(), kMemories.end(), directive.memory) == kMemories.end()) {
-    user_error("{}`{}` is no memory; choose {}", where(), directive.memory, fmt::join(kMemories, ", "));
-  }
+  if (args_.count() > 2) directive.stages = static_cast<int>(args_.integer(2, 1, kMostStages));
   const std::vector<std::string> below = statements_under(*find_loop(data_.tree, directive.loop));
   const bool read = std::any_of(below.begin(), below.end(), [&](const std::string& name) {
     return reads(data_.facts->nest.statement(name), directive.tensor);

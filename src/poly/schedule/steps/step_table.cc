@@ -3,52 +3,43 @@
 
 #include "poly/schedule/steps/editor.h"
 
+#include <algorithm>
+
 namespace nestor {
 
 const std::vector<ScheduleEditor::Entry>& ScheduleEditor::entries() {
   using E = ScheduleEditor;
-  static const std::vector<Entry> table{
-      {"apply_rule", "rule, target...", "rewrite the nest by an algebra rule; before any other step", &E::apply_rule},
-      {"split", "loop, factor, outer, inner", "loop = factor*outer + inner, 0 <= inner < factor", &E::split},
-      {"tile", "x, y, xo, yo, xi, yi, fx, fy", "split x and y, then reorder to xo, yo, xi, yi", &E::tile},
-      {"reorder", "outermost, ..., innermost", "permute loops of one perfect chain", &E::reorder},
-      {"fuse_with", "loop, consumer_loop", "make two loops of one body one loop, named as the second", &E::fuse_with},
-      {"compute_at", "statement, loop", "fuse the statement's loops, from the outside in, until it is inside loop",
-       &E::compute_at},
-      {"fission", "loop, statement", "cut the loop's body before the statement; the later loop gets \"_f\" appended",
-       &E::fission},
-      {"skew", "x, y, factor", "y' = y + factor*x, for x outside y", &E::skew},
-      {"shift", "statement, loop, distance", "run the statement `distance` iterations later in loop", &E::shift},
-      {"reverse", "loop", "run the loop backwards", &E::reverse},
-      {"parallel", "loop", "run iterations as parallel tasks", &E::parallel},
-      {"vectorize", "loop[, width]", "run iterations in vector lanes", &E::vectorize},
-      {"unroll", "loop[, factor]", "unroll the loop", &E::unroll},
-      {"serial", "loop", "run iterations one after the other again", &E::serial},
-      {"gpu_blocks", "loop, ...", "one GPU block for each iteration", &E::gpu_blocks},
-      {"gpu_warps", "loop", "spread iterations over the warps of a block", &E::gpu_warps},
-      {"gpu_lanes", "loop", "spread iterations over the lanes of a warp", &E::gpu_lanes},
-      {"gpu_threads", "loop, count", "threads of a block of this grid", &E::gpu_threads},
-      {"cluster", "loop, blocks", "so many GPU blocks take one iteration together", &E::cluster},
-      {"persistent", "loop, blocks", "so many GPU blocks a multiprocessor, each taking iterations in turn", &E::persistent},
-      {"tensor_cores", "loop, groups[, slots]",
-       "products on tensor cores, operands rounded to 16 bits: groups of four warps, slots for the tiles of each operand",
-       &E::tensor_cores},
-      {"overlap", "loop[, chains]",
-       "products that only the next iteration needs run beside its first ones; independent chains of products one by one, the "
-       "first products of so many under way",
-       &E::overlap},
-      {"turns", "loop", "groups issue their products in turn", &E::turns},
-      {"hold", "loop", "a first operand that stays for the whole iteration is held in registers", &E::hold},
-      {"residents", "loop, blocks", "so many blocks of this grid shall fit a multiprocessor at once", &E::residents},
-      {"claims", "loop", "resident blocks claim their next iteration from a counter instead of going round", &E::claims},
-      {"stagger", "loop", "slots are given back in the middle of the exponentials behind their product", &E::stagger},
-      {"polynomial", "loop, sixteenths", "so many sixteenths of a tile's exponentials are computed by a polynomial",
-       &E::polynomial},
-      {"stage", "tensor, loop, memory[, slots]", "copy what an iteration of loop reads of tensor to scratch, shared or registers",
-       &E::stage},
-      {"specialize", "loop", "separate full tiles from partial ones", &E::specialize},
-      {"streaming", "tensor", "accesses to an input or output touched once bypass the caches", &E::streaming},
-  };
+  static const std::vector<Entry> table = [] {
+    std::vector<Entry> all = {
+        {"apply_rule", "rule, target...", "rewrite the nest by an algebra rule; before any other step", &E::apply_rule},
+        {"split", "loop, factor, outer, inner", "loop = factor*outer + inner, 0 <= inner < factor", &E::split},
+        {"tile", "x, y, xo, yo, xi, yi, fx, fy", "split x and y, then reorder to xo, yo, xi, yi", &E::tile},
+        {"reorder", "outermost, ..., innermost", "permute loops of one perfect chain", &E::reorder},
+        {"fuse_with", "loop, consumer_loop", "make two loops of one body one loop, named as the second", &E::fuse_with},
+        {"compute_at", "statement, loop", "fuse the statement's loops, from the outside in, until it is inside loop",
+         &E::compute_at},
+        {"fission", "loop, statement", "cut the loop's body before the statement; the later loop gets \"_f\" appended",
+         &E::fission},
+        {"skew", "x, y, factor", "y' = y + factor*x, for x outside y", &E::skew},
+        {"shift", "statement, loop, distance", "run the statement `distance` iterations later in loop", &E::shift},
+        {"reverse", "loop", "run the loop backwards", &E::reverse},
+        {"parallel", "loop", "run iterations as parallel tasks", &E::parallel},
+        {"vectorize", "loop[, width]", "run iterations in vector lanes", &E::vectorize},
+        {"unroll", "loop[, factor]", "unroll the loop", &E::unroll},
+        {"serial", "loop", "run iterations one after the other again", &E::serial},
+        {"gpu_blocks", "loop, ...", "one GPU block for each iteration", &E::gpu_blocks},
+        {"gpu_lanes", "loop", "spread iterations over the lanes of a warp", &E::gpu_lanes},
+        {"stage", "tensor, loop[, stages]", "copy what an iteration of loop reads of tensor, stages - 1 iterations ahead",
+         &E::stage},
+        {"specialize", "loop", "separate full tiles from partial ones", &E::specialize},
+        {"streaming", "tensor", "accesses to an input or output touched once bypass the caches", &E::streaming},
+    };
+    const auto behind = std::find_if(all.begin(), all.end(), [](const Entry& entry) { return entry.name == "stage"; });
+    std::vector<Entry> of_knobs;
+    for (const KnobStep& step : knob_steps()) of_knobs.push_back({step.name, arguments_of(step), step.help, &E::set_knobs});
+    all.insert(behind, of_knobs.begin(), of_knobs.end());
+    return all;
+  }();
   return table;
 }
 
@@ -60,6 +51,21 @@ const std::vector<StepHelp>& step_help() {
     return list;
   }();
   return help;
+}
+
+std::vector<Step> steps_that_set(const std::string& loop, const LoopKnobs& knobs) {
+  std::vector<Step> steps;
+  for (const KnobStep& known : knob_steps()) {
+    if (!is_set(known, knobs)) continue;
+    Step step{known.name, {loop}};
+    for (const Knob& knob : known.knobs) {
+      const auto found = knobs.find(knob.name);
+      const std::int64_t argument = knob.argument_for(found == knobs.end() ? knob.otherwise : found->second);
+      if (*knob.argument != '\0' && argument >= knob.least) step.args.emplace_back(argument);
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
 }
 
 }  // namespace nestor

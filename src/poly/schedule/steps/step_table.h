@@ -1,5 +1,8 @@
-// The table of all steps, for people.
+// The table of all steps, for people, and steps for values of knobs.
 #pragma once
+
+#include "poly/schedule/order/step.h"
+#include "support/knobs.h"
 
 #include <string>
 #include <vector>
@@ -13,5 +16,8 @@ struct StepHelp {
   std::string help;
 };
 const std::vector<StepHelp>& step_help();
+
+/// Steps that give the loop these values, in the order of the table of knobs.
+std::vector<Step> steps_that_set(const std::string& loop, const LoopKnobs& knobs);
 
 }  // namespace nestor

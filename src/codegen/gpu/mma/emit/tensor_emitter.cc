@@ -21,7 +21,7 @@ constexpr int kCopyingWithoutSpills = 56;  ///< of a thread that copies in a blo
 /// of those chains that are under way alone, and one has an operand.
 int fragment_registers(const TensorPlan& plan) {
   const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
-  const int overlap = late ? plan.kernel->shape.overlap : 0;  // two stretches run without
+  const int overlap = late ? plan.kernel->shape.intra_warpgroup_overlap : 0;  // two stretches run without
   int count = 0, sums = 0, operands = 0;
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product) continue;
@@ -35,36 +35,36 @@ int fragment_registers(const TensorPlan& plan) {
     }
   }
   count += sums + operands;
-  for (const Ring& ring : plan.rings) count += ring.in_registers ? ring.columns / 4 : 0;
+  for (const CircularBuffer& ring : plan.circular_buffers) count += ring.in_registers ? ring.columns / 4 : 0;
   return count * plan.row_tiles;
 }
 
-/// Registers of a thread of the copying group and of a computing one: what all threads start with, moved between them.
+/// Registers of a thread of the copying warpgroup and of a computing one: what all threads start with, moved between them.
 std::pair<int, int> registers_for(const TensorPlan& plan) {
-  const auto left = [&](int copying) { return computing_registers(plan.groups, plan.residents(), copying); };
+  const auto left = [&](int copying) { return computing_registers(plan.warpgroups, plan.blocks_per_unit(), copying); };
   // Blocks that stay keep more while they copy, as far as the others can spare them.
   const bool spared = fragment_registers(plan) + kAddressRegisters <= left(kCopyingWithoutSpills);
-  const bool more = plan.persistent() && plan.groups < 3 && spared;
-  const int copying = more ? kCopyingWithoutSpills : copying_registers(plan.groups, plan.persistent());
+  const bool more = plan.persistent() && plan.warpgroups < 3 && spared;
+  const int copying = more ? kCopyingWithoutSpills : copying_registers(plan.warpgroups, plan.persistent());
   return {copying, left(copying)};
 }
 
 }  // namespace
 
 std::vector<llvm::Value**> TensorEmitter::State::all() {
-  std::vector<Value**> slots;
-  for (auto* group : {&tiles, &operands, &held}) {
-    for (auto& [key, values] : *group) {
-      for (Value*& value : values) slots.push_back(&value);
+  std::vector<Value**> values_of_state;
+  for (auto* kept : {&tiles, &operands, &held}) {
+    for (auto& [key, values] : *kept) {
+      for (Value*& value : values) values_of_state.push_back(&value);
     }
   }
-  for (auto* rings : {&positions, &fills}) {
-    for (auto& [ring, position] : *rings) {
-      slots.push_back(&position.first);
-      slots.push_back(&position.second);
+  for (auto* positions_of : {&positions, &fills}) {
+    for (auto& [ring, position] : *positions_of) {
+      values_of_state.push_back(&position.first);
+      values_of_state.push_back(&position.second);
     }
   }
-  return slots;
+  return values_of_state;
 }
 
 TensorEmitter::TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps)
@@ -84,7 +84,7 @@ void WgmmaEmitter::roles() {
   auto* copies = llvm::BasicBlock::Create(b_.getContext(), "copies", &function_);
   auto* computes = llvm::BasicBlock::Create(b_.getContext(), "computes", &function_);
   auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", &function_);
-  b_.CreateCondBr(b_.CreateICmpEQ(group_, constant(plan_->groups)), copies, computes);
+  b_.CreateCondBr(b_.CreateICmpEQ(warpgroup_, constant(plan_->warpgroups)), copies, computes);
   b_.SetInsertPoint(copies);
   producer();
   b_.CreateBr(done);
@@ -101,10 +101,10 @@ void TensorEmitter::name_threads() {
   // The same in all lanes, and said so: ptxas then keeps it in a uniform register.
   Value* number = b_.CreateLShr(thread_, 7);
   number = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {constant(-1), number, constant(0), constant(31)});
-  group_ = number;
+  warpgroup_ = number;
   leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
   Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
-  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), row));
+  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows)), row));
   first_column_ = b_.CreateShl(b_.CreateAnd(lane_, constant(3)), 1);
   auto* memory = new llvm::GlobalVariable(*function_.getParent(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
                                           llvm::GlobalValue::ExternalLinkage, nullptr, function_.getName() + "_tiles", nullptr,
@@ -118,30 +118,30 @@ llvm::Value* TensorEmitter::own_rows(Value* row) {
   return b_.CreateAdd(row, b_.CreateMul(arguments_.cluster_rank, constant(plan_->rows())));
 }
 
-llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* slot) {
+llvm::Value* WgmmaEmitter::full_barrier(int ring, Value* stage) {
   int first = 0;
-  for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).slots;
+  for (int r = 0; r < ring; ++r) first += 2 * this->ring(r).stages;
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(plan_->barriers_offset) + first * kBarrierSize));
-  return b_.CreateAdd(base, b_.CreateMul(slot, constant(kBarrierSize)));
+  return b_.CreateAdd(base, b_.CreateMul(stage, constant(kBarrierSize)));
 }
 
-llvm::Value* WgmmaEmitter::empty_barrier(int ring, Value* slot) {
-  return b_.CreateAdd(full_barrier(ring, slot), constant(this->ring(ring).slots * kBarrierSize));
+llvm::Value* WgmmaEmitter::empty_barrier(int ring, Value* stage) {
+  return b_.CreateAdd(full_barrier(ring, stage), constant(this->ring(ring).stages * kBarrierSize));
 }
 
-llvm::Value* TensorEmitter::slot_address(int ring, Value* slot) {
-  const Ring& info = this->ring(ring);
+llvm::Value* TensorEmitter::stage_address(int ring, Value* stage) {
+  const CircularBuffer& info = this->ring(ring);
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(info.offset)));
-  return b_.CreateAdd(base, b_.CreateMul(slot, constant(static_cast<int>(info.slot_bytes()))));
+  return b_.CreateAdd(base, b_.CreateMul(stage, constant(static_cast<int>(info.stage_bytes()))));
 }
 
 void WgmmaEmitter::init_barriers() {
   when(b_.CreateICmpEQ(thread_, constant(0)), [&] {
     for (Value* map : maps_) ptx_.prefetch_map(map);
-    for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
-      for (int slot = 0; slot < ring(r).slots; ++slot) {
-        ptx_.mbarrier_init(full_barrier(r, constant(slot)), 1);
-        ptx_.mbarrier_init(empty_barrier(r, constant(slot)), ring(r).readers * kGroupThreads / kWarpThreads);
+    for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) {
+      for (int stage = 0; stage < ring(r).stages; ++stage) {
+        ptx_.mbarrier_init(full_barrier(r, constant(stage)), 1);
+        ptx_.mbarrier_init(empty_barrier(r, constant(stage)), ring(r).readers * kWarpgroupThreads / kWarpThreads);
       }
     }
     ptx_.fence_mbarrier_init();
@@ -153,11 +153,11 @@ void WgmmaEmitter::init_barriers() {
 void WgmmaEmitter::producer() {
   if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).first, false);
   state_ = {};
-  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
-  Value* first = b_.CreateICmpEQ(thread_, constant(plan_->groups * kGroupThreads));
+  for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  Value* first = b_.CreateICmpEQ(thread_, constant(plan_->warpgroups * kWarpgroupThreads));
   copying_ = true;
   when(first, [&] {
-    items([&] { run_children(plan_->producer, true); });
+    work_tiles([&] { run_children(plan_->producer, true); });
     if (plan_->drains) drain();
   });
   copying_ = false;
@@ -165,8 +165,8 @@ void WgmmaEmitter::producer() {
 
 /// Other blocks of the cluster release tiles here: this one's shared memory must live until they have.
 void WgmmaEmitter::drain() {
-  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
-    for (int slot = 0; ring(r).blocks > 1 && slot < ring(r).slots; ++slot) {
+  for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) {
+    for (int stage = 0; ring(r).blocks > 1 && stage < ring(r).stages; ++stage) {
       synchronise({.kind = Event::Kind::wait_empty, .ring = r});
       advance(r);
     }
@@ -176,19 +176,19 @@ void WgmmaEmitter::drain() {
 void WgmmaEmitter::consumers() {
   if (plan_->moves_registers()) ptx_.set_max_registers(registers_for(*plan_).second, true);
   state_ = {};
-  for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
-  if (plan_->turns())
-    when(b_.CreateICmpEQ(group_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kGroupThreads); });
-  items([&] { run_children(plan_->consumer, true); });
-  // A block's shared memory must live until the last item's tiles have been read. Others are waited for where they are stored.
+  for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
+  if (plan_->ping_pong())
+    when(b_.CreateICmpEQ(warpgroup_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kWarpgroupThreads); });
+  work_tiles([&] { run_children(plan_->consumer, true); });
+  // A block's shared memory must live until the last work tile's tiles have been read. Others are waited for where they are stored.
   const auto lasts = [&](const TensorOp& op) { return op.through_shared && plan_->lender(op) < 0; };
   if (plan_->persistent() && std::any_of(plan_->ops.begin(), plan_->ops.end(), lasts)) ptx_.wait_stores_read(0);
 }
 
-/// Calls `body` for each item of the grid that this block takes, with its coordinates in the environment.
-void TensorEmitter::items(const Body& body) {
+/// Calls `body` for each work tile of the grid that this block takes, with its coordinates in the environment.
+void TensorEmitter::work_tiles(const Body& body) {
   if (!plan_->persistent()) return body();
-  // A grid has fewer than 2^31 items: 32 bits do, and their quotients are cheap.
+  // A grid has fewer than 2^31 work tiles: 32 bits do, and their quotients are cheap.
   const auto narrow = [&](Value* value) { return b_.CreateTrunc(value, b_.getInt32Ty()); };
   Value* total = constant(1);
   std::vector<Value*> counts;
@@ -196,27 +196,27 @@ void TensorEmitter::items(const Body& body) {
     counts.push_back(narrow(integer(loop.count)));
     total = b_.CreateNSWMul(total, counts.back());
   }
-  item_count_ = total;
-  // In turns forwards and backwards over the blocks: where work falls along the items, as under a triangular mask, each block so gets
+  work_tile_count_ = total;
+  // In turns forwards and backwards over the blocks: where work falls along the work tiles, as under a triangular mask, each block so gets
   // its share of long and of short ones.
   Value *block = narrow(arguments_.integers.at(kBlockNumber)), *blocks = narrow(arguments_.integers.at(kBlockCount));
   Value* back = b_.CreateSub(b_.CreateSub(blocks, constant(1)), block);
-  const Advance next = [&](Value* item) -> Value* {
-    if (plan_->claims()) return next_item_;
-    Value* round = b_.CreateUDiv(item, blocks);
+  const Advance next = [&](Value* work_tile) -> Value* {
+    if (plan_->dynamic_scheduler()) return next_work_tile_;
+    Value* round = b_.CreateUDiv(work_tile, blocks);
     Value* even = b_.CreateICmpEQ(b_.CreateAnd(round, constant(1)), constant(0));
     Value* first = b_.CreateNSWMul(b_.CreateAdd(round, constant(1)), blocks);
     return b_.CreateNSWAdd(first, b_.CreateSelect(even, back, block));
   };
-  counted_loop("$item", block, total, next, [&] {
-    Value* rest = environment_.at("$item");
+  counted_loop("$work_tile", block, total, next, [&] {
+    Value* rest = environment_.at("$work_tile");
     Value* same = ptx_.assembly(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r", {rest});
-    item_zero_ = b_.CreateLShr(same, constant(31));
+    work_tile_zero_ = b_.CreateLShr(same, constant(31));
     for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
       const GridLoop& loop = plan_->kernel->grid[k];
       Value* index = rest;
       if (k > 0) {
-        Value* count = b_.CreateAdd(counts[k], item_zero_);
+        Value* count = b_.CreateAdd(counts[k], work_tile_zero_);
         index = b_.CreateURem(rest, count);
         rest = b_.CreateUDiv(rest, count);
       }
@@ -224,14 +224,14 @@ void TensorEmitter::items(const Body& body) {
           b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
       environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
     }
-    // Nothing but ring positions lives from one item to the next.
+    // Nothing but circular buffer positions lives from one work tile to the next.
     const auto forget = [&] {
       state_.tiles.clear();
       state_.operands.clear();
       state_.held.clear();
     };
     forget();
-    if (plan_->claims() && copying_) claim();
+    if (plan_->dynamic_scheduler() && copying_) draw_work_tile();
     body();
     forget();
   });
@@ -301,10 +301,10 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
   llvm::PHINode* counter = b_.CreatePHI(lower->getType(), 2, var);
   counter->addIncoming(lower, from);
   std::vector<llvm::PHINode*> phis;
-  for (Value** slot : state_.all()) {
-    phis.push_back(b_.CreatePHI((*slot)->getType(), 2));
-    phis.back()->addIncoming(*slot, from);
-    *slot = phis.back();
+  for (Value** value : state_.all()) {
+    phis.push_back(b_.CreatePHI((*value)->getType(), 2));
+    phis.back()->addIncoming(*value, from);
+    *value = phis.back();
   }
   environment_[var] = counter;
   body();
@@ -407,8 +407,8 @@ void TensorEmitter::event(const Event& event, bool masked) {
       return compute(event.op, masked);
     case Event::Kind::narrow:
       return narrow(event.op, masked);
-    case Event::Kind::finish_sums:
-      return finish_sums(event.ring);
+    case Event::Kind::quad_reduction:
+      return quad_reduction(event.ring);
     case Event::Kind::take_registers:
       return take_registers(event.ring);
     default:
@@ -435,7 +435,7 @@ void WgmmaEmitter::synchronise(const Event& event) {
     case Event::Kind::wait_products:
       return wait_products(event.count);
     case Event::Kind::wait_stores:
-      return ptx_.wait_stores_read(0);  // the thread that started them waits; so its warp does not give the slot back
+      return ptx_.wait_stores_read(0);  // the thread that started them waits; so its warp does not give the stage back
     case Event::Kind::wait_turn:
       return turn(true);
     case Event::Kind::pass_turn:
@@ -445,30 +445,32 @@ void WgmmaEmitter::synchronise(const Event& event) {
   }
 }
 
-/// The ring's next tile is one further: phases change when the slots have been gone through.
+/// The circular buffer's next tile is one further: phases change when the stages have been gone through.
 void TensorEmitter::advance(int ring, std::pair<Value*, Value*>& position) {
-  auto& [slot, phase] = position;
-  Value* next = b_.CreateAdd(slot, constant(1));
-  Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).slots));
-  slot = b_.CreateSelect(wraps, constant(0), next);
+  auto& [stage, phase] = position;
+  Value* next = b_.CreateAdd(stage, constant(1));
+  Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).stages));
+  stage = b_.CreateSelect(wraps, constant(0), next);
   phase = b_.CreateXor(phase, b_.CreateZExt(wraps, b_.getInt32Ty()));
 }
 
-/// Every block claims once more than it finds items, so the counter's last value is the number of items less one, and whoever sees it
+/// Every block claims once more than it finds work tiles, so the counter's last value is the number of work tiles less one, and whoever sees it
 /// sets the counter back for the next launch.
-void TensorEmitter::claim() { claimed_ = ptx_.atomic_increment(arguments_.counter); }
+void TensorEmitter::draw_work_tile() { drawn_ = ptx_.atomic_increment(arguments_.counter); }
 
-void WgmmaEmitter::tell_claim(int ring) {
-  Value* slot = state_.positions.at(ring).first;
+void WgmmaEmitter::tell_work_tile(int ring) {
+  Value* stage = state_.positions.at(ring).first;
   Value* blocks = b_.CreateTrunc(arguments_.integers.at(kBlockCount), b_.getInt32Ty());
-  next_item_ = b_.CreateAdd(claimed_, blocks);
-  ptx_.reset_counter(arguments_.counter, b_.CreateICmpEQ(b_.CreateAdd(claimed_, constant(1)), item_count_));
-  ptx_.store_word(slot_address(ring, slot), next_item_);
-  ptx_.mbarrier_arrive(full_barrier(ring, slot), b_.getTrue());
+  next_work_tile_ = b_.CreateAdd(drawn_, blocks);
+  ptx_.reset_counter(arguments_.counter, b_.CreateICmpEQ(b_.CreateAdd(drawn_, constant(1)), work_tile_count_));
+  ptx_.store_word(stage_address(ring, stage), next_work_tile_);
+  ptx_.mbarrier_arrive(full_barrier(ring, stage), b_.getTrue());
   advance(ring);
 }
 
-void TensorEmitter::take_claim(int ring) { next_item_ = ptx_.load_word(slot_address(ring, state_.positions.at(ring).first)); }
+void TensorEmitter::take_work_tile(int ring) {
+  next_work_tile_ = ptx_.load_word(stage_address(ring, state_.positions.at(ring).first));
+}
 
 /// Coordinates of a tensor copy, innermost first, of those by the argument's indices.
 TensorEmitter::Values TensorEmitter::copied_at(const Values& index, int row_index, int pack_index) const {
@@ -481,11 +483,11 @@ TensorEmitter::Values TensorEmitter::copied_at(const Values& index, int row_inde
 
 void WgmmaEmitter::load(const Event& event) {
   const int ring = event.ring;
-  const Ring& info = this->ring(ring);
-  if (info.claims) return tell_claim(ring);
-  Value* slot = state_.positions.at(ring).first;
-  Value* barrier = full_barrier(ring, slot);
-  ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.slot_bytes())));
+  const CircularBuffer& info = this->ring(ring);
+  if (info.scheduler) return tell_work_tile(ring);
+  Value* stage = state_.positions.at(ring).first;
+  Value* barrier = full_barrier(ring, stage);
+  ptx_.mbarrier_expect(barrier, constant(static_cast<int>(info.stage_bytes())));
   Values origin;
   for (const IntExpr& index : info.origin) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
   const auto move = [&](int index, int distance) {
@@ -493,7 +495,7 @@ void WgmmaEmitter::load(const Event& event) {
     start = b_.CreateAdd(start, b_.CreateMul(arguments_.cluster_rank, constant(distance)));
   };
   if (info.own_index >= 0) move(info.own_index, plan_->packs());
-  Value* address = slot_address(ring, slot);
+  Value* address = stage_address(ring, stage);
   if (event.blocks > 1) {
     const bool columns = info.shares_columns();
     const int share = columns ? info.copied_blocks() * info.rows : info.copied_rows();
@@ -515,12 +517,12 @@ void WgmmaEmitter::load(const Event& event) {
 /// tells block r.
 void WgmmaEmitter::release(const Event& event, Value* known) {
   int& behind = behind_[event.ring];
-  Value* slot = state_.positions.at(event.ring).first;
+  Value* stage = state_.positions.at(event.ring).first;
   if (behind > 0) {
-    Value* wraps = b_.CreateICmpSLT(slot, constant(behind));
-    slot = b_.CreateSub(b_.CreateSelect(wraps, b_.CreateAdd(slot, constant(ring(event.ring).slots)), slot), constant(behind));
+    Value* wraps = b_.CreateICmpSLT(stage, constant(behind));
+    stage = b_.CreateSub(b_.CreateSelect(wraps, b_.CreateAdd(stage, constant(ring(event.ring).stages)), stage), constant(behind));
   }
-  Value* barrier = empty_barrier(event.ring, slot);
+  Value* barrier = empty_barrier(event.ring, stage);
   Value* tells = event.blocks == 1 ? leads_warp_ : b_.CreateICmpULT(lane_, constant(event.blocks));
   if (known != nullptr) tells = b_.CreateAnd(tells, known);
   event.blocks == 1 ? ptx_.mbarrier_arrive(barrier, tells) : ptx_.mbarrier_arrive_at(barrier, lane_, tells);
@@ -549,10 +551,10 @@ int WgmmaEmitter::amid_parts(int k) const {
 }
 
 void WgmmaEmitter::turn(bool wait) {
-  Value* own = b_.CreateAdd(group_, constant(1));
-  if (wait) return ptx_.named_barrier_sync(own, 2 * kGroupThreads);
-  Value* last = b_.CreateICmpEQ(group_, constant(plan_->groups - 1));
-  ptx_.named_barrier_arrive(b_.CreateSelect(last, constant(1), b_.CreateAdd(own, constant(1))), 2 * kGroupThreads);
+  Value* own = b_.CreateAdd(warpgroup_, constant(1));
+  if (wait) return ptx_.named_barrier_sync(own, 2 * kWarpgroupThreads);
+  Value* last = b_.CreateICmpEQ(warpgroup_, constant(plan_->warpgroups - 1));
+  ptx_.named_barrier_arrive(b_.CreateSelect(last, constant(1), b_.CreateAdd(own, constant(1))), 2 * kWarpgroupThreads);
 }
 
 }  // namespace nestor::nvptx

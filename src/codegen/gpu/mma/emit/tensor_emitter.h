@@ -25,7 +25,7 @@ class TensorEmitter {
  public:
   using Value = llvm::Value;
   using Values = std::vector<Value*>;
-  /// `maps`: tensor maps, of the rings in order and then of the stores that need one, in order.
+  /// `maps`: tensor maps, of the circular buffers in order and then of the stores that need one, in order.
   TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, KernelArguments arguments, Values maps);
 
   virtual ~TensorEmitter() = default;
@@ -40,14 +40,14 @@ class TensorEmitter {
   struct State {
     std::map<int, Values> tiles;                         ///< fragments, by buffer
     std::map<int, Values> operands;                      ///< 16-bit first operands, by op
-    std::map<int, Values> held;                          ///< operands held in registers, by ring
-    std::map<int, std::pair<Value*, Value*>> positions;  ///< by ring: slot and phase of the next tile
-    std::map<int, std::pair<Value*, Value*>> fills;      ///< mma, by ring: of the next tile to copy
+    std::map<int, Values> held;                          ///< operands held in registers, by circular buffer
+    std::map<int, std::pair<Value*, Value*>> positions;  ///< by circular buffer: stage and phase of the next tile
+    std::map<int, std::pair<Value*, Value*>> fills;      ///< mma, by circular buffer: of the next tile to copy
     std::vector<Value**> all();
   };
 
   /// A place in a fragment: 64-row tile, column pair, row half, element.
-  struct Place {
+  struct FragmentPlace {
     int tile = 0, pair = 0, half = 0, element = 0;
   };
 
@@ -82,30 +82,30 @@ class TensorEmitter {
   void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
   void tile_loop(const EventNode& node);
   void forget_private(const State& before);
-  void items(const Body& body);
+  void work_tiles(const Body& body);
   void run(const EventNode& node, bool masked);
   void run_children(const EventNode& node, bool masked);
 
   // set-up
   void name_threads();
-  Value* own_rows(Value* row);  ///< the row of the item that is the block's `row`
+  Value* own_rows(Value* row);  ///< the row of the work tile that is the block's `row`
   virtual void roles() = 0;     ///< what the block's threads do
 
   // values
   Value* integer(const IntExpr& expr);
   Value* lookup(const std::string& name);
   Value* constant(int value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
-  Value* row_at(const Place& place);  ///< the value of the row dim
-  int row_distance(const Place& place) const;
-  Value* pack_at(Value* row);  ///< the value of the row dim of the item's `row`
+  Value* row_at(const FragmentPlace& place);  ///< the value of the row dim
+  int row_distance(const FragmentPlace& place) const;
+  Value* pack_at(Value* row);  ///< the value of the row dim of the work tile's `row`
   Value* place_in_pack();      ///< of all rows of the thread
   Values copied_at(const Values& index, int row_index, int pack_index) const;
-  Value* column_at(const Place& place);
-  void set_point(const TensorOp& op, const Place& place);
+  Value* column_at(const FragmentPlace& place);
+  void set_point(const TensorOp& op, const FragmentPlace& place);
   void set_start(const TensorOp& op);  ///< the op's dims where its tile starts
-  const Ring& ring(int k) const { return plan_->rings[static_cast<std::size_t>(k)]; }
+  const CircularBuffer& ring(int k) const { return plan_->circular_buffers[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan_->ops[static_cast<std::size_t>(k)]; }
-  Value* slot_address(int ring, Value* slot);
+  Value* stage_address(int ring, Value* stage);
   void advance(int ring) { advance(ring, state_.positions.at(ring)); }
   void advance(int ring, std::pair<Value*, Value*>& position);
 
@@ -120,34 +120,34 @@ class TensorEmitter {
   virtual bool products_under_way() const { return false; }
   virtual void settle_products() {}  ///< waits for all of them; what has to be done about them still comes
   void take_registers(int ring);
-  void claim();  ///< asks for the number of the block's next item
-  void take_claim(int ring);
+  void draw_work_tile();  ///< asks for the number of the block's next work tile
+  void take_work_tile(int ring);
   Value* first_row_of(int tile);
   Values row_matrices(int ring, int tile, int step);
   Values held_operand(const TensorOp& op, int k, int tile, int step);
   void narrow(int k, bool masked);
-  void finish_sums(int buffer);
+  void quad_reduction(int buffer);
 
   // computing ops
   void compute(int k, bool masked);
   void map(int k, bool masked);
-  void scale_seldom(int buffer, const std::function<Value*(const Place& row)>& factor);
+  void scale_seldom(int buffer, const std::function<Value*(const FragmentPlace& row)>& factor);
   void reduce(const TensorOp& op, bool masked);
   void store(const TensorOp& op, int number);
   virtual void store_tile(const TensorOp& op, int number) = 0;  ///< through shared memory
   Values tile_words(const TensorOp& op, int tile, int pair);
   void store_elements(const TensorOp& op);
-  Value* element(const TensorOp& op, const ScalarExpr& value, const Place& place);
+  Value* element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place);
   ScalarExpr row_factor(const TensorOp& op) const;
-  Value* ring_element(int ring, const Place& place);
-  Value* argument_element(const TensorOp& op, const TileAccess& access, const Place& place);
-  Value* shared_element(const TensorOp& op, int read, const Place& place);
+  Value* ring_element(int ring, const FragmentPlace& place);
+  Value* argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place);
+  Value* shared_element(const TensorOp& op, int read, const FragmentPlace& place);
   Value* argument_load(const TileAccess& access, Value* address);
   Value* argument_address(const TileAccess& access, bool bounded = false);
-  Value* fragment_value(int buffer, const Place& place);
-  int number_in(const Fragment& fragment, const Place& place) const;
+  Value* fragment_value(int buffer, const FragmentPlace& place);
+  int number_in(const Fragment& fragment, const FragmentPlace& place) const;
   Tests masks(const TensorOp& op, const std::vector<IntExpr>& conditions);
-  Value* inside(const TensorOp& op, Tests& tests, const Place& place);  ///< null: always
+  Value* inside(const TensorOp& op, Tests& tests, const FragmentPlace& place);  ///< null: always
   ClauseTest clause_test(const IntExpr& clause);
   LinearMask linear_mask(const IntExpr& distance);
   Value* distance_at(const LinearMask& mask, int row);
@@ -168,19 +168,20 @@ class TensorEmitter {
   const TensorPlan* plan_ = nullptr;
   std::map<std::string, Value*> environment_;
   State state_;
-  Value* claimed_ = nullptr;    ///< i32: what the counter held when the item after this one was claimed
-  Value* next_item_ = nullptr;  ///< i32: the item after this one
-  Value* item_count_ = nullptr;
-  /// i32, in resident blocks: 0 for every item, which neither LLVM nor ptxas knows. What depends on it is computed for each item rather than
+  Value* drawn_ = nullptr;           ///< i32: what the counter held when the work tile after this one was drawn
+  Value* next_work_tile_ = nullptr;  ///< i32: the work tile after this one
+  Value* work_tile_count_ = nullptr;
+  /// i32, in resident blocks: 0 for every work tile, which neither LLVM nor ptxas knows. What depends on it is computed for each work tile rather than
   /// kept in registers throughout.
-  Value* item_zero_ = nullptr;
-  bool copying_ = false;  ///< the copying warp's program is emitted
+  Value* work_tile_zero_ = nullptr;
+  bool copying_ = false;  ///< the producer warp's program is emitted
   /// Of the op being computed: by read, row and column where it has them.
   std::map<std::tuple<int, int, int>, Value*> shared_elements_;
-  std::map<std::tuple<int, int, int>, Values> words_;  ///< of the op being computed: by ring, 64-row tile and two column pairs
-  Value* shared_ = nullptr;                            ///< i32 address, a multiple of 1024
+  std::map<std::tuple<int, int, int>, Values>
+      words_;                ///< of the op being computed: by circular buffer, 64-row tile and two column pairs
+  Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
-        *group_ = nullptr;                                ///< i32; warp within its group, consumers from 0
+        *warpgroup_ = nullptr;                            ///< i32; warp within its warpgroup, consumers from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements
   Value* leads_warp_ = nullptr;                           ///< i1
 };
@@ -196,17 +197,17 @@ class WgmmaEmitter : public TensorEmitter {
   void producer();
   void drain();
   void consumers();
-  Value* full_barrier(int ring, Value* slot);
-  Value* empty_barrier(int ring, Value* slot);
+  Value* full_barrier(int ring, Value* stage);
+  Value* empty_barrier(int ring, Value* stage);
   void synchronise(const Event& event) override;
   void load(const Event& event);
-  void tell_claim(int ring);
+  void tell_work_tile(int ring);
   void release(const Event& event, Value* known = nullptr);
   void release_amid(int k, int made, int count, Value* value) override;
   int amid_parts(int k) const override;
   void wait_products(int count);
   void product(int k) override;
-  bool products_under_way() const override { return !flight_.empty(); }
+  bool products_under_way() const override { return !in_flight_.empty(); }
   void settle_products() override;
   std::set<int> sums_under_way() const;
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
@@ -214,8 +215,8 @@ class WgmmaEmitter : public TensorEmitter {
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
 
-  std::deque<int> flight_;                  ///< products under way
-  std::map<int, int> behind_;               ///< tiles that are kept behind the current one, by ring
+  std::deque<int> in_flight_;               ///< products under way
+  std::map<int, int> behind_;               ///< tiles that are kept behind the current one, by circular buffer
   std::map<int, std::vector<Event>> amid_;  ///< what is given back in the middle of an op, after `count` of kAmidParts, by op
 };
 
@@ -240,8 +241,8 @@ class MmaEmitter : public TensorEmitter {
   void load(int ring, int ahead);
   Source source_of(int buffer, int row_index, const std::vector<IntExpr>& origin);
   Value* row_inside(const Source& source, Value* row);
-  void copy_pieces(const Ring& ring, Value* address, const Source& source);
-  void copy_elements(const Ring& ring, Value* address, const Source& source);
+  void copy_pieces(const CircularBuffer& ring, Value* address, const Source& source);
+  void copy_elements(const CircularBuffer& ring, Value* address, const Source& source);
   void product(int k) override;
   Values first_operand(const TensorOp& op, int k, int tile, int step);
   Values second_operand(const TensorOp& op, int column, int step);

@@ -22,8 +22,8 @@ int pieces_in(int columns, int block) {
 }  // namespace
 
 void MmaEmitter::roles() {
-  items([&] {
-    for (int r = 0; r < static_cast<int>(plan_->rings.size()); ++r) {
+  work_tiles([&] {
+    for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) {
       state_.positions[r] = {constant(0), constant(0)};
       state_.fills[r] = {constant(0), constant(0)};
     }
@@ -57,7 +57,7 @@ void MmaEmitter::synchronise(const Event& event) {
 
 /// The tile of `ahead` iterations later, if there is one.
 void MmaEmitter::load(int number, int ahead) {
-  const Ring& ring = this->ring(number);
+  const CircularBuffer& ring = this->ring(number);
   Value* exists = nullptr;
   Value* around = nullptr;
   if (ring.streamed) {
@@ -66,7 +66,7 @@ void MmaEmitter::load(int number, int ahead) {
     exists = b_.CreateICmpSLT(value, integer(ring.upper));
     environment_[ring.var] = value;
   }
-  Value* address = slot_address(number, state_.fills.at(number).first);
+  Value* address = stage_address(number, state_.fills.at(number).first);
   const auto copy = [&] {
     const Source source = source_of(ring.buffer, ring.row_index, ring.origin);
     when(source.in_pieces, [&] { copy_pieces(ring, address, source); });
@@ -120,11 +120,11 @@ llvm::Value* MmaEmitter::row_inside(const Source& source, Value* row) {
 }
 
 /// Neighbouring threads take neighbouring pieces of a row: eight of them write all banks.
-void MmaEmitter::copy_pieces(const Ring& ring, Value* address, const Source& source) {
+void MmaEmitter::copy_pieces(const CircularBuffer& ring, Value* address, const Source& source) {
   for (int block = 0; block < ring.column_blocks(); ++block) {
     const int pieces = pieces_in(ring.columns, block);
     const auto width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(pieces)));
-    const int rows_at_once = plan_->groups * kGroupThreads / width;
+    const int rows_at_once = plan_->warpgroups * kWarpgroupThreads / width;
     Value* piece = b_.CreateAnd(thread_, constant(width - 1));
     Value* first = b_.CreateLShr(thread_, std::countr_zero(static_cast<unsigned>(width)));
     Value* column = b_.CreateAdd(constant(block * kBlockColumns), b_.CreateMul(piece, constant(kPiece)));
@@ -159,9 +159,9 @@ void MmaEmitter::copy_pieces(const Ring& ring, Value* address, const Source& sou
 }
 
 /// Arguments whose rows do not start at multiples of 16 bytes: element by element, without being ahead of anything.
-void MmaEmitter::copy_elements(const Ring& ring, Value* address, const Source& source) {
+void MmaEmitter::copy_elements(const CircularBuffer& ring, Value* address, const Source& source) {
   const int columns = ring.columns;
-  const auto next = [&](Value* at) { return b_.CreateAdd(at, constant(plan_->groups * kGroupThreads)); };
+  const auto next = [&](Value* at) { return b_.CreateAdd(at, constant(plan_->warpgroups * kWarpgroupThreads)); };
   counted_loop("$element", thread_, constant(ring.rows * columns), next, [&] {
     Value* at = environment_.at("$element");
     Value *row = b_.CreateUDiv(at, constant(columns)), *column = b_.CreateURem(at, constant(columns));
@@ -187,13 +187,13 @@ MmaEmitter::Values MmaEmitter::first_operand(const TensorOp& op, int k, int tile
   if (Values held = held_operand(op, k, tile, step); !held.empty()) return held;
   if (!op.a_by_row) return row_matrices(op.a_ring, tile, step);
   // Memory runs along rows: blocks of 64 of them, each [k][64].
-  const Ring& a = ring(op.a_ring);
+  const CircularBuffer& a = ring(op.a_ring);
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAnd(lane_, constant(7));
   Value* line = b_.CreateAdd(b_.CreateShl(b_.CreateLShr(matrix, 1), 3), within);
   Value* piece = b_.CreateAdd(b_.CreateShl(warp_, 1), b_.CreateAnd(matrix, constant(1)));
-  Value* block = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles)), constant(tile));
-  Value* at = b_.CreateAdd(slot_address(op.a_ring, state_.positions.at(op.a_ring).first),
+  Value* block = b_.CreateAdd(b_.CreateMul(warpgroup_, constant(plan_->row_tiles)), constant(tile));
+  Value* at = b_.CreateAdd(stage_address(op.a_ring, state_.positions.at(op.a_ring).first),
                            b_.CreateMul(block, constant(a.rows * kSwizzleBytes)));
   at = b_.CreateAdd(at, b_.CreateMul(line, constant(kSwizzleBytes)));
   at = b_.CreateAdd(at, b_.CreateShl(b_.CreateXor(piece, within), 4));
@@ -202,7 +202,7 @@ MmaEmitter::Values MmaEmitter::first_operand(const TensorOp& op, int k, int tile
 
 /// Words of 16 values of k and the columns from `column` on: two of 8 columns, then two of the next 8 if there are any.
 MmaEmitter::Values MmaEmitter::second_operand(const TensorOp& op, int column, int step) {
-  const Ring& b = ring(op.b_ring);
+  const CircularBuffer& b = ring(op.b_ring);
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAnd(lane_, constant(7));
   // Of four matrices, the first two are the 8 columns' low and high k, the others those of the next 8 columns.
@@ -221,7 +221,7 @@ MmaEmitter::Values MmaEmitter::second_operand(const TensorOp& op, int column, in
     offset = (k / kBlockColumns * b.rows + column) * kSwizzleBytes;
   }
   Value* own = b_.CreateAdd(b_.CreateMul(line, constant(kSwizzleBytes)), b_.CreateShl(b_.CreateXor(piece, within), 4));
-  Value* at = b_.CreateAdd(slot_address(op.b_ring, state_.positions.at(op.b_ring).first), own);
+  Value* at = b_.CreateAdd(stage_address(op.b_ring, state_.positions.at(op.b_ring).first), own);
   return ptx_.load_matrices(b_.CreateAdd(at, constant(offset)), column + 2 * kPiece > op.n ? 2 : 4, op.b_by_column);
 }
 

@@ -18,12 +18,12 @@ constexpr int kSixteenths = 16;  ///< of a fragment, in which shares of exponent
 
 }  // namespace
 
-int TensorEmitter::number_in(const Fragment& fragment, const Place& place) const {
+int TensorEmitter::number_in(const Fragment& fragment, const FragmentPlace& place) const {
   if (fragment.columns == 0) return 2 * place.tile + place.half;
   return place.tile * fragment.columns / 2 + 4 * place.pair + 2 * place.half + place.element;
 }
 
-llvm::Value* TensorEmitter::fragment_value(int buffer, const Place& place) {
+llvm::Value* TensorEmitter::fragment_value(int buffer, const FragmentPlace& place) {
   const auto found = state_.tiles.find(buffer);
   if (found == state_.tiles.end()) internal_error("tensor kernel: {} is read before it is written", plan_->buffer(buffer).name);
   const Fragment& fragment = plan_->fragments.at(buffer);
@@ -32,13 +32,15 @@ llvm::Value* TensorEmitter::fragment_value(int buffer, const Place& place) {
   return value;
 }
 
-llvm::Value* TensorEmitter::row_at(const Place& place) {
+llvm::Value* TensorEmitter::row_at(const FragmentPlace& place) {
   return b_.CreateNSWAdd(b_.CreateZExt(pack_at(first_row_), b_.getInt64Ty()),
                          b_.getInt64(static_cast<std::uint64_t>(row_distance(place))));
 }
 
 /// How far the value of the row dim lies behind that of the thread's first row.
-int TensorEmitter::row_distance(const Place& place) const { return (place.tile * kGroupRows + 8 * place.half) / plan_->pack; }
+int TensorEmitter::row_distance(const FragmentPlace& place) const {
+  return (place.tile * kWarpgroupRows + 8 * place.half) / plan_->pack;
+}
 
 llvm::Value* TensorEmitter::pack_at(Value* row) { return plan_->pack == 1 ? row : b_.CreateUDiv(row, constant(plan_->pack)); }
 
@@ -46,13 +48,13 @@ llvm::Value* TensorEmitter::place_in_pack() {
   return b_.CreateZExt(b_.CreateURem(first_row_, constant(plan_->pack)), b_.getInt64Ty());
 }
 
-llvm::Value* TensorEmitter::column_at(const Place& place) {
+llvm::Value* TensorEmitter::column_at(const FragmentPlace& place) {
   return b_.CreateNSWAdd(b_.CreateZExt(first_column_, b_.getInt64Ty()),
                          b_.getInt64(static_cast<std::uint64_t>(std::int64_t{8} * place.pair + place.element)));
 }
 
 /// The op's dims at a place of the tile.
-void TensorEmitter::set_point(const TensorOp& op, const Place& place) {
+void TensorEmitter::set_point(const TensorOp& op, const FragmentPlace& place) {
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
     environment_[dim.var] = d == op.row      ? row_at(place)
@@ -96,7 +98,7 @@ llvm::Value* TensorEmitter::argument_address(const TileAccess& access, bool boun
 }
 
 /// An element of an argument; outside of the op's points, where there may be none, that of the argument's first element.
-llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const Place& place) {
+llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place) {
   Tests tests = masks(op, op.memory_mask);
   Value* test = inside(op, tests, place);
   set_point(op, place);
@@ -107,7 +109,7 @@ llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAcces
 
 /// An element that a row, a column or the whole tile shares is loaded once for all of them. Beyond the op's points, where the argument may have
 /// ended, it is the nearest one: no test over rows and columns could be shared.
-llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const Place& place) {
+llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const FragmentPlace& place) {
   const TileAccess& access = op.op.reads[static_cast<std::size_t>(read)];
   const auto uses = [&](int dim) {
     return dim >= 0 && std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) {
@@ -141,8 +143,8 @@ llvm::Value* TensorEmitter::finite_or_zero(Value* value, int buffer) {
   return b_.CreateSelect(none, llvm::ConstantFP::getZero(value->getType()), value);
 }
 
-/// An element of the ring's current tile. Four words of a thread, of two row halves and two column pairs, come at once.
-llvm::Value* TensorEmitter::ring_element(int ring, const Place& place) {
+/// An element of the circular buffer's current tile. Four words of a thread, of two row halves and two column pairs, come at once.
+llvm::Value* TensorEmitter::ring_element(int ring, const FragmentPlace& place) {
   Values& words = words_[{ring, place.tile, place.pair / 2}];
   if (words.empty()) words = row_matrices(ring, place.tile, place.pair / 2);
   Value* word = words[2 * static_cast<std::size_t>(place.pair % 2) + static_cast<std::size_t>(place.half)];
@@ -151,7 +153,7 @@ llvm::Value* TensorEmitter::ring_element(int ring, const Place& place) {
                           register_type(b_.getContext(), plan_->buffer(this->ring(ring).buffer).type));
 }
 
-llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const Place& place) {
+llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place) {
   ScalarLeaves leaves;
   leaves.read = [&](int ordinal, Value*) -> Value* {
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
@@ -209,7 +211,7 @@ ScalarExpr TensorEmitter::row_factor(const TensorOp& op) const {
 }
 
 /// Scales the rows of a tile by factors, in warps that have one beside 1.
-void TensorEmitter::scale_seldom(int buffer, const std::function<Value*(const Place& row)>& factor) {
+void TensorEmitter::scale_seldom(int buffer, const std::function<Value*(const FragmentPlace& row)>& factor) {
   const Fragment& fragment = plan_->fragments.at(buffer);
   Values factors;
   Value* any = b_.getFalse();
@@ -221,7 +223,7 @@ void TensorEmitter::scale_seldom(int buffer, const std::function<Value*(const Pl
     Values values = state_.tiles.at(buffer);
     for (int row = 0; row < 2 * plan_->row_tiles; ++row) {
       for (int column = 0; column < fragment.columns / 4; ++column) {
-        const Place place{row / 2, column / 2, row % 2, column % 2};
+        const FragmentPlace place{row / 2, column / 2, row % 2, column % 2};
         Value*& value = values[static_cast<std::size_t>(number_in(fragment, place))];
         value = b_.CreateFMul(value, factors[static_cast<std::size_t>(row)]);
       }
@@ -246,7 +248,7 @@ void TensorEmitter::map(int k, bool masked) {
       std::none_of(op.mask.begin(), op.mask.end(), [](const IntExpr& condition) { return condition.uses(kColumn); });
   const bool seldom = op.op.seldom && fragment.columns > 0 && (!selects || rows_only);
   const ScalarExpr factor = seldom || (selects && in_place && !op.outside && rows_only) ? row_factor(op) : ScalarExpr();
-  const auto factor_at = [&](const Place& row) -> Value* {
+  const auto factor_at = [&](const FragmentPlace& row) -> Value* {
     Value* value = element(op, factor, row);
     if (Value* test = selects ? inside(op, tests, row) : nullptr)
       value = b_.CreateSelect(test, value, llvm::ConstantFP::get(b_.getFloatTy(), 1.0));
@@ -256,10 +258,10 @@ void TensorEmitter::map(int k, bool masked) {
   // A product's step may make the tile wider than the op: what is beyond is 0, and no argument has anything for it.
   const int all_pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   const int pairs = op.column < 0 ? all_pairs : std::min(all_pairs, pairs_of(op));
-  const int sixteenths = fragment.columns > 0 ? plan_->kernel->shape.polynomial : 0;
+  const int sixteenths = fragment.columns > 0 ? plan_->kernel->shape.exp2_polynomial : 0;
   const Exponents exponents = sixteenths > 0 ? exponents_of(*plan_, k, masked) : Exponents{};
   std::map<int, Value*> units;  // by row
-  const auto polynomial = [&](const Place& place) {
+  const auto polynomial = [&](const FragmentPlace& place) {
     NvptxMath::Polynomial form{!exponents.least, !exponents.most};
     if (exponents.taint < 0) return form;
     form.unit = units[2 * place.tile + place.half];
@@ -273,7 +275,7 @@ void TensorEmitter::map(int k, bool masked) {
   const int elements = fragment.columns == 0 ? 1 : 2;
   const int own_count = plan_->row_tiles * 2 * pairs * elements;
   int made = 0;
-  const auto set = [&](const Place& place, Value* scale) {
+  const auto set = [&](const FragmentPlace& place, Value* scale) {
     const int number = number_in(fragment, place);
     Value*& result = values[static_cast<std::size_t>(number)];
     if (scale != nullptr) {
@@ -328,7 +330,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
   Tests tests = masked && op.select ? masks(op, op.mask) : Tests{};
   llvm::Constant* neutral = scalar_constant(b_.getContext(), type, neutral_element(combiner, type));
   const bool fresh = op.op.initialize;
-  const bool starts_with_old = !fresh && (fragment.lane_sums || combiner == ReductionOp::max || combiner == ReductionOp::min);
+  const bool starts_with_old = !fresh && (fragment.thread_sums || combiner == ReductionOp::max || combiner == ReductionOp::min);
   Values totals(static_cast<std::size_t>(plan_->row_tiles) * 2, nullptr);
   const auto number = static_cast<int>(&op - plan_->ops.data());
   const int last_amid = std::max(pairs_of(op) * amid_parts(number) / kAmidParts, 1) - 1;
@@ -338,14 +340,14 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
       Value* total = starts_with_old ? fragment_value(buffer, {tile, 0, half, 0}) : nullptr;
       for (int pair = 0; pair < pairs_of(op); ++pair) {
         for (int e = 0; e < 2; ++e) {
-          const Place place{tile, pair, half, e};
+          const FragmentPlace place{tile, pair, half, e};
           Value* value = element(op, op.op.value, place);
           if (Value* test = inside(op, tests, place)) value = emit_choice(b_, test, value, neutral);
           total = total == nullptr ? value : emit_combine(b_, math_, combiner, type, total, value);
         }
         if (amid_parts(number) > 0 && pair == last_amid) amid = amid == nullptr ? total : b_.CreateFAdd(amid, total);
       }
-      if (!fragment.lane_sums) total = quad_sum(total, combiner, type);
+      if (!fragment.thread_sums) total = quad_sum(total, combiner, type);
       if (!starts_with_old && !fresh)
         total = emit_combine(b_, math_, combiner, type, fragment_value(buffer, {tile, 0, half, 0}), total);
       totals[static_cast<std::size_t>(tile) * 2 + static_cast<std::size_t>(half)] = total;
@@ -355,7 +357,7 @@ void TensorEmitter::reduce(const TensorOp& op, bool masked) {
   state_.tiles[buffer] = std::move(totals);
 }
 
-void TensorEmitter::finish_sums(int buffer) {
+void TensorEmitter::quad_reduction(int buffer) {
   for (Value*& value : state_.tiles.at(buffer)) value = quad_sum(value, ReductionOp::add, plan_->buffer(buffer).type);
 }
 
@@ -371,7 +373,7 @@ void TensorEmitter::store_elements(const TensorOp& op) {
     for (int half = 0; half < 2; ++half) {
       for (int pair = 0; pair < pairs_of(op); ++pair) {
         for (int e = 0; e < (by_column ? 2 : 1); ++e) {
-          const Place place{tile, pair, half, e};
+          const FragmentPlace place{tile, pair, half, e};
           Value* value = element(op, op.op.value, place);
           Value* test = inside(op, tests, place);
           if (!by_column) {  // the four threads of a row hold the same
@@ -402,7 +404,7 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
   for (int w = 0; w < 4; ++w) {
     Value* halves[2];
     for (int e = 0; e < 2; ++e) {
-      const Place place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
+      const FragmentPlace place{tile, std::min(pair + w / 2, pairs_of(op) - 1), w % 2, e};
       halves[e] = element(op, value, place);
     }
     words.push_back(narrowed ? (type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1])
@@ -412,23 +414,24 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
   return words;
 }
 
-/// Each group writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
+/// Each warpgroup writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
 void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
-  Value* barrier = b_.CreateAdd(group_, constant(plan_->groups + 1));
-  Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kGroupThreads - 1)), constant(0));
+  Value* barrier = b_.CreateAdd(warpgroup_, constant(plan_->warpgroups + 1));
+  Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kWarpgroupThreads - 1)), constant(0));
   const bool own_place = plan_->lender(op) < 0;
-  if (plan_->persistent() && own_place) {  // the last item's tile must have been read
+  if (plan_->persistent() && own_place) {  // the last work tile's tile must have been read
     ptx_.wait_stores_read(0);
-    ptx_.named_barrier_sync(barrier, kGroupThreads);
+    ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
   }
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
-  Value* group_row = b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows));
+  Value* warpgroup_row = b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows));
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
-  if (item_zero_ != nullptr) base = b_.CreateAdd(base, item_zero_);
+  if (work_tile_zero_ != nullptr) base = b_.CreateAdd(base, work_tile_zero_);
   const int block_bytes = plan_->rows() * kSwizzleBytes, pairs = static_cast<int>(round_up(pairs_of(op), 2));
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
-    Value* row = b_.CreateAdd(b_.CreateAdd(group_row, constant(tile * kGroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
+    Value* row =
+        b_.CreateAdd(b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
     Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(kSwizzleBytes)));
     for (int pair = 0; pair < pairs; pair += 2) {
       const Values words = tile_words(op, tile, pair);
@@ -437,7 +440,7 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
     }
   }
   ptx_.fence_async_proxy();
-  ptx_.named_barrier_sync(barrier, kGroupThreads);
+  ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
   std::size_t map = plan_->tile_rings();
   for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
   set_start(op);
@@ -448,7 +451,7 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
       for (int block = 0; block * 8 < pairs; ++block) {
         Values coordinates = origin;
         Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
-        Value* first = b_.CreateAdd(group_row, constant(tile * kGroupRows));
+        Value* first = b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows));
         row = b_.CreateAdd(row, pack_at(own_rows(first)));
         coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
         Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));

@@ -15,7 +15,7 @@ constexpr int kEightRows = 8 * kSwizzleBytes;
 constexpr int kNoStride = 16;  ///< of descriptors whose leading stride is not used
 
 /// Bytes from the first k to those of a step, in blocks of 64 k.
-int step_offset(const Ring& ring, int step) {
+int step_offset(const CircularBuffer& ring, int step) {
   const int k = step * kProductStep;
   return k / kBlockColumns * ring.rows * kSwizzleBytes + k % kBlockColumns * 2;
 }
@@ -33,20 +33,20 @@ TensorEmitter::Values TensorEmitter::held_operand(const TensorOp& op, int k, int
 /// The operand of 64 rows and 16 values of k: four registers, or a descriptor.
 WgmmaEmitter::Values WgmmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step) {
   if (Values held = held_operand(op, k, tile, step); !held.empty()) return held;
-  const Ring& a = ring(op.a_ring);
+  const CircularBuffer& a = ring(op.a_ring);
   // By rows: blocks of 64 rows, each [k][64]. Else blocks of 64 k, each [rows][64].
-  const int tile_bytes = (op.a_by_row ? a.rows : kGroupRows) * kSwizzleBytes;
+  const int tile_bytes = (op.a_by_row ? a.rows : kWarpgroupRows) * kSwizzleBytes;
   const int step_bytes = op.a_by_row ? step * kProductStep * kSwizzleBytes : step_offset(a, step);
-  Value* own = b_.CreateMul(group_, constant(plan_->row_tiles * tile_bytes));
+  Value* own = b_.CreateMul(warpgroup_, constant(plan_->row_tiles * tile_bytes));
   return {descriptor(op.a_ring, own, tile * tile_bytes + step_bytes, op.a_by_row ? a.rows * kSwizzleBytes : kNoStride)};
 }
 
-/// Descriptor of what lies `offset` bytes (and `own`, which may be null) into the ring's current tile. Added up behind the conversion to a
+/// Descriptor of what lies `offset` bytes (and `own`, which may be null) into the circular buffer's current tile. Added up behind the conversion to a
 /// descriptor, which so is made once.
 WgmmaEmitter::Value* WgmmaEmitter::descriptor(int ring, Value* own, int offset, int leading_stride) {
-  const Ring& info = this->ring(ring);
+  const CircularBuffer& info = this->ring(ring);
   Value* start = ptx_.descriptor(b_.CreateAdd(shared_, constant(static_cast<int>(info.offset))), leading_stride, kEightRows);
-  Value* moved = b_.CreateMul(state_.positions.at(ring).first, constant(static_cast<int>(info.slot_bytes() >> 4)));
+  Value* moved = b_.CreateMul(state_.positions.at(ring).first, constant(static_cast<int>(info.stage_bytes() >> 4)));
   if (own != nullptr) moved = b_.CreateAdd(moved, b_.CreateLShr(own, 4));
   start = b_.CreateAdd(start, b_.CreateZExt(moved, b_.getInt64Ty()));
   return b_.CreateAdd(start, b_.getInt64(static_cast<std::uint64_t>(offset >> 4)));
@@ -54,7 +54,7 @@ WgmmaEmitter::Value* WgmmaEmitter::descriptor(int ring, Value* own, int offset, 
 
 void WgmmaEmitter::product(int k) {
   const TensorOp& op = this->op(k);
-  const Ring& b = ring(op.b_ring);
+  const CircularBuffer& b = ring(op.b_ring);
   Values& sums = state_.tiles[op.op.write.buffer];
   const std::size_t per_tile = static_cast<std::size_t>(op.n) / 2;
   if (op.op.initialize) sums.assign(per_tile * static_cast<std::size_t>(plan_->row_tiles), nullptr);
@@ -84,7 +84,7 @@ void WgmmaEmitter::product(int k) {
     }
   }
   ptx_.wgmma_commit();
-  flight_.push_back(k);
+  in_flight_.push_back(k);
 }
 
 void WgmmaEmitter::settle_products() {
@@ -94,15 +94,15 @@ void WgmmaEmitter::settle_products() {
 
 std::set<int> WgmmaEmitter::sums_under_way() const {
   std::set<int> sums;
-  for (const int k : flight_) sums.insert(op(k).op.write.buffer);
+  for (const int k : in_flight_) sums.insert(op(k).op.write.buffer);
   return sums;
 }
 
 void WgmmaEmitter::wait_products(int count) {
   ptx_.wgmma_wait(count);
-  while (static_cast<int>(flight_.size()) > count) {
-    const int sums = op(flight_.front()).op.write.buffer;
-    flight_.pop_front();
+  while (static_cast<int>(in_flight_.size()) > count) {
+    const int sums = op(in_flight_.front()).op.write.buffer;
+    in_flight_.pop_front();
     if (sums_under_way().count(sums) == 0) ptx_.pin(state_.tiles.at(sums));
   }
 }
@@ -126,7 +126,7 @@ void TensorEmitter::narrow(int k, bool masked) {
     for (int word = 0; word < op.k / 4; ++word) {
       Value* pair[2];
       for (int e = 0; e < 2; ++e) {
-        const Place place{tile, word / 2, word % 2, e};
+        const FragmentPlace place{tile, word / 2, word % 2, e};
         pair[e] = fragment_value(access.buffer, place);
         if (Value* test = inside(op, tests, place))
           pair[e] = b_.CreateSelect(test, pair[e], llvm::Constant::getNullValue(pair[e]->getType()));
@@ -139,18 +139,19 @@ void TensorEmitter::narrow(int k, bool masked) {
 
 /// The warp's first row of a tile of 64.
 llvm::Value* TensorEmitter::first_row_of(int tile) {
-  Value* row = b_.CreateAdd(b_.CreateMul(group_, constant(plan_->row_tiles * kGroupRows)), constant(tile * kGroupRows));
+  Value* row =
+      b_.CreateAdd(b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows)), constant(tile * kWarpgroupRows));
   return b_.CreateAdd(row, b_.CreateShl(warp_, 4));
 }
 
-/// Of the warp's rows of the ring's current tile, 16 columns from 16 * step: by ldmatrix, for which lane l gives the address of row l%8 of
+/// Of the warp's rows of the circular buffer's current tile, 16 columns from 16 * step: by ldmatrix, for which lane l gives the address of row l%8 of
 /// matrix l/8. Word 2p + h is of column pair p and row half h, as in a fragment.
 TensorEmitter::Values TensorEmitter::row_matrices(int ring, int tile, int step) {
-  const Ring& info = this->ring(ring);
+  const CircularBuffer& info = this->ring(ring);
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
   Value* row = b_.CreateAdd(first_row_of(tile), within);
-  Value* line = b_.CreateAdd(slot_address(ring, state_.positions.at(ring).first), b_.CreateMul(row, constant(kSwizzleBytes)));
+  Value* line = b_.CreateAdd(stage_address(ring, state_.positions.at(ring).first), b_.CreateMul(row, constant(kSwizzleBytes)));
   const int block = step * kProductStep / kBlockColumns, chunk = step * kProductStep % kBlockColumns / 8;
   Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(chunk)), b_.CreateAnd(row, constant(7)));
   return ptx_.load_matrices(
@@ -158,7 +159,7 @@ TensorEmitter::Values TensorEmitter::row_matrices(int ring, int tile, int step) 
 }
 
 void TensorEmitter::take_registers(int ring) {
-  if (this->ring(ring).claims) return take_claim(ring);
+  if (this->ring(ring).scheduler) return take_work_tile(ring);
   Values words;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int step = 0; step < this->ring(ring).columns / kProductStep; ++step) {

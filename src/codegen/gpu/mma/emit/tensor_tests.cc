@@ -1,7 +1,7 @@
 // Masks of fragments as code: which elements of a thread are points of an op.
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
 #include "codegen/tile/analysis/conditions.h"
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
@@ -115,7 +115,7 @@ llvm::Value* TensorEmitter::mixed_test(Tests& tests, const ClauseTest& test, int
   return any;
 }
 
-llvm::Value* TensorEmitter::inside(const TensorOp& op, Tests& tests, const Place& place) {
+llvm::Value* TensorEmitter::inside(const TensorOp& op, Tests& tests, const FragmentPlace& place) {
   Value* result = nullptr;
   const auto also = [&](Value* holds) { result = result == nullptr ? holds : b_.CreateAnd(result, holds); };
   std::set<std::int64_t> slopes;

@@ -19,21 +19,21 @@ class Printer {
   explicit Printer(const TensorPlan& plan) : plan_(plan) {}
 
   std::string run() {
-    const bool groups = plan_.cores == TensorCores::wgmma;
+    const bool warpgroups = plan_.cores == TensorCores::wgmma;
     line(0, fmt::format("tensor plan of {}: {} consumer warpgroups of {} rows{}{}, {} threads, {} bytes of shared memory",
-                        plan_.kernel->symbol, plan_.groups, plan_.row_tiles * kGroupRows,
+                        plan_.kernel->symbol, plan_.warpgroups, plan_.row_tiles * kWarpgroupRows,
                         plan_.pack > 1 ? fmt::format(" in packs of {}", plan_.pack) : "",
-                        groups ? " and a producer warp" : ", which copy as well", plan_.threads(), plan_.shared_bytes));
+                        warpgroups ? " and a producer warp" : ", which copy as well", plan_.threads(), plan_.shared_bytes));
     for (const GridLoop& loop : plan_.kernel->grid)
       line(1, fmt::format("grid {} = {} + {} * block, {} blocks", loop.var, loop.lower.str(), loop.step, loop.count.str()));
     if (plan_.cluster() > 1) line(1, fmt::format("clusters of {} blocks", plan_.cluster()));
-    if (plan_.persistent()) line(1, fmt::format("{} tile scheduler", plan_.claims() ? "dynamic" : "static"));
+    if (plan_.persistent()) line(1, fmt::format("{} tile scheduler", plan_.dynamic_scheduler() ? "dynamic" : "static"));
     for (const auto& [buffer, fragment] : plan_.fragments) line(1, fragment_text(buffer, fragment));
-    for (std::size_t r = 0; r < plan_.rings.size(); ++r) line(1, ring_text(r));
+    for (std::size_t r = 0; r < plan_.circular_buffers.size(); ++r) line(1, ring_text(r));
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) op(k);
-    line(1, groups ? "consumers:" : "all threads:");
+    line(1, warpgroups ? "consumers:" : "all threads:");
     visit(plan_.consumer, 2);
-    if (groups) {
+    if (warpgroups) {
       line(1, "producer:");
       visit(plan_.producer, 2);
     }
@@ -48,21 +48,21 @@ class Printer {
     return fmt::format("{}: registers, {}{}", plan_.buffer(buffer).name,
                        fragment.columns > 0 ? fmt::format("{} columns{}", fragment.columns, fragment.by_row ? " of each row" : "")
                                             : std::string("one value a row"),
-                       fragment.lane_sums ? ", each thread its part of the sum" : "");
+                       fragment.thread_sums ? ", each thread its part of the sum" : "");
   }
 
   std::string ring_name(int ring) const {
-    const Ring& info = plan_.rings[static_cast<std::size_t>(ring)];
-    return info.claims ? fmt::format("{} (claims)", ring) : fmt::format("{} ({})", ring, plan_.buffer(info.buffer).name);
+    const CircularBuffer& info = plan_.circular_buffers[static_cast<std::size_t>(ring)];
+    return info.scheduler ? fmt::format("{} (work tiles)", ring) : fmt::format("{} ({})", ring, plan_.buffer(info.buffer).name);
   }
 
   std::string ring_text(std::size_t number) const {
-    const Ring& ring = plan_.rings[number];
+    const CircularBuffer& ring = plan_.circular_buffers[number];
     std::string text = fmt::format("circular buffer {}: ", ring_name(static_cast<int>(number)));
-    text += ring.claims ? std::string("the next work tile's number")
-                        : fmt::format("[{}], {} x {}", list(ring.origin), ring.rows, ring.columns);
+    text += ring.scheduler ? std::string("the next work tile's number")
+                           : fmt::format("[{}], {} x {}", list(ring.origin), ring.rows, ring.columns);
     text +=
-        fmt::format(", {} stage{} from byte {}, {} readers", ring.slots, ring.slots == 1 ? "" : "s", ring.offset, ring.readers);
+        fmt::format(", {} stage{} from byte {}, {} readers", ring.stages, ring.stages == 1 ? "" : "s", ring.offset, ring.readers);
     if (ring.streamed) text += ", filled at every iteration";
     if (ring.in_registers) text += ", read once into registers";
     if (ring.blocks > 1) text += fmt::format(", multicast to {} blocks", ring.blocks);
@@ -103,7 +103,7 @@ class Printer {
 
   std::string event_text(const Event& event) const {
     std::string text = name_of(event.kind);
-    if (event.kind == Kind::finish_sums) return fmt::format("{} {}", text, plan_.buffer(event.ring).name);
+    if (event.kind == Kind::quad_reduction) return fmt::format("{} {}", text, plan_.buffer(event.ring).name);
     if (event.ring >= 0) text += fmt::format(" {}", ring_name(event.ring));
     if (event.op >= 0 && event.ring < 0) text += fmt::format(" {}", op_name(event.op));
     if (event.kind == Kind::wait_products) text += fmt::format(" but {}", event.count);

@@ -59,7 +59,7 @@ std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops
     if (chain.leads.empty() || chain.late.empty())
       user_error(
           "Kernel '{}' cannot overlap products chain by chain: the ops around {} depend on no others of their loop, and {}. "
-          "Leave the number of chains out of overlap.",
+          "Leave in_flight out of intra_warpgroup_overlap.",
           plan.program->name, op_of(plan, part.front()).op.name,
           chain.leads.empty() ? "do not begin with a product of two operands in memory"
                               : "end in no product that only the next iteration needs");
@@ -68,7 +68,7 @@ std::vector<Chain> chains_of(const TensorPlan& plan, const std::vector<int>& ops
   if (chains.size() < 2)
     user_error(
         "Kernel '{}' cannot overlap products chain by chain: all ops of its loop depend on each other, so there is one chain. "
-        "Leave the number of chains out of overlap.",
+        "Leave in_flight out of intra_warpgroup_overlap.",
         plan.program->name);
   return chains;
 }

@@ -1,7 +1,7 @@
 // Copies by all threads of a block (TensorCores::mma): when they start and what makes them safe to read, put into the consumers' program.
-// A tile's slot may be filled again behind a barrier that comes after its release, and a tile may be read behind a barrier before which
-// every thread has waited for its own part of the copy. With two slots or more, both are the one barrier at the start of an iteration:
-// tiles of `slots` - 1 iterations are under way while one computes. With one slot, a barrier that the iteration has between the release and
+// A tile's stage may be filled again behind a barrier that comes after its release, and a tile may be read behind a barrier before which
+// every thread has waited for its own part of the copy. With two stages or more, both are the one barrier at the start of an iteration:
+// tiles of `stages` - 1 iterations are under way while one computes. With one stage, a barrier that the iteration has between the release and
 // the next wait serves, as between the two products of attention (as in FlashAttention-2, T. Dao, 2023, arXiv:2307.08691); else one is
 // added behind the release.
 #include "codegen/gpu/mma/pipeline/pipeline_passes.h"
@@ -26,14 +26,15 @@ void append(Nodes& to, Nodes more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-/// The rings that one loop fills.
+/// The circular buffers that one loop fills.
 struct Stream {
   std::string var;
   IntExpr lower, upper;
-  int slots = 1;
-  std::vector<int> rings;      ///< in the order in which an iteration waits for them
-  std::map<int, int> offsets;  ///< by ring: iteration v reads the tile of v + offset
-  std::set<int> loaded_early;  ///< with one slot: rings filled in the iteration that reads them, so not before the loop
+  int stages = 1;
+  std::vector<int> circular_buffers;  ///< in the order in which an iteration waits for them
+  std::map<int, int> offsets;         ///< by circular buffer: iteration v reads the tile of v + offset
+  std::set<int>
+      loaded_early;  ///< with one stage: circular buffers filled in the iteration that reads them, so not before the loop
   bool peeled() const {
     return std::any_of(offsets.begin(), offsets.end(), [](const auto& entry) { return entry.second != 0; });
   }
@@ -48,16 +49,16 @@ class CopyPlanner {
     find_streams();
     Nodes body = std::move(plan_.consumer.children);
     rewrite(body);
-    Nodes all = before_item();
-    wait_for_item(body);
+    Nodes all = before_work_tile();
+    wait_for_work_tile(body);
     append(all, std::move(body));
     plan_.consumer.children = std::move(all);
   }
 
  private:
-  Ring& ring(int k) { return plan_.rings[static_cast<std::size_t>(k)]; }
+  CircularBuffer& ring(int k) { return plan_.circular_buffers[static_cast<std::size_t>(k)]; }
 
-  // ---- which loop fills which ring, and when its tiles are read
+  // ---- which loop fills which circular buffer, and when its tiles are read
   void find_streams() {
     const std::vector<OpPlace> places = places_of_ops(plan_.kernel->body);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
@@ -71,7 +72,7 @@ class CopyPlanner {
         ring(r).var = places[k].var;
         ring(r).upper = places[k].upper;
         if (stream_of(places[k].var) == nullptr)
-          streams_.push_back({places[k].var, places[k].lower, places[k].upper, ring(r).slots, {}, {}, {}});
+          streams_.push_back({places[k].var, places[k].lower, places[k].upper, ring(r).stages, {}, {}, {}});
       }
     }
     note_reads(plan_.consumer, nullptr, 0);
@@ -90,7 +91,7 @@ class CopyPlanner {
         note_reads(child, around, offset + (around == nullptr ? 0 : distance(child)));
       } else if (around != nullptr && child.event.kind == Kind::wait_full &&
                  around->offsets.try_emplace(child.event.ring, offset).second) {
-        around->rings.push_back(child.event.ring);
+        around->circular_buffers.push_back(child.event.ring);
       }
     }
   }
@@ -110,7 +111,7 @@ class CopyPlanner {
       Stream* stream = node.var.empty() ? nullptr : stream_of(node.var);
       if (stream == nullptr) {
         rewrite(node.children);
-      } else if (stream->slots > 1) {
+      } else if (stream->stages > 1) {
         start_iteration(*stream, node);
       } else if (node.kind != EventNode::Kind::loop || stream->peeled() || !share_barriers(*stream, node.children)) {
         refill(*stream, node.children, node.kind == EventNode::Kind::loop, 0);
@@ -118,10 +119,10 @@ class CopyPlanner {
     }
   }
 
-  static void take_waits(Nodes& nodes, std::vector<int>& rings) {
+  static void take_waits(Nodes& nodes, std::vector<int>& circular_buffers) {
     for (EventNode& node : nodes) {
-      take_waits(node.children, rings);
-      if (is(node, Kind::wait_full)) rings.push_back(node.event.ring);
+      take_waits(node.children, circular_buffers);
+      if (is(node, Kind::wait_full)) circular_buffers.push_back(node.event.ring);
     }
     std::erase_if(nodes, [](const EventNode& node) { return is(node, Kind::wait_full); });
   }
@@ -130,33 +131,33 @@ class CopyPlanner {
     return is(node, Kind::wait_full) || std::any_of(node.children.begin(), node.children.end(), waits);
   }
 
-  /// Slots for more than one tile: one barrier for all of the iteration's tiles, behind which those of the iteration before are free.
+  /// Stages for more than one tile: one barrier for all of the iteration's tiles, behind which those of the iteration before are free.
   void start_iteration(const Stream& stream, EventNode& part) {
     const auto first = std::find_if(part.children.begin(), part.children.end(), waits);
     if (first == part.children.end()) return;
     const auto at = first - part.children.begin();
-    std::vector<int> rings;
-    take_waits(part.children, rings);
+    std::vector<int> circular_buffers;
+    take_waits(part.children, circular_buffers);
     // A part of an iteration is bound to the value of the tiles that it reads.
     const bool loop = part.kind == EventNode::Kind::loop;
-    const int back = loop ? 0 : stream.offsets.at(rings.front());
-    Nodes start = barrier(stream.slots - 2);
+    const int back = loop ? 0 : stream.offsets.at(circular_buffers.front());
+    Nodes start = barrier(stream.stages - 2);
     Nodes loads;
-    for (const int r : stream.rings) {
-      const int ahead = stream.slots - 1 + stream.offsets.at(r) - back;
+    for (const int r : stream.circular_buffers) {
+      const int ahead = stream.stages - 1 + stream.offsets.at(r) - back;
       const Affine rest = loop ? Affine{} : affine_of(part.lower + IntExpr(ahead) - stream.upper);
       const bool beyond = !loop && rest.is_constant() && rest.constant >= 0;
       if (!beyond) loads.push_back(copy_event(Kind::load, r, ahead));
     }
     if (!loads.empty()) loads.push_back(copy_event(Kind::commit_copies));
     append(start, std::move(loads));
-    for (const int r : rings) start.push_back(copy_event(Kind::wait_full, r));
+    for (const int r : circular_buffers) start.push_back(copy_event(Kind::wait_full, r));
     part.children.insert(part.children.begin() + at, start.begin(), start.end());
   }
 
   static Nodes barrier(int batches) { return {copy_event(Kind::wait_copies, -1, batches), copy_event(Kind::barrier)}; }
 
-  /// One slot, and an iteration that waits at several places: each tile is filled behind the first of them that follows its release. False,
+  /// One stage, and an iteration that waits at several places: each tile is filled behind the first of them that follows its release. False,
   /// and nothing done, where one has no such place but its own.
   bool share_barriers(Stream& stream, Nodes& body) {
     std::vector<std::size_t> places;  // of waits; neighbours are one
@@ -170,7 +171,7 @@ class CopyPlanner {
     }
     std::map<std::size_t, Nodes> loads;
     std::set<int> early;
-    for (const int r : stream.rings) {
+    for (const int r : stream.circular_buffers) {
       if (wait.count(r) == 0 || release.count(r) == 0) return false;
       const auto next = std::upper_bound(places.begin(), places.end(), release[r]);
       if (next == places.end() && places.front() == wait[r]) return false;
@@ -193,7 +194,7 @@ class CopyPlanner {
     return true;
   }
 
-  /// One slot: a barrier of its own behind each release, and the next tile's copy.
+  /// One stage: a barrier of its own behind each release, and the next tile's copy.
   void refill(const Stream& stream, Nodes& body, bool loop, int offset) {
     Nodes result, loads;
     for (EventNode& node : body) {
@@ -221,25 +222,25 @@ class CopyPlanner {
   }
 
   // ---- what comes before
-  /// Copies for the item and for the first iterations, in batches as iterations before the first would make them.
-  Nodes before_item() {
+  /// Copies for the work tile and for the first iterations, in batches as iterations before the first would make them.
+  Nodes before_work_tile() {
     Nodes nodes;
-    // All threads have read the tiles of the item before.
+    // All threads have read the tiles of the work tile before.
     if (plan_.persistent()) nodes.push_back(copy_event(Kind::barrier));
     bool stays = false;
-    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
+    for (int r = 0; r < static_cast<int>(plan_.circular_buffers.size()); ++r) {
       if (ring(r).streamed) continue;
       nodes.push_back(copy_event(Kind::load, r));
       stays = true;
     }
     if (stays) nodes.push_back(copy_event(Kind::commit_copies));
     for (const Stream& stream : streams_) {
-      for (int batch = 0; batch < std::max(stream.slots - 1, 1); ++batch) {
+      for (int batch = 0; batch < std::max(stream.stages - 1, 1); ++batch) {
         EventNode first;
         first.var = stream.var;
         first.lower = stream.lower;
-        for (const int r : stream.rings) {
-          const int ahead = batch + (stream.slots > 1 ? stream.offsets.at(r) : 0);
+        for (const int r : stream.circular_buffers) {
+          const int ahead = batch + (stream.stages > 1 ? stream.offsets.at(r) : 0);
           if (ahead >= 0 && stream.loaded_early.count(r) == 0) first.children.push_back(copy_event(Kind::load, r, ahead));
         }
         nodes.push_back(std::move(first));
@@ -250,8 +251,8 @@ class CopyPlanner {
     return nodes;
   }
 
-  /// A barrier before the first operand that stays for the item.
-  void wait_for_item(Nodes& body) {
+  /// A barrier before the first operand that stays for the work tile.
+  void wait_for_work_tile(Nodes& body) {
     const auto first = std::find_if(body.begin(), body.end(), [](const EventNode& node) { return is(node, Kind::wait_full); });
     if (first == body.end()) return;
     const Nodes wait = barrier(batches_);

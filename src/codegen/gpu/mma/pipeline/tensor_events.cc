@@ -1,9 +1,9 @@
 // What each role of a tensor plan does, in order: the ops, and every wait and arrival that their operands ask for.
 #include "codegen/gpu/mma/pipeline/pipeline_passes.h"
 
+#include "codegen/gpu/mma/pipeline/early_release.h"
+#include "codegen/gpu/mma/pipeline/in_flight.h"
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
-#include "codegen/gpu/mma/pipeline/tensor_flight.h"
-#include "codegen/gpu/mma/pipeline/tensor_stagger.h"
 #include "codegen/gpu/mma/plan/tensor_ranges.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/error.h"
@@ -54,8 +54,8 @@ class EventPlanner {
     mark_late();
     next_ = 0;
     consumer(tree_, plan_.consumer.children);
-    surround_item();
-    if (plan_.claims()) claim_item();
+    surround_work_tile();
+    if (plan_.dynamic_scheduler()) draw_work_tile();
     produce(plan_.consumer, plan_.producer.children);
   }
 
@@ -73,13 +73,13 @@ class EventPlanner {
       const TensorOp& op = plan_.ops[static_cast<std::size_t>(next_++)];
       for (const int ring : {op.a_ring, op.b_ring}) {
         if (ring < 0) continue;
-        Ring& info = plan_.rings[static_cast<std::size_t>(ring)];
+        CircularBuffer& info = plan_.circular_buffers[static_cast<std::size_t>(ring)];
         for (const IntExpr& index : info.origin) {
           info.streamed =
               info.streamed || std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return index.uses(loop); });
         }
-        if (!info.streamed) info.slots = 1;
-        info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.hold != 0;
+        if (!info.streamed) info.stages = 1;
+        info.in_registers = !info.streamed && ring == op.a_ring && !op.a_by_row && plan_.kernel->shape.a_from_registers != 0;
       }
     }
     for (const TileTree& child : tree->children) mark_streamed(child, loops);
@@ -87,7 +87,7 @@ class EventPlanner {
 
   /// Products that nothing else of their iteration reads.
   void mark_late() {
-    if (plan_.kernel->shape.overlap == 0) return;
+    if (plan_.kernel->shape.intra_warpgroup_overlap == 0) return;
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
       TensorOp& op = plan_.ops[k];
       if (op.kind != TensorOp::Kind::product || op.op.initialize || op.a_ring >= 0) continue;
@@ -99,9 +99,9 @@ class EventPlanner {
   void consumer(const TileTree& tree, std::vector<EventNode>& out) {
     switch (tree->kind) {
       case TileNode::Kind::op: {
-        Flight flight(plan_, held_, out);
-        run_op(next_++, flight, out);
-        flight.settle_all();
+        InFlight in_flight(plan_, held_, out);
+        run_op(next_++, in_flight, out);
+        in_flight.settle_all();
         return;
       }
       case TileNode::Kind::loop:
@@ -111,43 +111,43 @@ class EventPlanner {
     }
   }
 
-  void run_op(int k, Flight& flight, std::vector<EventNode>& out) {
+  void run_op(int k, InFlight& in_flight, std::vector<EventNode>& out) {
     const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
     if (op.kind == TensorOp::Kind::product) {
       if (op.a_ring < 0) {
-        flight.settle(op.op.reads[static_cast<std::size_t>(op.form.a)].buffer);
+        in_flight.settle(op.op.reads[static_cast<std::size_t>(op.form.a)].buffer);
         out.push_back(event_node(Kind::narrow, k));
       }
-      return issue(k, flight, out);
+      return issue(k, in_flight, out);
     }
-    settle_reads(op, flight);
-    for (const TileAccess& read : op.op.reads) finish_sums(op, read.buffer, out);
+    settle_reads(op, in_flight);
+    for (const TileAccess& read : op.op.reads) quad_reduction(op, read.buffer, out);
     for (const auto& [read, ring] : op.read_rings) out.push_back(event_node(Kind::wait_full, k, ring));
     out.push_back(event_node(Kind::compute, k));
     for (const auto& [read, ring] : op.read_rings) out.push_back(event_node(Kind::release, k, ring));
   }
 
-  void settle_reads(const TensorOp& op, Flight& flight) {
-    flight.settle(op.op.write.buffer);
-    for (const TileAccess& read : op.op.reads) flight.settle(read.buffer);
+  void settle_reads(const TensorOp& op, InFlight& in_flight) {
+    in_flight.settle(op.op.write.buffer);
+    for (const TileAccess& read : op.op.reads) in_flight.settle(read.buffer);
   }
 
   /// A sum that is still in lanes is added up for any reader that does more than scale it.
-  void finish_sums(const TensorOp& op, int buffer, std::vector<EventNode>& out) {
+  void quad_reduction(const TensorOp& op, int buffer, std::vector<EventNode>& out) {
     const auto found = plan_.fragments.find(buffer);
-    if (found == plan_.fragments.end() || !found->second.lane_sums || op.op.write.buffer == buffer ||
+    if (found == plan_.fragments.end() || !found->second.thread_sums || op.op.write.buffer == buffer ||
         finished_.count(buffer) != 0)
       return;
     finished_.insert(buffer);
-    out.push_back(event_node(Kind::finish_sums, -1, buffer));
+    out.push_back(event_node(Kind::quad_reduction, -1, buffer));
   }
 
-  void issue(int k, Flight& flight, std::vector<EventNode>& out) {
+  void issue(int k, InFlight& in_flight, std::vector<EventNode>& out) {
     for (const int ring : held_.of(k)) {
       if (held_.take(ring)) out.push_back(event_node(Kind::wait_full, k, ring));
     }
     out.push_back(event_node(Kind::product, k));
-    flight.start(k);
+    in_flight.start(k);
   }
 
   void stream(const TileTree& loop, std::vector<EventNode>& out) {
@@ -160,20 +160,20 @@ class EventPlanner {
     for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
     if (stretches.size() == 1 && are_sums_from_memory(ops)) return pipelined(loop->var, stretches.front(), ops, out);
-    if (late && plan_.kernel->shape.overlap > 1) return chained(loop->var, stretches.front(), ops, out);
+    if (late && plan_.kernel->shape.intra_warpgroup_overlap > 1) return chained(loop->var, stretches.front(), ops, out);
     if (late) return overlapped(loop->var, stretches.front(), ops, out);
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
-      Flight flight(plan_, held_, events);
+      InFlight in_flight(plan_, held_, events);
       bool waited = false;
       for (std::size_t j = 0; j < ops.size(); ++j) {
         const bool product = plan_.ops[static_cast<std::size_t>(ops[j])].kind == TensorOp::Kind::product;
-        if (plan_.turns() && !waited && product) events.push_back(event_node(Kind::wait_turn, -1));
-        run_op(ops[j], flight, events);
-        if (plan_.turns() && !waited && product) events.push_back(event_node(Kind::pass_turn, -1));
+        if (plan_.ping_pong() && !waited && product) events.push_back(event_node(Kind::wait_turn, -1));
+        run_op(ops[j], in_flight, events);
+        if (plan_.ping_pong() && !waited && product) events.push_back(event_node(Kind::pass_turn, -1));
         waited = waited || product;
       }
-      flight.settle_all();
+      in_flight.settle_all();
       return events;
     };
     for (const Stretch& stretch : stretches) ranges(loop->var, stretch, stretch.lower, ops, body, out);
@@ -182,10 +182,10 @@ class EventPlanner {
   /// Nothing but products that add up tiles from memory, whose tiles may be kept for an iteration more.
   bool are_sums_from_memory(const std::vector<int>& ops) const {
     const auto streams = [&](int ring) {
-      return ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed &&
-             plan_.rings[static_cast<std::size_t>(ring)].slots > 1;
+      return ring >= 0 && plan_.circular_buffers[static_cast<std::size_t>(ring)].streamed &&
+             plan_.circular_buffers[static_cast<std::size_t>(ring)].stages > 1;
     };
-    return plan_.kernel->shape.overlap > 0 && plan_.cores == TensorCores::wgmma &&
+    return plan_.kernel->shape.intra_warpgroup_overlap > 0 && plan_.cores == TensorCores::wgmma &&
            std::all_of(ops.begin(), ops.end(), [&](int k) {
              const TensorOp& op = plan_.ops[static_cast<std::size_t>(k)];
              return op.kind == TensorOp::Kind::product && !op.op.initialize && streams(op.a_ring) && streams(op.b_ring);
@@ -194,20 +194,20 @@ class EventPlanner {
 
   /// Each iteration issues its products before it waits for those of the one before, so that tensor cores never run out of work.
   void pipelined(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
-    std::vector<int> rings;
+    std::vector<int> circular_buffers;
     const auto issue_all = [&](std::vector<EventNode>& events) {
-      rings.clear();
+      circular_buffers.clear();
       for (const int k : ops) {
         for (const int ring : held_.of(k)) {
-          if (std::find(rings.begin(), rings.end(), ring) != rings.end()) continue;
-          rings.push_back(ring);
+          if (std::find(circular_buffers.begin(), circular_buffers.end(), ring) != circular_buffers.end()) continue;
+          circular_buffers.push_back(ring);
           events.push_back(event_node(Kind::wait_full, k, ring));
         }
         events.push_back(event_node(Kind::product, k));
       }
     };
     const auto each_ring = [&](Kind kind, std::vector<EventNode>& events) {
-      for (const int ring : rings) events.push_back(event_node(kind, -1, ring));
+      for (const int ring : circular_buffers) events.push_back(event_node(kind, -1, ring));
     };
     EventNode whole = if_any(stretch);
     std::vector<EventNode> first;
@@ -216,9 +216,9 @@ class EventPlanner {
     whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
-      if (plan_.turns()) events.push_back(event_node(Kind::wait_turn, -1));
+      if (plan_.ping_pong()) events.push_back(event_node(Kind::wait_turn, -1));
       issue_all(events);
-      if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
+      if (plan_.ping_pong()) events.push_back(event_node(Kind::pass_turn, -1));
       events.push_back(event_node(Kind::wait_products, -1, -1, static_cast<int>(ops.size())));
       each_ring(Kind::release, events);
       each_ring(Kind::next_tile, events);
@@ -238,35 +238,36 @@ class EventPlanner {
     EventNode whole = if_any(stretch);
     std::vector<EventNode> first;
     {
-      Flight flight(plan_, held_, first);
-      for (const int k : early) run_op(k, flight, first);
-      flight.settle_all();
+      InFlight in_flight(plan_, held_, first);
+      for (const int k : early) run_op(k, in_flight, first);
+      in_flight.settle_all();
       for (const int k : late) first.push_back(event_node(Kind::narrow, k));
     }
     whole.children.push_back(at_value(var, stretch.lower, true, std::move(first)));
     const std::vector<int> order = late_readers_last(plan_, early, late);
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
-      Flight flight(plan_, held_, events);
+      InFlight in_flight(plan_, held_, events);
       std::size_t at = 0;
-      if (plan_.turns()) events.push_back(event_node(Kind::wait_turn, -1));
-      for (; at < order.size() && leads(plan_.ops[static_cast<std::size_t>(order[at])]); ++at) issue(order[at], flight, events);
+      if (plan_.ping_pong()) events.push_back(event_node(Kind::wait_turn, -1));
+      for (; at < order.size() && leads(plan_.ops[static_cast<std::size_t>(order[at])]); ++at)
+        issue(order[at], in_flight, events);
       std::vector<EventNode> before;  // of the iteration before
-      for (const int k : late) issue(k, flight, before);
+      for (const int k : late) issue(k, in_flight, before);
       events.push_back(at_value(var, IntExpr::variable(var) - IntExpr(1), true, std::move(before)));
-      if (plan_.turns()) events.push_back(event_node(Kind::pass_turn, -1));
-      for (; at < order.size(); ++at) run_op(order[at], flight, events);
-      flight.settle_all();
-      if (plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma) stagger(plan_, events);
+      if (plan_.ping_pong()) events.push_back(event_node(Kind::pass_turn, -1));
+      for (; at < order.size(); ++at) run_op(order[at], in_flight, events);
+      in_flight.settle_all();
+      if (plan_.kernel->shape.early_release != 0 && plan_.cores == TensorCores::wgmma) release_early(plan_, events);
       for (const int k : late) events.push_back(event_node(Kind::narrow, k));
       return events;
     };
     ranges(var, stretch, stretch.lower + IntExpr(1), ops, body, whole.children);
     std::vector<EventNode> last;
     {
-      Flight flight(plan_, held_, last);
-      for (const int k : late) issue(k, flight, last);
-      flight.settle_all();
+      InFlight in_flight(plan_, held_, last);
+      for (const int k : late) issue(k, in_flight, last);
+      in_flight.settle_all();
     }
     whole.children.push_back(at_value(var, stretch.upper - IntExpr(1), true, std::move(last)));
     out.push_back(std::move(whole));
@@ -283,30 +284,31 @@ class EventPlanner {
     IntExpr late_at, next_at;
   };
 
-  void issue_at(const std::vector<int>& ops, const std::string& var, const IntExpr& at, Flight& flight,
+  void issue_at(const std::vector<int>& ops, const std::string& var, const IntExpr& at, InFlight& in_flight,
                 std::vector<EventNode>& out) {
     std::vector<EventNode> events;
-    for (const int k : ops) issue(k, flight, events);
+    for (const int k : ops) issue(k, in_flight, events);
     out.push_back(at_value(var, at, true, std::move(events)));
   }
 
   void phase(const std::vector<Chain>& chains, const std::string& var, const Phase& phase, std::vector<EventNode>& out) {
     const Chain& own = chains[static_cast<std::size_t>(phase.chain)];
     std::vector<EventNode> work = std::exchange(owed_, {});
-    Flight flight(plan_, held_, work);
+    InFlight in_flight(plan_, held_, work);
     const bool ahead = phase.next != phase.chain;
-    if (plan_.turns()) out.push_back(event_node(Kind::wait_turn, -1));
+    if (plan_.ping_pong()) out.push_back(event_node(Kind::wait_turn, -1));
     // What is needed first is issued first.
-    if (!ahead) issue_at(own.leads, var, phase.next_at, flight, out);
-    if (phase.late >= 0) issue_at(chains[static_cast<std::size_t>(phase.late)].late, var, phase.late_at, flight, out);
-    if (ahead && phase.next >= 0) issue_at(chains[static_cast<std::size_t>(phase.next)].leads, var, phase.next_at, flight, out);
-    if (plan_.turns()) out.push_back(event_node(Kind::pass_turn, -1));
-    for (const int k : own.rest) run_op(k, flight, work);
-    const bool staggers = plan_.kernel->shape.stagger != 0 && plan_.cores == TensorCores::wgmma;
-    if (staggers) stagger_chain(plan_, work);
+    if (!ahead) issue_at(own.leads, var, phase.next_at, in_flight, out);
+    if (phase.late >= 0) issue_at(chains[static_cast<std::size_t>(phase.late)].late, var, phase.late_at, in_flight, out);
+    if (ahead && phase.next >= 0)
+      issue_at(chains[static_cast<std::size_t>(phase.next)].leads, var, phase.next_at, in_flight, out);
+    if (plan_.ping_pong()) out.push_back(event_node(Kind::pass_turn, -1));
+    for (const int k : own.rest) run_op(k, in_flight, work);
+    const bool releases_early = plan_.kernel->shape.early_release != 0 && plan_.cores == TensorCores::wgmma;
+    if (releases_early) release_chain_early(plan_, work);
     const auto end = static_cast<std::ptrdiff_t>(work.size());
-    flight.settle_all();
-    if (staggers && ahead && phase.next >= 0) owe_releases(chains[static_cast<std::size_t>(phase.next)], end, work);
+    in_flight.settle_all();
+    if (releases_early && ahead && phase.next >= 0) owe_releases(chains[static_cast<std::size_t>(phase.next)], end, work);
     for (const int k : own.late) work.push_back(event_node(Kind::narrow, k));
     out.push_back(at_value(var, phase.at, phase.masked, std::move(work)));
   }
@@ -329,7 +331,7 @@ class EventPlanner {
   /// phase to the next.
   void chained(const std::string& var, const Stretch& stretch, const std::vector<int>& ops, std::vector<EventNode>& out) {
     const std::vector<Chain> chains = chains_of(plan_, ops);
-    const bool ahead = plan_.kernel->shape.overlap > 2;
+    const bool ahead = plan_.kernel->shape.intra_warpgroup_overlap > 2;
     const int last = static_cast<int>(chains.size()) - 1;
     const IntExpr now = IntExpr::variable(var), before = now - IntExpr(1), end = stretch.upper - IntExpr(1);
     // The phase of `chain` at iteration `at`; `later`: the iteration behind it, undefined if there is none.
@@ -348,9 +350,9 @@ class EventPlanner {
     std::vector<EventNode>& parts = whole.children;
     if (ahead) {
       std::vector<EventNode> first;
-      Flight flight(plan_, held_, first);
-      for (const int k : chains.front().leads) issue(k, flight, first);
-      flight.settle_all();
+      InFlight in_flight(plan_, held_, first);
+      for (const int k : chains.front().leads) issue(k, in_flight, first);
+      in_flight.settle_all();
       parts.push_back(at_value(var, stretch.lower, true, std::move(first)));
     }
     // An iteration of the loop begins behind the first chain's phase where that has been peeled off, else with it.
@@ -366,9 +368,9 @@ class EventPlanner {
     owed_ = owed;
     for (int c = 1; ahead && c <= last; ++c) phase(chains, var, phase_of(c, end, {}, {}, true), parts);
     std::vector<EventNode> events;
-    Flight flight(plan_, held_, events);
-    for (const int k : chains.back().late) issue(k, flight, events);
-    flight.settle_all();
+    InFlight in_flight(plan_, held_, events);
+    for (const int k : chains.back().late) issue(k, in_flight, events);
+    in_flight.settle_all();
     parts.push_back(at_value(var, end, true, std::move(events)));
     out.push_back(std::move(whole));
   }
@@ -389,11 +391,11 @@ class EventPlanner {
     }
   }
 
-  // ---- operands that stay for the item
-  void surround_item() {
+  // ---- operands that stay for the work tile
+  void surround_work_tile() {
     std::vector<EventNode> before, after;
-    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
-      const Ring& ring = plan_.rings[static_cast<std::size_t>(r)];
+    for (int r = 0; r < static_cast<int>(plan_.circular_buffers.size()); ++r) {
+      const CircularBuffer& ring = plan_.circular_buffers[static_cast<std::size_t>(r)];
       if (ring.streamed) continue;
       before.push_back(event_node(Kind::wait_full, -1, r));
       if (ring.in_registers) before.push_back(event_node(Kind::take_registers, -1, r));
@@ -407,19 +409,19 @@ class EventPlanner {
     body.insert(body.begin(), before.begin(), before.end());
   }
 
-  /// The last thing that an item waits for is the number of the next one, so the last that the copying warp does for it is to tell it.
-  void claim_item() {
-    Ring ring;
-    ring.claims = ring.in_registers = true;
-    const int number = static_cast<int>(plan_.rings.size());
-    plan_.rings.push_back(std::move(ring));
+  /// The last thing that a work tile waits for is the number of the next one, so the last that the producer warp does for it is to tell it.
+  void draw_work_tile() {
+    CircularBuffer ring;
+    ring.scheduler = ring.in_registers = true;
+    const int number = static_cast<int>(plan_.circular_buffers.size());
+    plan_.circular_buffers.push_back(std::move(ring));
     for (const Kind kind : {Kind::wait_full, Kind::take_registers, Kind::release})
       plan_.consumer.children.push_back(event_node(kind, -1, number));
   }
 
   bool is_store(const EventNode& node) const {
     return node.kind == EventNode::Kind::event &&
-           (node.event.kind == Kind::finish_sums ||
+           (node.event.kind == Kind::quad_reduction ||
             (node.event.kind == Kind::compute &&
              plan_.ops[static_cast<std::size_t>(node.event.op)].kind == TensorOp::Kind::store));
   }

@@ -1,7 +1,7 @@
 // Event trees as straight blocks, and numbers of their steps.
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

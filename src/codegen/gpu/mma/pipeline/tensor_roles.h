@@ -32,7 +32,7 @@ struct RoleBlock {
 
 using Role = std::vector<RoleBlock>;
 
-/// The blocks of one item in order. What has another form is added to `problems`: a loop in a loop, a condition in a loop.
+/// The blocks of one work tile in order. What has another form is added to `problems`: a loop in a loop, a condition in a loop.
 Role role_of(const EventNode& root, BoundSpace& bounds, std::vector<std::string>& problems);
 
 /// isl text of a run of the block numbered `counter` (a dim): its values.
@@ -40,7 +40,7 @@ std::string run_of(const RoleBlock& block, const std::string& counter, BoundSpac
 /// isl text of the variable bound around the step, in run `counter`.
 std::string value_of(const RoleStep& step, const std::string& counter, BoundSpace& bounds);
 
-/// Numbers the steps of a role that `counts` picks, over one item.
+/// Numbers the steps of a role that `counts` picks, over one work tile.
 class StepCounter {
  public:
   StepCounter(const Role& role, BoundSpace& bounds, std::function<bool(const Event&)> counts);

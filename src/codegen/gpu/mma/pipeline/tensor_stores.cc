@@ -58,7 +58,7 @@ void plan_stores(TensorPlan& plan) {
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
     if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer) || !has_whole_blocks(op, buffer, dense)) continue;
-    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.item_packs()) &&
+    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }
 }
@@ -72,10 +72,10 @@ std::int64_t block_bytes(const TensorPlan& plan, std::int64_t end) {
 
 /// Do all resident blocks find room for so many bytes?
 bool have_room(const TensorPlan& plan, const NvptxTarget& target, std::int64_t bytes) {
-  return plan.residents() * (bytes + kReservedBytes) <= target.shared_limit + kReservedBytes;
+  return plan.blocks_per_unit() * (bytes + kReservedBytes) <= target.shared_limit + kReservedBytes;
 }
 
-/// The event among those that a group takes once an item; the end of these if there is none.
+/// The event among those that a warpgroup takes once a work tile; the end of these if there is none.
 std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, int ring, int op) {
   std::vector<EventNode>& body = plan.consumer.children;
   return std::find_if(body.begin(), body.end(), [&](const EventNode& node) {
@@ -83,8 +83,8 @@ std::vector<EventNode>::iterator find_once(TensorPlan& plan, Event::Kind kind, i
   });
 }
 
-/// A place for the tile of a store. A group's rows of an operand that stays for the item are read by that group alone: when they are done
-/// with, the same place takes its rows of the result. In resident blocks the next item's operand would have to wait until the result has
+/// A place for the tile of a store. A warpgroup's rows of an operand that stays for the work tile are read by that warpgroup alone: when they are done
+/// with, the same place takes its rows of the result. In resident blocks the next work tile's operand would have to wait until the result has
 /// left, so that they have a place of its own where there is room.
 std::int64_t place_store(TensorPlan& plan, const TensorOp& op, const NvptxTarget& target, std::int64_t& end) {
   const std::int64_t columns = *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
@@ -93,14 +93,14 @@ std::int64_t place_store(TensorPlan& plan, const TensorOp& op, const NvptxTarget
   const bool may_borrow =
       !plan.persistent() || (plan.cores == TensorCores::wgmma && !have_room(plan, target, block_bytes(plan, end + bytes)) &&
                              find_once(plan, Event::Kind::compute, -1, number) != plan.consumer.children.end());
-  for (const Ring& ring : plan.rings) {
-    const bool of_group = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
-      return other.a_ring == &ring - plan.rings.data() && !other.a_by_row;
+  for (const CircularBuffer& ring : plan.circular_buffers) {
+    const bool of_warpgroup = std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) {
+      return other.a_ring == &ring - plan.circular_buffers.data() && !other.a_by_row;
     });
     const bool taken =
         std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& other) { return other.stage_offset == ring.offset; });
     const bool stays = !ring.streamed && !(plan.persistent() && ring.in_registers);
-    if (may_borrow && stays && of_group && !taken && ring.slot_bytes() >= bytes) return ring.offset;
+    if (may_borrow && stays && of_warpgroup && !taken && ring.stage_bytes() >= bytes) return ring.offset;
   }
   const std::int64_t offset = end;
   end += bytes;
@@ -124,13 +124,13 @@ void release_behind_store(TensorPlan& plan, const TensorOp& store) {
 
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::int64_t at = 0;
-  for (Ring& ring : plan.rings) {
-    if (ring.claims) continue;
+  for (CircularBuffer& ring : plan.circular_buffers) {
+    if (ring.scheduler) continue;
     if (plan.cores == TensorCores::wgmma && ring.copied_rows() > kMostCopiedRows)
       user_error("Kernel '{}': a tile of '{}' has {} rows, and a tensor copy moves {} at most: choose smaller tiles.",
                  plan.program->name, plan.buffer(ring.buffer).name, ring.copied_rows(), kMostCopiedRows);
     ring.offset = at;
-    at += round_up(ring.slot_bytes(), kSharedAlignment) * ring.slots;
+    at += round_up(ring.stage_bytes(), kSharedAlignment) * ring.stages;
   }
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
@@ -139,17 +139,18 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   }
   plan.barriers_offset = at;
   plan.shared_bytes = block_bytes(plan, at);
-  if (plan.claims())
-    plan.rings.back().offset = plan.shared_bytes - kSharedAlignment - std::int64_t{plan.rings.back().slots} * kClaimBytes;
+  if (plan.dynamic_scheduler())
+    plan.circular_buffers.back().offset =
+        plan.shared_bytes - kSharedAlignment - std::int64_t{plan.circular_buffers.back().stages} * kWorkTileBytes;
   if (!have_room(plan, target, plan.shared_bytes) && plan.shared_bytes <= target.shared_limit)
     user_error(
         "Kernel '{}': {} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller "
-        "tiles, fewer slots or fewer blocks.",
-        plan.program->name, plan.residents(), plan.shared_bytes + kReservedBytes, target.shared_limit + kReservedBytes);
+        "tiles, fewer stages or fewer blocks.",
+        plan.program->name, plan.blocks_per_unit(), plan.shared_bytes + kReservedBytes, target.shared_limit + kReservedBytes);
   if (plan.shared_bytes > target.shared_limit)
     user_error(
         "Kernel '{}' needs {} bytes of shared memory for its operands' tiles; a block has {}: choose smaller tiles or fewer "
-        "slots.",
+        "stages.",
         plan.program->name, plan.shared_bytes, target.shared_limit);
 }
 

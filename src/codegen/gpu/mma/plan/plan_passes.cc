@@ -2,7 +2,7 @@
 #include "codegen/gpu/mma/plan/plan_passes.h"
 
 #include "codegen/tile/analysis/affine.h"
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 #include "support/error.h"
 
 #include <fmt/ranges.h>
@@ -19,7 +19,7 @@ void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop
 
 /// Is the condition on a product's terms no more than the end of an argument, beyond which copies bring zeros? `by_free`: the terms of its
 /// operand in `ring` run over rows, not along the dense index.
-bool ends_with_argument(const TensorPlan& plan, const Ring& ring, bool by_free, const IntExpr& condition) {
+bool ends_with_argument(const TensorPlan& plan, const CircularBuffer& ring, bool by_free, const IntExpr& condition) {
   const auto index = by_free ? static_cast<std::size_t>(ring.row_index) : ring.origin.size() - 1;
   const Affine last =
       affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
@@ -38,7 +38,7 @@ void require_whole_terms(TensorPlan& plan) {
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
     for (const auto& [number, by_free] : {std::pair(op.a_ring, op.a_by_row), std::pair(op.b_ring, op.b_by_column)}) {
-      const Ring& ring = plan.rings[static_cast<std::size_t>(number)];
+      const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(number)];
       for (const IntExpr& condition : op.mask) {
         if (!condition.uses(kColumn) && op.op.initialize) continue;
         if (ends_with_argument(plan, ring, by_free, condition)) continue;
@@ -54,7 +54,7 @@ std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
   std::vector<FiniteOperand> needed;
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product || op.a_ring >= 0) continue;
-    const Ring& ring = plan.rings[static_cast<std::size_t>(op.b_ring)];
+    const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
     std::vector<std::string> cuts;
     for (const IntExpr& condition : op.mask) {
       if (!ends_with_argument(plan, ring, op.b_by_column, condition)) cuts.push_back(condition.str());
@@ -88,7 +88,7 @@ void plan_sums(TensorPlan& plan, const TileTree& tree) {
         fits = fits && !in_loop[k];
       }
     }
-    fragment.lane_sums = reduced && fits;
+    fragment.thread_sums = reduced && fits;
   }
 }
 

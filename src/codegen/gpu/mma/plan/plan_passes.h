@@ -8,7 +8,7 @@
 
 namespace nestor::nvptx {
 
-void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, rings
+void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, circular buffers
 void plan_masks(TensorPlan& plan);                        ///< where ops have points, and what stands elsewhere
 void require_whole_terms(TensorPlan& plan);               ///< products add up whole tiles, or those that end with an argument
 void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes

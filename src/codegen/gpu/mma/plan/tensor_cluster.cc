@@ -1,7 +1,7 @@
-// What the blocks of a cluster copy for each other. They take one item together, each its own rows of it, so tiles without rows are the same
+// What the blocks of a cluster copy for each other. They take one work tile together, each its own rows of it, so tiles without rows are the same
 // for all: each block copies a share of such a tile, and sends it to the same place in the shared memory of all. There it reports to the
-// barrier of the slot, which waits for the bytes of the whole tile. In return a slot is filled again only after the groups of all blocks
-// have released it, and so tell the copying warps of all blocks.
+// barrier of the stage, which waits for the bytes of the whole tile. In return a stage is filled again only after the warpgroups of all blocks
+// have released it, and so tell the producer warps of all blocks.
 #include "codegen/gpu/mma/plan/plan_passes.h"
 
 #include "support/error.h"
@@ -13,16 +13,17 @@ namespace {
 void mark_events(const TensorPlan& plan, EventNode& node) {
   Event& event = node.event;
   const bool told = event.kind == Event::Kind::load || event.kind == Event::Kind::release;
-  if (node.kind == EventNode::Kind::event && told) event.blocks = plan.rings[static_cast<std::size_t>(event.ring)].blocks;
+  if (node.kind == EventNode::Kind::event && told)
+    event.blocks = plan.circular_buffers[static_cast<std::size_t>(event.ring)].blocks;
   for (EventNode& child : node.children) mark_events(plan, child);
 }
 
 }  // namespace
 
 void plan_sharing(TensorPlan& plan) {
-  for (Ring& ring : plan.rings) {
-    ring.blocks = ring.own_index < 0 && !ring.claims ? plan.cluster() : 1;
-    ring.readers = plan.groups * ring.blocks;
+  for (CircularBuffer& ring : plan.circular_buffers) {
+    ring.blocks = ring.own_index < 0 && !ring.scheduler ? plan.cluster() : 1;
+    ring.readers = plan.warpgroups * ring.blocks;
     if (ring.blocks == 1) continue;
     plan.cluster_start = plan.drains = true;
     if (!ring.shares_columns() && ring.rows % (kSwizzleRows * ring.blocks) != 0)

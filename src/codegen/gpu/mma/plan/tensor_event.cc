@@ -30,8 +30,8 @@ const char* name_of(Event::Kind kind) {
       return "compute";
     case Event::Kind::narrow:
       return "narrow";
-    case Event::Kind::finish_sums:
-      return "finish_sums";
+    case Event::Kind::quad_reduction:
+      return "quad_reduction";
     case Event::Kind::take_registers:
       return "take_registers";
     case Event::Kind::wait_turn:

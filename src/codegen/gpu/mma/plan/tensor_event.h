@@ -12,28 +12,28 @@ namespace nestor::nvptx {
 /// What a role does, in order.
 struct Event {
   enum class Kind : std::uint8_t {
-    wait_full,       ///< until the ring's next tile has arrived; with mma the barrier before has shown that it has
-    wait_empty,      ///< until the slot for the ring's next tile has been read by all groups
-    load,            ///< starts the copy of the ring's next tile, with mma that of `count` iterations later, if there is one
-    release,         ///< this group has read the ring's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
-    next_tile,       ///< this group goes on to the ring's next tile and keeps the one before, which the next release gives back
+    wait_full,   ///< until the circular buffer's next tile has arrived; with mma the barrier before has shown that it has
+    wait_empty,  ///< until the stage for the circular buffer's next tile has been read by all warpgroups
+    load,  ///< starts the copy of the circular buffer's next tile, with mma that of `count` iterations later, if there is one
+    release,  ///< this warpgroup has read the circular buffer's oldest tile. `count` > 0: said after so many kAmidParts of `op`, the next
+    next_tile,  ///< this warpgroup goes on to the circular buffer's next tile and keeps the one before, which the next release gives back
     product,         ///< issues the op
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op
     narrow,          ///< makes the op's first operand from its fragment
-    finish_sums,     ///< adds up the four threads' parts of a fragment (buffer `ring`)
-    take_registers,  ///< reads the ring's tile into registers
-    wait_turn,       ///< until the group before this one has issued its products
-    pass_turn,       ///< lets the next group issue its own
+    quad_reduction,  ///< adds up the four threads' parts of a fragment (buffer `ring`)
+    take_registers,  ///< reads the circular buffer's tile into registers
+    wait_turn,       ///< until the warpgroup before this one has issued its products
+    pass_turn,       ///< lets the next warpgroup issue its own
     commit_copies,   ///< mma: this thread's copies since the last such event are one batch
-    wait_stores,     ///< until the tiles that this group's stores move out of shared memory have been read
+    wait_stores,     ///< until the tiles that this warpgroup's stores move out of shared memory have been read
     wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
     barrier,         ///< mma: until all threads of the block are here
   } kind;
   int op = -1;
   int ring = -1;
   int count = 0;
-  int blocks = 1;  ///< load, release: of a cluster, whose slots are filled, or whose copying warps are told; 1: the block's own
+  int blocks = 1;  ///< load, release: of a cluster, whose stages are filled, or whose producer warps are told; 1: the block's own
 };
 
 struct EventNode {
@@ -42,7 +42,7 @@ struct EventNode {
   IntExpr lower, upper;
   IntExpr condition;
   bool masked = true;  ///< masks are applied below
-  int unroll = 1;      ///< loop: iterations of the computing groups' code for one round
+  int unroll = 1;      ///< loop: iterations of the computing warpgroups' code for one round
   std::vector<EventNode> children;
   Event event{};
 };

@@ -2,7 +2,7 @@
 #include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/conditions.h"
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "poly/algebra/values/polynomial.h"
 
@@ -51,7 +51,7 @@ void collect_starts(const TileTree& tree, std::map<std::string, std::int64_t>& s
 Box box_of(const TensorPlan& plan, const TensorOp& op) {
   const bool product = op.kind == TensorOp::Kind::product;
   const int column = product ? op.form.k : op.column;
-  Box box{plan.item_packs(), 1, plan.pack};
+  Box box{plan.work_tile_packs(), 1, plan.pack};
   if (column >= 0)
     box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
   collect_starts(plan.kernel->body, box.starts);

@@ -1,5 +1,5 @@
-// Tensor plan: how the groups of four warps of one block share a tile program whose products run on tensor cores. Values live in
-// registers as fragments, operands in rings of slots in shared memory that one warp fills by tensor copies, or all threads by asynchronous
+// Tensor plan: how the warpgroups of one block share a tile program whose products run on tensor cores. Values live in
+// registers as fragments, operands in circular buffers of stages in shared memory that one warp fills by tensor copies, or all threads by asynchronous
 // ones; what waits for what is derived from the ops and written down as events, which the emitter follows and a checker proves.
 #pragma once
 
@@ -22,12 +22,12 @@ namespace nestor::nvptx {
 inline constexpr int kBlockColumns = 64;  ///< 16-bit elements of a swizzled row of 128 bytes
 inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kSwizzleRows = 8;       ///< after which the pattern of a swizzle repeats
-inline constexpr int kClaimBytes = 4;        ///< of an item's number in shared memory
+inline constexpr int kWorkTileBytes = 4;     ///< of a work tile's number in shared memory
 inline constexpr int kMostCopiedRows = 256;  ///< by one tensor copy
-inline constexpr int kAmidParts = 8;         ///< parts of an op between which slots can be given back
+inline constexpr int kAmidParts = 8;         ///< parts of an op between which stages can be given back
 /// Instructions that products and copies are made of.
 enum class TensorCores : std::uint8_t {
-  wgmma,  ///< sm_90a: a group multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
+  wgmma,  ///< sm_90a: a warpgroup multiplies operands in shared memory while it goes on; a warp of its own starts tensor copies
   mma,    ///< sm_80: warps multiply registers; all threads of the block copy, and go on to the next tiles together
 };
 /// Names of a tile's row and column in masks, and of a row's place in its pack.
@@ -35,56 +35,58 @@ inline constexpr const char* kRow = "#row";
 inline constexpr const char* kPack = "#pack";
 inline constexpr const char* kColumn = "#column";
 
-/// A scratch tile in registers. Thread t of a group holds, of every 64 rows, rows r = 16*(t/32) + t%32/4 + 8h and columns
+/// A scratch tile in registers. Thread t of a warpgroup holds, of every 64 rows, rows r = 16*(t/32) + t%32/4 + 8h and columns
 /// c = 8i + 2*(t%4) + e (0 <= h, e < 2): number 4i + 2h + e. Without columns: one value a row, the same in the four threads that share it.
 struct Fragment {
   bool by_row = false;
-  int columns = 0;         ///< 0: one value a row; else a multiple of 8
-  bool lane_sums = false;  ///< each of the four threads holds its own part of a sum; added up when first used otherwise
+  int columns = 0;           ///< 0: one value a row; else a multiple of 8
+  bool thread_sums = false;  ///< each of the four threads holds its own part of a sum; added up when first used otherwise
 };
 
-/// A tile of an argument in shared memory, in `slots` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
-struct Ring {
+/// A tile of an argument in shared memory, in `stages` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
+struct CircularBuffer {
   int buffer = -1;
   std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
   int row_index = -1;           ///< index that runs over the rows; the last one is dense
   int pack_index = -1;          ///< index that runs over the places in a pack of rows; -1: rows are not packed
   int rows = 0;
   int columns = 0;  ///< dense elements used
-  int slots = 2;
-  bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once an item
+  int stages = 2;
+  bool streamed = false;      ///< filled at every iteration of the loop around its reader; else once a work tile
   std::string var;            ///< with mma, streamed: the variable of that loop, and
   IntExpr upper;              ///< where it ends
   bool in_registers = false;  ///< read once into registers, as the first operand of a product
-  bool claims = false;        ///< no tile of an argument: the number of the block's next item, which the copying warp has claimed
+  bool scheduler =
+      false;  ///< no tile of an argument: the number of the block's next work tile, which the producer warp has drawn
   int own_index =
       -1;  ///< in a cluster: index along which each block has tiles of its own, a block's rows apart; -1: all have the same
   int blocks = 1;           ///< of a cluster, that have the same tiles: each copies its share of a tile to all of them
-  int readers = 1;          ///< groups, of all these blocks, that must have released a slot before it is filled again
+  int readers = 1;          ///< warpgroups, of all these blocks, that must have released a stage before it is filled again
   std::int64_t offset = 0;  ///< bytes in shared memory
   int column_blocks() const { return (columns + kBlockColumns - 1) / kBlockColumns; }
   /// A block's share of a tile: blocks of columns where they can be shared out evenly, rows of all of them otherwise.
   bool shares_columns() const { return column_blocks() % blocks == 0; }
   int copied_rows() const { return shares_columns() ? rows : rows / blocks; }
   int copied_blocks() const { return shares_columns() ? column_blocks() / blocks : column_blocks(); }
-  std::int64_t slot_bytes() const { return claims ? kClaimBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
+  std::int64_t stage_bytes() const { return scheduler ? kWorkTileBytes : std::int64_t{column_blocks()} * rows * kSwizzleBytes; }
 };
 
-/// One op of the item's body, with what it means for fragments.
+/// One op of the work tile's body, with what it means for fragments.
 struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
   TileOp op;
   int row = -1, column = -1;  ///< dims; -1: none
   int pack = -1;              ///< dim of a row's place in its pack; -1: none
-  /// Where the op has points: clauses (mask_clauses.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
-  /// of a fragment apart; the others (rows that the item as a whole has not) matter to memory alone.
+  /// Where the op has points: clauses (mask_cnf.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
+  /// of a fragment apart; the others (rows that the work tile as a whole has not) matter to memory alone.
   std::vector<IntExpr> mask, memory_mask;
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands
   bool finite_rows =
       false;          ///< it follows if values of rows are finite: that of a row without points yet, an infinity, is read as 0
   bool late = false;  ///< runs beside the next iteration
-  std::map<int, int> read_rings;  ///< reads of an op that is no product, whose tiles come through rings: read -> ring
+  std::map<int, int>
+      read_rings;  ///< reads of an op that is no product, whose tiles come through circular buffers: read -> circular buffer
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
@@ -103,45 +105,47 @@ struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
   TensorCores cores = TensorCores::wgmma;
-  int groups = 1;     ///< of four warps, that compute
-  int row_tiles = 1;  ///< of 64 rows, that each takes
+  int warpgroups = 1;  ///< of four warps, that compute
+  int row_tiles = 1;   ///< of 64 rows, that each takes
   /// Rows of a tile that have one value of the row dim: row r has value r / pack of it, and r % pack of the pack dim. 1, 2, 4 or 8: so all
   /// rows of a thread have one place in their packs.
   int pack = 1;
   std::map<int, Fragment> fragments;  ///< by scratch buffer
-  std::vector<Ring> rings;
+  std::vector<CircularBuffer> circular_buffers;
   std::vector<TensorOp> ops;
-  EventNode consumer, producer;  ///< one item; with mma all threads are consumers
+  EventNode consumer, producer;  ///< one work tile; with mma all threads are consumers
   std::int64_t shared_bytes = 0;
   std::int64_t barriers_offset = 0;
   bool cluster_start = false;  ///< no block of the cluster goes on before the barriers of all are ready
-  bool drains = false;         ///< a block's copying warp ends after the last tiles that the cluster shares have been released
+  bool drains = false;         ///< a block's producer warp ends after the last tiles that the cluster shares have been released
   std::string product_type;    ///< "f16" or "bf16"
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
-  int rows() const { return groups * row_tiles * kGroupRows; }  ///< of one block
-  /// Blocks that take an item together. Each has its own rows of it: those of block r start at r * rows().
+  int rows() const { return warpgroups * row_tiles * kWarpgroupRows; }  ///< of one block
+  /// Blocks that take a work tile together. Each has its own rows of it: those of block r start at r * rows().
   int cluster() const { return kernel->shape.cluster; }
-  int item_rows() const { return cluster() * rows(); }
-  int packs() const { return rows() / pack; }            ///< of rows, of one block
-  int item_packs() const { return item_rows() / pack; }  ///< of an item: values of the row dim
-  /// Groups 0 to groups - 1 compute. With wgmma one warp behind them copies, in a group of its own where registers move from it to them.
+  int work_tile_rows() const { return cluster() * rows(); }
+  int packs() const { return rows() / pack; }                      ///< of rows, of one block
+  int work_tile_packs() const { return work_tile_rows() / pack; }  ///< of a work tile: values of the row dim
+  /// Warpgroups 0 to warpgroups - 1 compute. With wgmma one warp behind them copies, in a warpgroup of its own where registers move from it to them.
   int threads() const {
-    const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kGroupThreads : kWarpThreads;
-    return groups * kGroupThreads + copying;
+    const int copying = cores != TensorCores::wgmma ? 0 : moves_registers() ? kWarpgroupThreads : kWarpThreads;
+    return warpgroups * kWarpgroupThreads + copying;
   }
-  bool moves_registers() const { return cores == TensorCores::wgmma && groups > 1; }
-  int residents() const { return std::max({kernel->shape.residents, kernel->shape.persistent, 1}); }
+  bool moves_registers() const { return cores == TensorCores::wgmma && warpgroups > 1; }
+  int blocks_per_unit() const { return kernel->shape.blocks_per_unit(); }
   bool persistent() const { return kernel->shape.persistent > 0; }
-  bool claims() const { return persistent() && kernel->shape.claims != 0; }
-  /// Rings of tiles come first, one tensor map each; then the one of claims.
-  std::size_t tile_rings() const { return rings.size() - (!rings.empty() && rings.back().claims ? 1 : 0); }
-  bool turns() const { return kernel->shape.turns != 0 && groups > 1; }
-  /// The ring through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
+  bool dynamic_scheduler() const { return persistent() && kernel->shape.dynamic_scheduler != 0; }
+  /// Circular buffers of tiles come first, one tensor map each; then the one of numbers of work tiles.
+  std::size_t tile_rings() const {
+    return circular_buffers.size() - (!circular_buffers.empty() && circular_buffers.back().scheduler ? 1 : 0);
+  }
+  bool ping_pong() const { return kernel->shape.ping_pong != 0 && warpgroups > 1; }
+  /// The circular buffer through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
   int lender(const TensorOp& store) const {
-    const auto found =
-        std::find_if(rings.begin(), rings.end(), [&](const Ring& ring) { return ring.offset == store.stage_offset; });
-    return found == rings.end() ? -1 : static_cast<int>(found - rings.begin());
+    const auto found = std::find_if(circular_buffers.begin(), circular_buffers.end(),
+                                    [&](const CircularBuffer& ring) { return ring.offset == store.stage_offset; });
+    return found == circular_buffers.end() ? -1 : static_cast<int>(found - circular_buffers.begin());
   }
 };
 

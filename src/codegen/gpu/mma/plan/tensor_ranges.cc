@@ -2,7 +2,7 @@
 #include "codegen/gpu/mma/plan/tensor_ranges.h"
 
 #include "codegen/tile/analysis/affine.h"
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 #include "support/error.h"
 
 #include <set>
@@ -119,7 +119,7 @@ std::optional<IntExpr> least_distance(const TensorPlan& plan, const TensorOp& op
   const std::int64_t columns = op.kind == TensorOp::Kind::product
                                    ? op.k
                                    : (column < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(1));
-  for (const auto& [name, extent] : {std::pair(kRow, std::int64_t{plan.item_packs()}), std::pair(kColumn, columns),
+  for (const auto& [name, extent] : {std::pair(kRow, std::int64_t{plan.work_tile_packs()}), std::pair(kColumn, columns),
                                      std::pair(kPack, std::int64_t{plan.pack})}) {
     const auto slope = distance.coefficient(name);
     if (!slope) return std::nullopt;

@@ -78,8 +78,8 @@ class TileFinder {
   /// Products that read a streamed tile of the same loop may share it, if all of them do so within one iteration: where products overlap,
   /// late ones read the tile of the iteration before.
   bool may_share(std::size_t op, std::size_t reader) const {
-    return places_[op].loop == places_[reader].loop &&
-           (plan_.kernel->shape.overlap == 0 || in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
+    return places_[op].loop == places_[reader].loop && (plan_.kernel->shape.intra_warpgroup_overlap == 0 ||
+                                                        in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
   }
 
   const TileAccess& first_operand(std::size_t op) const {
@@ -127,7 +127,7 @@ class TileFinder {
     for (const TileAccess& read : op.reads) visit(read);
   }
 
-  /// Groups of all blocks take equal shares of the rows, in units of what one product takes.
+  /// Warpgroups of all blocks take equal shares of the rows, in units of what one product takes.
   void count_rows() {
     std::int64_t rows = 0;
     for (const TensorOp& op : plan_.ops) {
@@ -136,7 +136,7 @@ class TileFinder {
       if (op.form.pack >= 0) plan_.pack = std::max(plan_.pack, pack_of(op));
     }
     rows *= plan_.pack;
-    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.groups * kGroupRows;
+    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.warpgroups * kWarpgroupRows;
     plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, at_once), 1));
   }
 
@@ -203,10 +203,10 @@ class TileFinder {
   void check_rows(const TensorOp& op) const {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
     const auto extent = extent_bound(dim);
-    if (!extent || *extent > plan_.item_packs())
-      refuse(op.op, fmt::format("has {} rows where {} groups of four warps take {} each, {} in all",
-                                extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.groups,
-                                plan_.rows() / plan_.groups, plan_.item_rows()));
+    if (!extent || *extent > plan_.work_tile_packs())
+      refuse(op.op, fmt::format("has {} rows where {} warpgroups take {} each, {} in all",
+                                extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.warpgroups,
+                                plan_.rows() / plan_.warpgroups, plan_.work_tile_rows()));
     const auto places = op.pack < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
     if (!places || *places > plan_.pack)
       refuse(op.op, fmt::format("has packs of more rows than products, which have {}", plan_.pack));
@@ -282,15 +282,15 @@ class TileFinder {
     op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);
   }
 
-  /// A ring for the operand with `free` (its row or column dim, `extent` of them) and k; `by_free`: memory runs along `free`.
+  /// A circular buffer for the operand with `free` (its row or column dim, `extent` of them) and k; `by_free`: memory runs along `free`.
   int add_ring(const TensorOp& op, const TileAccess& access, int free, int extent, bool& by_free) {
     const std::string& free_var = op.op.dims[static_cast<std::size_t>(free)].var;
     const std::string& k_var = op.op.dims[static_cast<std::size_t>(op.form.k)].var;
     const std::string pack_var =
         free == op.form.row && op.form.pack >= 0 ? op.op.dims[static_cast<std::size_t>(op.form.pack)].var : "";
-    Ring ring;
+    CircularBuffer ring;
     ring.buffer = access.buffer;
-    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    ring.stages = std::max(plan_.kernel->shape.stages, 1);
     const int free_index = runs_along(access.index, free_var), k_index = runs_along(access.index, k_var);
     ring.pack_index = runs_along(access.index, pack_var);
     for (const IntExpr& index : access.index)
@@ -308,8 +308,8 @@ class TileFinder {
     ring.columns = by_free ? extent : op.k;
     if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
     if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
-    plan_.rings.push_back(std::move(ring));
-    return static_cast<int>(plan_.rings.size()) - 1;
+    plan_.circular_buffers.push_back(std::move(ring));
+    return static_cast<int>(plan_.circular_buffers.size()) - 1;
   }
 
   /// Elementwise operands over rows and columns that a loop moves come as products' operands do: element by element, each would be a load
@@ -318,27 +318,27 @@ class TileFinder {
     if (plan_.cores != TensorCores::wgmma || op.row < 0 || op.column < 0) return;
     for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r) {
       if (auto ring = element_ring(op, op.op.reads[static_cast<std::size_t>(r)])) {
-        op.read_rings[r] = static_cast<int>(plan_.rings.size());
-        plan_.rings.push_back(std::move(*ring));
+        op.read_rings[r] = static_cast<int>(plan_.circular_buffers.size());
+        plan_.circular_buffers.push_back(std::move(*ring));
       }
     }
   }
 
-  /// The ring of an access at [.., row, .., column] of a 16-bit input; nullopt: it has another form.
-  std::optional<Ring> element_ring(const TensorOp& op, const TileAccess& access) const {
+  /// The circular buffer of an access at [.., row, .., column] of a 16-bit input; nullopt: it has another form.
+  std::optional<CircularBuffer> element_ring(const TensorOp& op, const TileAccess& access) const {
     const Buffer& buffer = plan_.buffer(access.buffer);
     const bool half = buffer.type == ElementType::f16 || buffer.type == ElementType::bf16;
     const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
     if (!half || buffer.role != TensorRole::input) return std::nullopt;
     if (plan_.pack > 1 && op.pack < 0) return std::nullopt;
     const std::string pack_var = op.pack < 0 ? "" : op.op.dims[static_cast<std::size_t>(op.pack)].var;
-    Ring ring;
+    CircularBuffer ring;
     ring.buffer = access.buffer;
     ring.rows = plan_.rows();
     const auto written = plan_.fragments.find(op.op.write.buffer);
     ring.columns = std::max(static_cast<int>(round_up(column_bound(op, op.column), 8)),
                             written == plan_.fragments.end() ? 0 : written->second.columns);
-    ring.slots = std::max(plan_.kernel->shape.slots, 1);
+    ring.stages = std::max(plan_.kernel->shape.stages, 1);
     const int dense = static_cast<int>(access.index.size()) - 1;
     for (int p = 0; p <= dense; ++p) {
       IntExpr index = access.index[static_cast<std::size_t>(p)];
@@ -363,23 +363,23 @@ class TileFinder {
     return ring.row_index >= 0 && ring.streamed && ring.rows <= kMostCopiedRows ? std::optional(ring) : std::nullopt;
   }
 
-  /// A loop of the item's body changes the tile.
-  bool moves(const Ring& ring) const {
+  /// A loop of the work tile's body changes the tile.
+  bool moves(const CircularBuffer& ring) const {
     return std::any_of(ring.origin.begin(), ring.origin.end(), [&](const IntExpr& index) {
       return std::any_of(loops_.begin(), loops_.end(), [&](const std::string& loop) { return index.uses(loop); });
     });
   }
 
-  /// The ring that holds the same tile already, for the whole item or for another product of the same iteration; -1: none does.
-  int same_tile(std::size_t op, const Ring& ring) const {
-    const auto same = [&](const Ring& other) {
+  /// The circular buffer that holds the same tile already, for the whole work tile or for another product of the same iteration; -1: none does.
+  int same_tile(std::size_t op, const CircularBuffer& ring) const {
+    const auto same = [&](const CircularBuffer& other) {
       return other.buffer == ring.buffer && other.row_index == ring.row_index && other.pack_index == ring.pack_index &&
              other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };
-    for (int r = 0; r < static_cast<int>(plan_.rings.size()); ++r) {
-      if (!same(plan_.rings[static_cast<std::size_t>(r)])) continue;
+    for (int r = 0; r < static_cast<int>(plan_.circular_buffers.size()); ++r) {
+      if (!same(plan_.circular_buffers[static_cast<std::size_t>(r)])) continue;
       bool shared = true;
       for (std::size_t reader = 0; moves(ring) && reader < plan_.ops.size(); ++reader) {
         const TensorOp& other = plan_.ops[reader];
@@ -395,7 +395,7 @@ class TileFinder {
   const TileTree& tree_;
   Axes axes_;
   std::set<int> rows_, packs_;
-  std::set<std::string> loops_;  ///< of the item's body
+  std::set<std::string> loops_;  ///< of the work tile's body
   std::vector<OpPlace> places_;  ///< of ops
 };
 

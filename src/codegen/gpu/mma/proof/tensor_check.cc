@@ -1,4 +1,4 @@
-// The proof's driver and its simple parts: what exists, where it lies, which tiles rings hold.
+// The proof's driver and its simple parts: what exists, where it lies, which tiles circular buffers hold.
 #include "codegen/gpu/mma/proof/tensor_check.h"
 
 #include "codegen/gpu/mma/proof/tensor_proof.h"
@@ -38,24 +38,25 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
   const bool one_role = proof.plan.cores == TensorCores::mma;
   if (one_role ? in_producer : of_producer != in_producer) proof.fail("{} stands in the other role", name_of(event.kind));
   if (!fits(event.kind, proof.plan.cores)) proof.fail("{} is not for these tensor cores", name_of(event.kind));
-  if (names_ring(event.kind) && !in_range(event.ring, proof.plan.rings.size()))
-    proof.fail("{} names no ring", name_of(event.kind));
+  if (names_ring(event.kind) && !in_range(event.ring, proof.plan.circular_buffers.size()))
+    proof.fail("{} names no circular buffer", name_of(event.kind));
   if (names_op(event.kind)) {
     if (!in_range(event.op, proof.plan.ops.size())) return proof.fail("{} names no op", name_of(event.kind));
     const TensorOp& op = proof.op(event.op);
     const bool product = op.kind == TensorOp::Kind::product;
     if (product != (event.kind != Kind::compute))
       proof.fail("{} of {} is not its kind of event", name_of(event.kind), op.op.name);
-    if (event.kind == Kind::narrow && op.a_ring >= 0) proof.fail("narrow of {}, whose operand is in a ring", op.op.name);
+    if (event.kind == Kind::narrow && op.a_ring >= 0)
+      proof.fail("narrow of {}, whose operand is in a circular buffer", op.op.name);
   }
   if ((event.kind == Kind::wait_products || event.kind == Kind::wait_copies) && event.count < 0)
     proof.fail("{} of {}", name_of(event.kind), event.count);
   const bool streamed =
-      names_ring(event.kind) && in_range(event.ring, proof.plan.rings.size()) && proof.ring(event.ring).streamed;
+      names_ring(event.kind) && in_range(event.ring, proof.plan.circular_buffers.size()) && proof.ring(event.ring).streamed;
   if (event.kind == Kind::load && (event.count < 0 || (event.count > 0 && !(one_role && streamed))))
     proof.fail("load of {} iterations later", event.count);
   const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
-  if (turn && !proof.plan.turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
+  if (turn && !proof.plan.ping_pong()) proof.fail("{} in a kernel without turns", name_of(event.kind));
 }
 
 /// Sizes and what a block's coordinates give: the same in all its threads.
@@ -83,13 +84,13 @@ void check_uniform(TensorProof& proof, const Role& role) {
   }
 }
 
-/// Whether products that read a ring's tile may be under way at a store, and the next tile at what the store moves, going through a
+/// Whether products that read a circular buffer's tile may be under way at a store, and the next tile at what the store moves, going through a
 /// role's program in its order.
 class Handover {
  public:
   Handover(const TensorProof& proof, int ring, int store) : proof_(proof), ring_(ring), store_(store) {}
   /// The store comes once, and no reader of the tile is under way then or comes later. In a resident block, where another tile follows,
-  /// the place is this item's then, and is not given back before what leaves through it has been read.
+  /// the place is this work tile's then, and is not given back before what leaves through it has been read.
   bool holds() {
     visit(proof_.plan.consumer);
     return good_ && stored_;
@@ -123,11 +124,11 @@ class Handover {
   bool under_way_ = false, held_ = false, stored_ = false, leaving_ = false, good_ = true;
 };
 
-/// May a result leave through the place of this ring's tile? The tile stays for the item and is the block's only one, each group reads
+/// May a result leave through the place of this circular buffer's tile? The tile stays for the work tile and is the block's only one, each warpgroup reads
 /// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
 bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
-  const Ring& ring = proof.ring(ring_number);
-  if (ring.streamed || ring.blocks != 1 || ring.slots != 1 || ring.rows != proof.plan.rows() || bytes > ring.slot_bytes())
+  const CircularBuffer& ring = proof.ring(ring_number);
+  if (ring.streamed || ring.blocks != 1 || ring.stages != 1 || ring.rows != proof.plan.rows() || bytes > ring.stage_bytes())
     return false;
   for (const TensorOp& op : proof.plan.ops) {
     if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;
@@ -135,7 +136,7 @@ bool hands_over(const TensorProof& proof, int ring_number, int store_number, std
   return Handover(proof, ring_number, store_number).holds();
 }
 
-/// Places in shared memory: slots on whole swizzles, nothing over anything else.
+/// Places in shared memory: stages on whole swizzles, nothing over anything else.
 void check_memory(TensorProof& proof) {
   struct Span {
     std::int64_t from, to;
@@ -143,14 +144,14 @@ void check_memory(TensorProof& proof) {
   };
   std::vector<Span> spans;
   std::int64_t barriers = 0;
-  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
-    const Ring& ring = proof.ring(r);
-    if (ring.slots < 1) proof.fail("{} has {} slots", proof.name(r), ring.slots);
-    const std::int64_t alignment = ring.claims ? kClaimBytes : kSwizzleAlignment;
-    if (ring.offset % alignment != 0 || ring.slot_bytes() % alignment != 0)
-      proof.fail("slots of {} do not start at multiples of {} bytes", proof.name(r), alignment);
-    spans.push_back({ring.offset, ring.offset + ring.slots * ring.slot_bytes(), proof.name(r)});
-    if (proof.plan.cores == TensorCores::wgmma) barriers += std::int64_t{2} * ring.slots * kBarrierBytes;
+  for (int r = 0; r < static_cast<int>(proof.plan.circular_buffers.size()); ++r) {
+    const CircularBuffer& ring = proof.ring(r);
+    if (ring.stages < 1) proof.fail("{} has {} stages", proof.name(r), ring.stages);
+    const std::int64_t alignment = ring.scheduler ? kWorkTileBytes : kSwizzleAlignment;
+    if (ring.offset % alignment != 0 || ring.stage_bytes() % alignment != 0)
+      proof.fail("stages of {} do not start at multiples of {} bytes", proof.name(r), alignment);
+    spans.push_back({ring.offset, ring.offset + ring.stages * ring.stage_bytes(), proof.name(r)});
+    if (proof.plan.cores == TensorCores::wgmma) barriers += std::int64_t{2} * ring.stages * kBarrierBytes;
   }
   std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
@@ -158,10 +159,10 @@ void check_memory(TensorProof& proof) {
     const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
     const std::int64_t bytes = ceil_div(columns, kBlockColumns) * proof.plan.rows() * kSwizzleBytes;
     const auto number = static_cast<int>(&op - proof.plan.ops.data());
-    const auto taken = std::find_if(proof.plan.rings.begin(), proof.plan.rings.end(),
-                                    [&](const Ring& ring) { return ring.offset == op.stage_offset; });
-    if (taken != proof.plan.rings.end() && heirs.insert(op.stage_offset).second &&
-        hands_over(proof, static_cast<int>(taken - proof.plan.rings.begin()), number, bytes))
+    const auto taken = std::find_if(proof.plan.circular_buffers.begin(), proof.plan.circular_buffers.end(),
+                                    [&](const CircularBuffer& ring) { return ring.offset == op.stage_offset; });
+    if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second &&
+        hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, bytes))
       continue;
     spans.push_back({op.stage_offset, op.stage_offset + bytes, op.op.name});
   }
@@ -190,7 +191,7 @@ int own_index(const TensorPlan& plan, const TensorOp& op, const TileAccess& acce
 }
 
 /// Rows of a packed tile are those of the access: each place of a pack has its own, as many as the tile holds.
-bool packs_match(const TensorProof& proof, const TensorOp& op, const Ring& ring, const TileAccess& access) {
+bool packs_match(const TensorProof& proof, const TensorOp& op, const CircularBuffer& ring, const TileAccess& access) {
   const int along = index_along(op, access, op.pack);
   if (ring.pack_index != along) return false;
   if (along < 0) return proof.plan.pack == 1 || index_along(op, access, op.row) < 0;
@@ -200,15 +201,16 @@ bool packs_match(const TensorProof& proof, const TensorOp& op, const Ring& ring,
          extent_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
 }
 
-/// The ring holds the tile of an access over the op's dims `over`, and nobody writes the argument.
+/// The circular buffer holds the tile of an access over the op's dims `over`, and nobody writes the argument.
 void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access,
                    const std::vector<int>& over) {
-  if (!in_range(ring_number, proof.plan.rings.size())) return proof.fail("{} has no ring for an operand", op.op.name);
+  if (!in_range(ring_number, proof.plan.circular_buffers.size()))
+    return proof.fail("{} has no circular buffer for an operand", op.op.name);
   for (const TensorOp& writer : proof.plan.ops) {
     if (writer.op.write.buffer == access.buffer)
       proof.fail("{} is copied to shared memory while {} writes it", proof.plan.buffer(access.buffer).name, writer.op.name);
   }
-  const Ring& ring = proof.ring(ring_number);
+  const CircularBuffer& ring = proof.ring(ring_number);
   bool same = ring.buffer == access.buffer && ring.origin.size() == access.index.size();
   for (std::size_t p = 0; same && p < access.index.size(); ++p) {
     IntExpr origin = access.index[p];
@@ -224,10 +226,10 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
     proof.fail("{} does not hold the rows of a pack as {} reads them", proof.name(ring_number), op.op.name);
 }
 
-/// The ring holds all elements that the op reads of the access, each at its own row and column.
+/// The circular buffer holds all elements that the op reads of the access, each at its own row and column.
 void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access) {
   if (op.kind == TensorOp::Kind::product || op.row < 0 || op.column < 0)
-    return proof.fail("{} reads a tile of a ring without rows and columns", op.op.name);
+    return proof.fail("{} reads a tile of a circular buffer without rows and columns", op.op.name);
   TileAccess tile = access;  // at the only value of the other dims
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
@@ -236,7 +238,7 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   }
   check_operand(proof, op, ring_number, tile, {op.row, op.column, op.pack});
   if (!proof.violations.empty()) return;
-  const Ring& ring = proof.ring(ring_number);
+  const CircularBuffer& ring = proof.ring(ring_number);
   const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
   const int dense = static_cast<int>(access.index.size()) - 1;
   for (int p = 0; p <= dense; ++p) {
@@ -254,28 +256,28 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
 std::vector<std::string> sentences(const TensorProof& proof) {
   std::vector<std::string> result;
   const bool all_copy = proof.plan.cores == TensorCores::mma;
-  const auto readers = [&](const Ring& ring) {
-    std::string who = ring.readers == 1 ? "its group" : fmt::format("all {} groups", ring.readers);
+  const auto readers = [&](const CircularBuffer& ring) {
+    std::string who = ring.readers == 1 ? "its warpgroup" : fmt::format("all {} warpgroups", ring.readers);
     return ring.blocks == 1 ? who : fmt::format("{} of {} blocks, each of which copies its share to all,", who, ring.blocks);
   };
-  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) {
-    const Ring& ring = proof.ring(r);
-    if (ring.claims) {
-      result.push_back(fmt::format("{}: the next item's number in {} slots, read by {} before it is overwritten", proof.name(r),
-                                   ring.slots, readers(ring)));
+  for (int r = 0; r < static_cast<int>(proof.plan.circular_buffers.size()); ++r) {
+    const CircularBuffer& ring = proof.ring(r);
+    if (ring.scheduler) {
+      result.push_back(fmt::format("{}: the next work tile's number in {} stages, read by {} before it is overwritten",
+                                   proof.name(r), ring.stages, readers(ring)));
       continue;
     }
-    result.push_back(
-        fmt::format("{}: tiles of {} x {} in {} slot{}; each is read only after it has arrived, and overwritten only after {} {} "
-                    "released it",
-                    proof.name(r), ring.rows, ring.columns, ring.slots, ring.slots == 1 ? "" : "s", readers(ring),
-                    ring.readers == 1 ? "has" : "have"));
+    result.push_back(fmt::format(
+        "{}: tiles of {} x {} in {} stage{}; each is read only after it has arrived, and overwritten only after {} {} "
+        "released it",
+        proof.name(r), ring.rows, ring.columns, ring.stages, ring.stages == 1 ? "" : "s", readers(ring),
+        ring.readers == 1 ? "has" : "have"));
   }
-  result.emplace_back(
-      all_copy
-          ? "an item reads each tile that it copies, behind a barrier before which every thread has waited for its part of the "
-            "copy"
-          : "an item copies as many tiles as it waits for and releases, in one order, for any number of iterations and items");
+  result.emplace_back(all_copy ? "a work tile reads each tile that it copies, behind a barrier before which every thread has "
+                                 "waited for its part of the "
+                                 "copy"
+                               : "a work tile copies as many tiles as it waits for and releases, in one order, for any number of "
+                                 "iterations and work tiles");
   result.emplace_back(
       "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
   result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
@@ -283,7 +285,7 @@ std::vector<std::string> sentences(const TensorProof& proof) {
     result.emplace_back("no deadlock: all threads of a block come to the same barriers");
   } else {
     result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
-                                 proof.plan.turns() ? ", and no release stands within a turn" : ""));
+                                 proof.plan.ping_pong() ? ", and no release stands within a turn" : ""));
   }
   return result;
 }

@@ -9,14 +9,14 @@ namespace {
 
 using Kind = Event::Kind;
 
-/// Tiles of a ring that have been waited for and not released: the current one, and those before it that are kept.
+/// Tiles of a circular buffer that have been waited for and not released: the current one, and those before it that are kept.
 struct Tiles {
   int waited = 0, behind = 0;
   bool current() const { return waited > behind; }
   bool operator==(const Tiles& other) const = default;
 };
 
-/// A product under way, and how many tiles further its group has gone in the rings that it reads.
+/// A product under way, and how many tiles further its warpgroup has gone in the circular buffers that it reads.
 struct Flying {
   int op;
   std::map<int, int> age;
@@ -25,10 +25,10 @@ struct Flying {
 
 /// What a block in a loop or a condition must leave as it was.
 struct Held {
-  std::map<int, Tiles> tiles;  ///< by ring; none: no tile
-  std::set<int> operands;      ///< rings that have been read into registers
-  std::set<int> whole;         ///< buffers of sums that have been added up over lanes
-  std::vector<Flying> flight;  ///< products, oldest first
+  std::map<int, Tiles> tiles;     ///< by circular buffer; none: no tile
+  std::set<int> operands;         ///< circular buffers that have been read into registers
+  std::set<int> whole;            ///< buffers of sums that have been added up over lanes
+  std::vector<Flying> in_flight;  ///< products, oldest first
   bool turn = false;
   bool operator==(const Held& other) const = default;
 };
@@ -53,14 +53,16 @@ class ConsumerWalk {
       if ((block.loop() && !(held_ == before)) || (!block.conditions.empty() && leaves && !(held_ == outside)))
         proof_.fail("an iteration, or what runs on a condition, does not leave tiles, products, sums and turns as it found them");
     }
-    if (!held_.flight.empty())
-      proof_.fail("product {} is in flight at the end of an item", proof_.op(held_.flight.front().op).op.name);
-    for (const auto& [ring, tiles] : held_.tiles) proof_.fail("a tile of {} is held at the end of an item", proof_.name(ring));
-    if (held_.turn) proof_.fail("a turn is not passed on at the end of an item");
-    for (int r = 0; r < static_cast<int>(proof_.plan.rings.size()); ++r) {
+    if (!held_.in_flight.empty())
+      proof_.fail("product {} is in flight at the end of a work tile", proof_.op(held_.in_flight.front().op).op.name);
+    for (const auto& [ring, tiles] : held_.tiles)
+      proof_.fail("a tile of {} is held at the end of a work tile", proof_.name(ring));
+    if (held_.turn) proof_.fail("a turn is not passed on at the end of a work tile");
+    for (int r = 0; r < static_cast<int>(proof_.plan.circular_buffers.size()); ++r) {
       if (keeps_.count(r) != 0 && gives_.count(r) != 0)
         proof_.fail("tiles of {} are kept behind, but not all of them", proof_.name(r));
-      if (proof_.ring(r).claims && held_.operands.count(r) == 0) proof_.fail("{} is not read: no item follows", proof_.name(r));
+      if (proof_.ring(r).scheduler && held_.operands.count(r) == 0)
+        proof_.fail("{} is not read: no work tile follows", proof_.name(r));
     }
   }
 
@@ -84,14 +86,14 @@ class ConsumerWalk {
       case Kind::product:
         return product(event.op);
       case Kind::wait_products:
-        if (held_.flight.size() > static_cast<std::size_t>(event.count))
-          held_.flight.erase(held_.flight.begin(), held_.flight.end() - event.count);
+        if (held_.in_flight.size() > static_cast<std::size_t>(event.count))
+          held_.in_flight.erase(held_.in_flight.begin(), held_.in_flight.end() - event.count);
         return;
       case Kind::compute:
         return compute(proof_.op(event.op));
       case Kind::narrow:
         return narrow(event.op);
-      case Kind::finish_sums:
+      case Kind::quad_reduction:
         return finish(event.ring);
       case Kind::wait_turn:
       case Kind::pass_turn:
@@ -134,13 +136,13 @@ class ConsumerWalk {
     }
   }
 
-  /// There is a slot for the tile beside those that the group keeps: it could not be copied while the group waits, else.
+  /// There is a stage for the tile beside those that the warpgroup keeps: it could not be copied while the warpgroup waits, else.
   void wait(int ring) {
     Tiles tiles = tiles_of(ring);
     if (tiles.current()) proof_.fail("{} is waited for again before its tile is released", proof_.name(ring));
     ++tiles.waited;
-    if (tiles.waited > proof_.ring(ring).slots)
-      proof_.fail("{} has {} slots where {} tiles are held at once", proof_.name(ring), proof_.ring(ring).slots, tiles.waited);
+    if (tiles.waited > proof_.ring(ring).stages)
+      proof_.fail("{} has {} stages where {} tiles are held at once", proof_.name(ring), proof_.ring(ring).stages, tiles.waited);
     set_tiles(ring, tiles);
   }
 
@@ -150,7 +152,7 @@ class ConsumerWalk {
     ++tiles.behind;
     set_tiles(ring, tiles);
     keeps_.insert(ring);
-    for (Flying& flying : held_.flight) {
+    for (Flying& flying : held_.in_flight) {
       if (reads_ring(flying.op, ring)) ++flying.age[ring];
     }
   }
@@ -160,7 +162,7 @@ class ConsumerWalk {
     if (tiles.waited == 0) return proof_.fail("{} is released without a tile that has been waited for", proof_.name(ring));
     if (held_.turn) proof_.fail("{} is released within a turn", proof_.name(ring));
     if (tiles.behind == 0) gives_.insert(ring);
-    for (const Flying& flying : held_.flight) {
+    for (const Flying& flying : held_.in_flight) {
       const auto age = flying.age.find(ring);
       if (reads_ring(flying.op, ring) && !proof_.ring(ring).in_registers &&
           (age == flying.age.end() ? 0 : age->second) == tiles.behind)
@@ -174,7 +176,7 @@ class ConsumerWalk {
   void take(int ring) {
     need_tile(ring, "take_registers");
     if (!proof_.ring(ring).in_registers) proof_.fail("{} is read into registers that no product uses", proof_.name(ring));
-    for (const Flying& flying : held_.flight) {
+    for (const Flying& flying : held_.in_flight) {
       if (reads_ring(flying.op, ring))
         proof_.fail("registers of {} are overwritten under product {}", proof_.name(ring), proof_.op(flying.op).op.name);
     }
@@ -187,7 +189,7 @@ class ConsumerWalk {
 
   /// No product under way writes the fragment.
   void need_settled(int buffer, const std::string& who) {
-    for (const auto& [op, age] : held_.flight) {
+    for (const auto& [op, age] : held_.in_flight) {
       if (proof_.op(op).op.write.buffer == buffer)
         proof_.fail("{} touches {} while product {} is writing it", who, proof_.plan.buffer(buffer).name, proof_.op(op).op.name);
     }
@@ -196,19 +198,19 @@ class ConsumerWalk {
   void product(int k) {
     const TensorOp& op = proof_.op(k);
     // Products of one shape may follow each other on the same sums.
-    for (const auto& [other, age] : held_.flight) {
+    for (const auto& [other, age] : held_.in_flight) {
       if (proof_.op(other).op.write.buffer == op.op.write.buffer && proof_.op(other).n != op.n)
         need_settled(op.op.write.buffer, op.op.name);
     }
     if (proof_.ring(op.b_ring).in_registers) proof_.fail("the second operand of {} is in registers", op.op.name);
     need_tile(op.b_ring, op.op.name);
-    if (is_lane_sum(op.op.write.buffer)) proof_.fail("product {} writes a sum in lanes", op.op.name);
+    if (is_thread_sum(op.op.write.buffer)) proof_.fail("product {} writes a sum in lanes", op.op.name);
     if (op.a_ring >= 0 && proof_.ring(op.a_ring).in_registers) {
       if (held_.operands.count(op.a_ring) == 0 || op.a_by_row) proof_.fail("{} has no operand in registers", op.op.name);
     } else if (op.a_ring >= 0) {
       need_tile(op.a_ring, op.op.name);
     }
-    held_.flight.push_back({k, {}});
+    held_.in_flight.push_back({k, {}});
   }
 
   void compute(const TensorOp& op) {
@@ -222,24 +224,24 @@ class ConsumerWalk {
     const TensorOp& op = proof_.op(k);
     const int buffer = op.op.reads[static_cast<std::size_t>(op.form.a)].buffer;
     need_settled(buffer, "the operand of " + op.op.name);
-    if (is_lane_sum(buffer)) proof_.fail("{} narrows a sum in lanes", op.op.name);
-    if (std::any_of(held_.flight.begin(), held_.flight.end(), [&](const Flying& flying) { return flying.op == k; }))
+    if (is_thread_sum(buffer)) proof_.fail("{} narrows a sum in lanes", op.op.name);
+    if (std::any_of(held_.in_flight.begin(), held_.in_flight.end(), [&](const Flying& flying) { return flying.op == k; }))
       proof_.fail("the operand of {} is overwritten while it is in flight", op.op.name);
   }
 
-  bool is_lane_sum(int buffer) const {
+  bool is_thread_sum(int buffer) const {
     const auto found = proof_.plan.fragments.find(buffer);
-    return found != proof_.plan.fragments.end() && found->second.lane_sums;
+    return found != proof_.plan.fragments.end() && found->second.thread_sums;
   }
 
   /// Parts of sums are added to, scaled and cleared as parts; everything else wants the whole.
   void sums(const TensorOp& op) {
     const int written = op.op.write.buffer;
     for (const TileAccess& read : op.op.reads) {
-      if (read.buffer != written && is_lane_sum(read.buffer) && held_.whole.count(read.buffer) == 0)
+      if (read.buffer != written && is_thread_sum(read.buffer) && held_.whole.count(read.buffer) == 0)
         proof_.fail("{} reads {} before the parts of its sum are added up", op.op.name, proof_.plan.buffer(read.buffer).name);
     }
-    if (!is_lane_sum(written)) return;
+    if (!is_thread_sum(written)) return;
     const std::string& name = proof_.plan.buffer(written).name;
     if (op.kind == TensorOp::Kind::reduce) {
       if (op.op.reduction != ReductionOp::add || held_.whole.count(written) != 0)
@@ -252,17 +254,17 @@ class ConsumerWalk {
   }
 
   void finish(int buffer) {
-    if (!is_lane_sum(buffer)) return proof_.fail("a tile that is no sum in parts is added up over lanes");
-    need_settled(buffer, "finish_sums");
+    if (!is_thread_sum(buffer)) return proof_.fail("a tile that is no sum in parts is added up over lanes");
+    need_settled(buffer, "quad_reduction");
     if (!held_.whole.insert(buffer).second) proof_.fail("{} is added up over lanes twice", proof_.plan.buffer(buffer).name);
   }
 
   TensorProof& proof_;
   Held held_;
-  std::set<int> keeps_, gives_;  ///< rings whose tiles are kept behind; whose current tile is given back
+  std::set<int> keeps_, gives_;  ///< circular buffers whose tiles are kept behind; whose current tile is given back
 };
 
-/// Each wait for an empty slot is followed by the load that fills it.
+/// Each wait for an empty stage is followed by the load that fills it.
 void walk_producer(TensorProof& proof) {
   for (const RoleBlock& block : proof.producer) {
     int waited = -1;

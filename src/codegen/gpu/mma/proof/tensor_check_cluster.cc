@@ -7,15 +7,15 @@ namespace {
 using Kind = Event::Kind;
 
 void check_ring(TensorProof& proof, int r) {
-  const Ring& ring = proof.ring(r);
+  const CircularBuffer& ring = proof.ring(r);
   if (ring.blocks != 1 && ring.blocks != proof.plan.cluster())
     return proof.fail("{} has the same tiles in {} blocks of a cluster of {}", proof.name(r), ring.blocks, proof.plan.cluster());
-  if (ring.readers != proof.plan.groups * ring.blocks)
-    proof.fail("a slot of {} is free when {} groups have released it, and {} read it", proof.name(r), ring.readers,
-               proof.plan.groups * ring.blocks);
+  if (ring.readers != proof.plan.warpgroups * ring.blocks)
+    proof.fail("a stage of {} is free when {} warpgroups have released it, and {} read it", proof.name(r), ring.readers,
+               proof.plan.warpgroups * ring.blocks);
   if (ring.own_index >= static_cast<int>(ring.origin.size())) proof.fail("{} has no index {}", proof.name(r), ring.own_index);
   if (ring.blocks == 1) return;
-  if (ring.claims) proof.fail("{} is shared: each block claims for itself", proof.name(r));
+  if (ring.scheduler) proof.fail("{} is shared: each block draws for itself", proof.name(r));
   if (ring.own_index >= 0) proof.fail("{} is shared, and each block has tiles of its own", proof.name(r));
   if (!ring.shares_columns() && ring.rows % (kSwizzleRows * ring.blocks) != 0)
     proof.fail("{} rows of {} cannot be shared out to {} blocks", ring.rows, proof.name(r), ring.blocks);
@@ -40,10 +40,10 @@ void check_events(TensorProof& proof, const Role& role) {
 }  // namespace
 
 void prove_sharing(TensorProof& proof) {
-  const bool claims = proof.plan.tile_rings() != proof.plan.rings.size();
+  const bool claims = proof.plan.tile_rings() != proof.plan.circular_buffers.size();
   if (proof.plan.cluster() > 1 && (proof.plan.cores != TensorCores::wgmma || claims))
-    return proof.fail("blocks of a cluster would take different items, or copy without a copying warp");
-  for (int r = 0; r < static_cast<int>(proof.plan.rings.size()); ++r) check_ring(proof, r);
+    return proof.fail("blocks of a cluster would take different work tiles, or copy without a producer warp");
+  for (int r = 0; r < static_cast<int>(proof.plan.circular_buffers.size()); ++r) check_ring(proof, r);
   check_events(proof, proof.consumer);
   check_events(proof, proof.producer);
 }

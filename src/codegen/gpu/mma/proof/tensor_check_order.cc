@@ -9,7 +9,7 @@ namespace {
 using Kind = Event::Kind;
 
 /// A step of a role.
-struct Place {
+struct StepPlace {
   std::size_t block = 0, at = 0;
 };
 
@@ -27,10 +27,10 @@ class TileMatcher {
 
   void run() {
     if (proof_.plan.cores == TensorCores::wgmma) {
-      if (!same(loads_.total(), waits_.total())) proof_.fail("an item does not copy as many tiles as it waits for");
+      if (!same(loads_.total(), waits_.total())) proof_.fail("a work tile does not copy as many tiles as it waits for");
       match_order();
     }
-    for (int r = 0; r < static_cast<int>(proof_.plan.rings.size()); ++r) match_ring(r);
+    for (int r = 0; r < static_cast<int>(proof_.plan.circular_buffers.size()); ++r) match_ring(r);
   }
 
  private:
@@ -42,19 +42,19 @@ class TileMatcher {
   template <class Visit>
   static void each_step(const Role& role, const Visit& visit) {
     for (std::size_t b = 0; b < role.size(); ++b) {
-      for (std::size_t s = 0; s < role[b].steps.size(); ++s) visit(Place{b, s}, role[b].steps[s]);
+      for (std::size_t s = 0; s < role[b].steps.size(); ++s) visit(StepPlace{b, s}, role[b].steps[s]);
     }
   }
 
-  std::string runs(const Place& load, const Place& reader) {
+  std::string runs(const StepPlace& load, const StepPlace& reader) {
     return run_of(copier_[load.block], "i", bounds()) + " and " + run_of(proof_.consumer[reader.block], "j", bounds());
   }
 
-  /// The n-th copy is of the ring that is waited for n-th.
+  /// The n-th copy is of the circular buffer that is waited for n-th.
   void match_order() {
-    each_step(copier_, [&](const Place& load, const RoleStep& loading) {
+    each_step(copier_, [&](const StepPlace& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load) return;
-      each_step(proof_.consumer, [&](const Place& wait, const RoleStep& waiting) {
+      each_step(proof_.consumer, [&](const StepPlace& wait, const RoleStep& waiting) {
         if (!proof_.violations.empty() || waiting.event.kind != Kind::wait_full || waiting.event.ring == loading.event.ring)
           return;
         const std::string meet = fmt::format("{} and {} = {}", runs(load, wait), loads_.before(load.block, load.at, "i"),
@@ -65,7 +65,7 @@ class TileMatcher {
     });
   }
 
-  std::set<std::string> loop_vars_of(const Ring& ring) const {
+  std::set<std::string> loop_vars_of(const CircularBuffer& ring) const {
     std::set<std::string> vars;
     for (const IntExpr& index : ring.origin) {
       for (const std::string& var : loop_vars_) {
@@ -78,8 +78,9 @@ class TileMatcher {
   bool reads(const Event& event, int ring) const {
     if (event.kind == Kind::take_registers) return event.ring == ring;
     if (event.kind == Kind::compute) {
-      const auto& rings = proof_.op(event.op).read_rings;
-      return std::any_of(rings.begin(), rings.end(), [&](const auto& entry) { return entry.second == ring; });
+      const auto& circular_buffers = proof_.op(event.op).read_rings;
+      return std::any_of(circular_buffers.begin(), circular_buffers.end(),
+                         [&](const auto& entry) { return entry.second == ring; });
     }
     if (event.kind != Kind::product || proof_.ring(ring).in_registers) return false;
     return proof_.op(event.op).a_ring == ring || proof_.op(event.op).b_ring == ring;
@@ -92,19 +93,19 @@ class TileMatcher {
     if (vars.size() > 1 || proof_.ring(ring).in_registers)
       return proof_.fail("tiles of {} depend on more than one iteration", proof_.name(ring));
     const StepCounter copies(copier_, bounds(), [ring](const Event& e) { return e.kind == Kind::load && e.ring == ring; });
-    // A group that keeps tiles goes on to the next one without giving the last one back (prove_blocks: always or never).
+    // A warpgroup that keeps tiles goes on to the next one without giving the last one back (prove_blocks: always or never).
     bool keeps = false;
-    each_step(proof_.consumer, [&](const Place&, const RoleStep& step) {
+    each_step(proof_.consumer, [&](const StepPlace&, const RoleStep& step) {
       keeps = keeps || (step.event.kind == Kind::next_tile && step.event.ring == ring);
     });
     const Kind goes_on = keeps ? Kind::next_tile : Kind::release;
     const StepCounter passed(proof_.consumer, bounds(),
                              [ring, goes_on](const Event& e) { return e.kind == goes_on && e.ring == ring; });
-    each_step(copier_, [&](const Place& load, const RoleStep& loading) {
+    each_step(copier_, [&](const StepPlace& load, const RoleStep& loading) {
       if (loading.event.kind != Kind::load || loading.event.ring != ring) return;
       if (loading.var != *vars.begin())
         return proof_.fail("{} is copied where {} has no value", proof_.name(ring), *vars.begin());
-      each_step(proof_.consumer, [&](const Place& reader, const RoleStep& reading) {
+      each_step(proof_.consumer, [&](const StepPlace& reader, const RoleStep& reading) {
         if (!proof_.violations.empty() || !reads(reading.event, ring)) return;
         if (reading.var != *vars.begin())
           return proof_.fail("{} is read where {} has no value", proof_.name(ring), *vars.begin());
@@ -126,9 +127,9 @@ class TileMatcher {
 
 /// An access of an op's run to a buffer, or to the operand that `narrow` makes.
 struct Access {
-  Place place;
+  StepPlace place;
   int op = -1;
-  int stage = 0;   ///< within the op: 0 for narrow, 1 for what follows
+  int part = 0;    ///< within the op: 0 for narrow, 1 for what follows
   int buffer = 0;  ///< -1 - op: the op's operand
   bool writes = false;
 };
@@ -154,8 +155,8 @@ class OrderChecker {
 
  private:
   BoundSpace& bounds() { return proof_.bounds; }
-  const RoleBlock& block(const Place& place) const { return proof_.consumer[place.block]; }
-  const RoleStep& step(const Place& place) const { return block(place).steps[place.at]; }
+  const RoleBlock& block(const StepPlace& place) const { return proof_.consumer[place.block]; }
+  const RoleStep& step(const StepPlace& place) const { return block(place).steps[place.at]; }
   const OpPlace& home(int op) const { return proof_.places[static_cast<std::size_t>(op)]; }
 
   void collect() {
@@ -164,13 +165,11 @@ class OrderChecker {
     }
   }
 
-  void add(const Place& place) {
+  void add(const StepPlace& place) {
     const Event& event = step(place).event;
     if (event.kind != Kind::product && event.kind != Kind::compute && event.kind != Kind::narrow) return;
     const TensorOp& op = proof_.op(event.op);
-    const auto access = [&](int stage, int buffer, bool writes) {
-      accesses_.push_back({place, event.op, stage, buffer, writes});
-    };
+    const auto access = [&](int part, int buffer, bool writes) { accesses_.push_back({place, event.op, part, buffer, writes}); };
     if (event.kind == Kind::narrow) {
       access(0, op.op.reads[static_cast<std::size_t>(op.form.a)].buffer, false);
       access(0, -1 - event.op, true);
@@ -184,26 +183,26 @@ class OrderChecker {
     for (const TileAccess& read : op.op.reads) access(1, read.buffer, false);
   }
 
-  /// Places at which the op runs (stage 1) or its operand is made (stage 0).
-  std::vector<Place> places_of(int op, int stage) const {
-    std::vector<Place> places;
+  /// Places at which the op runs (part 1) or its operand is made (part 0).
+  std::vector<StepPlace> places_of(int op, int part) const {
+    std::vector<StepPlace> places;
     for (const Access& access : accesses_) {
-      if (access.op == op && access.stage == stage && access.writes) places.push_back(access.place);
+      if (access.op == op && access.part == part && access.writes) places.push_back(access.place);
     }
     return places;
   }
 
-  void runs_once(int op, int stage) {
-    const std::vector<Place> places = places_of(op, stage);
-    const std::string name = (stage == 0 ? "the operand of " : "") + proof_.op(op).op.name;
+  void runs_once(int op, int part) {
+    const std::vector<StepPlace> places = places_of(op, part);
+    const std::string name = (part == 0 ? "the operand of " : "") + proof_.op(op).op.name;
     const OpPlace& home = this->home(op);
     if (home.loop < 0) {
-      if (places.size() != 1 || !block(places[0]).always()) proof_.fail("{} is not computed once an item", name);
+      if (places.size() != 1 || !block(places[0]).always()) proof_.fail("{} is not computed once a work tile", name);
       return;
     }
     const std::string whole = iterations_of(home, "v", bounds(), proof_.violations);
     std::string left = whole;
-    for (const Place& place : places) {
+    for (const StepPlace& place : places) {
       if (step(place).var != home.var) return proof_.fail("{} is computed where {} has no value", name, home.var);
       const bool moves = step(place).value.uses(home.var);
       if (block(place).loop() && !moves) return proof_.fail("{} is computed again and again for one iteration", name);
@@ -239,7 +238,7 @@ class OrderChecker {
   void keeps_order(const Access& first, const Access& second) {
     if (!proof_.violations.empty() || second.place.block > first.place.block) return;
     const OpPlace &a = home(first.op), &b = home(second.op);
-    const bool ranked = std::pair(first.op, first.stage) < std::pair(second.op, second.stage);
+    const bool ranked = std::pair(first.op, first.part) < std::pair(second.op, second.part);
     const bool together = a.loop >= 0 && a.loop == b.loop;
     if (!together && !ranked) return;
     std::string wrong = run_of(block(first.place), "i", bounds()) + " and " + run_of(block(second.place), "j", bounds());

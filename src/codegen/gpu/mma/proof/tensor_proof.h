@@ -33,17 +33,19 @@ struct TensorProof {
   }
   /// Who copies: with mma, all threads do both.
   const Role& copier() const { return plan.cores == TensorCores::wgmma ? producer : consumer; }
-  const Ring& ring(int k) const { return plan.rings[static_cast<std::size_t>(k)]; }
+  const CircularBuffer& ring(int k) const { return plan.circular_buffers[static_cast<std::size_t>(k)]; }
   const TensorOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
   std::string name(int ring) const {
-    return fmt::format("ring {} ({})", ring, this->ring(ring).claims ? "claims" : plan.buffer(this->ring(ring).buffer).name);
+    return fmt::format("circular buffer {} ({})", ring,
+                       this->ring(ring).scheduler ? "work tiles" : plan.buffer(this->ring(ring).buffer).name);
   }
 };
 
 void prove_shape(
-    TensorProof& proof);  ///< events name rings and ops that exist, bounds are the same in all groups, slots do not overlap
+    TensorProof&
+        proof);  ///< events name circular buffers and ops that exist, bounds are the same in all warpgroups, stages do not overlap
 void prove_sharing(TensorProof& proof);   ///< 6.
-void prove_operands(TensorProof& proof);  ///< rings hold the tiles that their ops read
+void prove_operands(TensorProof& proof);  ///< circular buffers hold the tiles that their ops read
 void prove_blocks(TensorProof& proof);    ///< 1. and the structural part of 3. and 4.
 void prove_tiles(TensorProof& proof);     ///< 2.
 void prove_copies(TensorProof& proof);    ///< 3. and 4. of copies by all threads

@@ -114,9 +114,9 @@ class BlockEmitter {
   void end_exchange();
 
   // reductions over columns
-  /// What a warp or a block contributes: its sum or, of a joint reduction, the lead's value and the sum.
+  /// What a warp or a block contributes: its sum or, of a fused reduction, the lead's value and the sum.
   using Partial = std::vector<Value*>;
-  /// Points of a joint reduction that partial results stand for; 0 where nobody asks.
+  /// Points of a fused reduction that partial results stand for; 0 where nobody asks.
   struct Points {
     std::int64_t each = 0;  ///< one of them
     std::int64_t all = 0;   ///< their combination

@@ -1,5 +1,5 @@
 // Reductions along columns: in a thread, across the lanes of a warp by butterfly shuffles, across warps through shared memory. The
-// results of warps are sums or, of a joint reduction (joint_reduction.cc), pairs with the value of its lead.
+// results of warps are sums or, of a fused reduction (fused_reduction.cc), pairs with the value of its lead.
 #include "codegen/gpu/simt/emit/block_emitter.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -20,7 +20,7 @@ constexpr int kFewPartials = 8, kFewPairs = 4;
 /// Of a partial result in memory.
 llvm::Type* partial_type(llvm::IRBuilderBase& b, const BlockOp& op) {
   llvm::Type* type = register_type(b.getContext(), op.sum_type());
-  return op.joint ? llvm::FixedVectorType::get(type, 2) : type;
+  return op.fused ? llvm::FixedVectorType::get(type, 2) : type;
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ Value* BlockEmitter::lead_value(const BlockOp& lead, int slot) {
 
 BlockEmitter::Partial BlockEmitter::warp_partial(const BlockOp& op, int slot, Value* row_ok) {
   Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.layout.lanes, 32));
-  if (!op.joint) return {total};
-  return {lead_value(plan_->ops[static_cast<std::size_t>(op.joint->lead)], slot), total};
+  if (!op.fused) return {total};
+  return {lead_value(plan_->ops[static_cast<std::size_t>(op.fused->lead)], slot), total};
 }
 
 /// The value of the lane whose number differs in the bit `distance`.
@@ -118,7 +118,7 @@ Value* BlockEmitter::exchanged_address(const BlockOp& op, Value* row_slot, Value
 }
 
 void BlockEmitter::store_partial(const BlockOp& op, const Partial& partial, Value* address) {
-  if (!op.joint) {
+  if (!op.fused) {
     b_.CreateAlignedStore(partial[0], address, llvm::Align(4));
     return;
   }
@@ -128,8 +128,8 @@ void BlockEmitter::store_partial(const BlockOp& op, const Partial& partial, Valu
 }
 
 BlockEmitter::Partial BlockEmitter::load_partial(const BlockOp& op, Value* address) {
-  Value* value = b_.CreateAlignedLoad(partial_type(b_, op), address, llvm::Align(op.joint ? 8 : 4));
-  if (!op.joint) return {value};
+  Value* value = b_.CreateAlignedLoad(partial_type(b_, op), address, llvm::Align(op.fused ? 8 : 4));
+  if (!op.fused) return {value};
   return {b_.CreateExtractElement(value, std::uint64_t{0}), b_.CreateExtractElement(value, std::uint64_t{1})};
 }
 
@@ -156,7 +156,7 @@ void BlockEmitter::send_gathered(const BlockOp& op, bool all_rows) {
       Value* some = b_.CreateICmpULT(own_thread_, b_.getInt32(warps));
       Value* warp = b_.CreateSelect(some, own_thread_, b_.getInt32(0));
       const Partial own = load_partial(op, partial_address(op, slot, warp));
-      const std::int64_t points = op.joint ? op.joint->points : 0;
+      const std::int64_t points = op.fused ? op.fused->points : 0;
       const Partial total = combined(op, {own}, {points, warps * points}, 32, some);
       when(b_.CreateICmpULT(own_thread_, b_.getInt32(static_cast<std::uint32_t>(plan_->cluster))),
            [&] { send(total, exchanged_address(op, slot, arguments_.cluster_rank), own_thread_); });
@@ -175,9 +175,9 @@ void BlockEmitter::meet(const BlockOp& op, bool all_rows) {
 /// value: one after the other when they are few, else spread over the lanes of each warp.
 BlockEmitter::Partial BlockEmitter::combined_partials(const BlockOp& op, Value* row_slot) {
   const int count = op.gathers ? plan_->cluster : op.layout.lanes / 32;
-  const std::int64_t points = !op.joint ? 0 : op.joint->points * (op.gathers ? plan_->threads / 32 : 1);
+  const std::int64_t points = !op.fused ? 0 : op.fused->points * (op.gathers ? plan_->threads / 32 : 1);
   const bool spreads =
-      count > (op.joint ? kFewPairs : kFewPartials) && (count % 32 == 0 || (32 % count == 0)) && op.layout.groups == 1;
+      count > (op.fused ? kFewPairs : kFewPartials) && (count % 32 == 0 || (32 % count == 0)) && op.layout.groups == 1;
   const int lanes = spreads ? std::min(count, 32) : 1;
   std::vector<Partial> partials;
   for (int from = 0; from < count; from += lanes) {
@@ -203,12 +203,12 @@ BlockEmitter::Partial BlockEmitter::combined(const BlockOp& op, const std::vecto
     return butterfly(total, member, lanes);
   };
   std::vector<Value*> values;
-  if (!op.joint) {
+  if (!op.fused) {
     for (const Partial& partial : partials) values.push_back(partial[0]);
     return {fold(op, values)};
   }
   for (const Partial& partial : partials) values.push_back(partial[0]);
-  Value* lead = fold(plan_->ops[static_cast<std::size_t>(op.joint->lead)], values);
+  Value* lead = fold(plan_->ops[static_cast<std::size_t>(op.fused->lead)], values);
   values.clear();
   for (const Partial& partial : partials) values.push_back(corrected(op, partial, lead, points));
   return {lead, fold(op, values)};
@@ -227,17 +227,17 @@ Value* BlockEmitter::corrected(const BlockOp& op, const Partial& partial, Value*
     };
     return emit_scalar(b_, math_, expr, leaves);
   };
-  const auto view = [&](Value* value, std::int64_t n) { return evaluate(op.joint->reference, {{"m", value}, {"n", number(n)}}); };
-  return evaluate(op.joint->correction, {{"r", partial[1]},
+  const auto view = [&](Value* value, std::int64_t n) { return evaluate(op.fused->reference, {{"m", value}, {"n", number(n)}}); };
+  return evaluate(op.fused->correction, {{"r", partial[1]},
                                          {"m_old", view(partial[0], points.each)},
                                          {"m_new", view(lead, points.all)},
                                          {"n_old", number(points.each)}});
 }
 
 void BlockEmitter::finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total) {
-  if (op.joint) {
-    const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.joint->lead)];
-    Value*& kept = warp_leads_[{op.joint->lead, slot}];
+  if (op.fused) {
+    const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.fused->lead)];
+    Value*& kept = warp_leads_[{op.fused->lead, slot}];
     if (kept == nullptr) kept = entry_alloca(type_of(plan_->buffer(lead.op.write.buffer)), "warp_lead");
     b_.CreateStore(lead_value(lead, slot), kept);
     store_total(lead, slot, total.front());

@@ -159,20 +159,20 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
   body();
 }
 
-/// Where this thread finds a piece of the item of trip `trip`: neighbouring threads' pieces lie next to each other.
+/// Where this thread finds a piece of the work tile of trip `trip`: neighbouring threads' pieces lie next to each other.
 Value* BlockEmitter::piece_address(int buffer, Value* trip, std::int64_t piece) {
   const Placement& place = plan_->placements.at(buffer);
   const std::int64_t slot_bytes = pieces_of(*plan_, buffer) * place.piece * plan_->threads;
   Value* own = b_.CreateNSWMul(b_.CreateZExt(own_thread_, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(place.piece)));
-  if (place.ring_slots > 1) {
+  if (place.stages > 1) {
     Value* before = b_.CreateNSWSub(trip, b_.getInt64(1));
-    Value* slot = b_.CreateURem(before, b_.getInt64(static_cast<std::uint64_t>(place.ring_slots)));
+    Value* slot = b_.CreateURem(before, b_.getInt64(static_cast<std::uint64_t>(place.stages)));
     own = b_.CreateNSWAdd(own, b_.CreateNSWMul(slot, b_.getInt64(static_cast<std::uint64_t>(slot_bytes))));
   }
-  return shared_address(b_.getInt8Ty(), place.ring_offset + piece * place.piece * plan_->threads, own);
+  return shared_address(b_.getInt8Ty(), place.stages_offset + piece * place.piece * plan_->threads, own);
 }
 
-/// Asynchronous copies for an item to come. A thread copies what it will read itself, so that no other thread has to know. Pieces are
+/// Asynchronous copies for a work tile to come. A thread copies what it will read itself, so that no other thread has to know. Pieces are
 /// neighbours where the read is a vector, and elements by themselves elsewhere.
 void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
   const int buffer = op.op.write.buffer;
@@ -195,12 +195,11 @@ void BlockEmitter::emit_ahead(const BlockOp& op, int width, Slot slot) {
   }
 }
 
-/// The next item's pieces into registers. Groups of copies still under way are those of later items.
+/// The next work tile's pieces into registers. Groups of copies still under way are those of later work tiles.
 void BlockEmitter::advance(int buffer) {
   const ElementType type = plan_->buffer(buffer).type;
   const Placement& place = plan_->placements.at(buffer);
-  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
-                     {b_.getInt32(static_cast<std::uint32_t>(place.ring_slots - 1))});
+  b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {b_.getInt32(static_cast<std::uint32_t>(place.stages - 1))});
   Value* trip = b_.CreateNSWAdd(environment_.at(kTrip), b_.getInt64(1));
   int element = 0;
   for (std::int64_t piece = 0; piece < pieces_of(*plan_, buffer); ++piece) {

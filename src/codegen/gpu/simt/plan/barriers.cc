@@ -7,17 +7,17 @@ namespace nestor::nvptx {
 namespace {
 
 /// An access to memory since the last barrier. Shared memory is named by bytes, other memory by its buffer.
-struct Touch {
+struct PendingAccess {
   int buffer = -1;  ///< -1: shared memory low..high
   std::int64_t low = 0, high = 0;
   bool write = false;
   std::optional<ThreadMap> map;  ///< known to be the same thread for equal elements of `named`
   int named = -1;                ///< the access's buffer; others may have other strides in the same bytes
-  bool operator==(const Touch& other) const = default;
+  bool operator==(const PendingAccess& other) const = default;
 };
-using Pending = std::vector<Touch>;
+using Pending = std::vector<PendingAccess>;
 
-bool meet(const Touch& a, const Touch& b) {
+bool meet(const PendingAccess& a, const PendingAccess& b) {
   if (!a.write && !b.write) return false;
   if (a.buffer != b.buffer) return false;
   if (a.buffer < 0 && (a.low >= b.high || b.low >= a.high)) return false;
@@ -59,7 +59,7 @@ class BarrierPass {
         for (int pass = 0; pass < 2; ++pass) {
           Pending inside = pending;
           for (const BlockNode& child : node.children) visit(child, inside);
-          if (node.independent) std::erase_if(inside, [](const Touch& touch) { return touch.buffer >= 0; });
+          if (node.independent) std::erase_if(inside, [](const PendingAccess& touch) { return touch.buffer >= 0; });
           merge(pending, inside);
         }
         loops_.erase(node.var);
@@ -69,7 +69,7 @@ class BarrierPass {
   }
 
   static void merge(Pending& into, const Pending& from) {
-    for (const Touch& touch : from) {
+    for (const PendingAccess& touch : from) {
       if (std::find(into.begin(), into.end(), touch) == into.end()) into.push_back(touch);
     }
   }
@@ -80,8 +80,8 @@ class BarrierPass {
     // What the blocks of a cluster exchange comes with a synchronisation of its own, which orders nothing else.
     const bool inner = combines_in_memory(op) || (op.product && !(op.product->a_direct && op.product->b_direct));
     if (!inner) before.insert(before.end(), after.begin(), after.end());
-    const auto meets_pending = [&](const Touch& touch) {
-      return std::any_of(pending.begin(), pending.end(), [&](const Touch& old) { return meet(old, touch); });
+    const auto meets_pending = [&](const PendingAccess& touch) {
+      return std::any_of(pending.begin(), pending.end(), [&](const PendingAccess& old) { return meet(old, touch); });
     };
     // A staged product starts with a barrier of its own.
     const bool starts_with_barrier = op.product && inner;
@@ -100,7 +100,7 @@ class BarrierPass {
     const auto add = [&](Pending& list, const TileAccess& access, bool is_write, bool operand) {
       const Placement* place = plan_.placement(access.buffer);
       if (place != nullptr && place->kind == Placement::Kind::registers) return;
-      Touch touch;
+      PendingAccess touch;
       touch.write = is_write;
       touch.named = access.buffer;
       if (place != nullptr && place->kind == Placement::Kind::shared) {
@@ -115,7 +115,7 @@ class BarrierPass {
       list.push_back(touch);
     };
     const auto add_range = [&](Pending& list, std::int64_t low, std::int64_t bytes) {
-      Touch touch;
+      PendingAccess touch;
       touch.low = low;
       touch.high = low + bytes;
       touch.write = true;

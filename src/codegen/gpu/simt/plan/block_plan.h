@@ -53,9 +53,9 @@ struct Placement {
   /// The slots are in a part of shared memory that is each thread's own, in pieces of 16 bytes, rather than in registers.
   bool outside = false;
   std::int64_t outside_offset = -1;
-  std::int64_t ring_offset = -1;  ///< bytes in shared memory: pieces of the items to come, each thread's own
-  int ring_slots = 0;             ///< items to come, each in a slot
-  int piece = 16;                 ///< bytes that an asynchronous copy moves: 16, or 4 where rows do not consist of such
+  std::int64_t stages_offset = -1;  ///< bytes in shared memory: pieces of the work tiles to come, each thread's own
+  int stages = 0;                   ///< work tiles to come, each in a slot
+  int piece = 16;                   ///< bytes that an asynchronous copy moves: 16, or 4 where rows do not consist of such
 };
 
 /// A contract computed by register blocks: each k tile of A and B passes through shared memory, unless it is there already.
@@ -71,7 +71,7 @@ struct ProductPlan {
 };
 
 /// A reduction whose partial results are combined together with those of the lead of its composite.
-struct JointReduction {
+struct FusedReduction {
   int lead = -1;          ///< op; what it writes is, until this reduction ends, the value of the thread's own warp
   ScalarExpr correction;  ///< as in Follower and Composite, with "n_total" a number
   ScalarExpr view;
@@ -93,11 +93,11 @@ struct BlockOp {
   std::vector<bool> read_vectors;
   bool unroll_rows = false, unroll_columns = false;
   bool barrier_before = false;
-  int ahead = 0;                      ///< an asynchronous copy for the item so many trips later, into the ring of its buffer
-  int divided = -1;                   ///< reduced dim whose points the groups of threads divide among them
+  int ahead = 0;     ///< an asynchronous copy for the work tile so many trips later, into the circular buffer of its buffer
+  int divided = -1;  ///< reduced dim whose points the groups of threads divide among them
   std::int64_t partials_offset = -1;  ///< bytes in shared memory, for a reduction over several warps of one block
   bool deferred = false;              ///< a lead whose follower combines the results of warps
-  std::optional<JointReduction> joint;
+  std::optional<FusedReduction> fused;
   int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
   bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
   Multiples multiples;   ///< of the loop variables around it
@@ -107,7 +107,7 @@ struct BlockOp {
   ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
   /// The results of several warps meet here.
   bool crosses_warps() const { return reduces_columns() && layout.lanes > 32 && !deferred; }
-  int partial_words() const { return joint ? 2 : 1; }  ///< of 32 bits, of a partial result
+  int partial_words() const { return fused ? 2 : 1; }  ///< of 32 bits, of a partial result
   bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
   /// Sums of a column that threads of different warps have when crosses_groups().
   int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
@@ -127,7 +127,7 @@ struct BlockNode {
   bool once = false;         ///< a loop of one iteration: `var` is a name for `lower`
   bool independent = false;  ///< iterations are blocks of the grid: they meet in nothing but the block's own memory
   bool commit = false;       ///< the asynchronous copies issued up to here belong together
-  int advance = -1;          ///< buffer whose copy for the next item becomes the current one here
+  int advance = -1;          ///< buffer whose copy for the next work tile becomes the current one here
 };
 
 struct BlockPlan {
@@ -161,8 +161,8 @@ struct BlockPlan {
 // Passes (block_kernel.h).
 void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of dims that cannot be spread
 void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
-void reside(BlockPlan& plan);            ///< resident blocks: a loop over their items; copies before it, or ahead of their trip
-void choose_roles(BlockPlan& plan);      ///< rows and columns of every op
+void reside(BlockPlan& plan);        ///< resident blocks: a loop over their work tiles; copies before it, or ahead of their trip
+void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
@@ -190,9 +190,9 @@ inline constexpr std::int64_t kExchangeSlots = 2, kExchangeBarriers = 16;
 /// Sums of one warp or group start at a multiple of so many: 16-byte accesses.
 inline constexpr std::int64_t kPartialsPad = 8;
 
-/// Name of the number of trips before the current one: of items that a resident block has taken, of iterations of a loop.
+/// Name of the number of trips before the current one: of work tiles that a resident block has taken, of iterations of a loop.
 inline constexpr const char* kTrip = "$trip";
-/// Pieces of its ring that a thread holds of a register tile.
+/// Pieces of its circular buffer that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 
 }  // namespace nestor::nvptx

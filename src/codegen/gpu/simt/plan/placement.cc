@@ -255,8 +255,9 @@ void place_scratch(BlockPlan& plan) {
   if (peak_registers(plan, tiles) <= share) plan.blocks_per_unit = blocks;
   for (const BlockOp& op : plan.ops) {
     if (op.ahead > 0 && (!plan.in_registers(op.op.write) || plan.placements.at(op.op.write.buffer).outside)) {
-      user_error("Kernel '{}': '{}' is to be copied ahead, but the registers of {} threads have no room for the current item.",
-                 plan.program->name, plan.buffer(op.op.write.buffer).name, plan.all_threads());
+      user_error(
+          "Kernel '{}': '{}' is to be copied ahead, but the registers of {} threads have no room for the current work tile.",
+          plan.program->name, plan.buffer(op.op.write.buffer).name, plan.all_threads());
     }
   }
   refuse_long_code(plan);

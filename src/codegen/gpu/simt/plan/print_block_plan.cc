@@ -20,8 +20,8 @@ std::string place_text(const Placement& place) {
       fmt::format("{} of each thread, {} x {} slots{}{}",
                   place.outside ? fmt::format("shared memory from byte {}", place.outside_offset) : "registers", place.row_slots,
                   place.column_slots, place.by_row ? ", by row" : "", place.by_column ? ", by column" : "");
-  if (place.ring_slots > 0)
-    text += fmt::format("; copies of {} trips to come from byte {}, by pieces of {} bytes", place.ring_slots, place.ring_offset,
+  if (place.stages > 0)
+    text += fmt::format("; copies of {} trips to come from byte {}, by pieces of {} bytes", place.stages, place.stages_offset,
                         place.piece);
   return text;
 }
@@ -104,7 +104,7 @@ class Printer {
       line(depth + 2, fmt::format("blocks of the cluster exchange partial results from byte {}", plan_.exchange_offset));
     if (op.partials_offset >= 0)
       line(depth + 2, fmt::format("partial results meet in shared memory from byte {}", op.partials_offset));
-    if (op.joint) line(depth + 2, fmt::format("combined with {}", plan_.ops[static_cast<std::size_t>(op.joint->lead)].op.name));
+    if (op.fused) line(depth + 2, fmt::format("combined with {}", plan_.ops[static_cast<std::size_t>(op.fused->lead)].op.name));
     if (op.deferred) line(depth + 2, "its follower combines the results of warps");
   }
 

@@ -1,6 +1,6 @@
-// Trips: resident blocks, each of which takes many items of the grid in turn, and loops within a block. What all trips need is
+// Trips: resident blocks, each of which takes many work tiles of the grid in turn, and loops within a block. What all trips need is
 // copied once, and copies of the data of trips to come may be under way while the current one is worked on: with `slots` slots,
-// the current trip's in registers and those of slots - 1 trips in a ring in shared memory. Trip t uses ring slot (t - 1) mod (slots - 1) for its own data, which is free
+// the current trip's in registers and those of slots - 1 trips in a circular buffer in shared memory. Trip t uses stage (t - 1) mod (slots - 1) for its own data, which is free
 // for trip t + slots - 1 as soon as trip t begins.
 #include "codegen/gpu/simt/plan/block_plan.h"
 
@@ -12,7 +12,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kItem = "$item";
+constexpr const char* kWorkTile = "$work_tile";
 
 BlockNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, BlockNode body) {
   BlockNode node;
@@ -43,15 +43,15 @@ BlockNode op_node(int op) {
   return node;
 }
 
-IntExpr item_count(const KernelPlan& kernel) {
+IntExpr work_tile_count(const KernelPlan& kernel) {
   IntExpr total(1);
   for (const GridLoop& loop : kernel.grid) total = total * loop.count;
   return total;
 }
 
-/// The body at one item of the grid: its coordinates by name.
-BlockNode at_item(const KernelPlan& kernel, const IntExpr& item, BlockNode body) {
-  const IntExpr number = IntExpr::variable(kItem);
+/// The body at one work tile of the grid: its coordinates by name.
+BlockNode at_work_tile(const KernelPlan& kernel, const IntExpr& work_tile, BlockNode body) {
+  const IntExpr number = IntExpr::variable(kWorkTile);
   for (std::size_t k = kernel.grid.size(); k-- > 0;) {
     const GridLoop& loop = kernel.grid[k];
     IntExpr after(1);
@@ -60,7 +60,7 @@ BlockNode at_item(const KernelPlan& kernel, const IntExpr& item, BlockNode body)
     if (k > 0) index = IntExpr::make(IntOp::mod, {index, loop.count});
     body = named(loop.var, loop.lower + IntExpr(loop.step) * index, std::move(body));
   }
-  return named(kItem, item, std::move(body));
+  return named(kWorkTile, work_tile, std::move(body));
 }
 
 /// The trips of a loop as copies ahead need them.
@@ -95,7 +95,7 @@ bool runs_ahead(const BlockPlan& plan, const BlockNode& node, const Trips& trips
   if (node.kind != TileNode::Kind::op || !plan.vector_memory || !is_staged_input(plan, node.op)) return false;
   const TileOp& op = plan.ops[static_cast<std::size_t>(node.op)].op;
   const Buffer& buffer = plan.buffer(op.write.buffer);
-  return buffer.slots >= 2 && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
+  return buffer.stages >= 2 && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
 }
 
 /// The nodes of a sequence, in order, those of sequences within it among them.
@@ -157,7 +157,7 @@ class Pipeline {
   }
 
   void copy_ahead(BlockNode child) {
-    const int buffer = plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer, distance = plan_.buffer(buffer).slots - 1;
+    const int buffer = plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer, distance = plan_.buffer(buffer).stages - 1;
     for (int trips = 1; trips < distance; ++trips) early_[trips].push_back(copy_for(child.op, trips));
     ahead_.push_back(copy_for(child.op, distance));
     deepest_ = std::max(deepest_, distance);
@@ -215,12 +215,12 @@ void run_loops_ahead(BlockPlan& plan, BlockNode& node) {
 void reside(BlockPlan& plan) {
   const KernelPlan& kernel = *plan.kernel;
   if (kernel.shape.persistent == 0 || kernel.grid.empty()) return run_loops_ahead(plan, plan.root);
-  const IntExpr first = IntExpr::variable(kBlockNumber), stride = IntExpr::variable(kBlockCount), total = item_count(kernel);
+  const IntExpr first = IntExpr::variable(kBlockNumber), stride = IntExpr::variable(kBlockCount), total = work_tile_count(kernel);
   Trips trips;
   trips.count = IntExpr::make(IntOp::floor_div, {total - first + stride - IntExpr(1), stride});
-  trips.never_empty = true;  // there are no more blocks than items
+  trips.never_empty = true;  // there are no more blocks than work tiles
   for (const GridLoop& loop : kernel.grid) trips.coordinates.insert(loop.var);
-  trips.at = [&](const IntExpr& trip, BlockNode body) { return at_item(kernel, first + stride * trip, std::move(body)); };
+  trips.at = [&](const IntExpr& trip, BlockNode body) { return at_work_tile(kernel, first + stride * trip, std::move(body)); };
   plan.root = Pipeline(plan, trips).run(body_of(sequence({plan.root})), true);
 }
 

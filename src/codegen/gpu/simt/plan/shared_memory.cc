@@ -161,13 +161,13 @@ std::vector<Item> collect_items(BlockPlan& plan) {
         items.push_back(
             {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, place, place, &product.b_offset});
     }
-    if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).slots - 1) {
+    if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).stages - 1) {
       Placement& place = plan.placements.at(op.op.write.buffer);
       place.piece = piece_bytes(plan, op);
-      place.ring_slots = op.ahead;
-      items.push_back({"items to come of " + op.op.name,
-                       pieces_of(plan, op.op.write.buffer) * place.piece * plan.threads * place.ring_slots, 0,
-                       static_cast<int>(plan.ops.size()), &place.ring_offset});
+      place.stages = op.ahead;
+      items.push_back({"work tiles to come of " + op.op.name,
+                       pieces_of(plan, op.op.write.buffer) * place.piece * plan.threads * place.stages, 0,
+                       static_cast<int>(plan.ops.size()), &place.stages_offset});
     }
     if (!op.crosses_warps() && !op.crosses_groups()) continue;
     // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.

@@ -63,10 +63,10 @@ std::vector<std::string> sentences(const BlockProof& proof) {
     facts.push_back(fmt::format("accesses of 16 bytes where the kernel finds {}", fmt::join(conditions, ", ")));
   }
   for (const auto& [buffer, place] : plan.placements) {
-    if (place.ring_slots > 0)
+    if (place.stages > 0)
       facts.push_back(
           fmt::format("{}: copies of {} trips on their way; each is read after it has arrived and before it is overwritten",
-                      plan.buffer(buffer).name, place.ring_slots));
+                      plan.buffer(buffer).name, place.stages));
   }
   return facts;
 }

@@ -3,7 +3,7 @@
 //
 // The argument.
 //  1. Instances. Loops, conditions and dims around each op of the plan give the values that they give in the body; a dim may have become a
-//     loop, a loop over blocks one over items. Ops that touch the same buffer, one of them writing, stand in the body's order. Copies that
+//     loop, a loop over blocks one over work tiles. Ops that touch the same buffer, one of them writing, stand in the body's order. Copies that
 //     are made once for all trips read inputs alone; copies ahead of their trip are followed event by event (4.).
 //  2. Points. Threads are lane + lanes * group. The layout's lanes and groups are all threads, each once; a row goes to the group (row mod
 //     groups), a column to the lane (column / vector mod lanes), so every point of an op's rows and columns has one thread, and all
@@ -15,13 +15,13 @@
 //     the combination once. What no column or row tells apart is computed by all threads alike in registers, and by the first in memory.
 //     Blocks of the grid touch no common element of memory if one of them writes it.
 //  4. Registers. All accesses to a tile in registers give the same element to a slot of a thread, so nobody reads what another thread has
-//     written, and who writes an element does so in all threads that hold it. The ring of copies ahead is run for every number of trips up
+//     written, and who writes an element does so in all threads that hold it. The circular buffer of copies ahead is run for every number of trips up
 //     to where its state repeats: the tile holds the copy of its own trip whenever it is read.
 //  5. Order. Two accesses by different threads to one element of memory, one of them a write, have a barrier of the block (of the cluster, if
 //     one shares the ops) on every path from one to the other, loops' ways back among them. Conditions, bounds and thus barriers are the
 //     same for all threads.
 //  6. Places. What lives in shared memory at the same time does not overlap, and lies within the block's bytes.
-//  7. A joint reduction's lead has a warp's own value from its op to the follower's end: only mediators read it there, and what they write
+//  7. A fused reduction's lead has a warp's own value from its op to the follower's end: only mediators read it there, and what they write
 //     is read by the follower, or behind it through the correction.
 //
 // Elements are told apart by linear arithmetic over positions within their extents first (block_meet.h), and by isl where that leaves

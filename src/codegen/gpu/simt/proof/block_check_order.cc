@@ -14,7 +14,7 @@ using Rows = Toucher::Rows;
 using Columns = Toucher::Columns;
 
 /// An access to shared or global memory: of an element, or anywhere within bytes of shared memory.
-struct Touch {
+struct ThreadAccess {
   Toucher who;                      ///< `access` null: bytes alone
   std::int64_t low = 0, high = -1;  ///< bytes of shared memory; none in global memory
   bool shared() const { return high >= low; }
@@ -22,7 +22,7 @@ struct Touch {
 };
 
 /// What an op touches between two barriers of its own.
-using Phase = std::vector<Touch>;
+using Phase = std::vector<ThreadAccess>;
 
 /// The phases of an op, as the emitter runs them.
 struct OpEvents {
@@ -72,7 +72,7 @@ class EventMaker {
   void add(Phase& phase, const TileAccess& access, bool writes, Rows rows, Columns columns, bool kept_only = false) const {
     const Placement* place = proof_.plan.placement(access.buffer);
     if (place != nullptr && place->kind == Placement::Kind::registers) return;
-    Touch touch;
+    ThreadAccess touch;
     touch.who = {&site_, &access, writes, rows, columns, kept_only};
     if (place != nullptr && place->kind == Placement::Kind::shared) {
       touch.low = place->offset;
@@ -82,7 +82,7 @@ class EventMaker {
   }
 
   void add_bytes(Phase& phase, std::int64_t offset, std::int64_t bytes, bool writes) const {
-    Touch touch;
+    ThreadAccess touch;
     touch.who = {&site_, nullptr, writes, Rows::all, Columns::any, false};
     touch.low = offset;
     touch.high = offset + bytes - 1;
@@ -134,7 +134,7 @@ class EventMaker {
 
 /// A touch since the last barrier on some path.
 struct Waiting {
-  const Touch* touch = nullptr;
+  const ThreadAccess* touch = nullptr;
   const BlockNode* carried = nullptr;  ///< outermost loop whose way back was taken since
   bool operator==(const Waiting& other) const = default;
 };
@@ -175,7 +175,7 @@ class OrderProver {
     }
   }
 
-  /// Blocks of the grid, or items of resident ones.
+  /// Blocks of the grid, or work tiles of resident ones.
   void blocks() {
     if (proof_.plan.kernel->grid.empty()) return;
     std::vector<Toucher> all;
@@ -238,7 +238,7 @@ class OrderProver {
     if (again == nullptr) {
       State later;
       for (const Waiting& waiting : inside) {
-        // Other iterations of a loop over items are other blocks' work, which blocks() has looked at; shared memory is this block's own.
+        // Other iterations of a loop over work tiles are other blocks' work, which blocks() has looked at; shared memory is this block's own.
         if (!lies_within(waiting, node) || (node.independent && !waiting.touch->shared())) continue;
         merge(later, {{waiting.touch, &node}});
       }
@@ -263,17 +263,17 @@ class OrderProver {
     if (events.starts_with_barrier) state.clear();
     for (std::size_t k = 0; k < events.phases.size(); ++k) {
       if (k > 0) state.clear();
-      for (const Touch& touch : events.phases[k]) {
+      for (const ThreadAccess& touch : events.phases[k]) {
         for (const Waiting& waiting : state) check(waiting, touch);
       }
       if (again != nullptr) continue;
-      for (const Touch& touch : events.phases[k]) merge(state, {{&touch, nullptr}});
+      for (const ThreadAccess& touch : events.phases[k]) merge(state, {{&touch, nullptr}});
     }
     if (events.ends_with_barrier) state.clear();
   }
 
-  void check(const Waiting& before, const Touch& now) {
-    const Touch& first = *before.touch;
+  void check(const Waiting& before, const ThreadAccess& now) {
+    const ThreadAccess& first = *before.touch;
     if ((!first.writes() && !now.writes()) || first.shared() != now.shared()) return;
     if (first.shared() && (first.high < now.low || now.high < first.low)) return;
     const bool elements =
@@ -293,9 +293,9 @@ class OrderProver {
                       op_name(now), describe(*now.who.access));
   }
 
-  const std::string& op_name(const Touch& touch) const { return proof_.op(touch.who.site->op).op.name; }
+  const std::string& op_name(const ThreadAccess& touch) const { return proof_.op(touch.who.site->op).op.name; }
 
-  void missing(const Touch& first, const Touch& now, const std::string& example) {
+  void missing(const ThreadAccess& first, const ThreadAccess& now, const std::string& example) {
     const std::string place = now.who.access != nullptr ? describe(*now.who.access) : fmt::format("bytes from {}", now.low);
     proof_.fail("no barrier between {} and {} for {}{}", op_name(first), op_name(now), place,
                 example.empty() ? "" : " where " + example);
@@ -303,7 +303,7 @@ class OrderProver {
 
   BlockProof& proof_;
   std::vector<OpEvents> events_;
-  std::set<std::tuple<const Touch*, const Touch*, const BlockNode*>> asked_;
+  std::set<std::tuple<const ThreadAccess*, const ThreadAccess*, const BlockNode*>> asked_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace nestor::nvptx {
 namespace {
 
 /// Bytes that something has while the ops first .. last of the tree run.
-struct Place {
+struct ByteSpan {
   std::string what;
   std::int64_t low = 0, bytes = 0;
   int first = 1 << 30, last = -1;
@@ -25,7 +25,7 @@ class PlaceProver {
     for (int k = 0; k < static_cast<int>(plan_.ops.size()); ++k) of_op(k);
     exchange();
     for (std::size_t a = 0; a < places_.size(); ++a) {
-      const Place& place = places_[a];
+      const ByteSpan& place = places_[a];
       if (place.low < 0 || place.low % 16 != 0 || place.low + place.bytes > plan_.shared_bytes)
         proof_.fail("{} ({} bytes from {}) is not within the block's {} bytes of shared memory", place.what, place.bytes,
                     place.low, plan_.shared_bytes);
@@ -35,7 +35,7 @@ class PlaceProver {
 
  private:
   /// The ops of the outermost loop around an op live together: what one iteration leaves the next may read.
-  void live(Place& place, int op) const {
+  void live(ByteSpan& place, int op) const {
     const auto& around = proof_.site(op).around;
     const auto loop = std::find_if(around.begin(), around.end(), [](const BlockNode* node) { return is_loop(*node); });
     for (const OpSite& site : proof_.sites) {
@@ -46,7 +46,7 @@ class PlaceProver {
       place.last = std::max(place.last, positions_.at(site.op));
     }
   }
-  void always(Place& place) const {
+  void always(ByteSpan& place) const {
     place.first = 0;
     place.last = static_cast<int>(proof_.sites.size());
   }
@@ -54,7 +54,7 @@ class PlaceProver {
   void buffers() {
     for (const auto& [buffer, placement] : plan_.placements) {
       if (placement.kind != Placement::Kind::shared) continue;
-      Place place{plan_.buffer(buffer).name, placement.offset, placement.bytes};
+      ByteSpan place{plan_.buffer(buffer).name, placement.offset, placement.bytes};
       for (const OpSite& site : proof_.sites) {
         const TileOp& op = proof_.op(site.op).op;
         const bool touches =
@@ -83,7 +83,7 @@ class PlaceProver {
       proof_.fail("{} has {} bytes of shared memory and needs {}", buffer.name, place.bytes, below * bytes);
   }
 
-  /// Slots and items to come, each thread's own.
+  /// Slots and work tiles to come, each thread's own.
   void of_threads() {
     for (const auto& [buffer, place] : plan_.placements) {
       if (place.kind != Placement::Kind::registers) continue;
@@ -94,11 +94,11 @@ class PlaceProver {
             {"threads' own " + plan_.buffer(buffer).name, place.outside_offset, round_up(slots, 16) * plan_.threads});
         always(places_.back());
       }
-      if (place.ring_slots > 0) {
+      if (place.stages > 0) {
         if (place.outside || (place.piece != 4 && place.piece != 16) || place.piece % bytes != 0)
           proof_.fail("{} is copied ahead by pieces of {} bytes", plan_.buffer(buffer).name, place.piece);
-        places_.push_back({"items to come of " + plan_.buffer(buffer).name, place.ring_offset,
-                           round_up(slots, place.piece) * plan_.threads * place.ring_slots});
+        places_.push_back({"work tiles to come of " + plan_.buffer(buffer).name, place.stages_offset,
+                           round_up(slots, place.piece) * plan_.threads * place.stages});
         always(places_.back());
       }
     }
@@ -117,7 +117,7 @@ class PlaceProver {
       add("second operand", op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
     const std::int64_t rows =
         op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
-    const std::int64_t word = op.joint ? 8 : 4;
+    const std::int64_t word = op.fused ? 8 : 4;
     if (op.crosses_warps() && (plan_.cluster == 1 || op.gathers)) {
       const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.lanes / 32;
       add("partial results", op.partials_offset, rows * op.layout.groups * warps * word);
@@ -135,7 +135,7 @@ class PlaceProver {
       const std::int64_t rows =
           op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
       const std::int64_t senders = op.gathers ? plan_.cluster : op.layout.groups * (op.layout.lanes / 32);
-      most = std::max(most, rows * senders * (op.joint ? 8 : 4));
+      most = std::max(most, rows * senders * (op.fused ? 8 : 4));
     }
     if (most == 0) return;
     if (plan_.exchange_bytes < most || plan_.exchange_bytes % 16 != 0)
@@ -145,7 +145,7 @@ class PlaceProver {
     always(places_.back());
   }
 
-  void apart(const Place& a, const Place& b) {
+  void apart(const ByteSpan& a, const ByteSpan& b) {
     const bool overlap = a.low < b.low + b.bytes && b.low < a.low + a.bytes;
     if (overlap && a.first <= b.last && b.first <= a.last)
       proof_.fail("{} and {} lie over each other in shared memory while both live", a.what, b.what);
@@ -154,7 +154,7 @@ class PlaceProver {
   BlockProof& proof_;
   const BlockPlan& plan_;
   std::map<int, int> positions_;  ///< of ops in the tree
-  std::vector<Place> places_;
+  std::vector<ByteSpan> places_;
 };
 
 }  // namespace

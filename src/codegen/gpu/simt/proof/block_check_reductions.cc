@@ -1,4 +1,4 @@
-// Reductions: that the combination of lanes, warps, groups and blocks has each thread's part once; joint reductions, whose lead is a warp's
+// Reductions: that the combination of lanes, warps, groups and blocks has each thread's part once; fused reductions, whose lead is a warp's
 // own value for a while.
 #include "codegen/gpu/simt/proof/block_vectors.h"
 
@@ -16,12 +16,12 @@ class ReductionProver {
 
   void run() {
     if (op_.product) {
-      if (op_.divided >= 0 || op_.joint || op_.deferred) proof_.fail("{} is combined in two ways", name());
+      if (op_.divided >= 0 || op_.fused || op_.deferred) proof_.fail("{} is combined in two ways", name());
       return;
     }
     if (op_.divided >= 0) divided();
     if (op_.reduces_columns()) columns();
-    if ((op_.joint || op_.deferred) && !op_.reduces_columns()) proof_.fail("{} has no results of warps to combine", name());
+    if ((op_.fused || op_.deferred) && !op_.reduces_columns()) proof_.fail("{} has no results of warps to combine", name());
     if (op_.gathers && !(op_.crosses_warps() && proof_.plan.cluster > 1)) proof_.fail("{} gathers results for nobody", name());
   }
 
@@ -93,7 +93,7 @@ class WarpValues {
     for (const OpSite& site : proof_.sites) {
       const BlockOp& op = proof_.op(site.op);
       if (op.deferred && !followed(site.op)) proof_.fail("{}: nothing combines the results of its warps", op.op.name);
-      if (op.joint) pair(site.op);
+      if (op.fused) pair(site.op);
     }
     // Twice: what an iteration leaves, the next one finds.
     for (int pass = 0; pass < 2 && proof_.good(); ++pass) {
@@ -104,7 +104,7 @@ class WarpValues {
  private:
   bool followed(int lead) const {
     return std::count_if(proof_.plan.ops.begin(), proof_.plan.ops.end(),
-                         [&](const BlockOp& op) { return op.joint && op.joint->lead == lead; }) == 1;
+                         [&](const BlockOp& op) { return op.fused && op.fused->lead == lead; }) == 1;
   }
 
   const Composite* composite_of(const BlockOp& lead, const BlockOp& follower) const {
@@ -119,7 +119,7 @@ class WarpValues {
   /// Both are whole sums over the same columns in the same threads, with their results in registers.
   void pair(int k) {
     const BlockOp& follower = proof_.op(k);
-    const int l = follower.joint->lead;
+    const int l = follower.fused->lead;
     if (l < 0 || l >= static_cast<int>(proof_.plan.ops.size()) || l == k)
       return proof_.fail("{} follows no op", follower.op.name);
     const BlockOp& lead = proof_.op(l);
@@ -132,7 +132,7 @@ class WarpValues {
                        lead.row_bound() == follower.row_bound() && lead.rows.size() == follower.rows.size() &&
                        lead.column_bound() == follower.column_bound();
     const OpSite &first = proof_.site(l), &second = proof_.site(k);
-    if (!lead.deferred || follower.deferred || lead.joint || !whole(lead) || !whole(follower) || !alike ||
+    if (!lead.deferred || follower.deferred || lead.fused || !whole(lead) || !whole(follower) || !alike ||
         follower.op.reduction != ReductionOp::add || first.around != second.around)
       return proof_.fail("{} and {} cannot be combined as one", lead.op.name, follower.op.name);
     const Composite* composite = composite_of(lead, follower);
@@ -150,9 +150,9 @@ class WarpValues {
         return ScalarExpr::constant(*total);
       });
     };
-    const JointReduction& joint = *follower.joint;
-    if (!joint.correction.equals(with_total(composite.followers.front().correction)) ||
-        !joint.view.equals(with_total(composite.view)))
+    const FusedReduction& fused = *follower.fused;
+    if (!fused.correction.equals(with_total(composite.followers.front().correction)) ||
+        !fused.view.equals(with_total(composite.view)))
       proof_.fail("{} is not corrected as its rule says", follower.op.name);
     bool counts = false;
     const std::set<std::string> numbers{"n", "n_old", "n_total"};
@@ -164,8 +164,8 @@ class WarpValues {
     const std::int64_t each = std::int64_t{follower.layout.lanes} * follower.layout.vector;
     const auto columns = follower.column_bound();
     const bool equal = total && columns && *columns % each == 0;
-    if (!equal || joint.points * (follower.layout.lanes / kWarp) != static_cast<std::int64_t>(*total))
-      proof_.fail("{}: its warps have no {} points each", follower.op.name, joint.points);
+    if (!equal || fused.points * (follower.layout.lanes / kWarp) != static_cast<std::int64_t>(*total))
+      proof_.fail("{}: its warps have no {} points each", follower.op.name, fused.points);
   }
 
   std::optional<double> points_of(const BlockOp& op) const {
@@ -188,9 +188,9 @@ class WarpValues {
       const auto found = own_.find(read.buffer);
       if (found != own_.end()) lead = found->second;
     }
-    if (op.joint) {
-      if (lead >= 0 && lead != op.joint->lead) proof_.fail("{} reads values of single warps", op.op.name);
-      settle(op.joint->lead);
+    if (op.fused) {
+      if (lead >= 0 && lead != op.fused->lead) proof_.fail("{} reads values of single warps", op.op.name);
+      settle(op.fused->lead);
       own_.erase(buffer);
       return;
     }
@@ -235,10 +235,10 @@ class WarpValues {
 
 void prove_reductions(BlockProof& proof) {
   for (const BlockOp& op : proof.plan.ops) ReductionProver(proof, op).run();
-  const bool joint = std::any_of(proof.plan.ops.begin(), proof.plan.ops.end(), [](const BlockOp& op) {
-    return op.joint || op.deferred || op.warp_lead >= 0 || means_warp_lead(op);
+  const bool fused = std::any_of(proof.plan.ops.begin(), proof.plan.ops.end(), [](const BlockOp& op) {
+    return op.fused || op.deferred || op.warp_lead >= 0 || means_warp_lead(op);
   });
-  if (proof.good() && joint) WarpValues(proof).run();
+  if (proof.good() && fused) WarpValues(proof).run();
 }
 
 }  // namespace nestor::nvptx

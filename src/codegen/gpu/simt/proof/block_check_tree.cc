@@ -8,7 +8,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kItemName = "$item";
+constexpr const char* kWorkTileName = "$work_tile";
 
 /// One op of the body and those of the plan that compute it.
 struct Match {
@@ -27,7 +27,7 @@ class TreeProver {
     if (!proof_.good()) return;
     for (const Match& match : matches_) match.missing() ? left_out(match) : content(match);
     copies_ahead();
-    items();
+    work_tiles();
     order();
   }
 
@@ -118,16 +118,16 @@ class TreeProver {
     for (const auto& [read, lead] : lead_reads) reused_read(match, read, lead);
   }
 
-  /// The joint reduction between whose ops this one stands, behind the lead; null: none.
-  const JointReduction* joint_around(const Match& match) const {
+  /// The fused reduction between whose ops this one stands, behind the lead; null: none.
+  const FusedReduction* fused_around(const Match& match) const {
     for (const OpSite& site : proof_.sites) {
       const BlockOp& follower = proof_.op(site.op);
-      if (!follower.joint) continue;
-      const OpSite& lead = proof_.site(follower.joint->lead);
+      if (!follower.fused) continue;
+      const OpSite& lead = proof_.site(follower.fused->lead);
       const auto place = [&](const OpSite& at) { return static_cast<int>(&at - proof_.sites.data()); };
       if (site.around == proof_.sites[static_cast<std::size_t>(match.position)].around && match.position > place(lead) &&
           match.position <= place(site))
-        return &*follower.joint;
+        return &*follower.fused;
     }
     return nullptr;
   }
@@ -137,16 +137,16 @@ class TreeProver {
     return found == reused_.end() ? nullptr : found->second;
   }
 
-  /// The body's value, seen as the rule of a joint reduction shows the lead.
+  /// The body's value, seen as the rule of a fused reduction shows the lead.
   ScalarExpr expected_value(const Match& match, const std::map<int, int>& lead_reads) {
-    const JointReduction* joint = joint_around(match);
+    const FusedReduction* fused = fused_around(match);
     return match.body.op->value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read) return node;
       const int buffer = match.body.op->reads[static_cast<std::size_t>(node.ordinal())].buffer;
       const auto lead = lead_reads.find(node.ordinal());
       if (lead != lead_reads.end()) return corrected(match, node, lead->second, buffer);
-      if (joint == nullptr || buffer != proof_.op(joint->lead).op.write.buffer) return node;
-      return substitute_scalars(joint->view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint->points))}});
+      if (fused == nullptr || buffer != proof_.op(fused->lead).op.write.buffer) return node;
+      return substitute_scalars(fused->view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(fused->points))}});
     });
   }
 
@@ -261,9 +261,10 @@ class TreeProver {
       if (left && uses(copy, loop.var)) proof_.fail("{} is made once, and differs with {}", name(match), loop.var);
     }
     const auto& around = proof_.sites[static_cast<std::size_t>(match.position)].around;
-    const bool of_item = std::any_of(around.begin(), around.end(), [](const BlockNode* node) { return node->var == kItemName; });
+    const bool of_work_tile =
+        std::any_of(around.begin(), around.end(), [](const BlockNode* node) { return node->var == kWorkTileName; });
     for (const GridLoop& loop : proof_.plan.kernel->grid) {
-      if (proof_.resident() && !of_item && uses(copy, loop.var))
+      if (proof_.persistent() && !of_work_tile && uses(copy, loop.var))
         proof_.fail("{} is made once, and differs with {}", name(match), loop.var);
     }
   }
@@ -294,18 +295,18 @@ class TreeProver {
     }
   }
 
-  /// The item around each op of a resident block is that of its trip.
-  void items() {
-    prove_items(proof_);
-    if (!proof_.resident()) return;
+  /// The work tile around each op of a resident block is that of its trip.
+  void work_tiles() {
+    prove_work_tiles(proof_);
+    if (!proof_.persistent()) return;
     for (const OpSite& site : proof_.sites) {
-      const BlockNode* item = nullptr;
-      for (const BlockNode* node : site.around) item = node->var == kItemName ? node : item;
+      const BlockNode* work_tile = nullptr;
+      for (const BlockNode* node : site.around) work_tile = node->var == kWorkTileName ? node : work_tile;
       const BlockOp& op = proof_.op(site.op);
       const IntExpr trip = IntExpr::variable(kTrip) + IntExpr(op.ahead);
       const IntExpr number = IntExpr::variable(kBlockNumber) + IntExpr::variable(kBlockCount) * trip;
-      if (item == nullptr ? !is_lasting(site.op) : !same_expr(item->lower, number))
-        proof_.fail("{} is not at the item of its trip", op.op.name);
+      if (work_tile == nullptr ? !is_lasting(site.op) : !same_expr(work_tile->lower, number))
+        proof_.fail("{} is not at the work tile of its trip", op.op.name);
     }
   }
 

@@ -1,4 +1,4 @@
-// Trips: copies ahead of their trip, commit groups and ring slots, run for every number of trips that can differ. What a trip does depends on
+// Trips: copies ahead of their trip, commit groups and circular buffer slots, run for every number of trips that can differ. What a trip does depends on
 // the trips left and on the distances between its own number and those of the copies under way; these repeat with the slots' period, so
 // runs somewhat longer than that show all there is.
 #include "codegen/gpu/simt/proof/block_proof.h"
@@ -23,7 +23,7 @@ class Run {
  public:
   Run(BlockProof& proof, const BlockNode& loop, const std::set<int>& buffers, std::int64_t trips)
       : proof_(proof), loop_(loop), trips_(trips) {
-    for (const int buffer : buffers) tiles_[buffer].slots.resize(static_cast<std::size_t>(std::max(place(buffer).ring_slots, 1)));
+    for (const int buffer : buffers) tiles_[buffer].slots.resize(static_cast<std::size_t>(std::max(place(buffer).stages, 1)));
   }
 
   void visit(const BlockNode& node, bool straight = true) {
@@ -97,7 +97,8 @@ class Run {
       tile->second.held = trip_;
       return;
     }
-    if (place(op.op.write.buffer).ring_slots < 1) return proof_.fail("{} has no ring for copies ahead", name(op.op.write.buffer));
+    if (place(op.op.write.buffer).stages < 1)
+      return proof_.fail("{} has no circular buffer for copies ahead", name(op.op.write.buffer));
     Tile::Slot& slot = slot_of(tile->second, trip);
     if (slot.trip > tile->second.held && slot.trip < trips_)
       return proof_.fail("{}: the copy of {} for trip {} overwrites that for trip {} before it is read", op.op.name,
@@ -122,7 +123,7 @@ class Run {
   void advance(int buffer) {
     const auto found = tiles_.find(buffer);
     if (found == tiles_.end()) return proof_.fail("nothing of {} is copied ahead", name(buffer));
-    const std::int64_t arrived = groups_ - (place(buffer).ring_slots - 1);
+    const std::int64_t arrived = groups_ - (place(buffer).stages - 1);
     const Tile::Slot& slot = slot_of(found->second, trip_ + 1);
     found->second.held = trip_ + 1 < trips_ ? trip_ + 1 : -1;
     if (trip_ + 1 >= trips_) return;
@@ -146,7 +147,7 @@ class TripProver {
       if (op.ahead < 0) proof.fail("{} is a copy for a trip before", op.op.name);
     }
     for (const auto& [buffer, place] : proof.plan.placements) {
-      if (place.ring_slots > 0) note(buffer, place.ring_slots);
+      if (place.stages > 0) note(buffer, place.stages);
     }
   }
 
@@ -196,8 +197,8 @@ class TripProver {
   void simulate(const BlockNode& parent, const BlockNode& loop) {
     if (!loop.lower.is_constant(0) || loop.step != 1) proof_.fail("trips are not counted from 0");
     const std::int64_t longest = 3 * deepest_ + 4;
-    // A resident block has an item: there are no more blocks than items.
-    std::int64_t from = proof_.resident() && loop.independent ? 1 : 0, to = longest;
+    // A resident block has a work tile: there are no more blocks than work tiles.
+    std::int64_t from = proof_.persistent() && loop.independent ? 1 : 0, to = longest;
     if (const auto count = loop.upper.as_constant()) {
       // One number of trips; a large one does what those do that have a trip for each copy before the first.
       from = std::min<std::int64_t>(std::max<std::int64_t>(*count, 0), deepest_ + 1);
@@ -223,7 +224,7 @@ void prove_trips(BlockProof& proof) {
   };
   const bool ahead = std::any_of(proof.plan.ops.begin(), proof.plan.ops.end(), [](const BlockOp& op) { return op.ahead != 0; });
   const bool rings = std::any_of(proof.plan.placements.begin(), proof.plan.placements.end(),
-                                 [](const auto& entry) { return entry.second.ring_slots > 0; });
+                                 [](const auto& entry) { return entry.second.stages > 0; });
   if (ahead || rings || concerned(concerned, proof.plan.root)) TripProver(proof).run();
 }
 

@@ -1,4 +1,4 @@
-// Paths, and the loop of a resident block over its items.
+// Paths, and the loop of a resident block over its work tiles.
 #include "codegen/gpu/simt/proof/block_paths.h"
 
 #include <functional>
@@ -7,7 +7,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kItemName = "$item";
+constexpr const char* kWorkTileName = "$work_tile";
 
 void collect(const TileTree& tree, OpPath& path, std::vector<OpPath>& paths) {
   if (tree->kind == TileNode::Kind::op) {
@@ -95,7 +95,7 @@ OpPath plan_path(const BlockProof& proof, const OpSite& site) {
       if (!tests_trip(*node)) path.conditions.push_back(node->condition);
     } else if (node->var == kTrip) {
       trips = node;
-    } else if (proof.resident() && (node->var == kItemName || (is_name(*node) && proof.is_grid_variable(node->var)))) {
+    } else if (proof.persistent() && (node->var == kWorkTileName || (is_name(*node) && proof.is_grid_variable(node->var)))) {
       continue;
     } else if (is_name(*node)) {
       const IntExpr count = trips != nullptr && is_loop(*trips) ? trips->upper : IntExpr();
@@ -162,22 +162,22 @@ IntExpr product_after(const std::vector<GridLoop>& grid, std::size_t k) {
   return product;
 }
 
-/// The coordinate of an item: its digit in the mixed radix of the grid's counts.
+/// The coordinate of a work tile: its digit in the mixed radix of the grid's counts.
 IntExpr coordinate(const std::vector<GridLoop>& grid, std::size_t k) {
-  const IntExpr item = IntExpr::variable(kItemName), after = product_after(grid, k);
-  IntExpr digit = after.is_constant(1) ? item : IntExpr::make(IntOp::floor_div, {item, after});
+  const IntExpr work_tile = IntExpr::variable(kWorkTileName), after = product_after(grid, k);
+  IntExpr digit = after.is_constant(1) ? work_tile : IntExpr::make(IntOp::floor_div, {work_tile, after});
   if (k > 0) digit = IntExpr::make(IntOp::mod, {digit, grid[k].count});
   return grid[k].lower + IntExpr(grid[k].step) * digit;
 }
 
-class ItemProver {
+class WorkTileProver {
  public:
-  explicit ItemProver(BlockProof& proof) : proof_(proof), grid_(proof.plan.kernel->grid) {}
+  explicit WorkTileProver(BlockProof& proof) : proof_(proof), grid_(proof.plan.kernel->grid) {}
 
   void run() {
     int loops = 0;
     visit(proof_.plan.root, nullptr, loops);
-    if (loops != (proof_.resident() ? 1 : 0)) proof_.fail("{} loops over items", loops);
+    if (loops != (proof_.persistent() ? 1 : 0)) proof_.fail("{} loops over work tiles", loops);
   }
 
  private:
@@ -187,13 +187,14 @@ class ItemProver {
       const IntExpr first = IntExpr::variable(kBlockNumber), stride = IntExpr::variable(kBlockCount);
       const IntExpr total = IntExpr(1) * grid_total();
       const IntExpr count = IntExpr::make(IntOp::floor_div, {total - first + stride - IntExpr(1), stride});
-      if (!proof_.resident() || trips != nullptr || node.var != kTrip || !is_loop(node) || !node.lower.is_constant(0) ||
+      if (!proof_.persistent() || trips != nullptr || node.var != kTrip || !is_loop(node) || !node.lower.is_constant(0) ||
           node.step != 1 || !same_expr(node.upper, count))
-        proof_.fail("a loop is not over the items of a resident block");
+        proof_.fail("a loop is not over the work tiles of a resident block");
     }
     if (node.kind == TileNode::Kind::loop && node.var == kTrip) trips = &node;
-    if (proof_.resident() && is_name(node) && node.var == kItemName) return item(node, trips, loops);
-    if (proof_.resident() && proof_.is_grid_variable(node.var)) proof_.fail("{} has a value that is not its item's", node.var);
+    if (proof_.persistent() && is_name(node) && node.var == kWorkTileName) return work_tile(node, trips, loops);
+    if (proof_.persistent() && proof_.is_grid_variable(node.var))
+      proof_.fail("{} has a value that is not its work tile's", node.var);
     for (const BlockNode& child : node.children) visit(child, trips, loops);
   }
 
@@ -203,14 +204,14 @@ class ItemProver {
     return total;
   }
 
-  /// Names of all coordinates follow that of the item.
-  void item(const BlockNode& node, const BlockNode* trips, int& loops) {
-    if (trips == nullptr) return proof_.fail("an item without a trip");
+  /// Names of all coordinates follow that of the work tile.
+  void work_tile(const BlockNode& node, const BlockNode* trips, int& loops) {
+    if (trips == nullptr) return proof_.fail("a work tile without a trip");
     const BlockNode* inner = &node;
     for (std::size_t k = 0; k < grid_.size(); ++k) {
       const bool next = inner->children.size() == 1 && is_name(inner->children[0]) && inner->children[0].var == grid_[k].var;
       if (!next || !same_expr(inner->children[0].lower, coordinate(grid_, k)))
-        return proof_.fail("{} is not the item's coordinate", grid_[k].var);
+        return proof_.fail("{} is not the work tile's coordinate", grid_[k].var);
       inner = &inner->children[0];
     }
     for (const BlockNode& child : inner->children) visit(child, trips, loops);
@@ -222,6 +223,6 @@ class ItemProver {
 
 }  // namespace
 
-void prove_items(BlockProof& proof) { ItemProver(proof).run(); }
+void prove_work_tiles(BlockProof& proof) { WorkTileProver(proof).run(); }
 
 }  // namespace nestor::nvptx

@@ -25,7 +25,7 @@ struct OpPath {
 
 /// Ops of a kernel's body in order.
 std::vector<OpPath> body_paths(const TileTree& body);
-/// The path to an op of the plan. A resident block's items and their coordinates are left out, as the body has no loops over blocks.
+/// The path to an op of the plan. A resident block's work tiles and their coordinates are left out, as the body has no loops over blocks.
 OpPath plan_path(const BlockProof& proof, const OpSite& site);
 
 bool same_expr(const IntExpr& a, const IntExpr& b);  ///< the same linear form over the same other terms
@@ -38,7 +38,7 @@ std::string path_difference(const OpPath& body, const OpPath& plan, int ahead, b
 /// Loops around both ops, whatever stands in place of them: numbers of the innermost ones' depth.
 std::size_t common_loops(const OpPath& a, const OpPath& b);
 
-/// Items of resident blocks: each of the grid's coordinates once.
-void prove_items(BlockProof& proof);
+/// Work tiles of resident blocks: each of the grid's coordinates once.
+void prove_work_tiles(BlockProof& proof);
 
 }  // namespace nestor::nvptx

@@ -6,7 +6,7 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kItemName = "$item";
+constexpr const char* kWorkTileName = "$work_tile";
 
 void collect_sites(const BlockNode& node, std::vector<const BlockNode*>& around, std::vector<OpSite>& sites) {
   if (node.kind == TileNode::Kind::op) {
@@ -63,13 +63,13 @@ std::vector<Axis> BlockProof::axes(const OpSite& site) const {
   const auto add_grid = [&](const GridLoop& loop, const BlockNode* node) {
     result.push_back({Axis::Kind::grid, loop.var, loop.lower, loop.lower + IntExpr(loop.step) * loop.count, loop.step, node, -1});
   };
-  if (!resident()) {
+  if (!persistent()) {
     for (const GridLoop& loop : plan.kernel->grid) add_grid(loop, nullptr);
   }
   for (const BlockNode* node : site.around) {
     if (node->kind != TileNode::Kind::loop) continue;
-    if (resident() && (node->var == kTrip || node->var == kItemName)) continue;
-    if (resident() && is_name(*node) && is_grid_variable(node->var)) {
+    if (persistent() && (node->var == kTrip || node->var == kWorkTileName)) continue;
+    if (persistent() && is_name(*node) && is_grid_variable(node->var)) {
       for (const GridLoop& loop : plan.kernel->grid) {
         if (loop.var == node->var) add_grid(loop, node);
       }

@@ -50,12 +50,12 @@ struct BlockProof {
   const OpDim& dim(const BlockOp& op, int d) const { return op.op.dims[static_cast<std::size_t>(d)]; }
   const OpSite& site(int op) const;
   const std::string& name(const TileAccess& access) const { return plan.buffer(access.buffer).name; }
-  /// Blocks take items in turn: the values of the grid's variables are names within a loop over trips.
-  bool resident() const { return plan.kernel->shape.persistent > 0 && !plan.kernel->grid.empty(); }
+  /// Blocks take work tiles in turn: the values of the grid's variables are names within a loop over trips.
+  bool persistent() const { return plan.kernel->shape.persistent > 0 && !plan.kernel->grid.empty(); }
   bool is_grid_variable(const std::string& name) const;
 
   /// The op's variables, outermost first. The grid's variables count as such wherever the plan gives them their values; the number of
-  /// a resident block's trip and item are left out.
+  /// a resident block's trip and work tile are left out.
   std::vector<Axis> axes(const OpSite& site) const;
 
  private:

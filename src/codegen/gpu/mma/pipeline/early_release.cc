@@ -1,5 +1,5 @@
 // Releases, moved within the events of an iteration.
-#include "codegen/gpu/mma/pipeline/tensor_stagger.h"
+#include "codegen/gpu/mma/pipeline/early_release.h"
 
 #include <algorithm>
 
@@ -47,12 +47,12 @@ void move_releases(std::vector<EventNode>& events, std::vector<EventNode>::itera
 
 }  // namespace
 
-void stagger(const TensorPlan& plan, std::vector<EventNode>& events) {
+void release_early(const TensorPlan& plan, std::vector<EventNode>& events) {
   const auto exponentials = find_op(plan, events, events.begin(), has_exponentials);
   if (exponentials != events.end()) move_releases(events, exponentials, 1);
 }
 
-void stagger_chain(const TensorPlan& plan, std::vector<EventNode>& events) {
+void release_chain_early(const TensorPlan& plan, std::vector<EventNode>& events) {
   const auto exponentials = find_op(plan, events, events.begin(), has_exponentials);
   if (exponentials == events.end()) return;
   const TensorOp& made = plan.ops[static_cast<std::size_t>(exponentials->event.op)];

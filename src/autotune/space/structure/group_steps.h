@@ -1,4 +1,4 @@
-// ClusterSteps: the loop steps that give a cluster of statements its shared, tiled, parallel loops.
+// GroupSteps: the loop steps that give a fusion group of statements its shared, tiled, parallel loops.
 #pragma once
 
 #include "autotune/space/structure/nest_structure.h"
@@ -11,28 +11,29 @@
 
 namespace nestor {
 
-struct ClusterPlan {
+struct GroupPlan {
   std::vector<int> order;            ///< common axes that become outer loops, outermost first
   std::map<int, std::int64_t> tile;  ///< by axis: tile size; 1: the loop itself is outside
-  int stream = -1;                   ///< axis of a reduction whose tiles the units share inside the outer loops
-  std::int64_t stream_tile = 1;
-  std::vector<int> stream_groups;  ///< by unit of the cluster: units of one number share the stream loop; -1: none
-  ClusterForm form;
+  int reduction_axis = -1;           ///< axis of a reduction whose tiles the loop groups share inside the outer loops
+  std::int64_t reduction_tile = 1;
+  std::vector<int>
+      reduction_groups;  ///< by loop group of the fusion group: loop groups of one number share the reduction loop; -1: none
+  GroupForm form;
   int parallel = 0;  ///< how many of the parallel outer loops run in parallel, outermost first
 };
 
-struct ClusterSteps {
+struct GroupSteps {
   std::vector<Step> steps;
   std::map<int, std::string> outer;                       ///< axis -> its shared outer loop after all steps
-  std::vector<std::string> stream_loops;                  ///< one a stream group
-  std::map<std::string, std::vector<std::string>> inner;  ///< first statement of a unit -> its own loops, outermost first
+  std::vector<std::string> reduction_loops;               ///< one a reduction group
+  std::map<std::string, std::vector<std::string>> inner;  ///< first statement of a loop group -> its own loops, outermost first
 };
 
 /// Splits, reorders, fuses and marks. Legality is for the schedule to judge.
-ClusterSteps cluster_steps(const NestStructure& structure, const Cluster& cluster, const ClusterPlan& plan);
+GroupSteps group_steps(const NestStructure& structure, const FusionGroup& group, const GroupPlan& plan);
 
 /// All non-stream steps with every common loop outside as it is: the plan that legality is probed with.
-ClusterPlan probe_plan(const Cluster& cluster);
+GroupPlan probe_plan(const FusionGroup& group);
 
 Step make_step(std::string name, std::vector<nlohmann::json> args);
 

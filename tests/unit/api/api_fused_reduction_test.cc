@@ -40,7 +40,7 @@ Compiled compile(const Problem& problem, bool with_rule) {
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
   const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, 4));
   Values values = named_values(*space, space->defaults().front());
-  values["persistent"] = values["ahead"] = 0;
+  values["persistent"] = values["prefetch"] = 0;
   values["tile.i"] = 1;
   for (const auto& [name, value] : problem.choices) values[name] = value;
   values["rule." + problem.rule] = with_rule ? 1 : 0;
@@ -63,9 +63,9 @@ std::size_t meetings(const CompiledNvptx& compiled, bool clusters) {
   return count(compiled.kernel.code, clusters ? "mbarrier.try_wait" : "bar.sync");
 }
 
-class JointReduction : public ::testing::TestWithParam<Problem> {};
+class FusedReduction : public ::testing::TestWithParam<Problem> {};
 
-TEST_P(JointReduction, MeetsOnceAndIsRight) {
+TEST_P(FusedReduction, MeetsOnceAndIsRight) {
   const Problem& problem = GetParam();
   const bool clusters = problem.choices.contains("cluster");
   const Compiled apart = compile(problem, false), together = compile(problem, true);
@@ -90,19 +90,19 @@ TEST(JointReductionCode, TermsOf16BitRowsAreRescaledAndNotComputedAnew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    all, JointReduction,
+    all, FusedReduction,
     ::testing::Values(
         Problem{"softmax", "f32", "online", 1024, {{"threads", 64}}},
         Problem{"softmax", "f16", "online", 1024, {{"threads", 128}}},
         Problem{"softmax", "f32", "online", 1021, {{"threads", 64}}},  // warps with unequal shares
         Problem{"softmax", "bf16", "online", 2048, {{"threads", 64}, {"cluster", 4}}},
-        Problem{"softmax", "f32", "online", 2003, {{"threads", 64}, {"cluster", 4}, {"persistent", 2}, {"ahead", 1}}},
+        Problem{"softmax", "f32", "online", 2003, {{"threads", 64}, {"cluster", 4}, {"persistent", 2}, {"prefetch", 1}}},
         Problem{"softmax", "f32", "online", 32768, {{"threads", 512}, {"cluster", 16}}},  // blocks gather before they send
         Problem{"log_softmax", "f32", "online", 1024, {{"threads", 64}}},
         Problem{"layernorm", "f32", "moments", 1024, {{"threads", 64}}},
         Problem{"layernorm", "bf16", "moments", 2048, {{"threads", 128}, {"tile.i", 2}}},
         Problem{"layernorm", "f32", "moments", 4096, {{"threads", 128}, {"cluster", 4}}},
-        Problem{"layernorm", "f16", "moments", 4096, {{"threads", 64}, {"cluster", 8}, {"persistent", 8}, {"ahead", 2}}},
+        Problem{"layernorm", "f16", "moments", 4096, {{"threads", 64}, {"cluster", 8}, {"persistent", 8}, {"prefetch", 2}}},
         Problem{"layernorm", "f32", "moments", 32768, {{"threads", 512}, {"cluster", 16}, {"persistent", 8}}},
         // The formulas count points, and warps have unequal numbers of them.
         Problem{"layernorm", "f32", "moments", 1000, {{"threads", 64}}, false}));

@@ -1,15 +1,15 @@
 // Waits for products, and releases of the tiles that ended products held.
-#include "codegen/gpu/mma/pipeline/tensor_flight.h"
+#include "codegen/gpu/mma/pipeline/in_flight.h"
 
 namespace nestor::nvptx {
 
 std::set<int> HeldTiles::of(int op) const {
   const TensorOp& product = plan_.ops[static_cast<std::size_t>(op)];
-  std::set<int> rings;
+  std::set<int> circular_buffers;
   for (const int ring : {product.a_ring, product.b_ring}) {
-    if (ring >= 0 && plan_.rings[static_cast<std::size_t>(ring)].streamed) rings.insert(ring);
+    if (ring >= 0 && plan_.circular_buffers[static_cast<std::size_t>(ring)].streamed) circular_buffers.insert(ring);
   }
-  return rings;
+  return circular_buffers;
 }
 
 bool HeldTiles::take(int ring) {
@@ -26,13 +26,13 @@ std::vector<int> HeldTiles::readers(int ring) const {
   return ops;
 }
 
-void Flight::settle(int buffer) {
+void InFlight::settle(int buffer) {
   for (std::size_t k = ops_.size(); k-- > 0;) {
     if (plan_.ops[static_cast<std::size_t>(ops_[k])].op.write.buffer == buffer) return end(k + 1);
   }
 }
 
-void Flight::end(std::size_t count) {
+void InFlight::end(std::size_t count) {
   if (count == 0) return;
   out_.push_back(event_node(Event::Kind::wait_products, -1, -1, static_cast<int>(ops_.size() - count)));
   for (std::size_t k = 0; k < count; ++k) {

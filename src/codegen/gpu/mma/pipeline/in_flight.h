@@ -15,13 +15,13 @@ class HeldTiles {
  public:
   explicit HeldTiles(const TensorPlan& plan) : plan_(plan) {}
 
-  /// The rings whose tile the product holds.
+  /// The circular buffers whose tile the product holds.
   std::set<int> of(int op) const;
   /// Is the tile yet to be waited for?
   bool take(int ring);
   /// Was this the last of the tile's products?
   bool leave(int ring) { return --left_[ring] == 0; }
-  /// Products that hold the ring's tile.
+  /// Products that hold the circular buffer's tile.
   std::vector<int> readers(int ring) const;
 
  private:
@@ -30,9 +30,9 @@ class HeldTiles {
 };
 
 /// Products under way, oldest first, and what has to happen when they end, which goes to `out`.
-class Flight {
+class InFlight {
  public:
-  Flight(const TensorPlan& plan, HeldTiles& held, std::vector<EventNode>& out) : plan_(plan), held_(held), out_(out) {}
+  InFlight(const TensorPlan& plan, HeldTiles& held, std::vector<EventNode>& out) : plan_(plan), held_(held), out_(out) {}
 
   void start(int op) { ops_.push_back(op); }
   /// Ends every product up to the youngest one that writes `buffer`.

@@ -1,5 +1,5 @@
 // Minima of maxima: the normal form of distances, and with >= 0 that of conditions (conjunctions of disjunctions).
-#include "codegen/tile/analysis/mask_clauses.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 
 #include "codegen/tile/analysis/conditions.h"
 

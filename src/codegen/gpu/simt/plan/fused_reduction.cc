@@ -148,7 +148,7 @@ const TileAccess* read_of(const TileOp& op, int buffer) {
 }
 
 /// The terms with the lead's final value are those that a mediator left, corrected: readers of `same`, an op that computes them anew,
-/// read the mediator's tile instead. Until the reduction is joint, both are equal and the correction is 1.
+/// read the mediator's tile instead. Until the reduction is fused, both are equal and the correction is 1.
 class TermReuse {
  public:
   TermReuse(BlockPlan& plan, const Composite& composite, const TileOp& mediator, const TileOp& same, int lead)
@@ -284,16 +284,16 @@ class Joiner {
     if (!pair) return;
     const int lead = sequence.children[pair->lead].op, follower = sequence.children[pair->follower].op;
     if (!fit(lead, follower) || !is_private(sequence, *pair)) return;
-    JointReduction joint{lead, composite_.followers.front().correction, composite_.view, composite_.corrected_by(), 0};
+    FusedReduction fused{lead, composite_.followers.front().correction, composite_.view, composite_.corrected_by(), 0};
     if (counts_points(composite_)) {
       const auto points = count_points(plan_.ops[follower]);
       if (!points) return;
-      joint.points = points->second;
-      for (ScalarExpr* expr : {&joint.correction, &joint.view, &joint.reference})
+      fused.points = points->second;
+      for (ScalarExpr* expr : {&fused.correction, &fused.view, &fused.reference})
         *expr = substitute_scalars(*expr, {{"n_total", ScalarExpr::constant(static_cast<double>(points->first))}});
     }
-    for (std::size_t k = pair->lead + 1; k <= pair->follower; ++k) apply_view(joint, plan_.ops[sequence.children[k].op]);
-    plan_.ops[follower].joint = joint;
+    for (std::size_t k = pair->lead + 1; k <= pair->follower; ++k) apply_view(fused, plan_.ops[sequence.children[k].op]);
+    plan_.ops[follower].fused = fused;
     plan_.ops[lead].deferred = true;
     for (BlockOp& op : plan_.ops) {
       if (means_warp_lead(op.op.value) && reads(op, plan_.ops[lead].op.write.buffer)) op.warp_lead = lead;
@@ -353,11 +353,11 @@ class Joiner {
   }
 
   /// What reads the lead sees it as the composite's view shows a warp's value.
-  void apply_view(const JointReduction& joint, BlockOp& op) const {
-    const int buffer = plan_.ops[static_cast<std::size_t>(joint.lead)].op.write.buffer;
+  void apply_view(const FusedReduction& fused, BlockOp& op) const {
+    const int buffer = plan_.ops[static_cast<std::size_t>(fused.lead)].op.write.buffer;
     op.op.value = op.op.value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
-      return substitute_scalars(joint.view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(joint.points))}});
+      return substitute_scalars(fused.view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(fused.points))}});
     });
   }
 

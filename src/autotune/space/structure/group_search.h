@@ -1,0 +1,26 @@
+// FusionGroup search: which statements may share loops, and which of those loops are parallel. Proved by applying the steps.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/schedule/schedule.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace nestor {
+
+/// How far statements are fused. careful: while the common loops stay as many; maximal: while one is left.
+enum class Fusion : std::uint8_t { none, careful, maximal };
+
+/// Units in textual order, cut into fusion_groups as large as `fusion` and legality allow.
+std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStructure& structure, Fusion fusion);
+
+/// The same of some loop groups alone, in textual order.
+std::vector<FusionGroup> find_fusion_groups_of(const Schedule& base, const NestStructure& structure,
+                                               const std::vector<int>& loop_groups, Fusion fusion);
+
+/// By loop group of the fusion group: loop groups of one number can share the loop on axis `reduction_axis`; -1: it has none.
+std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure& structure, const FusionGroup& group,
+                                       int reduction_axis);
+
+}  // namespace nestor

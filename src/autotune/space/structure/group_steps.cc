@@ -1,0 +1,181 @@
+// Generation of loop steps for one fusion group.
+#include "autotune/space/structure/group_steps.h"
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+/// The loops of one loop group while steps transform them.
+struct GroupLoops {
+  std::vector<std::string> chain;   ///< all loops, outermost first
+  std::vector<std::string> shared;  ///< those that are fused with the other loop groups', outermost first
+  std::string reduction_loop;       ///< its reduction loop, or empty
+};
+
+void replace(std::vector<std::string>& chain, const std::string& loop, const std::vector<std::string>& by) {
+  const auto at = std::find(chain.begin(), chain.end(), loop);
+  const auto next = chain.erase(at);
+  chain.insert(next, by.begin(), by.end());
+}
+
+class Emitter {
+ public:
+  Emitter(const NestStructure& structure, const FusionGroup& group, const GroupPlan& plan)
+      : structure_(structure), group_(group), plan_(plan) {}
+
+  GroupSteps emit() {
+    for (const int u : group_.loop_groups) loops_.push_back(shape_loop_group(structure_.loop_groups[u]));
+    fuse_shared();
+    fuse_reductions();
+    transform_shared();
+    mark_parallel();
+    for (std::size_t k = 0; k < group_.loop_groups.size(); ++k) {
+      const GroupLoops& loops = loops_[k];
+      const auto first_inner =
+          loops.chain.begin() + static_cast<std::ptrdiff_t>(loops.shared.size() + (loops.reduction_loop.empty() ? 0 : 1));
+      result_.inner[structure_.loop_groups[group_.loop_groups[k]].first] = {first_inner, loops.chain.end()};
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void step(std::string name, std::vector<nlohmann::json> args) {
+    result_.steps.push_back(make_step(std::move(name), std::move(args)));
+  }
+
+  /// Splits a loop when its tile asks for it; returns the part that goes outside.
+  std::string take_outside(GroupLoops& loops, const std::string& loop, std::int64_t tile) {
+    if (tile <= 1) return loop;
+    step("split", {loop, tile, loop + "_o", loop + "_i"});
+    replace(loops.chain, loop, {loop + "_o", loop + "_i"});
+    return loop + "_o";
+  }
+
+  /// A loop group over the points of parts: parts outside, the points of one in the reduction loop, or tiles of them. False for other loop groups and
+  /// axes.
+  bool take_part(const LoopGroup& loop_group, int axis, GroupLoops& loops) {
+    if (!group_.part || axis != group_.part->axis || loop_group.position_of(group_.part->whole) < 0) return false;
+    const std::string& points = loop_group.loops[loop_group.position_of(group_.part->whole)];
+    loops.shared.push_back(take_outside(loops, points, group_.part->size));
+    loops.reduction_loop = points + "_i";
+    if (plan_.reduction_axis == group_.part->whole)
+      loops.reduction_loop = take_outside(loops, loops.reduction_loop, plan_.reduction_tile);
+    return true;
+  }
+
+  GroupLoops shape_loop_group(const LoopGroup& loop_group) {
+    GroupLoops loops;
+    loops.chain = loop_group.loops;
+    for (const AxisSkew& skew : plan_.form.skews) {
+      step("skew", {loop_group.loops[loop_group.position_of(skew.outer)], loop_group.loops[loop_group.position_of(skew.inner)],
+                    skew.factor});
+    }
+    for (const int axis : plan_.order) {
+      if (take_part(loop_group, axis, loops)) continue;
+      loops.shared.push_back(take_outside(loops, loop_group.loops[loop_group.position_of(axis)], plan_.tile.at(axis)));
+    }
+    // Inside a tile of time steps the steps stay shared: each one needs the statements of the one before.
+    if (plan_.form.kind == GroupForm::Kind::time_tile) {
+      const int time = plan_.form.skews.front().outer;
+      if (plan_.tile.at(time) > 1) loops.shared.push_back(loop_group.loops[loop_group.position_of(time)] + "_i");
+    }
+    const std::size_t reduction_axis = plan_.reduction_axis < 0 || !loops.reduction_loop.empty()
+                                           ? std::string::npos
+                                           : static_cast<std::size_t>(loop_group.position_of(plan_.reduction_axis));
+    if (reduction_axis < loop_group.loops.size())
+      loops.reduction_loop = take_outside(loops, loop_group.loops[reduction_axis], plan_.reduction_tile);
+    std::vector<std::string> wanted = loops.shared;
+    if (!loops.reduction_loop.empty()) wanted.push_back(loops.reduction_loop);
+    // Of a part's own loop one iteration is left, which must not stand between the loops that are worth tiling.
+    if (group_.part && !loops.reduction_loop.empty() && loop_group.position_of(group_.part->axis) >= 0)
+      wanted.push_back(loop_group.loops[loop_group.position_of(group_.part->axis)]);
+    for (const std::string& loop : loops.chain) {
+      if (std::find(wanted.begin(), wanted.end(), loop) == wanted.end()) wanted.push_back(loop);
+    }
+    if (wanted != loops.chain) step("reorder", {wanted.begin(), wanted.end()});
+    loops.chain = wanted;
+    return loops;
+  }
+
+  void fuse_shared() {
+    for (std::size_t k = 1; k < loops_.size(); ++k) {
+      for (std::size_t level = 0; level < loops_[k].shared.size(); ++level) {
+        const std::string &first = loops_.front().shared[level], &last = loops_[k - 1].shared[level],
+                          &own = loops_[k].shared[level];
+        group_.at_front ? step("fuse_with", {own, first}) : step("fuse_with", {last, own});
+      }
+    }
+    shared_ = group_.at_front ? loops_.front().shared : loops_.back().shared;
+    for (std::size_t k = 0; k < plan_.order.size(); ++k) result_.outer[plan_.order[k]] = shared_[k];
+  }
+
+  /// Each loop joins the last one of its group, latest first: what corrects an accumulator must share the loop before
+  /// the statement whose value still moves may enter it.
+  void fuse_reductions() {
+    std::map<int, std::string> last;
+    for (std::size_t k = loops_.size(); k-- > 0;) {
+      if (loops_[k].reduction_loop.empty()) continue;
+      const int group = plan_.reduction_groups.empty() ? 0 : plan_.reduction_groups[k];
+      const auto [into, first] = last.emplace(group, loops_[k].reduction_loop);
+      if (!first) step("fuse_with", {loops_[k].reduction_loop, into->second});
+    }
+    for (const auto& [group, loop] : last) result_.reduction_loops.push_back(loop);
+  }
+
+  /// Wavefronts over tiles: the sum of the time tile and the first space tile goes outside, time tiles of one sum are
+  /// independent.
+  void transform_shared() {
+    if (plan_.form.kind != GroupForm::Kind::time_tile || plan_.order.size() < 2) return;
+    step("skew", {shared_[0], shared_[1], 1});
+    step("reorder", {shared_[1], shared_[0]});
+  }
+
+  void mark_parallel() {
+    if (plan_.parallel <= 0) return;
+    if (plan_.form.kind == GroupForm::Kind::time_tile) {
+      if (plan_.order.size() >= 2) step("parallel", {shared_[0]});
+      return;
+    }
+    if (plan_.form.kind == GroupForm::Kind::wavefront) {
+      step("parallel", {result_.outer.at(plan_.form.skews.front().outer)});
+      return;
+    }
+    int left = plan_.parallel;
+    bool started = false;
+    for (std::size_t k = 0; k < plan_.order.size() && left > 0; ++k) {
+      const auto position = std::find(group_.axes.begin(), group_.axes.end(), plan_.order[k]) - group_.axes.begin();
+      const bool free = group_.parallel[static_cast<std::size_t>(position)];
+      // Parallel loops form one grid: they follow each other without a serial one between.
+      if (!free && started) return;
+      if (!free) continue;
+      step("parallel", {shared_[k]});
+      started = true;
+      --left;
+    }
+  }
+
+  const NestStructure& structure_;
+  const FusionGroup& group_;
+  const GroupPlan& plan_;
+  std::vector<GroupLoops> loops_;
+  std::vector<std::string> shared_;
+  GroupSteps result_;
+};
+
+}  // namespace
+
+Step make_step(std::string name, std::vector<nlohmann::json> args) { return Step{std::move(name), std::move(args)}; }
+
+GroupSteps group_steps(const NestStructure& structure, const FusionGroup& group, const GroupPlan& plan) {
+  return Emitter(structure, group, plan).emit();
+}
+
+GroupPlan probe_plan(const FusionGroup& group) {
+  GroupPlan plan;
+  plan.order = group.axes;
+  for (const int axis : group.axes) plan.tile[axis] = 1;
+  return plan;
+}
+
+}  // namespace nestor

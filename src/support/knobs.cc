@@ -1,0 +1,255 @@
+// The table of knobs: from step to value of a loop, to parameter of the search, to member of a plan.
+#include "support/knobs.h"
+
+#include "support/error.h"
+#include "support/grid_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+using Shape = GridShape;
+constexpr int kHopper =
+    90;  ///< first compute capability with clusters, tensor copies and products that run while their warpgroup goes on
+
+std::vector<KnobStep> make_table() {
+  return {
+      {.name = "gpu_threads",
+       .knobs = {{.name = "threads",
+                  .member = &Shape::threads,
+                  .otherwise = 0,
+                  .argument = "count",
+                  .least = 32,
+                  .most = 1024,
+                  .values = Knob::Values::multiples_of_32,
+                  .text = "{} threads",
+                  .searched = {32, 64, 128, 256, 512, 1024}}},
+       .help = "threads of a block of this grid"},
+      {.name = "tensor_cores",
+       .knobs = {{.name = "warpgroups",
+                  .member = &Shape::warpgroups,
+                  .otherwise = 0,
+                  .argument = "warpgroups",
+                  .least = 1,
+                  .most = 3,  // 512 threads with the producer: what registers allow
+                  .text = "{} warpgroups on tensor cores",
+                  .searched = {0, 1, 2, 3},
+                  .searched_mma = {0, 1, 2, 3},
+                  .formerly = {"groups"}},
+                 {.name = "stages",
+                  .member = &Shape::stages,
+                  .otherwise = 2,
+                  .argument = "stages",
+                  .optional = true,
+                  .without = 2,
+                  .least = 1,
+                  .most = 16,
+                  .text = "{} stages",
+                  .searched = {2, 3, 4},
+                  .searched_mma = {1, 2, 3},
+                  .formerly = {"slots"}}},
+       .help =
+           "products on tensor cores, operands rounded to 16 bits: consumer warpgroups, stages of each operand's circular buffer",
+       .missing = "the grid of {} does not use tensor cores",
+       .remedy = "tensor_cores({}, 2)"},
+      {.name = "intra_warpgroup_overlap",
+       .formerly = {"overlap"},
+       .knobs = {{.name = "intra_warpgroup_overlap",
+                  .member = &Shape::intra_warpgroup_overlap,
+                  .otherwise = 0,
+                  .argument = "in_flight",
+                  .optional = true,
+                  .least = 1,
+                  .most = 2,  // one more chain would need registers for another tile of sums
+                  .offset = 1,
+                  .least_sm = kHopper,
+                  .needing = 2,
+                  .text = "intra-warpgroup overlap chain by chain, {} in flight",
+                  .text_without = "intra-warpgroup overlap",
+                  .searched = {0, 1, 2, 3},
+                  .searched_mma = {0, 1},
+                  .formerly = {"overlap"}}},
+       .needs = {"tensor_cores"},
+       .help = "products that only the next iteration needs run beside its first ones; with in_flight: independent chains of "
+               "products "
+               "one by one, the first products of so many in flight"},
+      {.name = "ping_pong",
+       .formerly = {"turns"},
+       .knobs = {{.name = "ping_pong",
+                  .member = &Shape::ping_pong,
+                  .otherwise = 0,
+                  .least_sm = kHopper,
+                  .text = "ping-pong",
+                  .searched = {0, 1},
+                  .formerly = {"turns"}}},
+       .needs = {"tensor_cores"},
+       .help = "warpgroups issue their products in turn, so that one computes while another multiplies"},
+      {.name = "a_from_registers",
+       .formerly = {"hold"},
+       .knobs = {{.name = "a_from_registers",
+                  .member = &Shape::a_from_registers,
+                  .otherwise = 0,
+                  .text = "A operand from registers",
+                  .searched = {0, 1},
+                  .searched_mma = {0, 1},
+                  .formerly = {"hold"}}},
+       .needs = {"tensor_cores"},
+       .help = "a first operand that stays for the whole iteration is read into registers once"},
+      {.name = "early_release",
+       .formerly = {"stagger"},
+       .knobs = {{.name = "early_release",
+                  .member = &Shape::early_release,
+                  .otherwise = 0,
+                  .text = "early release",
+                  .searched = {0, 1},
+                  .formerly = {"stagger"}}},
+       .needs = {"tensor_cores"},
+       .help = "stages are released in the middle of the exponentials behind their product"},
+      {.name = "exp2_polynomial",
+       .formerly = {"polynomial"},
+       .knobs = {{.name = "exp2_polynomial",
+                  .member = &Shape::exp2_polynomial,
+                  .otherwise = 0,
+                  .argument = "sixteenths",
+                  .most = 16,
+                  .text = "{}/16 of exponentials by polynomial",
+                  .searched = {0, 1, 2, 4, 6, 8, 10, 12},
+                  .formerly = {"polynomial"}}},
+       .needs = {"tensor_cores"},
+       .help = "so many sixteenths of a tile's exponentials are computed by a polynomial on the FMA units"},
+      {.name = "persistent",
+       .knobs = {{.name = "persistent",
+                  .member = &Shape::persistent,
+                  .otherwise = 0,
+                  .argument = "blocks",
+                  .least = 1,
+                  .most = 32,
+                  .text = "{} persistent blocks a multiprocessor",
+                  .searched = {0, 1, 2, 3, 4, 6, 8, 12, 16}}},
+       .help = "so many GPU blocks a multiprocessor, each taking iterations in turn (static tile scheduler)",
+       .missing = "the blocks of {} do not stay for several iterations",
+       .remedy = "persistent({}, 1)"},
+      {.name = "min_blocks",
+       .formerly = {"residents"},
+       .knobs = {{.name = "min_blocks",
+                  .member = &Shape::min_blocks,
+                  .otherwise = 0,
+                  .argument = "blocks",
+                  .least = 1,
+                  .most = 32,
+                  .text = "at least {} blocks a multiprocessor",
+                  .searched = {1, 2, 3, 4},
+                  .formerly = {"residents"}}},
+       .help = "so many blocks of this grid shall fit a multiprocessor at once, which bounds their registers and shared memory"},
+      {.name = "cluster",
+       .knobs = {{.name = "cluster",
+                  .member = &Shape::cluster,
+                  .otherwise = 1,
+                  .argument = "blocks",
+                  .least = 1,
+                  .most = 16,
+                  .values = Knob::Values::powers_of_two,
+                  .least_sm = kHopper,
+                  .needing = 2,
+                  .text = "clusters of {} blocks",
+                  .searched = {1, 2, 4, 8, 16}}},
+       .help = "so many GPU blocks take one iteration together; on tensor cores they multicast the tiles that all of them read"},
+      {.name = "dynamic_scheduler",
+       .formerly = {"claims"},
+       .knobs = {{.name = "dynamic_scheduler",
+                  .member = &Shape::dynamic_scheduler,
+                  .otherwise = 0,
+                  .least_sm = kHopper,
+                  .text = "dynamic tile scheduler",
+                  .searched = {0, 1},
+                  .formerly = {"claims"}}},
+       .needs = {"persistent", "tensor_cores"},
+       .help = "persistent blocks draw their next iteration from a counter instead of going round"},
+  };
+}
+
+/// Value of the knob on a loop.
+std::int64_t value_on(const Knob& knob, const LoopKnobs& knobs) {
+  const auto found = knobs.find(knob.name);
+  return found == knobs.end() ? knob.otherwise : found->second;
+}
+
+}  // namespace
+
+const std::vector<KnobStep>& knob_steps() {
+  static const std::vector<KnobStep> table = make_table();
+  return table;
+}
+
+const KnobStep* find_knob_step(std::string_view name) {
+  const auto found =
+      std::find_if(knob_steps().begin(), knob_steps().end(), [&](const KnobStep& step) { return step.name == name; });
+  return found == knob_steps().end() ? nullptr : &*found;
+}
+
+const Knob& knob_named(std::string_view name) {
+  for (const KnobStep& step : knob_steps()) {
+    for (const Knob& knob : step.knobs) {
+      if (knob.name == name) return knob;
+    }
+  }
+  internal_error("there is no knob {}", name);
+}
+
+std::string arguments_of(const KnobStep& step) {
+  std::string text = "loop";
+  for (const Knob& knob : step.knobs) {
+    if (*knob.argument != '\0') text += fmt::format(fmt::runtime(knob.optional ? "[, {}]" : ", {}"), knob.argument);
+  }
+  return text;
+}
+
+bool is_set(const KnobStep& step, const LoopKnobs& knobs) {
+  return value_on(step.knobs.front(), knobs) != step.knobs.front().otherwise;
+}
+
+std::string describe(const LoopKnobs& knobs) {
+  std::string text;
+  for (const KnobStep& step : knob_steps()) {
+    if (!is_set(step, knobs)) continue;
+    for (const Knob& knob : step.knobs) {
+      const std::int64_t value = value_on(knob, knobs);
+      const bool plain = value == knob.without && *knob.text_without != '\0';
+      text +=
+          (text.empty() ? "" : ", ") + fmt::format(fmt::runtime(plain ? knob.text_without : knob.text), knob.argument_for(value));
+    }
+  }
+  return text;
+}
+
+GridShape grid_shape(const LoopKnobs& knobs) {
+  GridShape shape;
+  for (const auto& [name, value] : knobs) shape.*knob_named(name).member = static_cast<int>(value);
+  return shape;
+}
+
+LoopKnobs loop_knobs(const GridShape& shape) {
+  LoopKnobs knobs;
+  for (const KnobStep& step : knob_steps()) {
+    for (const Knob& knob : step.knobs) {
+      if (shape.*knob.member != knob.otherwise) knobs.emplace(knob.name, shape.*knob.member);
+    }
+  }
+  return knobs;
+}
+
+void check_compute_capability(const GridShape& shape, const std::string& kernel, int sm) {
+  for (const KnobStep& step : knob_steps()) {
+    for (const Knob& knob : step.knobs) {
+      if (shape.*knob.member < knob.needing || sm >= knob.least_sm) continue;
+      const std::string how = knob.optional ? fmt::format(" with `{}`", knob.argument) : "";
+      user_error("Kernel '{}': step `{}`{} needs compute capability {}.{} or newer, not {}.{}: leave {} out.", kernel, step.name,
+                 how, knob.least_sm / 10, knob.least_sm % 10, sm / 10, sm % 10, knob.optional ? "the argument" : "the step");
+    }
+  }
+}
+
+}  // namespace nestor

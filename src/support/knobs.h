@@ -1,0 +1,78 @@
+// Knobs: named integers that a schedule puts on a loop for the machine that runs it, and the one table of all of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nestor {
+
+/// Values of one loop by the names of their knobs. A knob that is absent has the table's `otherwise`.
+using LoopKnobs = std::map<std::string, std::int64_t, std::less<>>;
+
+struct GridShape;  // support/grid_shape.h
+
+/// One knob. It changes no order: iterations of the loop are independent.
+struct Knob {
+  /// Which arguments between `least` and `most` are taken.
+  enum class Values : std::uint8_t { all, multiples_of_32, powers_of_two };
+
+  const char* name;           ///< on a loop, and as a parameter of the search
+  int GridShape::* member;    ///< where plans read it
+  std::int64_t otherwise;     ///< value of a loop that says nothing
+  const char* argument = "";  ///< of the step that sets it; "": the step has none for it, and sets `without`
+  bool optional = false;      ///< the argument may be left out, which sets `without`
+  std::int64_t without = 1;
+  std::int64_t least = 0, most = 1;  ///< of the argument
+  std::int64_t offset = 0;           ///< value less argument
+  Values values = Values::all;
+  int least_sm = 0;               ///< compute capability times ten that values from `needing` on need; 0: none
+  std::int64_t needing = 1;       ///< see least_sm
+  const char* text = "";          ///< how a loop with it is printed: {} is the argument
+  const char* text_without = "";  ///< the same for value `without`, where that is another text
+  /// Values that candidates have, neighbours alike; with tensor cores of another kind before compute capability 9.0.
+  std::vector<std::int64_t> searched = {}, searched_mma = {};
+  std::vector<const char*> formerly = {};  ///< parameters of stored records that it was
+
+  /// The argument that sets `value`; below `least` where only a step without the argument does.
+  std::int64_t argument_for(std::int64_t value) const { return value - offset; }
+};
+
+/// One step that sets knobs: name(loop, arguments of the knobs...).
+struct KnobStep {
+  const char* name;
+  std::vector<const char*> formerly = {};  ///< spellings in stored records
+  std::vector<Knob> knobs = {};
+  std::vector<const char*> needs = {};  ///< steps that the loop must have had
+  const char* help = "";
+  const char* missing = "";  ///< what is wrong with a loop that lacks this step, for those that need it: {} is the loop
+  const char* remedy = "";   ///< an application of it that helps: {} is the loop
+};
+
+/// The table, in the order in which candidates apply the steps.
+const std::vector<KnobStep>& knob_steps();
+
+/// The step of that name, or null. Old spellings are none.
+const KnobStep* find_knob_step(std::string_view name);
+/// The knob of that name. Throws InternalError when there is none.
+const Knob& knob_named(std::string_view name);
+
+/// "loop, warpgroups[, stages]".
+std::string arguments_of(const KnobStep& step);
+/// Has the loop had this step?
+bool is_set(const KnobStep& step, const LoopKnobs& knobs);
+/// "256 threads, clusters of 4 blocks"; empty when all is left to the back end.
+std::string describe(const LoopKnobs& knobs);
+
+/// Throws InternalError for a name that the table lacks.
+GridShape grid_shape(const LoopKnobs& knobs);
+/// Inverse: values other than those of a loop that says nothing.
+LoopKnobs loop_knobs(const GridShape& shape);
+
+/// Throws UserError naming the first step of the kernel's grid that needs a newer compute capability than `sm` (times ten).
+void check_compute_capability(const GridShape& shape, const std::string& kernel, int sm);
+
+}  // namespace nestor
