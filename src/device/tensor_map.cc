@@ -85,6 +85,7 @@ TensorMapMaker::TensorMapMaker(const CudaDevice& device, const ArgumentSpec& arg
       name_(argument.name),
       element_bytes_(static_cast<int>(size_in_bytes(argument.type))),
       type_(driver_type(argument)),
+      written_(argument.output),
       box_(param.box),
       swizzle_(param.swizzle),
       order_(param.order) {
@@ -145,8 +146,8 @@ void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::sp
 TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const {
   std::array<std::int64_t, TensorView::kRank> extents;
   for (std::size_t k = 0; k < shape_.size(); ++k) extents[k] = shape_[k].evaluate(sizes);
-  return tensor_view({name_, element_bytes_, reinterpret_cast<std::uint64_t>(data), {extents.data(), shape_.size()}, strides},
-                     order_);
+  return tensor_view(
+      {name_, element_bytes_, reinterpret_cast<std::uint64_t>(data), {extents.data(), shape_.size()}, strides, written_}, order_);
 }
 
 void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {

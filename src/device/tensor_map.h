@@ -60,6 +60,7 @@ class TensorMapMaker {
   int argument_;
   std::string name_;
   int element_bytes_, type_;
+  bool written_;
   std::vector<SizeFormula> shape_;
   std::vector<int> box_;
   int swizzle_;

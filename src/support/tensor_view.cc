@@ -42,6 +42,9 @@ TensorView tensor_view(const TensorPlace& tensor, std::span<const int> order) {
       if (extent > 1 && tensor.strides[dim] != 1)
         user_error("tensor \"{}\" is copied by tensor maps: its last stride must be 1, not {}", tensor.name, tensor.strides[dim]);
       const std::int64_t bytes = extent * tensor.element_bytes;
+      if (tensor.written && bytes % kTensorMapAlignment != 0)
+        user_error("tensor \"{}\" is written by tensor maps: its extent {} must be a multiple of {} elements ({} bytes), not {}",
+                   tensor.name, dim, kTensorMapAlignment / tensor.element_bytes, kTensorMapAlignment, extent);
       inner = static_cast<std::uint64_t>((bytes + kTensorMapAlignment - 1) / kTensorMapAlignment * kTensorMapAlignment);
       continue;
     }

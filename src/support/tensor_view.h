@@ -28,11 +28,13 @@ struct TensorPlace {
   std::uint64_t address;
   std::span<const std::int64_t> extents;  ///< at most TensorView::kRank
   const std::int64_t* strides;            ///< elements, one an extent, outermost first
+  bool written = false;                   ///< copies store to it
 };
 
 /// `order`: the dimensions, outermost first. Throws UserError, naming the argument, for what bulk copies cannot do: an address or a
 /// stride (of a dimension with more than one index) that is no multiple of 16 bytes, strides of 2^40 bytes or more, a last stride
-/// other than 1, extents outside 1 to 2^32 - 1. Allocates nothing otherwise.
+/// other than 1, extents outside 1 to 2^32 - 1; of what is written, rows that are no multiple of 16 bytes: hardware (seen on an H200)
+/// writes 16 bytes at a time, beyond the end of a row as well. Allocates nothing otherwise.
 TensorView tensor_view(const TensorPlace& tensor, std::span<const int> order);
 
 }  // namespace nestor

@@ -69,8 +69,8 @@ TensorMap encode(const KernelParam& param, const ArgumentSpec& spec, const Emula
   map.rank = static_cast<int>(rank);
   map.element = static_cast<int>(size_in_bytes(spec.type));
   map.swizzle = param.swizzle;
-  TensorView view =
-      tensor_view({spec.name, map.element, reinterpret_cast<std::uint64_t>(argument.data), extents, strides.data()}, order);
+  TensorView view = tensor_view(
+      {spec.name, map.element, reinterpret_cast<std::uint64_t>(argument.data), extents, strides.data(), spec.output}, order);
   for (std::size_t k = 0; k < rank; ++k) {
     map.extents[k] = static_cast<std::int64_t>(view.extents()[k]);
     map.strides[k] = k == 0 ? map.element : static_cast<std::int64_t>(view.byte_strides()[k - 1]);

@@ -57,6 +57,17 @@ TEST_F(TensorMapErrors, Extents) {
               HasSubstr("its extent 0 must be 1 to 4294967295, not 4294967296"));
 }
 
+TEST_F(TensorMapErrors, RowsThatAreWrittenInPartOfSixteenBytes) {
+  TileValues values(3, 100, 36);
+  values.strides = {4000, 40, 1, 4000, 40, 1};
+  EXPECT_EQ(launched(values),
+            "tensor \"y\" is written by tensor maps: its extent 2 must be a multiple of 8 elements (16 bytes), not 36");
+  recipe.arguments[1].output = false;
+  const RecipeLauncher launcher(CudaModule::load(device, tile_ptx()), recipe);
+  launcher.launch(values, nullptr);
+  EXPECT_EQ(fake.launches.size(), 1);
+}
+
 TEST_F(TensorMapErrors, NothingIsLaunchedWhenALaterKernelCannotBe) {
   recipe.launches.push_back(recipe.launches[0]);
   recipe.launches[0].params = {{KernelParam::Kind::pointer, 0, 0, ""}};

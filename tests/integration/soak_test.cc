@@ -17,6 +17,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <filesystem>
 
 #include <unistd.h>
 #include <atomic>
@@ -290,6 +291,17 @@ TEST(SoakProgram, DrawsForATimeAndWritesWhatItCounted) {
   EXPECT_EQ(json.at("seed"), 11);
   EXPECT_TRUE(json.contains("hardware"));
   EXPECT_GT(json.at("counts").at("right"), 0) << json.dump(1);
+}
+
+// What earlier runs found, made small: each was wrong, refuted or an internal error once.
+TEST(SoakProgram, WhatItFoundStaysMended) {
+  std::vector<std::string> args{"--limit", "60"};
+  for (const auto& entry : std::filesystem::directory_iterator(FINDINGS_FOLDER)) {
+    if (entry.path().extension() == ".json") args.insert(args.end(), {"--replay", entry.path().string()});
+  }
+  ASSERT_GE(args.size(), 2u + 2 * 9);
+  const test::Outcome run = soak(args);
+  EXPECT_EQ(run.code, 0) << run.out << run.err;
 }
 
 TEST(SoakProgram, RefusesTargetsAndFilesThatAreNone) {

@@ -9,13 +9,41 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
+#include <mutex>
 #include <set>
+#include <thread>
 
 namespace nestor {
 namespace {
 
 constexpr double kCostLimit = 4e8;
+
+/// body(0) to body(count - 1), on as many threads as there are processors. Throws the first exception that one threw.
+void for_each_on_threads(std::size_t count, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failed;
+  const auto work = [&] {
+    for (std::size_t k = next++; k < count; k = next++) {
+      try {
+        body(k);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(failed);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const std::size_t threads = std::min<std::size_t>(count, std::max(std::thread::hardware_concurrency(), 1U));
+  for (std::size_t k = 1; k < threads; ++k) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  if (failure) std::rethrow_exception(failure);
+}
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;
@@ -54,20 +82,39 @@ ResultCheck::~ResultCheck() = default;
 ResultCheck::ResultCheck(ResultCheck&&) noexcept = default;
 
 const ResultCheck::Expected& ResultCheck::expected(const CheckCase& wanted) {
-  const std::string key = wanted.str();
-  const auto known = expected_.find(key);
-  if (known != expected_.end()) return known->second;
-  Expected made{make_data(definition_, wanted.sizes, wanted.data, seed_, finite_at(wanted)), {}};
-  if (reference_ && reference_sizes_ == wanted.sizes) {
-    reference_->rebind(made.inputs);
-  } else {
-    reference_ = std::make_unique<Reference>(definition_, wanted.sizes, scalars_, made.inputs);
-    reference_sizes_ = wanted.sizes;
+  prepare({wanted});
+  return expected_.at(wanted.str());
+}
+
+void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
+  struct Job {
+    const CheckCase* wanted;
+    Expected* made;
+    const Reference* compiled;  ///< for its sizes
+  };
+  std::map<Sizes, std::unique_ptr<Reference>> compiled;
+  std::map<std::string, Expected> made;  // kept when all are whole
+  std::vector<Job> jobs;
+  for (const CheckCase& wanted : cases) {
+    const std::string key = wanted.str();
+    if (expected_.contains(key) || made.contains(key)) continue;
+    Expected& fresh = made.emplace(key, Expected{make_data(definition_, wanted.sizes, wanted.data, seed_, finite_at(wanted)), {}})
+                          .first->second;
+    std::unique_ptr<Reference>& reference = compiled[wanted.sizes];
+    if (!reference) {
+      reference = std::make_unique<Reference>(definition_, wanted.sizes, scalars_, fresh.inputs);
+      reference->compile_all();
+    }
+    jobs.push_back({&wanted, &fresh, reference.get()});
   }
-  reference_->evaluate_all(kCostLimit);
-  made.samples = all_samples(*reference_, definition_, std::numeric_limits<std::int64_t>::max());
-  if (wanted.data.kind == DataKind::ordinary) limit_bounds(made.samples, definition_.tolerance);
-  return expected_.emplace(key, std::move(made)).first->second;
+  for_each_on_threads(jobs.size(), [&](std::size_t k) {
+    const Job& job = jobs[k];
+    Reference reference = job.compiled->copy_for(job.made->inputs);
+    reference.evaluate_all(kCostLimit);
+    job.made->samples = all_samples(reference, definition_, std::numeric_limits<std::int64_t>::max());
+    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made->samples, definition_.tolerance);
+  });
+  expected_.merge(made);
 }
 
 ElementLists ResultCheck::finite_at(const CheckCase& wanted) {
@@ -108,6 +155,9 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   const DebugTimer timer("comparing a kernel in full");
   CheckReport report;
   std::optional<Sizes> varied;
+  std::vector<CheckCase> cases;
+  for (const Sizes& at : sizes.sizes) cases.push_back({at, {}});
+  prepare(cases);
   for (std::size_t k = 0; k < sizes.sizes.size() && report.wrong.empty(); ++k) {
     std::optional<Sizes> accepted = sizes.sizes[k];
     if (!check({*accepted, {}}, kernel, report)) {
@@ -116,9 +166,13 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
     }
     if (!varied || k <= sizes.varied) varied = accepted;
   }
+  cases.clear();
   for (const DataSet& data : data_sets(definition_)) {
-    if (!varied || !report.wrong.empty()) break;
-    if (data.kind != DataKind::ordinary) check({*varied, data}, kernel, report);
+    if (varied && report.wrong.empty() && data.kind != DataKind::ordinary) cases.push_back({*varied, data});
+  }
+  prepare(cases);
+  for (const CheckCase& wanted : cases) {
+    if (report.wrong.empty()) check(wanted, kernel, report);
   }
   if (!varied && report.wrong.empty()) report.wrong = "it cannot be launched at any of the sizes where it is to be checked";
   return report;

@@ -45,7 +45,7 @@ struct CheckRun {
 /// Runs a kernel once on `tensors`, whose outputs are poisoned, and puts its results there.
 using KernelRun = std::function<CheckRun(const Sizes& sizes, HostTensors& tensors)>;
 
-/// Inputs and reference values of one problem's cases, each made once, when first needed.
+/// Inputs and reference values of one problem's cases, each made once, when first needed, by all processors.
 class ResultCheck {
  public:
   /// `definition`: the nest as defined, not as rewritten.
@@ -64,6 +64,8 @@ class ResultCheck {
   const Expected& expected(const CheckCase& wanted);
 
  private:
+  /// Makes what `expected` gives for all of them.
+  void prepare(const std::vector<CheckCase>& cases);
   /// False when the launch was refused.
   bool check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report);
   /// Elements that must stay finite: masked places of the input that has special values.
@@ -76,8 +78,6 @@ class ResultCheck {
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
   std::unique_ptr<MaskedFactors> masked_;
-  std::unique_ptr<Reference> reference_;  ///< compiled for the sizes of the last case
-  Sizes reference_sizes_;
 };
 
 }  // namespace nestor

@@ -148,14 +148,29 @@ void Reference::set_input(Store& store, const HostTensors& inputs) {
     store.decoded[static_cast<std::size_t>(k)] = static_cast<float>(load_element(store.type, store.input, k));
 }
 
-void Reference::rebind(const HostTensors& inputs) {
-  for (Store& store : stores_) {
-    store.versions.clear();
-    store.errors.clear();
-    if (store.input) set_input(store, inputs);
+Reference Reference::copy_for(const HostTensors& inputs) const {
+  Reference copy;
+  for (const Store& store : stores_) {
+    Store own;
+    own.name = store.name;
+    own.type = store.type;
+    own.shape = store.shape;
+    own.strides = store.strides;
+    own.elements = store.elements;
+    own.sums_16_bits = store.sums_16_bits;
+    own.writers = store.writers;
+    own.reduced = store.reduced;
+    own.narrow = store.narrow;
+    if (store.input) set_input(own, inputs);
+    copy.stores_.push_back(std::move(own));
   }
-  evaluated_ = false;
-  spent_ = 0;
+  copy.store_index_ = store_index_;
+  copy.statements_ = statements_;
+  copy.group_loops_ = group_loops_;
+  copy.scalars_ = scalars_;
+  copy.rounding_ = rounding_;
+  copy.backward_possible_ = false;
+  return copy;
 }
 
 const std::vector<std::int64_t>& Reference::shape(const std::string& tensor) const {

@@ -81,8 +81,10 @@ class Reference {
   /// `inputs` must outlive the object. `scalars`: missing ones take the nest's default.
   Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const HostTensors& inputs);
 
-  /// Other inputs of the same sizes; forgets all values.
-  void rebind(const HostTensors& inputs);
+  /// Makes ready for copy_for(), which several threads may call then.
+  void compile_all();
+  /// One of the same sizes for other inputs, for evaluate_all alone: elements that nothing writes have no value.
+  Reference copy_for(const HostTensors& inputs) const;
   /// Elementary evaluations that evaluate_all takes, about.
   double full_cost() const;
   /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
@@ -97,6 +99,7 @@ class Reference {
   double spent() const { return spent_; }
 
  private:
+  Reference() = default;
   struct Store {
     std::string name;
     ElementType type = ElementType::f32;

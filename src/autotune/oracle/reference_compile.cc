@@ -324,11 +324,15 @@ void Reference::evaluate_all(double cost_limit) {
   const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
     store_chunk(statement, dims, strides, count);
   };
-  if (group_loops_.empty()) compile_groups();
+  compile_all();
   for (const LoopCode& code : group_loops_) {
     std::array<std::int64_t, 64> frame{};
     walk(code, frame.data(), sink);
   }
+}
+
+void Reference::compile_all() {
+  if (group_loops_.empty()) compile_groups();
 }
 
 /// Loops over each group of statements in the original order.

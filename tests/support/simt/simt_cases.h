@@ -135,6 +135,7 @@ inline std::vector<SimtCase> simt_cases() {
   for (int slots : {2, 3})
     for (std::int64_t rows : {32, 31}) list.add("strided_copies", strided_copies_program(slots), {{"R", rows}, {"C", 2}});
   list.add("masked_product", masked_product_program(), {{"n", 100}});
+  for (OpKind kind : {OpKind::contract, OpKind::reduce}) list.add("ragged_sums", ragged_sums_program(kind), {{"n", 9}});
   // Launches in loops, sequential dims, other orders, other types.
   list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});
   list.add("wavefronts", wavefront_program(), {{"n", 20}});

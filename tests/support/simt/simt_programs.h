@@ -511,6 +511,32 @@ inline TileProgram masked_product_program() {
   return m.finish(leaf(op));
 }
 
+/// c[i, d] += sum over l <= i of a[i, l] b[l, d] for seven columns, in tiles of four. The guard of the last tile leaves out a column that
+/// c does not have: it is the next row's first element, another block's.
+inline TileProgram ragged_sums_program(OpKind kind) {
+  constexpr std::int64_t kColumns = 7, kTile = 4, kRows = 2;
+  ProgramMaker m(kind == OpKind::contract ? "ragged_product" : "ragged_sums");
+  m.size("n");
+  const int a = m.input("a", ElementType::f32, {var("n"), var("n")}), b = m.input("b", ElementType::f32, {var("n"), kColumns}),
+            c = m.output("c", ElementType::f32, {var("n"), kColumns});
+  const IntExpr i = IntExpr(kRows) * var("io") + var("i"), d = IntExpr(kTile) * var("t") + var("d");
+  const OpDim rows = parallel_dim("i", 0, min(IntExpr(kRows), var("n") - IntExpr(kRows) * var("io")));
+  TileOp start =
+      make_op(OpKind::map, "start",
+              {rows, parallel_dim("d", 0, min(IntExpr(kTile), IntExpr(kColumns) - IntExpr(kTile) * var("t")))}, {c, {i, d}}, {});
+  start.value = ScalarExpr::constant(0);
+  TileOp sum = make_op(kind, "sum", {rows, parallel_dim("d", 0, kTile), reduced_dim("l", 0, var("n"))}, {c, {i, d}},
+                       {{a, {i, var("l")}}, {b, {var("l"), d}}});
+  const IntExpr seen = IntExpr::make(IntOp::ge, {i, var("l")});
+  sum.guard = IntExpr::make(
+      IntOp::logical_or, {IntExpr::make(IntOp::eq, {var("t"), 0}) && seen,
+                          IntExpr::make(IntOp::eq, {var("t"), 1}) && seen && IntExpr::make(IntOp::ge, {IntExpr(2), var("d")})});
+  sum.value = times(m.read(sum, 0), m.read(sum, 1));
+  sum.reduction = ReductionOp::add;
+  const TileTree tiles = loop("t", 0, 2, sequence({leaf(start), leaf(sum)}), LoopKind::gpu_block);
+  return m.finish(loop("io", 0, floor_div(var("n") + IntExpr(kRows - 1), kRows), tiles, LoopKind::gpu_block));
+}
+
 /// Sequential steps inside of a block on a tile that neighbours read: a barrier each step, carried around the loop.
 inline TileProgram block_steps_program() {
   constexpr std::int64_t kWidth = 200;

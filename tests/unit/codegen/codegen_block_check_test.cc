@@ -190,15 +190,21 @@ TEST(BlockLaunches, bounds_of_loops_around_a_launch_are_known_in_its_kernels) {
 }
 
 /// Points that a guard leaves out touch nothing; sums are stored whatever their guard.
-TEST(BlockRaces, guards_keep_points_apart_but_not_sums) {
-  for (const bool sum : {false, true}) {
+// Sums are stored where the guard holds for some reduced point, as far as other dims say so.
+TEST(BlockRaces, guards_keep_points_apart_and_sums_unless_reduced_dims_decide) {
+  struct Form {
+    OpKind kind;
+    bool by_reduced;
+  };
+  for (const Form& form : {Form{OpKind::points, false}, Form{OpKind::reduce, false}, Form{OpKind::reduce, true}}) {
     ProgramMaker m("guarded");
     m.size("n");
     const int x = m.input("x", ElementType::f32, {var("n"), 8}), out = m.output("out", ElementType::f32, {var("n")});
     const IntExpr place = IntExpr(4) * var("i") + IntExpr(3) * var("j") + var("k");
-    const IntExpr inside = IntExpr::make(IntOp::ge, {IntExpr(3), IntExpr(3) * var("j") + var("k")});
+    const IntExpr most = form.by_reduced ? IntExpr(3) + var("l") : IntExpr(3);
+    const IntExpr inside = IntExpr::make(IntOp::ge, {most, IntExpr(3) * var("j") + var("k")});
     const IntExpr within = IntExpr::make(IntOp::gt, {var("n"), place});
-    TileOp op = make_op(sum ? OpKind::reduce : OpKind::points, "u",
+    TileOp op = make_op(form.kind, "u",
                         {parallel_dim("i", 0, floor_div(var("n") + IntExpr(3), 4)), parallel_dim("j", 0, 2),
                          parallel_dim("k", 0, 3), reduced_dim("l", 0, 8)},
                         {out, {place}}, {{x, {place, var("l")}}});
@@ -206,8 +212,8 @@ TEST(BlockRaces, guards_keep_points_apart_but_not_sums) {
     op.reduction = ReductionOp::add;
     op.guard = inside && within;
     const std::string refused = refusal(m.finish(leaf(op)));
-    EXPECT_THAT(refused, ::testing::HasSubstr(sum ? "two blocks at u touch out" : ""));
-    EXPECT_EQ(refused.empty(), !sum) << refused;
+    EXPECT_THAT(refused, ::testing::HasSubstr(form.by_reduced ? "two blocks at u touch out" : ""));
+    EXPECT_EQ(refused.empty(), !form.by_reduced) << refused;
   }
 }
 

@@ -105,6 +105,20 @@ TEST(HostReduce, Guards) {
   }
 }
 
+// A column that the guard leaves out for every reduced point lies outside of the tensor: it is neither read nor written.
+TEST(HostReduce, WhatNoReducedPointReachesIsNotStored) {
+  for (const std::int64_t columns : {3, 19}) {
+    TileOp sum = reduction({dim("i", M), dim("j", N, true), dim("k", 32)}, {1, {i, var("k")}}, {{0, {i, j}}}, read(0),
+                           ReductionOp::add, false);
+    const IntExpr inside = ge(columns - 1, var("k"));
+    sum.guard = IntExpr::make(IntOp::logical_or, {ge(i, j) && inside, ge(j, 20) && inside});
+    expect_right(
+        program({"M", "N"}, {argument("in", TensorRole::input, {M, N}), argument("out", TensorRole::output, {M, columns})},
+                node(sum)),
+        {{"M", 11}, {"N", 35}});
+  }
+}
+
 struct Product {
   bool transposed_a = false, transposed_b = false, transposed_c = false;
   ElementType a = ElementType::f32, b = ElementType::f32, c = ElementType::f32;

@@ -305,6 +305,12 @@ TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {
   EXPECT_FALSE(PlannedTensor(attention(Seen::all, {}, {.result = ElementType::f32})).op("out").through_shared);
 }
 
+// Copies write whole units of 16 bytes, beyond the end of a row as well.
+TEST(TensorMemory, results_whose_rows_are_no_multiple_of_16_bytes_are_stored_element_by_element) {
+  EXPECT_TRUE(PlannedTensor(attention(Seen::all, {}, {.depth = 56})).op("out").through_shared);
+  EXPECT_FALSE(PlannedTensor(attention(Seen::all, {}, {.depth = 60})).op("out").through_shared);
+}
+
 // ---- the interpreter that other tests rely on
 
 /// What it says when the consumers' events are changed.

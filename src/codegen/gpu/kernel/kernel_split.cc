@@ -179,8 +179,10 @@ class Planner {
     kernel.symbol = fmt::format("{}_{}", plan_.program.name, plan_.kernels.size());
     IntExpr blocks(1);
     for (const GridLoop& loop : grid) blocks = blocks * loop.count;
-    if (shape.persistent > 0)
-      blocks = min(blocks, floor_div(IntExpr(shape.persistent) * IntExpr::variable(kUnits), shape.cluster));
+    if (shape.persistent > 0) {
+      const IntExpr resident = floor_div(IntExpr(shape.persistent) * IntExpr::variable(kUnits), shape.cluster);
+      blocks = min(blocks, shape.cluster > shape.persistent ? max(resident, IntExpr(1)) : resident);
+    }
     if (condition_.defined()) blocks = IntExpr::make(IntOp::select, {condition_, blocks, IntExpr(0)});
     if (shape.cluster > 1) blocks = blocks * IntExpr(shape.cluster);
     kernel.shape = shape;

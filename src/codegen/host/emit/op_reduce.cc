@@ -1,6 +1,7 @@
 // reduce: accumulators in registers, over vectors of the reduced dim (several, to hide latency) or of a kept one.
 #include "codegen/host/emit/op_lowering.h"
 #include "codegen/host/emit/op_nest.h"
+#include "codegen/tile/analysis/conditions.h"
 
 #include "support/error.h"
 
@@ -32,7 +33,9 @@ class ReduceLowering {
     kept_ = order_.size();
     add(true);
     if (vector_.dim >= 0 && !vector_kept) order_.push_back(vector_.dim);
-    guards_ = split_guard(op, order_, vector_.dim);
+    guards_ = split_guard(with_stored_where(op), order_, vector_.dim);
+    std::copy_if(guards_.lanes.begin(), guards_.lanes.end(), std::back_inserter(stored_lanes_),
+                 [&](const IntExpr& part) { return !uses_reduced(op, part); });
   }
 
   void run() {
@@ -44,6 +47,25 @@ class ReduceLowering {
     llvm::AllocaInst* memory;
     unsigned width;
   };
+
+  /// What dims that are not reduced decide of the guard becomes parts of their own: they are tested before anything is stored.
+  static TileOp with_stored_where(const TileOp& op) {
+    TileOp result = op;
+    const std::vector<IntExpr> known = conjuncts(op.guard);
+    for (const IntExpr& part : conjuncts(stored_where(op))) {
+      const bool is_known =
+          std::any_of(known.begin(), known.end(), [&](const IntExpr& other) { return other.str() == part.str(); });
+      if (!is_known && !op.initialize) result.guard = part && result.guard;
+    }
+    return result;
+  }
+
+  /// Lanes of a vector of kept dims whose results are stored: `mask`, and what the guard says of them.
+  Value* stored_lanes(Lanes lanes, Value* mask) {
+    Value* chosen = op_.initialize ? nullptr : context_.condition(stored_lanes_, lanes);
+    if (chosen == nullptr || mask == nullptr) return chosen == nullptr ? mask : chosen;
+    return f_.b.CreateAnd(chosen, mask);
+  }
 
   void guarded(const std::vector<IntExpr>& parts, const std::function<void()>& then) {
     Value* condition = context_.condition(parts, {});
@@ -110,7 +132,9 @@ class ReduceLowering {
         context_.close(lanes.dim);
       }
     };
-    each([&](std::size_t) { parts.push_back(accumulator(lanes.width, op_.initialize ? neutral() : old_value(lanes, mask))); });
+    each([&](std::size_t) {
+      parts.push_back(accumulator(lanes.width, op_.initialize ? neutral() : old_value(lanes, stored_lanes(lanes, mask))));
+    });
     reduced_level(kept_, [&] {
       each([&](std::size_t k) {
         Value* chosen = context_.condition(guards_.lanes, lanes);
@@ -118,7 +142,7 @@ class ReduceLowering {
         accumulate(parts[k], lanes, mask == nullptr ? chosen : f_.b.CreateAnd(chosen, mask), true);
       });
     });
-    each([&](std::size_t k) { write(read(parts[k]), lanes, mask); });
+    each([&](std::size_t k) { write(read(parts[k]), lanes, stored_lanes(lanes, mask)); });
   }
 
   /// Are several values of the innermost kept dim worth reducing side by side? Several rows are several streams for the
@@ -237,6 +261,7 @@ class ReduceLowering {
   std::vector<int> order_;  ///< kept dims, then reduced ones
   std::size_t kept_ = 0;
   GuardLevels guards_;
+  std::vector<IntExpr> stored_lanes_;  ///< parts of it that decide which lanes of kept dims have results
   std::function<void(Lanes, unsigned, Value*)> reduced_vectors_;
 };
 

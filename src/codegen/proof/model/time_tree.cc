@@ -134,7 +134,21 @@ class TimeReader {
     result = result.intersect(space.at_least(v, node.lower)).intersect(space.at_least(node.upper, v + IntExpr(1)));
     if (node.step < 1) throw BrokenObligation(fmt::format("loop {} has the step {}", node.var, node.step));
     if (node.step > 1) result = result.intersect(space.equal(mod(v - node.lower, node.step), IntExpr(0)));
-    return result.coalesce();
+    return busy(node, space, result).coalesce();
+  }
+
+  /// Iterations in which something runs: a part of a specialised loop may leave out others by a condition around its whole body.
+  static isl::set busy(const TileNode& loop, const IntSpace& space, const isl::set& iterations) {
+    std::vector<Item> items;
+    for (const TileTree& child : loop.children) flatten(child, {}, items);
+    isl::set found = iterations.subtract(iterations);
+    for (const Item& item : items) {
+      if (item.conditions.empty()) return iterations;
+      isl::set reached = iterations;
+      for (const IntExpr& condition : item.conditions) reached = reached.intersect(space.where(condition));
+      found = found.unite(reached);
+    }
+    return found;
   }
 
   std::vector<Unit> units_of(const Body& body, const std::vector<TimeLoop>& loops) const {

@@ -37,4 +37,24 @@ bool never_negative(const OpDim& dim) {
   return std::any_of(lowers.begin(), lowers.end(), [](const IntExpr& lower) { return lower.as_constant().value_or(-1) >= 0; });
 }
 
+bool uses_reduced(const TileOp& op, const IntExpr& expr) {
+  return std::any_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) { return dim.reduced && expr.uses(dim.var); });
+}
+
+namespace {
+
+/// What is true wherever `condition` is, for any values of the reduced dims; undefined: nothing is known.
+IntExpr without_reduced(const TileOp& op, const IntExpr& condition) {
+  if (!uses_reduced(op, condition)) return condition;
+  const bool both = condition.op() == IntOp::logical_and;
+  if (!both && condition.op() != IntOp::logical_or) return {};
+  const IntExpr a = without_reduced(op, condition.args()[0]), b = without_reduced(op, condition.args()[1]);
+  if (a.defined() && b.defined()) return IntExpr::make(condition.op(), {a, b});
+  return !both ? IntExpr() : a.defined() ? a : b;
+}
+
+}  // namespace
+
+IntExpr stored_where(const TileOp& op) { return op.guard.defined() ? without_reduced(op, op.guard) : IntExpr(); }
+
 }  // namespace nestor

@@ -20,4 +20,11 @@ void split_terms(const IntExpr& expr, IntOp op, std::vector<IntExpr>& terms);
 /// All values of the dim are 0 or more, whatever else bounds them.
 bool never_negative(const OpDim& dim);
 
+/// Does it depend on a dim that the op reduces over?
+bool uses_reduced(const TileOp& op, const IntExpr& expr);
+
+/// Where a reduction changes its results: what the guard says of dims that are not reduced, or more. Undefined: everywhere. Elsewhere
+/// there is no point to add, and elements may be another's or lie outside of the tensor.
+IntExpr stored_where(const TileOp& op);
+
 }  // namespace nestor

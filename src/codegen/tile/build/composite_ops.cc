@@ -242,8 +242,12 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   if (!own_box) correction.fit(op, accumulate, region);
   const TileAccess now = buffer_access(plan, storage.tensors.at(composite.lead_tensor), statement, correction.lead_element());
   op.reads = {accumulate.write, buffer_access(plan, previous, statement, correction.lead_element()), now};
+  std::vector<std::string> absent;
+  for (const OpDim& dim : accumulate.dims) {
+    if (dim.reduced) absent.push_back(dim.var);
+  }
   const PointCounts counts =
-      counter != nullptr ? counter->at(statement, correction.lead_element().relation, region) : PointCounts{};
+      counter != nullptr ? counter->at(statement, correction.lead_element().relation, region, absent) : PointCounts{};
   op.value = corrected_value(composite, follower, counts, op);
   op.seldom = composite.threshold > 0;
   classify(op);

@@ -9,6 +9,8 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <algorithm>
+
 namespace nestor {
 namespace {
 
@@ -60,6 +62,21 @@ isl::pw_aff lifted(const isl::pw_aff& function, const isl::set& loops) {
   isl_multi_aff* project = isl_multi_aff_identity(isl_space_map_from_set(isl_set_get_space(loops.get())));
   project = isl_multi_aff_drop_dims(project, isl_dim_out, static_cast<unsigned>(outer), static_cast<unsigned>(all - outer));
   return isl::manage(isl_pw_aff_pullback_multi_aff(function.copy(), project));
+}
+
+/// { [outer, inner] -> [x] } without the dims at `positions`: { points } -> x on `region`, of which every value of these has the same.
+/// Null if there are several.
+isl::pw_aff without_dims(const isl::pw_aff& function, const isl::set& region, const std::vector<unsigned>& positions) {
+  isl_map* values = as_map(function).intersect_domain(region).release();
+  for (const unsigned position : positions) values = isl_map_eliminate(values, isl_dim_in, position, 1);
+  const isl::map all = isl::manage(values);
+  return isl_map_is_single_valued(all.get()) == isl_bool_true ? extreme(all, false) : isl::pw_aff();
+}
+
+isl::set without_dims(const isl::set& points, const std::vector<unsigned>& positions) {
+  isl_set* all = points.copy();
+  for (const unsigned position : positions) all = isl_set_eliminate(all, isl_dim_set, position, 1);
+  return isl::manage(all);
 }
 
 isl::pw_aff simplified(const isl::pw_aff& function, const isl::set& domain) {
@@ -115,12 +132,26 @@ void PointCounter::check_tiles() const {
   if (!in_rows(below).is_equal(ran.intersect(in_rows(any)))) refuse("tiles of a row do not run from its first point to its last");
 }
 
-PointCounts PointCounter::at(const StatementPlan& statement, const isl::map& row, const isl::set& region) const {
+PointCounts PointCounter::at(const StatementPlan& statement, const isl::map& row, const isl::set& asked,
+                             const std::vector<std::string>& absent) const {
   if (shared_outer_loops(statement, lead_) != lead_.outer.size())
     refuse(fmt::format("{} is not inside all loops of {}", statement.statement->name, composite_.lead));
   const DimNames names = statement.all_names(plan_), outer = lead_.outer_dim_names(plan_);
   const isl::set tiles = box_.points.domain();
-  const isl::pw_aff first = over_loops(statement, row, first_), last = over_loops(statement, row, last_);
+  std::vector<unsigned> dropped;
+  for (std::size_t k = 0; k < names.inputs.size(); ++k) {
+    if (std::find(absent.begin(), absent.end(), names.inputs[k]) != absent.end()) dropped.push_back(static_cast<unsigned>(k));
+  }
+  const auto over_rest = [&](const isl::pw_aff& end) {
+    const isl::pw_aff function = over_loops(statement, row, end);
+    if (dropped.empty()) return function;
+    const isl::pw_aff rest = without_dims(function, asked, dropped);
+    if (rest.is_null())
+      refuse(fmt::format("several rows of it belong to one element that {} adds to", statement.statement->name));
+    return rest;
+  };
+  const isl::pw_aff first = over_rest(first_), last = over_rest(last_);
+  const isl::set region = dropped.empty() ? asked : without_dims(asked, dropped);
   const isl::set counted = first.domain();
   const auto text = [&](const isl::pw_aff& f) { return to_int_expr(simplified(f, region.intersect(counted)), names); };
   const IntExpr low = to_int_expr(simplified(low_, tiles), outer), high = to_int_expr(simplified(high_, tiles), outer);

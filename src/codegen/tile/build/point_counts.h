@@ -23,8 +23,9 @@ class PointCounter {
   PointCounter(const ProgramPlan& plan, const Composite& composite, const OpBox& lead_box);
 
   /// `row`: { Statement[dims] -> LeadTensor[index] }, the element whose points are counted. `region`: { [outer, inner] } the points at
-  /// which the counts are evaluated.
-  PointCounts at(const StatementPlan& statement, const isl::map& row, const isl::set& region) const;
+  /// which the counts are evaluated. `absent`: dims of these that the counts are written without, on which rows must not depend there.
+  PointCounts at(const StatementPlan& statement, const isl::map& row, const isl::set& region,
+                 const std::vector<std::string>& absent = {}) const;
 
  private:
   void check_rows() const;

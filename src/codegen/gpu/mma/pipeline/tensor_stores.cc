@@ -2,6 +2,7 @@
 #include "codegen/gpu/mma/pipeline/pipeline_passes.h"
 #include "codegen/tile/analysis/conditions.h"
 #include "support/error.h"
+#include "support/tensor_view.h"
 
 #include <algorithm>
 
@@ -30,9 +31,16 @@ bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense) {
   return extent && *extent % kBlockColumns == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
 }
 
+/// Can rows of the argument be whole units of 16 bytes? Copies write no less, even beyond a row's end. Where its length is not known
+/// here, the runtime refuses other lengths (support/tensor_view.h).
+bool has_whole_units(const Buffer& buffer) {
+  const std::optional<std::int64_t> columns = buffer.extents.back().as_constant();
+  return !columns || *columns * static_cast<std::int64_t>(size_in_bytes(buffer.type)) % kTensorMapAlignment == 0;
+}
+
 }  // namespace
 
-/// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out what the argument has not.
+/// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out rows that the argument has not.
 void plan_stores(TensorPlan& plan) {
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || op.row < 0 || op.column < 0) continue;
@@ -45,7 +53,7 @@ void plan_stores(TensorPlan& plan) {
     op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
-    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_blocks(op, buffer, dense)) continue;
+    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer) || !has_whole_blocks(op, buffer, dense)) continue;
     op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }

@@ -127,6 +127,8 @@ class BlockEmitter {
   Value* butterfly(Value* value, const BlockOp& op, int lanes);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);
   Value* exchanged_address(const BlockOp& op, Value* row_slot, Value* from);
+  Value* lead_value(const BlockOp& lead, int slot);
+  void store_total(const BlockOp& op, int slot, Value* total);
   Partial warp_partial(const BlockOp& op, int slot, Value* row_ok);
   void store_partial(const BlockOp& op, const Partial& partial, Value* address);
   Partial load_partial(const BlockOp& op, Value* address);

@@ -232,7 +232,8 @@ void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Val
 void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
   const ProductPlan& product = *op.product;
   const OpDim &row_dim = op.op.dims[at(product.form.row)], &column_dim = op.op.dims[at(product.form.column)];
-  const bool guarded = op.op.guard.defined() && !op.op.guard.uses(op.op.dims[at(product.form.k)].var);
+  // Sums that start here are stored where the guard holds for no k as well.
+  const bool empty_too = op.op.initialize && op.op.guard.defined() && !op.op.guard.uses(op.op.dims[at(product.form.k)].var);
   const int vector = op.layout.vector, width = op.vectors ? vector : 1;
   const auto exact_rows = exact_extent(row_dim), exact_columns = exact_extent(column_dim);
   for (int row = 0; row < product.row_slots; ++row) {
@@ -252,11 +253,9 @@ void BlockEmitter::write_product(const BlockOp& op, const Accumulators& sums) {
             for (int n = 0; n < width; ++n)
               values.push_back(b_.CreateLoad(b_.getFloatTy(), sums[at((row * product.chunks + chunk) * vector + e + n)]));
             const Slot slot{row, chunk * vector + e};
-            if (!guarded) return write_sums(op, values, slot);
+            if (!empty_too) return write_sums(op, values, slot);
             const auto nothing = std::vector<Value*>(values.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0.0));
-            when_else(
-                condition(op.op.guard), [&] { write_sums(op, values, slot); },
-                op.op.initialize ? Body([&] { write_sums(op, nothing, slot); }) : Body());
+            when_else(condition(op.op.guard), [&] { write_sums(op, values, slot); }, [&] { write_sums(op, nothing, slot); });
           });
         }
       }

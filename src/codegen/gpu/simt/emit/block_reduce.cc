@@ -67,11 +67,18 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
   return values[0];
 }
 
+/// What the lead of a joint reduction has found so far. Its dims of one value are set again: earlier, a branch may have set them.
+Value* BlockEmitter::lead_value(const BlockOp& lead, int slot) {
+  Value* value = nullptr;
+  for_serial(
+      lead, [](const OpDim& dim) { return !dim.reduced; }, [&] { value = load(lead, lead.op.write, false, 1, {slot, 0})[0]; });
+  return value;
+}
+
 BlockEmitter::Partial BlockEmitter::warp_partial(const BlockOp& op, int slot, Value* row_ok) {
   Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.layout.lanes, 32));
   if (!op.fused) return {total};
-  const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.fused->lead)];
-  return {load(lead, lead.op.write, false, 1, {slot, 0})[0], total};
+  return {lead_value(plan_->ops[static_cast<std::size_t>(op.fused->lead)], slot), total};
 }
 
 /// The value of the lane whose number differs in the bit `distance`.
@@ -232,11 +239,16 @@ void BlockEmitter::finish_reduction(const BlockOp& op, int slot, Value* row_ok, 
     const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.fused->lead)];
     Value*& kept = warp_leads_[{op.fused->lead, slot}];
     if (kept == nullptr) kept = entry_alloca(type_of(plan_->buffer(lead.op.write.buffer)), "warp_lead");
-    b_.CreateStore(load(lead, lead.op.write, false, 1, {slot, 0})[0], kept);
-    write_sums(lead, {total.front()}, {slot, 0});
+    b_.CreateStore(lead_value(lead, slot), kept);
+    store_total(lead, slot, total.front());
   }
-  if (plan_->in_registers(op.op.write)) return write_sums(op, {total.back()}, {slot, 0});
-  when(both(row_ok, owner(op)), [&] { write_sums(op, {total.back()}, {slot, 0}); });
+  if (plan_->in_registers(op.op.write)) return store_total(op, slot, total.back());
+  when(both(row_ok, owner(op)), [&] { store_total(op, slot, total.back()); });
+}
+
+/// Dims that are not reduced and are no rows have one value.
+void BlockEmitter::store_total(const BlockOp& op, int slot, Value* total) {
+  for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] { write_sums(op, {total}, {slot, 0}); });
 }
 
 }  // namespace nestor::nvptx

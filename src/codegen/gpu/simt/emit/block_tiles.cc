@@ -1,5 +1,6 @@
 // Ops point by point: each thread runs over its rows, its chunks of columns, and the sequential dims.
 #include "codegen/gpu/simt/emit/block_emitter.h"
+#include "codegen/tile/analysis/conditions.h"
 
 #include "support/error.h"
 
@@ -300,12 +301,14 @@ void BlockEmitter::accumulate(const BlockOp& op, const std::vector<Value*>& sums
 
 void BlockEmitter::write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot) {
   const ElementType type = op.sum_type();
-  if (!op.op.initialize) {
+  if (op.op.initialize) return store(op, sums, type, slot);
+  const IntExpr where = plan_->in_registers(op.op.write) ? IntExpr() : stored_where(op.op);
+  when(where.defined() ? condition(where) : nullptr, [&] {
     const auto old = convert(load(op, op.op.write, op.write_vector, static_cast<int>(sums.size()), slot),
                              plan_->buffer(op.op.write.buffer).type, type);
     for (std::size_t e = 0; e < sums.size(); ++e) sums[e] = emit_combine(b_, math_, *op.op.reduction, type, old[e], sums[e]);
-  }
-  store(op, sums, type, slot);
+    store(op, sums, type, slot);
+  });
 }
 
 Value* BlockEmitter::masked_element(const BlockOp& op, int ordinal, Slot slot, int element, Value* mask) {

@@ -11,7 +11,8 @@ struct PendingAccess {
   int buffer = -1;  ///< -1: shared memory low..high
   std::int64_t low = 0, high = 0;
   bool write = false;
-  std::optional<ThreadMap> map;  ///< known to be the same thread for equal elements
+  std::optional<ThreadMap> map;  ///< known to be the same thread for equal elements of `named`
+  int named = -1;                ///< the access's buffer; others may have other strides in the same bytes
   bool operator==(const PendingAccess& other) const = default;
 };
 using Pending = std::vector<PendingAccess>;
@@ -20,7 +21,7 @@ bool meet(const PendingAccess& a, const PendingAccess& b) {
   if (!a.write && !b.write) return false;
   if (a.buffer != b.buffer) return false;
   if (a.buffer < 0 && (a.low >= b.high || b.low >= a.high)) return false;
-  return !(a.map && b.map && *a.map == *b.map && a.low == b.low);
+  return !(a.map && b.map && *a.map == *b.map && a.named == b.named);
 }
 
 class BarrierPass {
@@ -101,6 +102,7 @@ class BarrierPass {
       if (place != nullptr && place->kind == Placement::Kind::registers) return;
       PendingAccess touch;
       touch.write = is_write;
+      touch.named = access.buffer;
       if (place != nullptr && place->kind == Placement::Kind::shared) {
         touch.low = place->offset;
         touch.high = place->offset + place->bytes;

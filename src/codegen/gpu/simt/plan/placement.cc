@@ -188,6 +188,20 @@ void free_layouts(BlockPlan& plan) {
   }
 }
 
+/// Rows of one thread for which code is written one by one: more take seconds to compile, and find no room in the instruction cache.
+constexpr int kMostRows = 128;
+
+void refuse_long_code(const BlockPlan& plan) {
+  for (const auto& [id, place] : plan.placements) {
+    if (place.kind != Placement::Kind::registers || place.row_slots <= kMostRows) continue;
+    user_error(
+        "Kernel '{}' keeps {} rows of '{}' in each thread, and writes code for each of them: at most {} are possible; cut the "
+        "loop over "
+        "rows into smaller tiles.",
+        plan.program->name, place.row_slots, plan.buffer(id).name, kMostRows);
+  }
+}
+
 void refuse_shared(const BlockPlan& plan) {
   for (const auto& [id, place] : plan.placements) {
     if (place.kind != Placement::Kind::shared) continue;
@@ -246,6 +260,7 @@ void place_scratch(BlockPlan& plan) {
           plan.program->name, plan.buffer(op.op.write.buffer).name, plan.all_threads());
     }
   }
+  refuse_long_code(plan);
   if (plan.cluster > 1) refuse_shared(plan);
   free_layouts(plan);
   for (BlockOp& op : plan.ops) {

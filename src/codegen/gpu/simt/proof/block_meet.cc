@@ -54,6 +54,7 @@ class IslText {
       }
       case IntOp::min:
       case IntOp::max:
+        if (conditions_ > 0) return extremum(expr, arg(0), arg(1));
         return fmt::format("{}({}, {})", expr.op() == IntOp::min ? "min" : "max", arg(0), arg(1));
       case IntOp::select:
         return either(expr, holds(expr.args()[0]), arg(1), arg(2));
@@ -64,24 +65,10 @@ class IslText {
 
   /// The expression is not 0.
   std::string holds(const IntExpr& expr) {
-    const auto arg = [&](std::size_t k) { return of(expr.args()[k]); };
-    const auto part = [&](std::size_t k) { return holds(expr.args()[k]); };
-    switch (expr.op()) {
-      case IntOp::ge:
-        return fmt::format("({} >= {})", arg(0), arg(1));
-      case IntOp::gt:
-        return fmt::format("({} > {})", arg(0), arg(1));
-      case IntOp::eq:
-        return fmt::format("({} = {})", arg(0), arg(1));
-      case IntOp::logical_and:
-        return fmt::format("({} and {})", part(0), part(1));
-      case IntOp::logical_or:
-        return fmt::format("({} or {})", part(0), part(1));
-      case IntOp::logical_not:
-        return fmt::format("(not {})", part(0));
-      default:
-        return fmt::format("({} != 0)", of(expr));
-    }
+    ++conditions_;
+    std::string text = condition(expr);
+    --conditions_;
+    return text;
   }
 
   /// value < upper: below each of the values of a minimum.
@@ -113,6 +100,36 @@ class IslText {
   }
 
  private:
+  std::string condition(const IntExpr& expr) {
+    const auto arg = [&](std::size_t k) { return of(expr.args()[k]); };
+    const auto part = [&](std::size_t k) { return holds(expr.args()[k]); };
+    switch (expr.op()) {
+      case IntOp::ge:
+        return fmt::format("({} >= {})", arg(0), arg(1));
+      case IntOp::gt:
+        return fmt::format("({} > {})", arg(0), arg(1));
+      case IntOp::eq:
+        return fmt::format("({} = {})", arg(0), arg(1));
+      case IntOp::logical_and:
+        return fmt::format("({} and {})", part(0), part(1));
+      case IntOp::logical_or:
+        return fmt::format("({} or {})", part(0), part(1));
+      case IntOp::logical_not:
+        return fmt::format("(not {})", part(0));
+      default:
+        return fmt::format("({} != 0)", of(expr));
+    }
+  }
+
+  /// A variable of its own: isl reads no extrema in the parentheses of a condition.
+  std::string extremum(const IntExpr& expr, const std::string& a, const std::string& b) {
+    const std::string name = "[" + expr.str() + "]";
+    const bool known = dims_.count(name) != 0;
+    const std::string value = of(name), sign = expr.op() == IntOp::min ? "<=" : ">=";
+    if (!known) state(fmt::format("({0} = {1} or {0} = {2}) and {0} {3} {1} and {0} {3} {2}", value, a, b, sign));
+    return value;
+  }
+
   /// A variable of its own for a choice.
   std::string either(const IntExpr& expr, const std::string& condition, const std::string& yes, const std::string& no) {
     const std::string name = "[" + expr.str() + "]";
@@ -132,6 +149,7 @@ class IslText {
   std::vector<std::string> names_;
   std::vector<std::string> constraints_;
   bool exact_ = true;
+  int conditions_ = 0;  ///< around what is written
 };
 
 void state_sizes(const TileProgram& program, IslText& text) {
@@ -183,11 +201,8 @@ class Question {
       : proof_(proof), meeting_(meeting), a_(a), b_(b) {}
 
   MeetingAnswer answer(bool launched) {
-    state_sizes(*proof_.plan.program, text_);
-    if (launched) state_launch(*proof_.plan.kernel, text_);
-    for (const Axis& axis : a_.shared()) state_axis(axis, text_);
-    for (const IntExpr& condition : a_.conditions(true)) text_.state(text_.holds(condition));
-    for (const Side* side : {&a_, &b_}) state_side(*side);
+    state_around(launched);
+    state_side(b_);
     for (std::size_t k = 0; k < meeting_.a->access->index.size(); ++k) {
       text_.state(fmt::format("{} = {}", text_.of(a_.closed(meeting_.a->access->index[k])),
                               text_.of(b_.closed(meeting_.b->access->index[k]))));
@@ -197,7 +212,24 @@ class Question {
     return answer_of(text_);
   }
 
+  /// Of the first side alone: index `k` lies below 0 or `above` the last one.
+  MeetingAnswer outside(std::size_t k, bool above, bool launched) {
+    state_around(launched);
+    const TileAccess& access = *meeting_.a->access;
+    const std::string index = text_.of(a_.closed(access.index[k]));
+    text_.state(above ? fmt::format("{} >= {}", index, text_.of(proof_.plan.buffer(access.buffer).extents[k])) : index + " < 0");
+    return answer_of(text_);
+  }
+
  private:
+  void state_around(bool launched) {
+    state_sizes(*proof_.plan.program, text_);
+    if (launched) state_launch(*proof_.plan.kernel, text_);
+    for (const Axis& axis : a_.shared()) state_axis(axis, text_);
+    for (const IntExpr& condition : a_.conditions(true)) text_.state(text_.holds(condition));
+    state_side(a_);
+  }
+
   void state_side(const Side& side) {
     for (const SideVariable& variable : side.variables()) {
       const std::string name = text_.of(variable.name);
@@ -303,6 +335,19 @@ MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting) {
   const Side a(proof, meeting, true), b(proof, meeting, false);
   if (stay_apart(meeting, a, b)) return {MeetingAnswer::Verdict::never, ""};
   return within_budget(*proof.plan.kernel, [&](bool launched) { return Question(proof, meeting, a, b).answer(launched); });
+}
+
+MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher) {
+  const Meeting alone{&toucher, &toucher, Meeting::Apart::nothing};
+  const Side side(proof, alone, true);
+  for (std::size_t k = 0; k < toucher.access->index.size(); ++k) {
+    for (const bool above : {false, true}) {
+      const MeetingAnswer answer = within_budget(
+          *proof.plan.kernel, [&](bool launched) { return Question(proof, alone, side, side).outside(k, above, launched); });
+      if (answer.verdict != MeetingAnswer::Verdict::never) return answer;
+    }
+  }
+  return {MeetingAnswer::Verdict::never, ""};
 }
 
 MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition) {

@@ -13,6 +13,9 @@ struct MeetingAnswer {
 /// Both accesses are to one buffer.
 MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting);
 
+/// Can it touch an index outside of its buffer?
+MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher);
+
 /// Can `condition`, over the variables of loops and conditions around an op (dims are left out), differ from 0?
 MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition);
 

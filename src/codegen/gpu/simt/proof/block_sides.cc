@@ -1,6 +1,7 @@
 // Sides of meetings, and arithmetic that tells most elements apart: where equal indices leave a difference of positions no other value
 // than 0, the positions are equal.
 #include "codegen/gpu/simt/proof/block_sides.h"
+#include "codegen/tile/analysis/conditions.h"
 
 #include <algorithm>
 #include <limits>
@@ -327,10 +328,14 @@ const SideVariable* Side::of_axis(const BlockNode* node, const std::string& var)
 
 IntExpr Side::guard() const {
   const TileOp& op = op_->op;
-  // Sums of a reduction are stored whatever was added, products and copies ahead ask for themselves.
+  // Sums of a reduction are stored whatever was added, operands of products and copies ahead are read for other points as well.
   const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
   const bool everywhere = stored || op.fill || op_->product || op_->ahead > 0;
-  return op.guard.defined() && !everywhere ? closed(op.guard) : IntExpr();
+  if (!op.guard.defined()) return {};
+  if (!everywhere) return closed(op.guard);
+  const bool sums = op.reduction && !op.initialize && toucher_->access == &op.write;
+  const IntExpr where = sums ? stored_where(op) : IntExpr();
+  return where.defined() ? closed(where) : IntExpr();
 }
 
 std::vector<IntExpr> Side::conditions(bool of_shared) const {

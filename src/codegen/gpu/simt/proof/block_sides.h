@@ -33,7 +33,7 @@ class Side {
   const std::vector<Axis>& shared() const { return shared_; }
   const Toucher& toucher() const { return *toucher_; }
   const BlockOp& op() const { return *op_; }
-  /// The op's guard, where points that it leaves out touch nothing; else undefined.
+  /// The op's guard, where points that it leaves out touch nothing; else what is known of points that touch the element, if anything.
   IntExpr guard() const;
   /// Conditions around the op; `of_shared`: those above the shared nodes.
   std::vector<IntExpr> conditions(bool of_shared) const;

@@ -106,8 +106,7 @@ class LaunchProver {
     }
     IntExpr grid = node.grid[0];
     const int cluster = kernel.shape.cluster;
-    if (kernel.shape.persistent > 0)
-      blocks = min(blocks, floor_div(IntExpr(kernel.shape.persistent) * IntExpr::variable(kUnits), cluster));
+    if (kernel.shape.persistent > 0) blocks = min(blocks, resident_clusters(kernel.shape));
     if (cluster > 1) {
       const bool times = grid.op() == IntOp::mul && grid.args()[1].is_constant(cluster);
       if (!times && !grid.as_constant()) return fail("{}: its blocks are no clusters of {}", kernel.symbol, cluster);
@@ -125,6 +124,12 @@ class LaunchProver {
     if (!same_expr(grid, blocks)) fail("{}: {} blocks are not those of its grid, {}", kernel.symbol, grid.str(), blocks.str());
     if (node.cluster[0] != cluster) fail("{}: clusters of {} blocks are launched", kernel.symbol, node.cluster[0]);
     collect(kernel.body, around, launched_);
+  }
+
+  /// Clusters that run at once on `kUnits` multiprocessors; one on a device that is smaller than a cluster, lest nothing runs.
+  static IntExpr resident_clusters(const GridShape& shape) {
+    const IntExpr all = floor_div(IntExpr(shape.persistent) * IntExpr::variable(kUnits), shape.cluster);
+    return shape.persistent >= shape.cluster ? all : max(all, IntExpr(1));
   }
 
   /// A kernel's plan relies on the bounds of the loops around its launches.
@@ -247,9 +252,9 @@ class LaunchProver {
   void content(const TileOp& want, const TileOp& have) {
     const bool same_fill = want.fill == have.fill || (want.fill && have.fill && *want.fill == *have.fill);
     const bool restarts = want.initialize && std::any_of(want.dims.begin(), want.dims.end(), [&](const OpDim& dim) {
-                            return dim.reduced && std::none_of(have.dims.begin(), have.dims.end(), [&](const OpDim& other) {
-                                     return other.var == dim.var && other.reduced;
-                                   });
+                            return dim.reduced && !has_one_value(dim) &&
+                                   std::none_of(have.dims.begin(), have.dims.end(),
+                                                [&](const OpDim& other) { return other.var == dim.var && other.reduced; });
                           });
     if (!same_expr(want.guard, have.guard) || want.reduction != have.reduction || want.initialize != have.initialize ||
         !same_fill || !want.value.equals(have.value) || want.reads.size() != have.reads.size() || restarts ||
