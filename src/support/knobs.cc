@@ -2,7 +2,6 @@
 #include "support/knobs.h"
 
 #include "support/error.h"
-#include "support/grid_shape.h"
 
 #include <fmt/format.h>
 

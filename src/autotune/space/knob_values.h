@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/space/space.h"
-#include "support/grid_shape.h"
+#include "support/knobs.h"
 
 namespace nestor {
 

@@ -59,11 +59,12 @@ struct CheckedAttention {
 
 inline std::vector<TensorCheckCase> tensor_check_cases() {
   GridShape overlap = tensor_shape(1, 2);
-  overlap.overlap = 1;
+  overlap.intra_warpgroup_overlap = 1;
   GridShape all = tensor_shape(2, 2);
-  all.overlap = all.turns = all.hold = all.persistent = all.release_early = all.scheduler = 1;
+  all.intra_warpgroup_overlap = all.ping_pong = all.a_from_registers = all.persistent = all.early_release =
+      all.dynamic_scheduler = 1;
   GridShape turns = tensor_shape(2, 1);
-  turns.turns = 1;
+  turns.ping_pong = 1;
   std::vector<TensorCheckCase> list;
   for (const bool causal : {false, true}) {
     const std::string kind = causal ? "causal" : "full";
@@ -73,7 +74,7 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   }
   list.push_back({"turns_one_slot", false, turns});
   GridShape resident = tensor_shape(2, 2);
-  resident.overlap = resident.hold = resident.persistent = 1;
+  resident.intra_warpgroup_overlap = resident.a_from_registers = resident.persistent = 1;
   GridShape overlap_one = overlap, overlap_three = overlap;
   overlap_one.stages = 1;
   overlap_three.stages = 3;
@@ -82,14 +83,14 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   list.push_back({"sm80_overlap_three_slots", false, overlap_three, 80});
   list.push_back({"sm80_resident", true, resident, 80});
   GridShape biased = all;
-  biased.release_early = biased.scheduler = 0;
+  biased.early_release = biased.dynamic_scheduler = 0;
   list.push_back({"biased_all_causal", true, biased, 90, true});
   list.push_back({"biased_turns", false, turns, 90, true});
   GridShape cluster = tensor_shape(1, 2);
   cluster.cluster = 2;
   list.push_back({"cluster_full", false, cluster});
   cluster = biased;
-  cluster.release_early = 1;
+  cluster.early_release = 1;
   cluster.cluster = 2;
   list.push_back({"cluster_all_causal", true, cluster});
   cluster = tensor_shape(1, 1);
@@ -97,14 +98,14 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
   list.push_back({"cluster_of_four", false, cluster});
   // Without room for results beside the other tiles.
   GridShape narrow = resident;
-  narrow.hold = 0;
+  narrow.a_from_registers = 0;
   list.push_back({"resident_without_room", false, narrow, 90, false, 1, 56 << 10});
-  narrow.turns = narrow.scheduler = narrow.release_early = 1;
+  narrow.ping_pong = narrow.dynamic_scheduler = narrow.early_release = 1;
   list.push_back({"all_without_room_causal", true, narrow, 90, false, 1, 56 << 10});
   list.push_back({"two_maps_turns", false, turns, 90, false, 2});
   for (const int chains : {1, 2}) {
     GridShape by_chain = tensor_shape(1, 2), all_by_chain = all;
-    by_chain.overlap = all_by_chain.overlap = 1 + chains;
+    by_chain.intra_warpgroup_overlap = all_by_chain.intra_warpgroup_overlap = 1 + chains;
     const std::string name = fmt::format("two_maps_{}_chains", chains);
     list.push_back({name, true, by_chain, 90, false, 2});
     list.push_back({name + "_all", false, all_by_chain, 90, false, 2});

@@ -134,7 +134,7 @@ class Guesses {
       const TileProgram program = build_tile_program(schedules_.replay(candidate.steps));
       const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target_.threads);
       for (const nvptx::KernelPlan& kernel : launches.kernels) {
-        if (kernel.shape.groups > 0) {
+        if (kernel.shape.warpgroups > 0) {
           compare(values, nvptx::plan_tensor(kernel, launches.program, target_));
         } else {
           plan_bodies(kernel, launches.program, target_);

@@ -94,9 +94,9 @@ TEST(TensorBlock, many_slots_have_room_for_all_their_barriers) {
   block.tiles[1].stages = block.tiles[2].stages = 20;
   const SharedPlaces places = estimate(block, target_of(90, 1 << 20)).places;
   EXPECT_EQ(places.bytes - places.barriers, 1024 + kTileAlignment);
-  const int stages = 1 + 20 + 20 + kClaimSlots;
+  const int stages = 1 + 20 + 20 + kWorkTileStages;
   EXPECT_GE(places.scheduler, places.barriers + stages * 2 * kBarrierBytes);
-  EXPECT_EQ(places.scheduler + kClaimSlots * kWorkTileBytes + kTileAlignment, places.bytes);
+  EXPECT_EQ(places.scheduler + kWorkTileStages * kWorkTileBytes + kTileAlignment, places.bytes);
 }
 
 TEST(TensorBlock, where_all_threads_copy_there_are_no_barriers) {

@@ -8,7 +8,7 @@
 #include "poly/schedule/schedule.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
-#include "support/grid_shape.h"
+#include "support/knobs.h"
 #include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
@@ -299,7 +299,7 @@ TEST(Step, schedules_of_old_spellings_replay_and_are_written_in_new_ones) {
 }
 
 TEST(Step, every_knob_that_is_searched_comes_back_from_the_steps_that_set_it) {
-  const Schedule grid = steps(Schedule{samples::matmul()}, {"gpu_blocks(C_update.i)"});
+  const Schedule grid = apply_steps(Schedule{samples::matmul()}, {"gpu_blocks(C_update.i)"});
   for (const KnobStep& known : knob_steps()) {
     for (const Knob& knob : known.knobs) {
       for (const std::int64_t value : knob.searched) {

@@ -11,11 +11,11 @@ namespace {
 using nvptx::BlockTile;
 using nvptx::TensorBlock;
 
-BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int slots) {
+BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int stages) {
   BlockTile tile;
   tile.rows = dense ? lines : round_up(width, nvptx::kTerms);
   tile.columns = dense ? width : lines;
-  tile.slots = slots;
+  tile.stages = stages;
   return tile;
 }
 
@@ -52,11 +52,11 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
 }  // namespace
 
 TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int sm) {
-  TensorBlock block{.groups = choice.grid.warpgroups,
+  TensorBlock block{.warpgroups = choice.grid.warpgroups,
                     .row_tiles = choice.row_tiles,
-                    .residents = choice.grid.blocks_per_unit(),
+                    .blocks_per_unit = choice.grid.blocks_per_unit(),
                     .persistent = choice.persistent(),
-                    .claims = choice.grid.dynamic_scheduler != 0,
+                    .scheduler = choice.grid.dynamic_scheduler != 0,
                     .chains = choice.grid.intra_warpgroup_overlap > 1 ? choice.grid.intra_warpgroup_overlap - 1 : 0};
   if (axes.column >= 0) {
     add_sum(axes, choice, block);

@@ -4,7 +4,7 @@
 #include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/space.h"
 #include "autotune/space/structure/group_steps.h"
-#include "support/grid_shape.h"
+#include "support/knobs.h"
 
 #include <cstdint>
 #include <vector>

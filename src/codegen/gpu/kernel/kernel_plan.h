@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/tile/tile_program.h"
-#include "support/grid_shape.h"
+#include "support/knobs.h"
 
 #include <string>
 #include <vector>

@@ -38,15 +38,15 @@ std::int64_t fragment_registers(const TensorBlock& block) {
   return count * block.row_tiles;
 }
 
-/// What a thread's share of the registers leaves for fragments. With several groups the copying one keeps few of its own; without
-/// products of groups there is none.
+/// What a thread's share of the registers leaves for fragments. With several warpgroups the copying one keeps few of its own; without
+/// products of warpgroups there is none.
 std::int64_t registers_left(const TensorBlock& block, const NvptxTarget& target) {
   constexpr int kPlenty = 200, kBeside = 24, kBesidePlenty = 16;
   const bool copier = has_group_products(target);
-  const int threads = kWarpgroupThreads * block.groups + (copier ? kWarpThreads : 0);
-  const int share = copier && block.groups > 1
-                        ? computing_registers(block.groups, block.residents, copying_registers(block.groups, block.persistent))
-                        : std::min(starting_registers(threads, block.residents), kMostRegisters);
+  const int threads = kWarpgroupThreads * block.warpgroups + (copier ? kWarpThreads : 0);
+  const int share = copier && block.warpgroups > 1 ? computing_registers(block.warpgroups, block.blocks_per_unit,
+                                                                         copying_registers(block.warpgroups, block.persistent))
+                                                   : std::min(starting_registers(threads, block.blocks_per_unit), kMostRegisters);
   return share - (share > kPlenty ? kBesidePlenty : kBeside);
 }
 
@@ -58,27 +58,27 @@ class Layout {
   SharedPlaces run() {
     for (const BlockTile& tile : block_.tiles) {
       places_.tiles.push_back(end_);
-      end_ += round_up(tile.bytes(), kTileAlignment) * tile.slots;
+      end_ += round_up(tile.bytes(), kTileAlignment) * tile.stages;
     }
     lent_.assign(block_.tiles.size(), false);
     for (const BlockResult& result : block_.results) places_.results.push_back(place(result));
     places_.barriers = end_;
     places_.bytes = bytes_with(end_);
-    places_.claims = end_ + barrier_bytes() - std::int64_t{kClaimSlots} * kClaimBytes;
+    places_.scheduler = end_ + barrier_bytes() - std::int64_t{kWorkTileStages} * kWorkTileBytes;
     return std::move(places_);
   }
 
   bool have_room(std::int64_t bytes) const {
-    return block_.residents * (bytes + kReservedBytes) <= target_.shared_limit + kReservedBytes;
+    return block_.blocks_per_unit * (bytes + kReservedBytes) <= target_.shared_limit + kReservedBytes;
   }
 
  private:
   /// Two for each slot, and the numbers of claimed work tiles behind them.
   std::int64_t barrier_bytes() const {
     if (!has_group_products(target_)) return 0;
-    std::int64_t slots = block_.claims ? kClaimSlots : 0;
-    for (const BlockTile& tile : block_.tiles) slots += tile.slots;
-    return round_up(2 * kBarrierBytes * slots + (block_.claims ? kClaimSlots * kClaimBytes : 0), kBarrierArea);
+    std::int64_t stages = block_.scheduler ? kWorkTileStages : 0;
+    for (const BlockTile& tile : block_.tiles) stages += tile.stages;
+    return round_up(2 * kBarrierBytes * stages + (block_.scheduler ? kWorkTileStages * kWorkTileBytes : 0), kBarrierArea);
   }
 
   /// Of a block whose tiles end at `end`: the first one may start anywhere within an alignment of what the block was given.
@@ -128,32 +128,32 @@ TensorNeeds estimate(const TensorBlock& block, const NvptxTarget& target) {
   needs.registers = fragment_registers(block);
   needs.registers_left = registers_left(block, target) - (block.chains > 0 ? kBesideChains : 0);
   if (needs.registers > needs.registers_left)
-    needs.spills = fmt::format("fragments need {} registers of a thread, {} groups in {} blocks leave {}", needs.registers,
-                               block.groups, block.residents, needs.registers_left);
+    needs.spills = fmt::format("fragments need {} registers of a thread, {} warpgroups in {} blocks leave {}", needs.registers,
+                               block.warpgroups, block.blocks_per_unit, needs.registers_left);
   Layout layout(block, target);
   needs.places = layout.run();
   needs.refusal = tile_refusal(block, target);
   if (!needs.refusal.empty()) return needs;
   if (needs.places.bytes > target.shared_limit) {
     needs.refusal =
-        fmt::format("it needs {} bytes of shared memory for its tiles, and a block has {}: choose smaller tiles or fewer slots",
+        fmt::format("it needs {} bytes of shared memory for its tiles, and a block has {}: choose smaller tiles or fewer stages",
                     needs.places.bytes, target.shared_limit);
   } else if (!layout.have_room(needs.places.bytes)) {
     needs.refusal = fmt::format(
-        "{} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller tiles, fewer slots "
+        "{} blocks of {} bytes of shared memory do not fit the {} bytes of a multiprocessor: choose smaller tiles, fewer stages "
         "or "
         "fewer blocks",
-        block.residents, needs.places.bytes + kReservedBytes, target.shared_limit + kReservedBytes);
+        block.blocks_per_unit, needs.places.bytes + kReservedBytes, target.shared_limit + kReservedBytes);
   }
   return needs;
 }
 
 std::pair<int, int> moved_registers(const TensorBlock& block) {
-  const auto left = [&](int copying) { return computing_registers(block.groups, block.residents, copying); };
+  const auto left = [&](int copying) { return computing_registers(block.warpgroups, block.blocks_per_unit, copying); };
   // Blocks that stay keep more while they copy, as far as the others can spare them.
   const bool spared = fragment_registers(block) + kAddressRegisters <= left(kCopyingWithoutSpills);
-  const bool more = block.persistent && block.groups < 3 && spared;
-  const int copying = more ? kCopyingWithoutSpills : copying_registers(block.groups, block.persistent);
+  const bool more = block.persistent && block.warpgroups < 3 && spared;
+  const int copying = more ? kCopyingWithoutSpills : copying_registers(block.warpgroups, block.persistent);
   return {copying, left(copying)};
 }
 

@@ -17,16 +17,16 @@ inline constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzl
 inline constexpr std::int64_t kTileAlignment = std::int64_t{kSwizzleBytes} * kSwizzleRows;  ///< bytes, of tiles in shared memory
 inline constexpr int kMostCopiedRows = 256;                                                 ///< by one tensor copy
 inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum, and
-inline constexpr int kTerms = 16;        ///< of its terms, that one instruction takes
-inline constexpr int kBarrierBytes = 8;  ///< of one barrier in shared memory
-inline constexpr int kClaimBytes = 4;    ///< of a work tile's number in shared memory
-inline constexpr int kClaimSlots = 2;    ///< numbers that a block has at once
+inline constexpr int kTerms = 16;          ///< of its terms, that one instruction takes
+inline constexpr int kBarrierBytes = 8;    ///< of one barrier in shared memory
+inline constexpr int kWorkTileBytes = 4;   ///< of a work tile's number in shared memory
+inline constexpr int kWorkTileStages = 2;  ///< numbers that a block has at once
 
 /// A tile of 16-bit elements in shared memory, in blocks of 64 dense elements, each [rows][64].
 struct BlockTile {
   std::string what = "a tile";         ///< for messages
   std::int64_t rows = 0, columns = 0;  ///< the columns are dense in memory
-  int slots = 1;                       ///< tiles that it holds in turn
+  int stages = 1;                      ///< tiles that it holds in turn
   int blocks = 1;                      ///< of a cluster, that have the same tile: each copies its share to all
   bool held = false;                   ///< read once into registers, as a first operand
   bool lends = false;  ///< stays for the work tile, and each group reads its own rows alone: a result may take its place
@@ -53,24 +53,24 @@ struct BlockResult {
 
 /// What one block keeps.
 struct TensorBlock {
-  int groups = 1;     ///< of four warps, that compute
-  int row_tiles = 1;  ///< of 64 rows, that each takes
-  int residents = 1;  ///< blocks of a multiprocessor
+  int warpgroups = 1;       ///< of four warps, that compute
+  int row_tiles = 1;        ///< of 64 rows, that each takes
+  int blocks_per_unit = 1;  ///< blocks of a multiprocessor
   bool persistent = false;
-  bool claims = false;  ///< work tiles are drawn from a counter
-  int chains = 0;       ///< of products that are under way at once; 0: no chain by chain
+  bool scheduler = false;  ///< work tiles are drawn from a counter
+  int chains = 0;          ///< of products that are under way at once; 0: no chain by chain
   std::vector<BlockProduct> products{};
   std::vector<BlockTile> tiles{};
   std::vector<BlockResult> results{};
 
-  std::int64_t rows() const { return std::int64_t{groups} * row_tiles * kWarpgroupRows; }
+  std::int64_t rows() const { return std::int64_t{warpgroups} * row_tiles * kWarpgroupRows; }
 };
 
 /// Where tiles and results are in shared memory: bytes from its first swizzle on.
 struct SharedPlaces {
   std::vector<std::int64_t> tiles, results;  ///< in the block's order; a result's may be a tile's
   std::int64_t barriers = 0;                 ///< of a full and an empty barrier for each slot of each tile
-  std::int64_t claims = 0;                   ///< of the slots of work tile numbers
+  std::int64_t scheduler = 0;                ///< of the stages of work tile numbers
   std::int64_t bytes = 0;                    ///< that the block asks for
 };
 

@@ -413,7 +413,7 @@ class EventPlanner {
   void draw_work_tile() {
     CircularBuffer ring;
     ring.scheduler = ring.in_registers = true;
-    ring.stages = kClaimSlots;
+    ring.stages = kWorkTileStages;
     const int number = static_cast<int>(plan_.circular_buffers.size());
     plan_.circular_buffers.push_back(std::move(ring));
     for (const Kind kind : {Kind::wait_full, Kind::take_registers, Kind::release})

@@ -53,7 +53,8 @@ TensorBlock block_of(const TensorPlan& plan) {
                     .persistent = plan.persistent(),
                     .scheduler = plan.dynamic_scheduler()};
   const bool late = std::any_of(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.late; });
-  if (late && plan.kernel->shape.overlap > 1) block.chains = plan.kernel->shape.overlap - 1;  // two stretches run without
+  if (late && plan.kernel->shape.intra_warpgroup_overlap > 1)
+    block.chains = plan.kernel->shape.intra_warpgroup_overlap - 1;  // two stretches run without
   for (int r = 0; r < static_cast<int>(plan.tile_rings()); ++r) block.tiles.push_back(tile_of(plan, r));
   for (int k = 0; k < static_cast<int>(plan.ops.size()); ++k) {
     const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];

@@ -183,8 +183,8 @@ class OrderChecker {
     for (const TileAccess& read : op.op.reads) access(1, read.buffer, false);
   }
 
-  /// Places at which the op runs (stage 1) or its operand is made (stage 0).
-  std::vector<StepPlace> places_of(int op, int stage) const {
+  /// Places at which the op runs (part 1) or its operand is made (part 0).
+  std::vector<StepPlace> places_of(int op, int part) const {
     std::vector<StepPlace> places;
     for (const Access& access : accesses_) {
       if (access.op == op && access.part == part && access.writes) places.push_back(access.place);
