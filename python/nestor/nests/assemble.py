@@ -22,7 +22,7 @@ class _Assembly:
     def __init__(self, outputs, arguments, sizes, require):
         self.outputs = list(outputs)
         self.require = require
-        self.updates = self._updates()
+        self.updates = updates_of(self.outputs)
         self.tensors = self._ordered(arguments)
         self.scalars = self._scalars()
         self.sizes = self._sizes(sizes)
@@ -30,24 +30,9 @@ class _Assembly:
         self.taken = set()
         self._choose_names()
 
-    def _updates(self):
-        """All statements that outputs need, in the order in which they were written."""
-        found, waiting = {}, list(self.outputs)
-        while waiting:
-            tensor = waiting.pop()
-            if id(tensor) in found:
-                continue
-            found[id(tensor)] = tensor
-            for update in tensor.updates:
-                waiting += [read for read, _ in reads_of(update.value)]
-        return sorted((update for tensor in found.values() for update in tensor.updates), key=lambda update: update.number)
-
     def _ordered(self, arguments):
         """Inputs, outputs, temporaries."""
-        used = {id(tensor): tensor for tensor in arguments}
-        for update in self.updates:
-            for tensor, _ in [*reads_of(update.value), (update.tensor, None)]:
-                used.setdefault(id(tensor), tensor)
+        used = {id(tensor): tensor for tensor in (*arguments, *tensors_of(self.outputs))}
         kept = {id(tensor) for tensor in self.outputs}
         inputs = [tensor for tensor in used.values() if not tensor.updates]
         temporaries = [tensor for key, tensor in used.items() if tensor.updates and key not in kept]
@@ -148,6 +133,26 @@ def _statement(update, name, group, prefix, tensor_names):
                      group=group, reduction=update.reduction)
 
 
+def tensors_of(outputs):
+    """Every tensor that outputs need, in the order in which statements read and write them."""
+    found = {}
+    for update in updates_of(outputs):
+        for tensor, _ in [*reads_of(update.value), (update.tensor, None)]:
+            found.setdefault(id(tensor), tensor)
+    return list(found.values())
+
+
+def updates_of(outputs):
+    """All statements that outputs need, in the order in which they were written."""
+    found, waiting = {}, list(outputs)
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in found:
+            found[id(tensor)] = tensor
+            waiting += [read for update in tensor.updates for read, _ in reads_of(update.value)]
+    return sorted((update for tensor in found.values() for update in tensor.updates), key=lambda update: update.number)
+
+
 def nodes_of(value):
     """Every node of a value once, parents first."""
     seen, waiting = {}, [value]
@@ -185,13 +190,12 @@ class _ValueWriter:
 
     def _node(self, value, guard):
         """(key, JSON without args, args) with equal nodes made one."""
-        known = self._known.get((id(value), guard))
-        if known is not None:
-            return known
+        if (id(value), guard) in self._known:
+            return self._known[id(value), guard][0]
         node = self._plain(value, guard)
         key = (tuple(sorted((name, str(part)) for name, part in node[0].items())), tuple(id(arg) for arg in node[1]))
         made = self._nodes.setdefault(key, node)
-        self._known[(id(value), guard)] = made
+        self._known[id(value), guard] = made, value  # which keeps the value, and its identity, alive
         return made
 
     def _plain(self, value, guard):

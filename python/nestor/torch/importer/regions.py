@@ -1,0 +1,386 @@
+"""Which nodes of a graph become nests together: a walk that converts every node, and the regions that follow.
+
+Every node has a depth: what PyTorch must compute adds one. Nodes of one depth that are connected are a region: no path leaves it and
+comes back, so it is convex. Views and what follows from indices alone belong to none: each region that uses them has its own.
+"""
+
+import dataclasses
+import operator
+from typing import Dict, List, NamedTuple, Tuple
+
+import torch
+
+from ...nests.affine import NotAffine
+from ...nests.assemble import assemble, tensors_of
+from ...nests.model import Nest
+from ...nests.values import as_value, from_affine
+from .extents import Symbols, Unsupported, atoms_of, expression
+from .lazy import ELEMENTS, Builder, Lazy, element_type
+from .table import RULES, name_of
+
+TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
+_FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
+_ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
+
+
+class Port(NamedTuple):
+    """A tensor that enters or leaves a region. name: in the nest; node: of the graph; extents: of the nest tensor's indices, as sympy
+    expressions: the node's tensor reshaped to them is the argument."""
+    name: str
+    node: torch.fx.Node
+    extents: Tuple
+
+    def shape(self, symbols):
+        """The extents at values of the graph's symbols, by name."""
+        return tuple(int(extent.subs({symbol: symbols[str(symbol)] for symbol in extent.free_symbols})) for extent in self.extents)
+
+
+class Region(NamedTuple):
+    """Nodes that one nest computes."""
+    nest: Nest
+    nodes: List[torch.fx.Node]
+    inputs: List[Port]
+    outputs: List[Port]
+
+
+class Partition(NamedTuple):
+    """What became of a graph's nodes. left: why the others were left to PyTorch."""
+    regions: List[Region]
+    left: Dict[torch.fx.Node, str]
+
+
+def partition(graph, hints=None):
+    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name."""
+    excluded = {}
+    while True:
+        walk = _Walk(graph, excluded, hints)
+        refused = walk.refused_outputs()
+        if not refused:
+            return walk.partition()
+        excluded.update(refused)
+
+
+def values_of(node):
+    """The tensors that a node's meta says it gives, or None where it gives none."""
+    found = node.meta.get("val")
+    if isinstance(found, torch.Tensor):
+        return [found]
+    if isinstance(found, (tuple, list)) and any(isinstance(each, torch.Tensor) for each in found):
+        return list(found)
+    return None
+
+
+def _live(graph):
+    """The nodes that outputs and effects depend on."""
+    live = set()
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or node in live or _mutates(node):
+            live.add(node)
+            live.update(node.all_input_nodes)
+    return live
+
+
+class Context:
+    """What rules of ops are given besides their operands."""
+
+    def __init__(self, builder, node):
+        self.builder, self.symbols = builder, builder.symbols
+        self.op = name_of(node.target)
+        self.name = getattr(node.target, "_opname", node.name).strip("_")
+        tensors = values_of(node) or []
+        self.dtypes = [each.dtype if isinstance(each, torch.Tensor) else None for each in tensors]
+        self.dtype = self.dtypes[0] if self.dtypes else None
+        self.shape = [expression(extent) for extent in tensors[0].shape] if isinstance(tensors[0], torch.Tensor) else []
+
+    def length(self, dim):
+        """The extent of a dim of the result."""
+        return self.shape[dim]
+
+    def value(self, found):
+        """A Python number or a size as a Value; a tensor of one element as that."""
+        if isinstance(found, Lazy):
+            return found.element(())
+        if hasattr(found, "node") or hasattr(found, "free_symbols"):
+            return from_affine(self.symbols.affine(expression(found)))
+        return as_value(found)
+
+
+class _Walk:
+    def __init__(self, graph, excluded, hints):
+        self.graph, self.excluded = graph, excluded
+        self.symbols = Symbols(hints)
+        self.depth, self.left = {}, dict(excluded)
+        self.members, self.free = {}, set()
+        self.builders, self.arguments, self._converted = {}, {}, {}
+        self.needed = set()
+        self._floor = 0
+        self._uses = {}
+        live = _live(graph)
+        for node in reversed(graph.nodes):
+            users = [user for user in node.users if user in live]
+            self._uses[node] = sum(self._uses[user] if self._kind(user) in _FREE else 1 for user in users)
+        for node in graph.nodes:
+            if node in live:
+                self._visit(node)
+        for node in graph.nodes:
+            if node.op == "output":
+                self._need_all(node)
+
+    def _kind(self, node):
+        if node.op != "call_function":
+            return None
+        if node.target is operator.getitem:
+            return "view"
+        rule = RULES.get(name_of(node.target))
+        return rule.kind if rule else None
+
+    def _visit(self, node):
+        if node.op != "call_function":
+            self.depth[node] = self._floor
+            return
+        if values_of(node) is None:
+            self._outside(node, None)
+        elif _mutates(node):
+            self._floor = 1 + max(self.depth.values(), default=0)
+            self._outside(node, "it writes into an argument")
+            self.depth[node] = self._floor
+        elif node in self.excluded:
+            self._outside(node, self.excluded[node])
+        elif self._kind(node) is None:
+            self._outside(node, f"no rule for {name_of(node.target)}")
+        else:
+            self._convert(node)
+
+    def _convert(self, node):
+        depth = self._input_depth(node)
+        first = None
+        for attempt in range(2):
+            try:
+                found = self._apply(node, depth + attempt)
+            except (Unsupported, NotAffine) as error:
+                first = first or str(error)
+                continue
+            self.depth[node] = depth + attempt
+            if self._is_free(node, found):
+                self.free.add(node)
+                self._converted[node, depth + attempt] = found
+            else:
+                self.members[node] = self._kept(node, found, self._builder(depth + attempt))
+            return
+        self._outside(node, first)
+
+    def _is_free(self, node, found):
+        if node.target is operator.getitem:
+            return node.args[0] in self.free
+        lazies = found if isinstance(found, tuple) else (found,)
+        return self._kind(node) in _FREE or not any(each.data for each in lazies if isinstance(each, Lazy))
+
+    def _kept(self, node, found, builder):
+        """What is read more than once is stored, unless it costs nothing."""
+        if isinstance(found, Lazy) and self._uses[node] > 1:
+            return builder.cheap(found, Context(builder, node).name)
+        return found
+
+    def _input_depth(self, node):
+        return max([self._floor, *(self.depth[each] for each in node.all_input_nodes)])
+
+    def _outside(self, node, reason):
+        self.depth[node] = max([self._floor, *(self.depth[each] + (self._is_member(each)) for each in node.all_input_nodes)])
+        if reason is not None:
+            self.left[node] = reason
+        self._need_all(node)
+
+    def _is_member(self, node):
+        """Whether a node is computed in a region, itself or what it is a view of."""
+        if node in self.members:
+            return True
+        return node in self.free and any(self._is_member(each) for each in node.all_input_nodes)
+
+    def _need_all(self, node):
+        for each in node.all_input_nodes:
+            self._need(each)
+
+    def _need(self, node):
+        """The node's tensor has to be in memory."""
+        if node in self.needed:
+            return
+        self.needed.add(node)
+        if node in self.free:
+            self._need_all(node)
+
+    def _builder(self, depth):
+        if depth not in self.builders:
+            self.builders[depth] = Builder(self.symbols)
+        return self.builders[depth]
+
+    def _apply(self, node, depth):
+        """The node's result as Lazies, with operands as the region of this depth has them."""
+        if node.target is operator.getitem:
+            found = self._operand(node.args[0], depth)
+            found = found[node.args[1]]
+            if isinstance(found, Unsupported):
+                raise found
+            return found
+        context = Context(self._builder(depth), node)
+        args = torch.fx.map_arg(node.args, lambda each: _Operand(self, each, depth))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Operand(self, each, depth))
+        _require_elements(values_of(node)[0])
+        return RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
+
+    def _operand(self, node, depth):
+        """What a node gives in the region of this depth: Lazies, or a size."""
+        if values_of(node) is None:
+            return node.meta.get("val")
+        if node in self.free:
+            if (node, depth) not in self._converted:
+                try:
+                    self._converted[node, depth] = self._apply(node, depth)
+                except (Unsupported, NotAffine):
+                    self._converted[node, depth] = self._argument(node, depth)
+            return self._converted[node, depth]
+        if node in self.members and self.depth[node] == depth:
+            return self.members[node]
+        return self._argument(node, depth)
+
+    def _argument(self, node, depth):
+        """The node's tensor as one that comes from outside the region."""
+        if (node, depth) not in self.arguments:
+            tensors = values_of(node)
+            if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
+                raise Unsupported("several results of a node of another region")
+            element_type(tensors[0].dtype)
+            _require_elements(tensors[0])
+            dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
+            self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
+        self._need(node)
+        return self.arguments[node, depth]
+
+    def refused_outputs(self):
+        """{node: why} for members whose results are needed outside but have no type that tensors of nests have. A result that cannot be
+        made (the place of a maximum) takes the node that it comes from with it."""
+        found = {}
+        for node in self.needed:
+            if node in self.members and isinstance(self.members[node], Lazy) and values_of(node)[0].dtype not in ELEMENTS:
+                found[node] = f"its result is needed outside, and the nest format has no tensors of {_dtype_text(node)}"
+        for node, reason in self.left.items():
+            if node.target is operator.getitem and node.args[0] in self.members:
+                found[node.args[0]] = reason
+        for node in self.needed:
+            if node in self.members and isinstance(self.members[node], tuple) and any(
+                    user.target is not operator.getitem for user in node.users):
+                found[node] = "its results are used together"
+        return {node: why for node, why in found.items() if node not in self.excluded}
+
+    def partition(self):
+        regions = []
+        for nodes in self._components():
+            if not any(self._kind(node) in _ROOTS for node in nodes):
+                for node in nodes:
+                    self.left.setdefault(node, "pointwise ops alone: PyTorch fuses them")
+                continue
+            regions.append(self._region(nodes))
+        return Partition(regions, self.left)
+
+    def _components(self):
+        """Connected members of one depth, in the order of the graph."""
+        parent = {node: node for node in self.members}
+
+        def root(node):
+            while parent[node] is not node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        for node in self.members:
+            for base in self._bases(node):
+                if self.depth[base] == self.depth[node]:
+                    parent[root(node)] = root(base)
+        groups = {}
+        for node in self.members:
+            groups.setdefault(root(node), []).append(node)
+        return list(groups.values())
+
+    def _bases(self, node):
+        """The members that a node reads, itself or through views."""
+        found, waiting = [], list(node.all_input_nodes)
+        while waiting:
+            each = waiting.pop()
+            if each in self.members:
+                found.append(each)
+            elif each in self.free:
+                waiting += each.all_input_nodes
+        return found
+
+    def _region(self, nodes):
+        depth = self.depth[nodes[0]]
+        builder = self._builder(depth)
+        inside, outputs = set(nodes), []
+        arguments = {id(lazy.leaf): (node, lazy) for (node, at), lazy in self.arguments.items() if at == depth}
+        for node in nodes:
+            if node in self.needed and isinstance(self.members[node], Lazy):
+                lazy = self.members[node]
+                tensor = self._output(builder, lazy, f"y{len(outputs)}", values_of(node)[0].dtype, arguments, outputs)
+                outputs.append((tensor, node, lazy))
+        tensors = [tensor for tensor, _, _ in outputs]
+        inputs = _named_inputs(tensors, arguments)
+        variant = element_type(values_of(outputs[0][1])[0].dtype)
+        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs],
+                        tolerance=TOLERANCES.get(variant, 1e-4))
+        return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
+                      [Port(lazy.leaf.name, node, lazy.atoms) for node, lazy in inputs],
+                      [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])
+
+    def _output(self, builder, lazy, name, dtype, arguments, outputs):
+        """The tensor that holds a result: the one that it was stored in, if that has the type; else a copy."""
+        kind, leaf = element_type(dtype), lazy.leaf
+        taken = [tensor for tensor, _, _ in outputs]
+        if leaf is not None and leaf.type == kind and id(leaf) not in arguments and all(leaf is not each for each in taken):
+            leaf.name = name
+            return leaf
+        return builder.stored(lazy, name, kind).leaf
+
+
+def _named_inputs(outputs, arguments):
+    """(node, Lazy) of the arguments that a region reads, named in the order in which it does."""
+    inputs = []
+    for tensor in tensors_of(outputs):
+        if id(tensor) in arguments:
+            tensor.name = f"x{len(inputs)}"
+            inputs.append(arguments[id(tensor)])
+    return inputs
+
+
+class _Operand(NamedTuple):
+    """A node as an operand, converted when the rule is called."""
+    walk: "_Walk"
+    node: torch.fx.Node
+    depth: int
+
+
+def _resolved(found):
+    if isinstance(found, _Operand):
+        return found.walk._operand(found.node, found.depth)
+    if isinstance(found, (list, tuple)):
+        return type(found)(_resolved(each) for each in found) if type(found) in (list, tuple) else [_resolved(each) for each in found]
+    if isinstance(found, dict):
+        return {key: _resolved(each) for key, each in found.items()}
+    return found
+
+
+def _require_elements(tensor):
+    if isinstance(tensor, torch.Tensor) and any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
+        raise Unsupported("a tensor without elements")
+
+
+def _mutates(node):
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _dtype_text(node):
+    return str(values_of(node)[0].dtype).removeprefix("torch.")
+
+
+def _named(nest):
+    """The nest with a name that follows from what it is, so that equal regions share their kernels."""
+    return dataclasses.replace(nest, op=f"captured_{nest.fingerprint()[:16]}")
