@@ -64,9 +64,9 @@ def trace(function, inputs, symbolic=False, decompositions=None, pre_dispatch=Fa
                    pre_dispatch=pre_dispatch)(*inputs)
 
 
-def check_module(module, inputs, tolerance=2e-6, replaced=None):
+def check_module(module, inputs, tolerance=2e-6, replaced=None, cut="memory"):
     """The Partition of a traced module, all of whose regions compute what the graph does."""
-    found = partition(module.graph)
+    found = partition(module.graph, cut=cut)
     run = Wide(module, replaced)
     run.run(*wide(tuple(inputs)))
     check_regions(found.regions, run.env, symbols_of(module.graph, inputs), tolerance)

@@ -210,7 +210,7 @@ class _ValueWriter:
         if value.op == "scalar":
             return {"op": "scalar", "name": value.payload.name, "type": value.type}, ()
         fields = {"op": value.op, **({"type": value.type} if value.op == "cast" else {})}
-        if value.op == "select" and value.args[0].condition is not None:
+        if value.op == "select" and value.payload and value.args[0].condition is not None:
             condition = value.args[0].condition
             guards = (guard, both(guard, condition), both(guard, ~condition))
             return fields, tuple(self._node(arg, each) for arg, each in zip(value.args, guards))

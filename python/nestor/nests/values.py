@@ -278,8 +278,9 @@ def _logic(op, bits, a, b):
     return Value(op, "bool", (a, b))
 
 
-def select(condition, then, otherwise):
-    """`then` where the condition holds, else `otherwise`: the other side is not evaluated."""
+def select(condition, then, otherwise, guards=True):
+    """`then` where the condition holds, else `otherwise`: the other side is not evaluated. guards: what either side reads need not be
+    there where it is not chosen, if the condition is affine; False says that it is, which leaves relations simpler."""
     condition = as_type(as_value(condition), "bool")
     if condition.condition in (TRUE, FALSE):
         return as_value(then if condition.condition == TRUE else otherwise)
@@ -287,7 +288,7 @@ def select(condition, then, otherwise):
     if then.type == otherwise.type == "bool":
         return (condition & then) | (~condition & otherwise)
     then, otherwise = unify(then, otherwise)
-    return Value("select", then.type, (condition, then, otherwise))
+    return Value("select", then.type, (condition, then, otherwise), guards)
 
 
 def cast(kind, value):

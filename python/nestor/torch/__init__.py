@@ -2,6 +2,7 @@
 
     import nestor.torch
     y = nestor.torch.rms_norm(x, weight, eps=1e-6)          # differentiable; works in torch.compile and CUDA graphs
+    print(nestor.torch.explain(model, (x,)))                # which parts of a model are one nest each, and why the rest is not
 
 Where the database has no kernel PyTorch computes the result, and a warning says why, once (see configure). Outputs are
 allocated by PyTorch, launches go to its current stream, and nothing waits for the GPU. Kernels are loaded at the first call of
@@ -14,9 +15,11 @@ import torch
 from ..errors import UserError
 from . import gradients, operators  # noqa: F401  registered when imported
 from .attention import explain_attention, scaled_dot_product_attention
+from .capture import Capture, capture
+from .explain import explain
 from .kernels import configure
 
-__all__ = ["bias_gelu", "bias_residual_layer_norm", "configure", "explain_attention", "layer_norm", "log_softmax",
+__all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention", "layer_norm", "log_softmax",
            "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
 
 

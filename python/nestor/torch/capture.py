@@ -1,5 +1,6 @@
 """nestor.torch.capture: a model's graph, its regions as nests, and what was left to PyTorch."""
 
+import inspect
 import pathlib
 import warnings
 
@@ -17,9 +18,9 @@ _KEPT = ("scaled_dot_product_attention.default", "linear.default", "matmul.defau
 class Capture:
     """What capture found. regions: a list of Region; left: {node: why} of the nodes that PyTorch computes; graph: as exported."""
 
-    def __init__(self, program):
+    def __init__(self, program, cut="memory"):
         self.program, self.graph = program, program.graph
-        found = partition(self.graph, _hints(self.graph))
+        found = partition(self.graph, _hints(self.graph), cut)
         self.regions, self.left = found.regions, found.left
 
     @property
@@ -43,12 +44,13 @@ class Capture:
         return text_of(self)
 
 
-def capture(model, inputs, folder=None, *, kwargs=None, dynamic_shapes=None):
+def capture(model, inputs, folder=None, *, kwargs=None, dynamic_shapes=None, cut="memory"):
     """Exports a model and finds what nests compute of it. Nothing is tuned or changed.
 
     model: a torch.nn.Module; inputs: a tuple of example inputs, kwargs: a dictionary of more. dynamic_shapes: as torch.export takes
     them: these extents become sizes of the nests, all others constants. folder: where each distinct nest is written as a .nest.json,
-    for `nestor tune`. Parts that no nest can say stay with PyTorch; `Capture.left` has the reasons.
+    for `nestor tune`. cut: "memory" cuts between kernels where memory holds a result as well as what it came from, "never" does not.
+    Parts that no nest can say stay with PyTorch; `Capture.left` has the reasons.
     Raises UserError where torch.export itself does not take the model.
     """
     if not isinstance(model, torch.nn.Module):
@@ -60,7 +62,7 @@ def capture(model, inputs, folder=None, *, kwargs=None, dynamic_shapes=None):
             program = torch.export.export(model, inputs, kwargs, dynamic_shapes=dynamic_shapes).run_decompositions(decompositions())
     except Exception as error:  # noqa: BLE001  torch.export raises what it likes
         raise UserError(f"torch.export does not take this model: {error}") from error
-    found = Capture(program)
+    found = Capture(program, cut)
     if folder is not None:
         found.save(folder)
     return found
@@ -78,14 +80,15 @@ def decompositions():
 
 
 class _Function(torch.nn.Module):
-    """A plain function as a module."""
+    """A plain function as a module, without a frame of its own in stack traces."""
 
     def __init__(self, function):
         super().__init__()
-        self.function = function
-
-    def forward(self, *args, **kwargs):
-        return self.function(*args, **kwargs)
+        try:
+            inspect.signature(function)
+            self.forward = function
+        except ValueError:  # a function written in C
+            self.forward = lambda *inputs: function(*inputs)
 
 
 def _hints(graph):

@@ -10,7 +10,7 @@ from .products import contract
 from .reductions import deviations, mean_of, reduce, squares
 from .table import op
 
-_NEGLIGIBLE = float("-inf")
+_HIDDEN = float("-inf")
 
 
 def combine(context, function, *operands, dtype=torch.float32):
@@ -30,7 +30,7 @@ def powers_of(context, x, dim, empty=False):
     """(exp(x - maximum), their sum over a dim, the maximum). empty: rows may be -inf throughout; their powers are then 0."""
     largest = reduce(context, "max", x, [dim], True, f"{context.name}_max", torch.float32)
     if empty:
-        largest = stored(context, combine(context, lambda m: select(m == _NEGLIGIBLE, 0.0, m), largest), "reference")
+        largest = stored(context, combine(context, lambda m: select(m == _HIDDEN, 0.0, m), largest), "reference")
     power = stored(context, combine(context, lambda a, m: exp(a - m), x, largest), "exp")
     return power, reduce(context, "add", power, [dim], True, f"{context.name}_sum", torch.float32), largest
 
@@ -182,7 +182,7 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
         scores = _causal(scores)
     if mask is not None:
         if mask.dtype == torch.bool:
-            scores = combine(context, lambda s, m: select(m, s, _NEGLIGIBLE), scores, mask)
+            scores = combine(context, lambda s, m: select(m, s, _HIDDEN, False), scores, mask)
         else:
             scores = combine(context, lambda s, m: s + m, scores, mask)
     scores = stored(context, scores, "score")
@@ -220,12 +220,12 @@ def _causal(scores):
         key = indices[end - 1] if column else Affine((), 0)
         query = indices[end - 1 - len(column)] if row else Affine((), 0)
         kept = from_condition(key <= query)
-        return select(kept, conform(scores.element(indices), torch.float32), constant(_NEGLIGIBLE))
+        return select(kept, conform(scores.element(indices), torch.float32), constant(_HIDDEN), False)
 
     return Lazy(scores.dims, torch.float32, element, 1, True)
 
 
-@op("aten.scaled_dot_product_attention.default", kind="definition", note="no dropout; rows that see nothing are 0")
+@op("aten.scaled_dot_product_attention.default", kind="definition", note="no dropout; rows that see nothing are 0", product=True)
 def scaled_dot_product_attention(context, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
     if dropout:
         raise Unsupported("random numbers")
@@ -233,18 +233,18 @@ def scaled_dot_product_attention(context, query, key, value, mask=None, dropout=
 
 
 @op("aten._scaled_dot_product_flash_attention.default", "aten._scaled_dot_product_flash_attention_for_cpu.default", kind="definition",
-    note="no dropout; the result and its log-sum-exp")
+    note="no dropout; the result and its log-sum-exp", product=True)
 def flash_attention(context, query, key, value, dropout=0.0, causal=False, debug=False, *, attn_mask=None, scale=None):
     return _with_lse(context, query, key, value, attn_mask, dropout, causal, scale)
 
 
 @op("aten._scaled_dot_product_efficient_attention.default", "aten._scaled_dot_product_cudnn_attention.default", kind="definition",
-    note="no dropout; the result and its log-sum-exp")
+    note="no dropout; the result and its log-sum-exp", product=True)
 def efficient_attention(context, query, key, value, bias, compute_lse, dropout=0.0, causal=False, debug=False, *, scale=None):
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 
 
-@op("aten._scaled_dot_product_fused_attention_overrideable.default", kind="definition", note="no dropout; the result and its log-sum-exp")
+@op("aten._scaled_dot_product_fused_attention_overrideable.default", kind="definition", note="no dropout; the result and its log-sum-exp", product=True)
 def overrideable_attention(context, query, key, value, bias=None, dropout=0.0, causal=False, debug=False, *, scale=None):
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 

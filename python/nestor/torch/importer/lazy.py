@@ -10,6 +10,7 @@ import torch
 
 from ...nests import definitions as nests
 from ...nests.affine import TRUE, Affine
+from ...nests.assemble import nodes_of
 from ...nests.values import Value, as_type, constant, select, widened
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
@@ -34,10 +35,17 @@ def conform(value, dtype):
     if dtype in INTEGERS:
         value = as_number(value)
         found = as_type(value, "i32")
-        if dtype != torch.int32 and found.affine is None and found.op not in ("read", "select", "min", "max"):
-            raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic on data")
+        if dtype != torch.int32 and found.affine is None and not _fits(found):
+            raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic that 32 bits may be too few for")
         return found
     raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')}")
+
+
+def _fits(value):
+    """Whether an operation on integers that fit in 32 bits gives one: sums of indices do, sums of data may not."""
+    if value.op in ("read", "select", "min", "max", "cast"):
+        return True
+    return value.op in ("abs", "neg", "add", "sub") and not any(node.op == "read" for node in nodes_of(value))
 
 
 def as_number(value):
@@ -64,6 +72,10 @@ class Lazy:
     @property
     def shape(self):
         return tuple(product(dim) for dim in self.dims)
+
+    def probe(self):
+        """Raises Unsupported if elements cannot be said."""
+        self.element(tuple(Affine.variable(f"?{k}") for k in range(len(self.atoms))))
 
     def dim(self, number):
         """A dim's number from 0, given as PyTorch has it."""
@@ -266,8 +278,12 @@ def pointwise(function, lazies, dtype, builder, name="value"):
             _, (_, view) = aligned([Lazy(dims, lazy.dtype, lambda indices: None), builder.cheap(lazy, f"{name}_{number}")])
         operands.append(view)
 
+    known = {}
+
     def element(indices):
-        return conform(function(*(operand.element(indices) for operand in operands)), dtype)
+        if indices not in known:
+            known[indices] = conform(function(*(operand.element(indices) for operand in operands)), dtype)
+        return known[indices]
 
     data = any(lazy.data for lazy in lazies)
     return Lazy(dims, dtype, element, int(data), data)

@@ -180,12 +180,12 @@ for _name, _function in {"and": lambda a, b: a & b, "or": lambda a, b: a | b,
 
 
 @op("aten.where.self", "aten.where.Scalar", "aten.where.ScalarSelf", "aten.where.ScalarOther", kind="pointwise",
-    note="affine conditions guard what is read")
+    note="affine conditions stay conditions")
 def where(context, condition, x, y):
-    return apply(context, lambda c, a, b: select(c, conform(a, context.dtype), conform(b, context.dtype)), condition, x, y)
+    return apply(context, lambda c, a, b: select(c, conform(a, context.dtype), conform(b, context.dtype), False), condition, x, y)
 
 
-@op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", kind="pointwise", note="affine conditions guard what is read")
+@op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", kind="pointwise", note="affine conditions stay conditions")
 def masked_fill(context, x, mask, value):
     return where(context, mask, value, x)
 

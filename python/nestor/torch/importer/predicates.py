@@ -90,7 +90,7 @@ def _triangle(context, x, diagonal, lower):
         value = x.element(indices)
         if x.dtype == torch.bool:
             return value & from_condition(kept)
-        return select(from_condition(kept), conform(value, x.dtype), conform(constant(0), x.dtype))
+        return select(from_condition(kept), conform(value, x.dtype), conform(constant(0), x.dtype), False)
 
     return Lazy(x.dims, x.dtype, element, x.cost, x.data)
 

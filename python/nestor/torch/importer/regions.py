@@ -10,6 +10,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import torch
 
+from ...errors import UserError
 from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of
 from ...nests.model import Nest
@@ -43,21 +44,38 @@ class Region(NamedTuple):
     outputs: List[Port]
 
 
+class Origin(NamedTuple):
+    """What a member was computed from inside its region: whether by products, or by reductions too; the largest number of elements of what
+    the region reads for it."""
+    product: bool
+    root: bool
+    elements: int
+
+
 class Partition(NamedTuple):
     """What became of a graph's nodes. left: why the others were left to PyTorch."""
     regions: List[Region]
     left: Dict[torch.fx.Node, str]
 
 
-def partition(graph, hints=None):
-    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name."""
-    excluded = {}
+def partition(graph, hints=None, cut="memory"):
+    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name.
+
+    cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than what that
+    was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are larger than queries
+    and keys, and a norm after a linear layer does not join it. "never": regions are as large as dependences allow.
+    """
+    if cut not in ("memory", "never"):
+        raise UserError(f'cut is "memory" or "never", not {cut!r}')
+    excluded, late = {}, set()
     while True:
-        walk = _Walk(graph, excluded, hints)
-        refused = walk.refused_outputs()
-        if not refused:
+        walk = _Walk(graph, excluded, late, hints, cut == "memory")
+        refused = walk.refused_outputs() or walk.without_root()
+        moved = set() if refused else walk.better_late()
+        if not refused and not moved:
             return walk.partition()
         excluded.update(refused)
+        late |= moved
 
 
 def values_of(node):
@@ -106,9 +124,10 @@ class Context:
 
 
 class _Walk:
-    def __init__(self, graph, excluded, hints):
-        self.graph, self.excluded = graph, excluded
+    def __init__(self, graph, excluded, late, hints, cut):
+        self.graph, self.excluded, self.late, self.cut = graph, excluded, late, cut
         self.symbols = Symbols(hints)
+        self.origins = {}
         self.depth, self.left = {}, dict(excluded)
         self.members, self.free = {}, set()
         self.builders, self.arguments, self._converted = {}, {}, {}
@@ -153,6 +172,8 @@ class _Walk:
 
     def _convert(self, node):
         depth = self._input_depth(node)
+        if self.cut and (node in self.late or self._starts_region(node, depth)):
+            depth += 1
         first = None
         for attempt in range(2):
             try:
@@ -166,8 +187,51 @@ class _Walk:
                 self._converted[node, depth + attempt] = found
             else:
                 self.members[node] = self._kept(node, found, self._builder(depth + attempt))
+                self.origins[node] = self._origin(node)
             return
         self._outside(node, first)
+
+    def _origin(self, node):
+        """What a member was computed from, inside its region."""
+        bases = self._bases(node)
+        inside = [self.origins[base] for base in bases if self.depth[base] == self.depth[node]]
+        outside = [self._elements(base) for base in self._sources(node) if base not in self.members or self.depth[base] != self.depth[node]]
+        rule = RULES.get(name_of(node.target))
+        return Origin(any(each.product for each in inside) or (rule is not None and rule.product),
+                      any(each.root for each in inside) or self._kind(node) in _ROOTS,
+                      max([0, *outside, *(each.elements for each in inside)]))
+
+    def _starts_region(self, node, depth):
+        """Whether a reduction or product reads a result that memory holds as well as what it came from."""
+        if self._kind(node) not in _ROOTS:
+            return False
+        product = RULES[name_of(node.target)].product
+        for operand in node.all_input_nodes:
+            for base in [operand] if operand in self.members else self._bases(operand) if operand in self.free else []:
+                origin = self.origins[base]
+                if self.depth[base] == depth and (origin.product or (product and origin.root)) and min(
+                        self._elements(base), self._elements(operand)) <= origin.elements:
+                    return True
+        return False
+
+    def _elements(self, node):
+        """The number of elements of a node's first tensor, at likely sizes."""
+        total = 1
+        for extent in values_of(node)[0].shape if values_of(node) and values_of(node)[0] is not None else ():
+            found = expression(extent)
+            total *= int(found.subs({symbol: self.symbols.hints.get(str(symbol), 16) for symbol in found.free_symbols}))
+        return total
+
+    def _sources(self, node):
+        """The nodes with data that a node reads, itself or through views: members and what comes from outside."""
+        found, waiting = [], list(node.all_input_nodes)
+        while waiting:
+            each = waiting.pop()
+            if each in self.free:
+                waiting += each.all_input_nodes
+            elif values_of(each):
+                found.append(each)
+        return found
 
     def _is_free(self, node, found):
         if node.target is operator.getitem:
@@ -225,7 +289,11 @@ class _Walk:
         args = torch.fx.map_arg(node.args, lambda each: _Operand(self, each, depth))
         kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Operand(self, each, depth))
         _require_elements(values_of(node)[0])
-        return RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
+        found = RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
+        for each in found if isinstance(found, tuple) else (found,):
+            if isinstance(each, Lazy):
+                each.probe()
+        return found
 
     def _operand(self, node, depth):
         """What a node gives in the region of this depth: Lazies, or a size."""
@@ -271,15 +339,30 @@ class _Walk:
                 found[node] = "its results are used together"
         return {node: why for node, why in found.items() if node not in self.excluded}
 
+    def without_root(self):
+        """{node: why} for members of what would be regions without a reduction or product."""
+        return {node: "pointwise ops alone: PyTorch fuses them" for nodes in self._components()
+                if not any(self._kind(node) in _ROOTS for node in nodes) for node in nodes}
+
+    def better_late(self):
+        """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other regions alone, so
+        that memory holds the source in their place."""
+        readers = {}
+        for node in self.members:
+            for base in self._bases(node):
+                readers.setdefault(base, []).append(node)
+        return {node for node, found in readers.items()
+                if self.cut and self._kind(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
+                and self._bases(node) and not any(self._is_outside(user) for user in node.users)
+                and all(self.depth[each] > self.depth[node] and self._kind(each) in _ROOTS and not RULES[name_of(each.target)].product
+                        for each in found)}
+
+    def _is_outside(self, node):
+        """Whether what PyTorch computes reads a node, itself or through views."""
+        return node not in self.members and (node not in self.free or any(self._is_outside(user) for user in node.users))
+
     def partition(self):
-        regions = []
-        for nodes in self._components():
-            if not any(self._kind(node) in _ROOTS for node in nodes):
-                for node in nodes:
-                    self.left.setdefault(node, "pointwise ops alone: PyTorch fuses them")
-                continue
-            regions.append(self._region(nodes))
-        return Partition(regions, self.left)
+        return Partition([self._region(nodes) for nodes in self._components()], self.left)
 
     def _components(self):
         """Connected members of one depth, in the order of the graph."""
@@ -302,14 +385,7 @@ class _Walk:
 
     def _bases(self, node):
         """The members that a node reads, itself or through views."""
-        found, waiting = [], list(node.all_input_nodes)
-        while waiting:
-            each = waiting.pop()
-            if each in self.members:
-                found.append(each)
-            elif each in self.free:
-                waiting += each.all_input_nodes
-        return found
+        return [each for each in self._sources(node) if each in self.members]
 
     def _region(self, nodes):
         depth = self.depth[nodes[0]]

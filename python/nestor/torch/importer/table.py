@@ -17,16 +17,17 @@ class Rule(NamedTuple):
     kind: str
     convert: Callable
     note: str
+    product: bool  # whether it sums products
 
 
 RULES = {}  #: by the op's name, such as "aten.add.Tensor"
 
 
-def op(*names, kind, note=""):
-    """Registers the function as the rule of these ops."""
+def op(*names, kind, note="", product=False):
+    """Registers the function as the rule of these ops. product: a definition that sums products."""
     def register(convert):
         for name in names:
-            RULES[name] = Rule(kind, convert, note)
+            RULES[name] = Rule(kind, convert, note, product or kind == "product")
         return convert
 
     return register
