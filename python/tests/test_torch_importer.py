@@ -19,7 +19,7 @@ if torch and numpy:
     from nestor.torch.importer.table import RULES, documentation
 
 needs_torch = unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
-COUNT = int(os.environ.get("NESTOR_IMPORTER_GRAPHS", "30"))
+COUNT = int(os.environ.get("NESTOR_IMPORTER_GRAPHS", "20"))
 
 
 def with_root(function):

@@ -7,7 +7,7 @@ import torch
 
 from ..tuning import Text
 from .capture import capture
-from .importer.regions import values_of
+from .importer.graph import values_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)')

@@ -281,9 +281,10 @@ def pointwise(function, lazies, dtype, builder, name="value"):
     known = {}
 
     def element(indices):
-        if indices not in known:
-            known[indices] = conform(function(*(operand.element(indices) for operand in operands)), dtype)
-        return known[indices]
+        key = indices, tuple(id(getattr(name, "owner", None)) for form in indices for name in sorted(form.names()))
+        if key not in known:  # indices of different statements may have the same name
+            known[key] = conform(function(*(operand.element(indices) for operand in operands)), dtype)
+        return known[key]
 
     data = any(lazy.data for lazy in lazies)
     return Lazy(dims, dtype, element, int(data), data)

@@ -14,8 +14,8 @@ from ...errors import UserError
 from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of
 from ...nests.model import Nest
-from ...nests.values import as_value, from_affine
 from .extents import Symbols, Unsupported, atoms_of, expression
+from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
 from .lazy import ELEMENTS, Builder, Lazy, element_type
 from .table import RULES, name_of
 
@@ -78,51 +78,6 @@ def partition(graph, hints=None, cut="memory"):
         late |= moved
 
 
-def values_of(node):
-    """The tensors that a node's meta says it gives, or None where it gives none."""
-    found = node.meta.get("val")
-    if isinstance(found, torch.Tensor):
-        return [found]
-    if isinstance(found, (tuple, list)) and any(isinstance(each, torch.Tensor) for each in found):
-        return list(found)
-    return None
-
-
-def _live(graph):
-    """The nodes that outputs and effects depend on."""
-    live = set()
-    for node in reversed(graph.nodes):
-        if node.op != "call_function" or node in live or _mutates(node):
-            live.add(node)
-            live.update(node.all_input_nodes)
-    return live
-
-
-class Context:
-    """What rules of ops are given besides their operands."""
-
-    def __init__(self, builder, node):
-        self.builder, self.symbols = builder, builder.symbols
-        self.op = name_of(node.target)
-        self.name = getattr(node.target, "_opname", node.name).strip("_")
-        tensors = values_of(node) or []
-        self.dtypes = [each.dtype if isinstance(each, torch.Tensor) else None for each in tensors]
-        self.dtype = self.dtypes[0] if self.dtypes else None
-        self.shape = [expression(extent) for extent in tensors[0].shape] if isinstance(tensors[0], torch.Tensor) else []
-
-    def length(self, dim):
-        """The extent of a dim of the result."""
-        return self.shape[dim]
-
-    def value(self, found):
-        """A Python number or a size as a Value; a tensor of one element as that."""
-        if isinstance(found, Lazy):
-            return found.element(())
-        if hasattr(found, "node") or hasattr(found, "free_symbols"):
-            return from_affine(self.symbols.affine(expression(found)))
-        return as_value(found)
-
-
 class _Walk:
     def __init__(self, graph, excluded, late, hints, cut):
         self.graph, self.excluded, self.late, self.cut = graph, excluded, late, cut
@@ -134,10 +89,10 @@ class _Walk:
         self.needed = set()
         self._floor = 0
         self._uses = {}
-        live = _live(graph)
+        live = live_nodes(graph)
         for node in reversed(graph.nodes):
             users = [user for user in node.users if user in live]
-            self._uses[node] = sum(self._uses[user] if self._kind(user) in _FREE else 1 for user in users)
+            self._uses[node] = sum(self._uses[user] if kind_of(user) in _FREE else 1 for user in users)
         for node in graph.nodes:
             if node in live:
                 self._visit(node)
@@ -145,27 +100,19 @@ class _Walk:
             if node.op == "output":
                 self._need_all(node)
 
-    def _kind(self, node):
-        if node.op != "call_function":
-            return None
-        if node.target is operator.getitem:
-            return "view"
-        rule = RULES.get(name_of(node.target))
-        return rule.kind if rule else None
-
     def _visit(self, node):
         if node.op != "call_function":
             self.depth[node] = self._floor
             return
         if values_of(node) is None:
             self._outside(node, None)
-        elif _mutates(node):
+        elif mutates(node):
             self._floor = 1 + max(self.depth.values(), default=0)
             self._outside(node, "it writes into an argument")
             self.depth[node] = self._floor
         elif node in self.excluded:
             self._outside(node, self.excluded[node])
-        elif self._kind(node) is None:
+        elif kind_of(node) is None:
             self._outside(node, f"no rule for {name_of(node.target)}")
         else:
             self._convert(node)
@@ -196,16 +143,15 @@ class _Walk:
         bases = self._bases(node)
         inside = [self.origins[base] for base in bases if self.depth[base] == self.depth[node]]
         outside = [self._elements(base) for base in self._sources(node) if base not in self.members or self.depth[base] != self.depth[node]]
-        rule = RULES.get(name_of(node.target))
-        return Origin(any(each.product for each in inside) or (rule is not None and rule.product),
-                      any(each.root for each in inside) or self._kind(node) in _ROOTS,
+        return Origin(any(each.product for each in inside) or is_product(node),
+                      any(each.root for each in inside) or kind_of(node) in _ROOTS,
                       max([0, *outside, *(each.elements for each in inside)]))
 
     def _starts_region(self, node, depth):
         """Whether a reduction or product reads a result that memory holds as well as what it came from."""
-        if self._kind(node) not in _ROOTS:
+        if kind_of(node) not in _ROOTS:
             return False
-        product = RULES[name_of(node.target)].product
+        product = is_product(node)
         for operand in node.all_input_nodes:
             for base in [operand] if operand in self.members else self._bases(operand) if operand in self.free else []:
                 origin = self.origins[base]
@@ -237,7 +183,7 @@ class _Walk:
         if node.target is operator.getitem:
             return node.args[0] in self.free
         lazies = found if isinstance(found, tuple) else (found,)
-        return self._kind(node) in _FREE or not any(each.data for each in lazies if isinstance(each, Lazy))
+        return kind_of(node) in _FREE or not any(each.data for each in lazies if isinstance(each, Lazy))
 
     def _kept(self, node, found, builder):
         """What is read more than once is stored, unless it costs nothing."""
@@ -288,7 +234,7 @@ class _Walk:
         context = Context(self._builder(depth), node)
         args = torch.fx.map_arg(node.args, lambda each: _Operand(self, each, depth))
         kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Operand(self, each, depth))
-        _require_elements(values_of(node)[0])
+        require_elements(values_of(node)[0])
         found = RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
         for each in found if isinstance(found, tuple) else (found,):
             if isinstance(each, Lazy):
@@ -317,7 +263,7 @@ class _Walk:
             if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
                 raise Unsupported("several results of a node of another region")
             element_type(tensors[0].dtype)
-            _require_elements(tensors[0])
+            require_elements(tensors[0])
             dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
             self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
         self._need(node)
@@ -329,7 +275,7 @@ class _Walk:
         found = {}
         for node in self.needed:
             if node in self.members and isinstance(self.members[node], Lazy) and values_of(node)[0].dtype not in ELEMENTS:
-                found[node] = f"its result is needed outside, and the nest format has no tensors of {_dtype_text(node)}"
+                found[node] = f"its result is needed outside, and the nest format has no tensors of {dtype_text(node)}"
         for node, reason in self.left.items():
             if node.target is operator.getitem and node.args[0] in self.members:
                 found[node.args[0]] = reason
@@ -342,7 +288,7 @@ class _Walk:
     def without_root(self):
         """{node: why} for members of what would be regions without a reduction or product."""
         return {node: "pointwise ops alone: PyTorch fuses them" for nodes in self._components()
-                if not any(self._kind(node) in _ROOTS for node in nodes) for node in nodes}
+                if not any(kind_of(node) in _ROOTS for node in nodes) for node in nodes}
 
     def better_late(self):
         """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other regions alone, so
@@ -352,9 +298,9 @@ class _Walk:
             for base in self._bases(node):
                 readers.setdefault(base, []).append(node)
         return {node for node, found in readers.items()
-                if self.cut and self._kind(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
+                if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
                 and self._bases(node) and not any(self._is_outside(user) for user in node.users)
-                and all(self.depth[each] > self.depth[node] and self._kind(each) in _ROOTS and not RULES[name_of(each.target)].product
+                and all(self.depth[each] > self.depth[node] and kind_of(each) in _ROOTS and not is_product(each)
                         for each in found)}
 
     def _is_outside(self, node):
@@ -441,20 +387,6 @@ def _resolved(found):
     if isinstance(found, dict):
         return {key: _resolved(each) for key, each in found.items()}
     return found
-
-
-def _require_elements(tensor):
-    if isinstance(tensor, torch.Tensor) and any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
-        raise Unsupported("a tensor without elements")
-
-
-def _mutates(node):
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
-
-
-def _dtype_text(node):
-    return str(values_of(node)[0].dtype).removeprefix("torch.")
 
 
 def _named(nest):
