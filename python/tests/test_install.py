@@ -3,6 +3,7 @@
 import glob
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,11 @@ def has(*modules):
 @needs_program
 @unittest.skipUnless(has("pip", "setuptools", "wheel"), "pip, setuptools or wheel is not installed")
 class InstallTest(unittest.TestCase):
+    def test_every_folder_of_the_package_is_installed(self):
+        folders = {str(path.parent.relative_to(support.FOLDER)).replace(os.sep, ".") for path in support.FOLDER.glob("nestor/**/__init__.py")}
+        text = (support.FOLDER / "pyproject.toml").read_text(encoding="utf-8")
+        self.assertEqual(set(re.search(r"packages = \[(.*)\]", text).group(1).replace('"', "").split(", ")), folders)
+
     def test_an_installed_package_finds_kernels(self):
         with tempfile.TemporaryDirectory() as folder:
             source = f"{folder}/source"

@@ -137,6 +137,16 @@ class AuthorTest(unittest.TestCase):
 
         self.assertRegex(shifted.statements[0].reads[0].relation, r"x\[\(i\), \(c - 2\)\] : 2 <= c")
 
+    def test_what_is_there_anyway_is_read_without_the_guard(self):
+        @nestor.nest
+        def masked(x: f32[rows, width]):
+            whole = define("whole", (i, c), x[i, c] * 2)
+            part = define("part", (i, c), x[i, c] * 2, where=c < i)
+            return define("out", (i, c), nestor.select(c < i, whole[i, c] + part[i, c] + x[i, 0], 0.0))
+
+        relations = [read.relation for read in masked.statements[-1].reads]
+        self.assertEqual([" : " in relation for relation in relations], [False, True, True])
+
     def test_large_parts_are_written_once(self):
         @nestor.nest
         def deep(x: f32[rows, width]):

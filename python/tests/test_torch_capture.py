@@ -18,7 +18,7 @@ if torch and numpy:
     from importer_models import MASKS, Decoder, Encoder, attention_with
 
     import nestor.torch
-    from nestor.torch.explain import op_name
+    from nestor.torch.explanation import op_name
 
 
 def fused(capture):

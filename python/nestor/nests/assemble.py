@@ -2,7 +2,7 @@
 
 from ..errors import UserError
 from .affine import TRUE, both
-from .definitions import Size, variables
+from .definitions import Index, Size, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
 from .values import Value, condition_value
 
@@ -169,9 +169,22 @@ def reads_of(value):
     return [node.payload for node in nodes_of(value) if node.op == "read"]
 
 
+def _is_inside(tensor, at):
+    """Whether these indices are plainly those of an element that is there, whatever the condition: whole ranges of its extents."""
+    whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
+    return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
+
+
+def _spans(form, extent):
+    if form.is_constant and extent.is_constant:
+        return 0 <= form.constant < extent.constant
+    owner = getattr(form.terms[0][0], "owner", None) if len(form.terms) == 1 else None
+    return isinstance(owner, Index) and form == owner.affine and owner.extent == extent
+
+
 class _ValueWriter:
     """The JSON of one statement's value, and the reads and indices that it refers to. What a select's affine condition guards is
-    read by a relation with that condition, so that it need not be defined elsewhere."""
+    read by a relation with that condition, so that it need not be defined elsewhere, unless it plainly is."""
 
     def __init__(self, relation, function):
         self.relation, self.function = relation, function
@@ -206,7 +219,8 @@ class _ValueWriter:
         if value.op == "index":
             return {"op": "index", "ordinal": self._ordinal(self.indices, self.function(value.payload))}, ()
         if value.op == "read":
-            return {"op": "read", "ordinal": self._ordinal(self.reads, self.relation(*value.payload, guard)), "type": value.type}, ()
+            needed = TRUE if _is_inside(*value.payload) else guard
+            return {"op": "read", "ordinal": self._ordinal(self.reads, self.relation(*value.payload, needed)), "type": value.type}, ()
         if value.op == "scalar":
             return {"op": "scalar", "name": value.payload.name, "type": value.type}, ()
         fields = {"op": value.op, **({"type": value.type} if value.op == "cast" else {})}

@@ -10,17 +10,26 @@ a width and type, so make one call before capturing a CUDA graph, as PyTorch ask
 Weights have the type of x, or f32.
 """
 
+import importlib
+
 import torch
 
 from ..errors import UserError
 from . import gradients, operators  # noqa: F401  registered when imported
 from .attention import explain_attention, scaled_dot_product_attention
-from .capture import Capture, capture
-from .explain import explain
 from .kernels import configure
 
-__all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention", "layer_norm", "log_softmax",
-           "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
+__all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
+           "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
+_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation"}  # they load sympy
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module 'nestor.torch' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
 
 
 def _differentiates(*tensors):

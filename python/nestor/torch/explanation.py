@@ -6,7 +6,7 @@ import re
 import torch
 
 from ..tuning import Text
-from .capture import capture
+from .graph_capture import capture
 from .importer.graph import values_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep

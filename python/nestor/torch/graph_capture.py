@@ -39,7 +39,7 @@ class Capture:
         return paths
 
     def __repr__(self):
-        from .explain import text_of
+        from .explanation import text_of
 
         return text_of(self)
 
