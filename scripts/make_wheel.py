@@ -4,8 +4,8 @@
     cmake --preset portable && cmake --build --preset portable
     scripts/make_wheel.py --program build/portable/bin/nestor --runtime build/portable/src/libnestor_runtime.so.0 --out dist
 
-The platform tag follows from what both files need: manylinux with the newest glibc symbol among them where nothing beyond glibc is
-needed, as of the portable preset, else linux. Needs setuptools and wheel; readelf and strip of binutils.
+The platform tag follows from what both files need: manylinux with the newest glibc symbol among them where nothing beyond glibc
+is needed, as of the portable preset, else linux. Needs setuptools and wheel; readelf and strip of binutils.
 """
 
 import argparse
@@ -38,7 +38,9 @@ def readelf(path, flag):
 def platform_tag(paths):
     """(tag, libraries beyond glibc that keep the wheel to machines like this one)"""
     needed = set().union(*(re.findall(r"\(NEEDED\).*\[(.+)\]", readelf(path, "-d")) for path in paths)) - GLIBC
-    versions = [tuple(map(int, found.split("."))) for path in paths for found in re.findall(r"GLIBC_(\d+\.\d+)", readelf(path, "-V"))]
+    versions = [
+        tuple(map(int, found.split("."))) for path in paths for found in re.findall(r"GLIBC_(\d+\.\d+)", readelf(path, "-V"))
+    ]
     machine = platform.machine()
     if needed or not versions:
         return f"linux_{machine}", sorted(needed)
@@ -102,7 +104,8 @@ def main():
             fail(f"{path}: no such file; build it with cmake --preset portable && cmake --build --preset portable")
     wheel, beyond = make(args.program, args.runtime, args.records, args.out)
     if beyond:
-        print(f"make_wheel.py: this wheel also needs {', '.join(beyond)}: use files of the portable preset to give it away", file=sys.stderr)
+        print(f"make_wheel.py: this wheel also needs {', '.join(beyond)}: use files of the portable preset to give it away",
+              file=sys.stderr)
     print(wheel)
 
 

@@ -37,8 +37,9 @@ def find():
 def run(arguments, progress=None, accept=(0,)):
     """What `nestor --json ARGUMENTS` prints, as dictionaries and lists.
 
-    progress: called with each text of its progress line. accept: exit codes that are no failure (docs/cli.md). Others raise UserError,
-    NotFound, DeviceError or InternalError with the program's text. Ctrl-C ends the search in order, then raises KeyboardInterrupt.
+    progress: called with each text of its progress line. accept: exit codes that are no failure (docs/cli.md). Others raise
+    UserError, NotFound, DeviceError or InternalError with the program's text. Ctrl-C ends the search in order, then raises
+    KeyboardInterrupt.
     """
     code, output, messages = _execute([find(), "--json", *map(str, arguments)], progress)
     try:
@@ -74,7 +75,8 @@ def main():
 
 
 def _execute(command, progress):
-    """(exit code, standard output, standard error without progress lines). A terminal of its own makes the program show progress."""
+    """(exit code, standard output, standard error without progress lines). A terminal of its own makes the program show
+    progress."""
     if progress is None:
         errors = subprocess.PIPE
     else:

@@ -27,7 +27,8 @@ def _problem(nest, variant=None, sizes=None):
         flags += ["--sizes", ",".join(f"{name}={int(value)}" for name, value in sizes.items())]
     if not isinstance(nest, Nest):
         if not isinstance(nest, (str, os.PathLike)):
-            raise UserError(f"a {type(nest).__name__} is no nest: give a nestor.Nest, the name of an operator or the path of a nest file")
+            raise UserError(
+                f"a {type(nest).__name__} is no nest: give a nestor.Nest, the name of an operator or the path of a nest file")
         yield [os.fspath(nest), *flags]
         return
     if variant and variant != nest.variant:
@@ -58,14 +59,15 @@ def tune(nest, sizes=None, *, time=20, trials=None, variant=None, target=None, d
     """Searches the fastest schedule of a nest at sizes, and returns a Tuning; call it to run the best kernel.
 
     nest: a Nest (of @nestor.nest), the name of an operator, or the path of a nest file. sizes: {name: value}; others take their
-    default. time: seconds; trials: at most so many. variant: of an operator. target: "host", "cuda", "cuda:1"; None: the first GPU,
-    else the host. db: the database that keeps every trial; None: the user's. scalars: {name: value} while it measures. threads: of a
-    kernel on the host. fix_all: for exactly these sizes. progress: None shows a line in a terminal and in a notebook, False nothing,
-    a function is called with each text. Ctrl-C keeps what was measured, and raises KeyboardInterrupt.
+    default. time: seconds; trials: at most so many. variant: of an operator. target: "host", "cuda", "cuda:1"; None: the first
+    GPU, else the host. db: the database that keeps every trial; None: the user's. scalars: {name: value} while it measures.
+    threads: of a kernel on the host. fix_all: for exactly these sizes. progress: None shows a line in a terminal and in a
+    notebook, False nothing, a function is called with each text. Ctrl-C keeps what was measured, and raises KeyboardInterrupt.
     Raises UserError for bad input with the program's text, NotFound if no schedule was correct, DeviceError, InternalError.
     """
     shown = program.Progress(getattr(nest, "op", nest)) if progress is None else progress or None
-    arguments = _flags(time=time, trials=trials, target=target, db=db, threads=threads, seed=seed, fix_all=fix_all) + _scalar_flags(scalars)
+    arguments = _flags(time=time, trials=trials, target=target, db=db, threads=threads, seed=seed,
+                       fix_all=fix_all) + _scalar_flags(scalars)
     with _problem(nest, variant, sizes) as problem:
         try:
             found = program.run(["tune", *problem, *arguments], shown if getattr(shown, "shown", True) else None, accept=(0, 3))
@@ -105,8 +107,8 @@ class Tuning:
         return self._kernel
 
     def __call__(self, *tensors, **named):
-        """Runs the kernel, as nestor.Kernel does: numpy arrays, PyTorch tensors and others, in the order of `kernel.tensors`. Sizes
-        that no shape tells are those that were tuned, unless sizes={name: value} says otherwise."""
+        """Runs the kernel, as nestor.Kernel does: numpy arrays, PyTorch tensors and others, in the order of `kernel.tensors`.
+        Sizes that no shape tells are those that were tuned, unless sizes={name: value} says otherwise."""
         return self.kernel(*tensors, **{**named, "sizes": {**self._untold(), **(named.get("sizes") or {})}})
 
     def _untold(self):
@@ -132,15 +134,17 @@ class Tuning:
         problem = self.info["problem"]
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         faster = f", {self.speedup:.2f}x" if self.speedup else ""
-        return (f"<nestor.Tuning {problem['op']} ({problem['variant']}) at {sizes or 'no sizes'} on {self.info['device']['name']}: "
-                f"{self.best_ms * 1e3:.1f} us{faster}, {self.trials} trials>")
+        return (
+            f"<nestor.Tuning {problem['op']} ({problem['variant']}) at {sizes or 'no sizes'} on {self.info['device']['name']}: "
+            f"{self.best_ms * 1e3:.1f} us{faster}, {self.trials} trials>")
 
 
 def _query(database, op, variant, sizes, device, digest):
     found = Library(database, system_path="").query(op, variant, sizes, device)
     if digest and found.info.get("nest_digest") != digest:
-        raise NotFound(f"{database} serves a kernel of another definition named {op} ({variant}): give the nest a name of its own, or tune "
-                       "into another database")
+        raise NotFound(
+            f"{database} serves a kernel of another definition named {op} ({variant}): give the nest a name of its own, or tune "
+            "into another database")
     return found
 
 
@@ -149,7 +153,8 @@ def kernel(nest, sizes=None, *, variant=None, device="host", db=None):
     with _problem(nest, variant, sizes) as problem:
         found = program.run(["query", *problem, *_flags(device=device, db=db)], accept=(0, 3))
         if found.get("match", "none") == "none":
-            raise NotFound(f"no kernel for {getattr(nest, 'op', nest)} at {sizes or 'its default sizes'} on {device}: tune it first")
+            raise NotFound(
+                f"no kernel for {getattr(nest, 'op', nest)} at {sizes or 'its default sizes'} on {device}: tune it first")
         problem = found["problem"]
         if isinstance(nest, Nest):
             asked = {size.name: (sizes or {}).get(size.name, size.default) for size in nest.sizes}
@@ -159,10 +164,13 @@ def kernel(nest, sizes=None, *, variant=None, device="host", db=None):
 
 
 def show(nest, view="loops", sizes=None, *, variant=None, steps=None, trial=None, best=False, target=None, db=None):
-    """A nest, or its schedule, as text: view is one of those of `nestor show --as` (docs/cli.md): "nest", "deps", "loops", "tile",
-    "plan", "ptx", ... steps: text or path of a schedule; trial: of a database; best: the best one stored. Raises UserError."""
+    """A nest, or its schedule, as text: view is one of those of `nestor show --as` (docs/cli.md): "nest", "deps", "loops",
+    "tile", "plan", "ptx", ... steps: text or path of a schedule; trial: of a database; best: the best one stored. Raises
+    UserError."""
     with _problem(nest, variant, sizes) as problem, _steps_file(steps) as file:
-        return Text(program.text(["show", *problem, *_flags(steps=file, trial=trial, best=best, target=target, db=db), "--as", view]).rstrip("\n"))
+        return Text(
+            program.text(["show", *problem, *_flags(steps=file, trial=trial, best=best, target=target, db=db), "--as",
+                          view]).rstrip("\n"))
 
 
 @contextlib.contextmanager
@@ -178,7 +186,8 @@ def _steps_file(steps):
 
 
 class Verification:
-    """What verify found: true if everything holds. findings: a list of {check, passed, detail}; certificate: as docs/cli.md says."""
+    """What verify found: true if everything holds. findings: a list of {check, passed, detail}; certificate: as docs/cli.md
+    says."""
 
     def __init__(self, found):
         self.passed, self.findings, self.certificate = found["passed"], found["findings"], found["certificate"]
@@ -192,10 +201,11 @@ class Verification:
 
 
 def verify(what, sizes=None, *, steps=None, variant=None, target=None, db=None):
-    """Checks a Tuning's best trial, or `steps` as a schedule of a nest, all over again: proofs, dependences, results at many sizes.
+    """Checks a Tuning's best trial, or `steps` as a schedule of a nest, all over again: proofs, dependences, results at many
+    sizes.
 
-    what: a Tuning; or a nest with steps (text, one step a line, or a path); or the number of a trial in db. Returns a Verification.
-    Raises UserError, for a step that is refuted too.
+    what: a Tuning; or a nest with steps (text, one step a line, or a path); or the number of a trial in db. Returns a
+    Verification. Raises UserError, for a step that is refuted too.
     """
     if isinstance(what, Tuning):
         target, db, what = target or what.device, db or what.database, what.trial
@@ -223,8 +233,8 @@ class Measurement:
 
 
 def bench(nest, sizes=None, *, rounds=3, steps=(), variant=None, target=None, db=None, scalars=None, threads=None):
-    """Measures the original order and the best stored schedule in turns, or the schedules of `steps` (a list of texts or paths).
-    Returns a Measurement. Raises NotFound when nothing was tuned, UserError."""
+    """Measures the original order and the best stored schedule in turns, or the schedules of `steps` (a list of texts or
+    paths). Returns a Measurement. Raises NotFound when nothing was tuned, UserError."""
     with contextlib.ExitStack() as stack:
         problem = stack.enter_context(_problem(nest, variant, sizes))
         files = [flag for each in steps for flag in ("--steps", stack.enter_context(_steps_file(each)))]

@@ -1,4 +1,5 @@
-"""One case or more for every op that the importer has a rule for: name: [(function, inputs), ...]. The functions call the op itself."""
+"""One case or more for every op that the importer has a rule for: name: [(function, inputs), ...]. The functions call the op
+itself."""
 
 import torch
 
@@ -29,9 +30,9 @@ def under(*dims):
 
 def _pointwise():
     named = {}
-    for name in ("abs", "exp", "exp2", "tanh", "erf", "neg", "floor", "ceil", "sigmoid", "square", "relu", "silu", "trunc", "mish", "erfc",
-                 "log_sigmoid", "hardsigmoid", "hardswish", "sinh", "cosh", "frac", "relu6", "sign", "gelu", "softplus", "leaky_relu", "elu",
-                 "hardtanh", "deg2rad", "isnan", "isinf"):
+    for name in ("abs", "exp", "exp2", "tanh", "erf", "neg", "floor", "ceil", "sigmoid", "square", "relu", "silu", "trunc",
+                 "mish", "erfc", "log_sigmoid", "hardsigmoid", "hardswish", "sinh", "cosh", "frac", "relu6", "sign", "gelu",
+                 "softplus", "leaky_relu", "elu", "hardtanh", "deg2rad", "isnan", "isinf"):
         op = getattr(A, name).default
         named[f"aten.{name}.default"] = [(lambda x, op=op: op(x), [X * 3])]
     for name in ("log", "sqrt", "rsqrt", "reciprocal", "log2", "log10"):
@@ -42,7 +43,8 @@ def _pointwise():
         tensor, scalar = getattr(A, name).Tensor, getattr(A, name).Scalar
         named[f"aten.{name}.Tensor"] = [(lambda x, y, op=tensor: op(x, y), [X.round(), Y.round()]),
                                         (lambda x, op=tensor: x * op(torch.arange(6)[None], torch.arange(4)[:, None]), [X])]
-        named[f"aten.{name}.Scalar"] = [(lambda x, op=scalar: op(x, 0.5), [X]), (lambda x, op=scalar: x * op(torch.arange(6), 3), [X])]
+        named[f"aten.{name}.Scalar"] = [(lambda x, op=scalar: op(x, 0.5), [X]),
+                                        (lambda x, op=scalar: x * op(torch.arange(6), 3), [X])]
     for name, operands in {"mul": (X, Y), "add": (X, ROW), "sub": (ROW, X), "div": (X, POSITIVE), "rsub": (X, Y)}.items():
         tensor, scalar = getattr(A, name).Tensor, getattr(A, name).Scalar
         named[f"aten.{name}.Tensor"] = [(lambda x, y, op=tensor: op(x, y), list(operands))]
@@ -57,10 +59,12 @@ def _pointwise():
         named[f"aten.logical_{name}.default"] = [(lambda x, op=op: op(x > 0, x < 1), [X]),
                                                  (lambda x, op=op: x * op(under(4, 6), torch.arange(6) != 2), [X])]
         bits, scalar = getattr(A, f"bitwise_{name}").Tensor, getattr(A, f"bitwise_{name}").Scalar
-        named[f"aten.bitwise_{name}.Tensor"] = [(lambda x, y, op=bits: op(x, y), [i32(3, 4), i32(4)]), (lambda x, op=bits: op(x > 0, x < 1), [X])]
+        named[f"aten.bitwise_{name}.Tensor"] = [(lambda x, y, op=bits: op(x, y), [i32(3, 4), i32(4)]),
+                                                (lambda x, op=bits: op(x > 0, x < 1), [X])]
         named[f"aten.bitwise_{name}.Scalar"] = [(lambda x, op=scalar: op(x, 5), [i32(3, 4)])]
     named["aten.logical_not.default"] = [(lambda x: A.logical_not.default(x > 0), [X])]
-    named["aten.bitwise_not.default"] = [(lambda x: A.bitwise_not.default(x > 0), [X]), (lambda x: A.bitwise_not.default(x), [i32(3, 4)])]
+    named["aten.bitwise_not.default"] = [(lambda x: A.bitwise_not.default(x > 0), [X]),
+                                         (lambda x: A.bitwise_not.default(x), [i32(3, 4)])]
     return named
 
 
@@ -68,12 +72,16 @@ CASES = _pointwise() | {
     "aten.pow.Tensor_Scalar": [(lambda x, p=p: A.pow.Tensor_Scalar(x, p), [POSITIVE]) for p in (1, 2, 3, -1, 0.5, -0.5, 1.7)],
     "aten.pow.Tensor_Tensor": [(lambda x, y: A.pow.Tensor_Tensor(x, y), [POSITIVE, Y])],
     "aten.pow.Scalar": [(lambda y: A.pow.Scalar(2.0, y), [Y])],
-    "aten.div.Tensor_mode": [(lambda x, y, m=m: A.div.Tensor_mode(x, y, rounding_mode=m), [X * 5, POSITIVE]) for m in ("floor", "trunc", N)] + [
-        (lambda x: x + A.div.Tensor_mode(torch.arange(6) - 3, torch.ones(6, dtype=torch.int64) * 2, rounding_mode="floor"), [X])],
-    "aten.div.Scalar_mode": [(lambda x, m=m: A.div.Scalar_mode(x, 4, rounding_mode=m), [i32(3, 4)]) for m in ("floor", "trunc")],
-    "aten.floor_divide.default": [(lambda x: x + A.floor_divide.default(torch.arange(6), torch.ones(6, dtype=torch.int64) * 2), [X])],
+    "aten.div.Tensor_mode": [(lambda x, y, m=m: A.div.Tensor_mode(x, y, rounding_mode=m), [X * 5, POSITIVE])
+                             for m in ("floor", "trunc", N)] +
+    [(lambda x: x + A.div.Tensor_mode(torch.arange(6) - 3, torch.ones(6, dtype=torch.int64) * 2, rounding_mode="floor"), [X])],
+    "aten.div.Scalar_mode": [(lambda x, m=m: A.div.Scalar_mode(x, 4, rounding_mode=m), [i32(3, 4)])
+                             for m in ("floor", "trunc")],
+    "aten.floor_divide.default": [(lambda x: x + A.floor_divide.default(torch.arange(6),
+                                                                        torch.ones(6, dtype=torch.int64) * 2), [X])],
     "aten.floor_divide.Scalar": [(lambda x: x + A.floor_divide.Scalar(torch.arange(6), 4), [X])],
-    "aten.remainder.Scalar": [(lambda x: A.remainder.Scalar(x, 1.5), [X]), (lambda x: x + A.remainder.Scalar(torch.arange(6), 4), [X])],
+    "aten.remainder.Scalar": [(lambda x: A.remainder.Scalar(x, 1.5), [X]),
+                              (lambda x: x + A.remainder.Scalar(torch.arange(6), 4), [X])],
     "aten.remainder.Tensor": [(lambda x, y: A.remainder.Tensor(x, y), [X, POSITIVE])],
     "aten.clamp.default": [(lambda x: A.clamp.default(x, -0.5, 0.5), [X]), (lambda x: A.clamp.default(x, N, 0.5), [X])],
     "aten.clamp.Tensor": [(lambda x, y: A.clamp.Tensor(x, y), [X, Y])],
@@ -82,7 +90,8 @@ CASES = _pointwise() | {
     "aten.clamp_min.Tensor": [(lambda x, y: A.clamp_min.Tensor(x, y), [X, ROW])],
     "aten.clamp_max.default": [(lambda x: A.clamp_max.default(x, 0.25), [X])],
     "aten.clamp_max.Tensor": [(lambda x, y: A.clamp_max.Tensor(x, y), [X, ROW])],
-    "aten.where.self": [(lambda x, y: A.where.self(under(4, 6), x, y), [X, Y]), (lambda x, y: A.where.self(x > 0, x, y), [X, Y])],
+    "aten.where.self": [(lambda x, y: A.where.self(under(4, 6), x, y), [X, Y]),
+                        (lambda x, y: A.where.self(x > 0, x, y), [X, Y])],
     "aten.where.Scalar": [(lambda x: x + A.where.Scalar(under(4, 6), 1.0, 2.0), [X])],
     "aten.where.ScalarSelf": [(lambda x: A.where.ScalarSelf(under(4, 6), 1.5, x), [X])],
     "aten.where.ScalarOther": [(lambda x: A.where.ScalarOther(under(4, 6), x, float("-inf")), [X])],
@@ -101,7 +110,8 @@ CASES = _pointwise() | {
     "aten.sigmoid_backward.default": [(lambda x, y: A.sigmoid_backward.default(x, y), [X, Y])],
     "aten.threshold_backward.default": [(lambda x, y: A.threshold_backward.default(x, y, 0), [X, Y])],
     "aten.silu_backward.default": [(lambda x, y: A.silu_backward.default(x, y), [X, Y])],
-    "aten.gelu_backward.default": [(lambda x, y, a=a: A.gelu_backward.default(x, y, approximate=a), [X, Y]) for a in ("none", "tanh")],
+    "aten.gelu_backward.default": [(lambda x, y, a=a: A.gelu_backward.default(x, y, approximate=a), [X, Y])
+                                   for a in ("none", "tanh")],
     # views
     "aten.view.default": [(lambda x: A.view.default(x, [3, -1]), [X]), (lambda x: A.view.default(x, [12, 2, 3]), [X]),
                           (lambda x: A.view.default(x, [2, 9, 4]), [X])],
@@ -151,7 +161,8 @@ CASES = _pointwise() | {
     "aten.unbind_copy.int": [(lambda x: A.unbind_copy.int(x, 1)[2], [X])],
     "aten.diagonal.default": [(lambda x: A.diagonal.default(x), [t(4, 4)])],
     "aten.diagonal_copy.default": [(lambda x: A.diagonal_copy.default(x, 0, 0, 1), [t(4, 4, 3)])],
-    "aten.cat.default": [(lambda x, y: A.cat.default([x, y, x], 1), [X, t(3, 2, 6)]), (lambda x: A.cat.default([-x, x * 2], -1), [X])],
+    "aten.cat.default": [(lambda x, y: A.cat.default([x, y, x], 1), [X, t(3, 2, 6)]),
+                         (lambda x: A.cat.default([-x, x * 2], -1), [X])],
     "aten.stack.default": [(lambda x, y: A.stack.default([x, y], 1), [X, Y])],
     "aten.constant_pad_nd.default": [(lambda x: A.constant_pad_nd.default(x, [1, 2, 0, 1], 3.0), [X])],
     "aten.roll.default": [(lambda x: A.roll.default(x, [2, -1], [2, 0]), [X])],
@@ -170,16 +181,17 @@ CASES = _pointwise() | {
     "aten.arange.default": [(lambda x: x + A.arange.default(6), [X])],
     "aten.arange.start": [(lambda x: x + A.arange.start(2, 8), [X])],
     "aten.arange.start_step": [(lambda x: x + A.arange.start_step(2, 14, 2), [X])],
-    "prims.iota.default": [(lambda x: x + torch.ops.prims.iota.default(6, start=1, step=2, dtype=torch.int64, device="cpu",
-                                                                       requires_grad=False), [X])],
+    "prims.iota.default":
+    [(lambda x: x + torch.ops.prims.iota.default(6, start=1, step=2, dtype=torch.int64, device="cpu", requires_grad=False), [X])
+     ],
     "aten.eye.default": [(lambda x: x * A.eye.default(4), [t(3, 4, 4)])],
     "aten.eye.m": [(lambda x: x * A.eye.m(4, 6), [X])],
     "aten.tril.default": [(lambda x: A.tril.default(x, 1), [X]), (lambda x: x * A.tril.default(A.ones.default([4, 6])), [X])],
     "aten.triu.default": [(lambda x: A.triu.default(x, -1), [X]), (lambda x: x * A.triu.default(under(4, 6), 1), [X])],
     # reductions
     "aten.sum.default": [(lambda x: A.sum.default(x), [X])],
-    "aten.sum.dim_IntList": [(lambda x: A.sum.dim_IntList(x, [0, -1], True), [X]), (lambda x: A.sum.dim_IntList(x, [1], dtype=torch.int32),
-                                                                                   [i32(3, 4)])],
+    "aten.sum.dim_IntList": [(lambda x: A.sum.dim_IntList(x, [0, -1], True), [X]),
+                             (lambda x: A.sum.dim_IntList(x, [1], dtype=torch.int32), [i32(3, 4)])],
     "aten.mean.default": [(lambda x: A.mean.default(x), [X])],
     "aten.mean.dim": [(lambda x: A.mean.dim(x, [1]), [X])],
     "aten.amax.default": [(lambda x: A.amax.default(x, [-1], True), [X])],
@@ -200,7 +212,8 @@ CASES = _pointwise() | {
     "aten.var.correction": [(lambda x, c=c: A.var.correction(x, [1], correction=c), [X]) for c in (0, 1)],
     "aten.std.correction": [(lambda x: A.std.correction(x, [-1], keepdim=True), [X])],
     "aten.var_mean.correction": [(lambda x: sum(A.var_mean.correction(x, [2], correction=0)), [X])],
-    "aten.linalg_vector_norm.default": [(lambda x, o=o: A.linalg_vector_norm.default(x, o, [-1]), [X]) for o in (1, 2, float("inf"))],
+    "aten.linalg_vector_norm.default": [(lambda x, o=o: A.linalg_vector_norm.default(x, o, [-1]), [X])
+                                        for o in (1, 2, float("inf"))],
     "aten.logsumexp.default": [(lambda x: A.logsumexp.default(x, [1]), [X])],
     "aten.cumsum.default": [(lambda x: A.cumsum.default(x * 2, 1), [X])],
     "aten.cumprod.default": [(lambda x: A.cumprod.default(x, -1), [X])],
@@ -215,49 +228,72 @@ CASES = _pointwise() | {
     "aten.addmv.default": [(lambda x, y, z: A.addmv.default(z, x, y), [M, ROW, t(4)])],
     "aten.baddbmm.default": [(lambda x, y, z: A.baddbmm.default(z, x, y), [X, t(3, 6, 5), t(3, 4, 5)])],
     "aten.addbmm.default": [(lambda x, y, z: A.addbmm.default(z, x, y), [X, t(3, 6, 5), t(4, 5)])],
-    "aten.linear.default": [(lambda x, w, b: A.linear.default(x, w, b), [X, W, t(5)]), (lambda x, w: A.linear.default(x, w), [ROW, W])],
-    "aten.matmul.default": [(lambda x, y: A.matmul.default(x, y), [Q, KEY.mT.contiguous()]), (lambda x, y: A.matmul.default(x, y), [X, ROW]),
-                            (lambda x, y: A.matmul.default(x, y), [ROW, t(3, 6, 5)]), (lambda x, y: A.matmul.default(x, y), [X, K])],
+    "aten.linear.default": [(lambda x, w, b: A.linear.default(x, w, b), [X, W, t(5)]),
+                            (lambda x, w: A.linear.default(x, w), [ROW, W])],
+    "aten.matmul.default": [(lambda x, y: A.matmul.default(x, y), [Q, KEY.mT.contiguous()]),
+                            (lambda x, y: A.matmul.default(x, y), [X, ROW]),
+                            (lambda x, y: A.matmul.default(x, y), [ROW, t(3, 6, 5)]),
+                            (lambda x, y: A.matmul.default(x, y), [X, K])],
     "aten.einsum.default": [(lambda x, y: A.einsum.default("bij, bkj -> ikb", [x, y]), [X, t(3, 5, 6)])],
     # definitions
     "aten._softmax.default": [(lambda x: A._softmax.default(x * 2, 1, False), [X])],
     "aten.softmax.int": [(lambda x: A.softmax.int(x, -1), [X])],
-    "aten._safe_softmax.default": [(lambda x: A._safe_softmax.default(A.where.ScalarOther(torch.arange(4)[:, None] > 1, x, float("-inf")), -1), [X])],
+    "aten._safe_softmax.default": [
+        (lambda x: A._safe_softmax.default(A.where.ScalarOther(torch.arange(4)[:, None] > 1, x, float("-inf")), -1), [X])
+    ],
     "aten._log_softmax.default": [(lambda x: A._log_softmax.default(x, -1, False), [X])],
     "aten.log_softmax.int": [(lambda x: A.log_softmax.int(x, 0), [X])],
     "aten._softmax_backward_data.default": [(lambda x, y: A._softmax_backward_data.default(x, y, -1, torch.float32), [X, Y])],
-    "aten._log_softmax_backward_data.default": [(lambda x, y: A._log_softmax_backward_data.default(x, y, -1, torch.float32), [X, Y])],
-    "aten.native_layer_norm.default": [(lambda x, w, b, k=k: A.native_layer_norm.default(x, [6], w, b, 2**-17)[k], [X, ROW, t(6, seed=9)])
-                                       for k in range(3)] + [(lambda x: A.native_layer_norm.default(x, [4, 6], N, N, 2**-17)[0], [X])],
+    "aten._log_softmax_backward_data.default": [
+        (lambda x, y: A._log_softmax_backward_data.default(x, y, -1, torch.float32), [X, Y])
+    ],
+    "aten.native_layer_norm.default":
+    [(lambda x, w, b, k=k: A.native_layer_norm.default(x, [6], w, b, 2**-17)[k], [X, ROW, t(6, seed=9)])
+     for k in range(3)] + [(lambda x: A.native_layer_norm.default(x, [4, 6], N, N, 2**-17)[0], [X])],
     "aten.layer_norm.default": [(lambda x, w: A.layer_norm.default(x, [6], w), [X, ROW])],
     "aten.rms_norm.default": [(lambda x, w: A.rms_norm.default(x, [6], w, 2**-17), [X, ROW])],
-    "aten._fused_rms_norm.default": [(lambda x, w, k=k: A._fused_rms_norm.default(x, [6], w, 2**-17)[k], [X, ROW]) for k in range(2)],
-    "aten.native_group_norm.default": [(lambda x, w, b, k=k: A.native_group_norm.default(x, w, b, 3, 4, 6, 2, 2**-17)[k], [X, t(4), t(4, seed=3)])
-                                       for k in range(3)],
+    "aten._fused_rms_norm.default": [(lambda x, w, k=k: A._fused_rms_norm.default(x, [6], w, 2**-17)[k], [X, ROW])
+                                     for k in range(2)],
+    "aten.native_group_norm.default": [
+        (lambda x, w, b, k=k: A.native_group_norm.default(x, w, b, 3, 4, 6, 2, 2**-17)[k], [X, t(4), t(4, seed=3)])
+        for k in range(3)
+    ],
     "aten._native_batch_norm_legit_no_training.default": [
         (lambda x, w, b, m, v: A._native_batch_norm_legit_no_training.default(x, w, b, m, v, 0.1, 2**-17)[0],
-         [X, t(4), t(4, seed=1), t(4, seed=2), t(4, low=0.5)])],
+         [X, t(4), t(4, seed=1), t(4, seed=2), t(4, low=0.5)])
+    ],
     "aten.native_layer_norm_backward.default": [
-        (lambda g, x, w, k=k: A.native_layer_norm_backward.default(g, x, [6], x.mean(-1, True), torch.rsqrt(A.var.correction(x, [-1], keepdim=True) + 1), w, w,
-                                                                   [True, True, True])[k], [Y, X, ROW]) for k in range(3)],
+        (lambda g, x, w, k=k: A.native_layer_norm_backward.default(g, x, [6], x.mean(
+            -1, True), torch.rsqrt(A.var.correction(x, [-1], keepdim=True) + 1), w, w, [True, True, True])[k], [Y, X, ROW])
+        for k in range(3)
+    ],
     "aten.scaled_dot_product_attention.default": [
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v), [Q, KEY, VALUE]),
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, is_causal=True, scale=0.5), [Q, KEY, VALUE]),
         (lambda q, k, v, m: A.scaled_dot_product_attention.default(q, k, v, m), [Q, KEY, VALUE, t(4, 5, 7)]),
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, under(5, 7)), [Q, KEY, VALUE]),
-        (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, torch.arange(7)[None] < torch.arange(5)[:, None]), [Q, KEY, VALUE]),
-        (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, enable_gqa=True), [Q, KEY[:, :2].contiguous(), VALUE[:, :2].contiguous()])],
+        (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v,
+                                                                torch.arange(7)[None] < torch.arange(5)[:, None]),
+         [Q, KEY, VALUE]),
+        (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, enable_gqa=True),
+         [Q, KEY[:, :2].contiguous(), VALUE[:, :2].contiguous()])
+    ],
     "aten._scaled_dot_product_flash_attention_for_cpu.default": [
         (lambda q, k, v, n=n, c=c: A._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, c)[n], [Q, KEY, VALUE])
-        for n in range(2) for c in (False, True)],
+        for n in range(2) for c in (False, True)
+    ],
     "aten._scaled_dot_product_flash_attention.default": [
-        (lambda q, k, v: A._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)[0], [Q, KEY, VALUE])],
-    "aten._scaled_dot_product_efficient_attention.default": [
-        (lambda q, k, v, m: A._scaled_dot_product_efficient_attention.default(q, k, v, m, True)[0], [Q, KEY, VALUE, t(2, 4, 5, 7)])],
+        (lambda q, k, v: A._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)[0], [Q, KEY, VALUE])
+    ],
+    "aten._scaled_dot_product_efficient_attention.default":
+    [(lambda q, k, v, m: A._scaled_dot_product_efficient_attention.default(q, k, v, m, True)[0], [Q, KEY, VALUE,
+                                                                                                  t(2, 4, 5, 7)])],
     "aten._scaled_dot_product_cudnn_attention.default": [
-        (lambda q, k, v: A._scaled_dot_product_cudnn_attention.default(q, k, v, N, True)[0], [Q, KEY, VALUE])],
+        (lambda q, k, v: A._scaled_dot_product_cudnn_attention.default(q, k, v, N, True)[0], [Q, KEY, VALUE])
+    ],
     "aten._scaled_dot_product_fused_attention_overrideable.default": [
-        (lambda q, k, v: A._scaled_dot_product_fused_attention_overrideable.default(q, k, v)[0], [Q, KEY, VALUE])],
+        (lambda q, k, v: A._scaled_dot_product_fused_attention_overrideable.default(q, k, v)[0], [Q, KEY, VALUE])
+    ],
 }
 
 def _attention(*operands, **options):
@@ -267,8 +303,12 @@ def _attention(*operands, **options):
 
 # What a CPU cannot run, in terms of what it can.
 REPLACED = {
-    "aten._scaled_dot_product_flash_attention.default": lambda q, k, v, dropout=0.0, causal=False: _attention(q, k, v, is_causal=causal),
-    "aten._scaled_dot_product_efficient_attention.default": lambda q, k, v, mask, lse: _attention(q, k, v, mask),
-    "aten._scaled_dot_product_cudnn_attention.default": lambda q, k, v, mask, lse: _attention(q, k, v),
-    "aten._scaled_dot_product_fused_attention_overrideable.default": _attention,
+    "aten._scaled_dot_product_flash_attention.default":
+    lambda q, k, v, dropout=0.0, causal=False: _attention(q, k, v, is_causal=causal),
+    "aten._scaled_dot_product_efficient_attention.default":
+    lambda q, k, v, mask, lse: _attention(q, k, v, mask),
+    "aten._scaled_dot_product_cudnn_attention.default":
+    lambda q, k, v, mask, lse: _attention(q, k, v),
+    "aten._scaled_dot_product_fused_attention_overrideable.default":
+    _attention,
 }

@@ -124,17 +124,19 @@ def _random_op(pick, one, other):
     last = one.shape[-1] if one.dim() else 1
     if kind == "view" and one.dim():
         dim = int(pick(range(one.dim())))
-        return pick((lambda: one.transpose(dim, -1), lambda: one.unsqueeze(dim), lambda: one.flatten(), lambda: one.reshape(-1, last),
-                     lambda: one.narrow(dim, one.shape[dim] // 2, 1), lambda: one.flip(dim), lambda: one.select(dim, 0),
-                     lambda: one.reshape(*one.shape[:-1], 2, last // 2) if last % 2 == 0 else one,
+        return pick((lambda: one.transpose(dim, -1), lambda: one.unsqueeze(dim), lambda: one.flatten(),
+                     lambda: one.reshape(-1, last), lambda: one.narrow(dim, one.shape[dim] // 2, 1), lambda: one.flip(dim),
+                     lambda: one.select(dim, 0), lambda: one.reshape(*one.shape[:-1], 2, last // 2) if last % 2 == 0 else one,
                      lambda: one.unsqueeze(dim).expand(*one.shape[:dim], 3, *one.shape[dim:])))().contiguous()
     if kind == "pointwise":
         return pick((lambda: one * 0.5 + 1, lambda: torch.tanh(one), lambda: torch.relu(one), lambda: torch.exp(-one.abs()),
-                     lambda: one + other if _broadcast(one, other) else one - 1, lambda: one * other if _broadcast(one, other) else one,
-                     lambda: torch.maximum(one, other) if _broadcast(one, other) else one.neg()))()
+                     lambda: one + other if _broadcast(one, other) else one - 1, lambda: one * other
+                     if _broadcast(one, other) else one, lambda: torch.maximum(one, other)
+                     if _broadcast(one, other) else one.neg()))()
     if kind == "reduction" and one.dim():
-        return pick((lambda: one.sum(-1), lambda: one.mean(0, keepdim=True), lambda: one.amax(-1, keepdim=True), lambda: one.softmax(-1),
-                     lambda: torch.nn.functional.layer_norm(one, one.shape[-1:]), lambda: one.cumsum(-1)))()
+        return pick(
+            (lambda: one.sum(-1), lambda: one.mean(0, keepdim=True), lambda: one.amax(-1, keepdim=True),
+             lambda: one.softmax(-1), lambda: torch.nn.functional.layer_norm(one, one.shape[-1:]), lambda: one.cumsum(-1)))()
     if kind == "product" and one.dim() >= 2 and other.dim() >= 2:
         a, b = one.reshape(-1, last), other.reshape(-1, other.shape[-1])
         return a @ b.T / math.sqrt(last) if a.shape[1] == b.shape[1] else a @ a.T / last

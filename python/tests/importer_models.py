@@ -19,7 +19,8 @@ class Encoder(nn.Module):
 
     def forward(self, x, mask):
         hidden = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
-        scores = self.split(self.query(x)) @ self.split(self.key(x)).transpose(-1, -2) / (x.shape[-1] // self.heads) ** 0.5 + hidden
+        scores = self.split(self.query(x)) @ self.split(self.key(x)).transpose(-1,
+                                                                               -2) / (x.shape[-1] // self.heads)**0.5 + hidden
         mixed = scores.softmax(-1) @ self.split(self.value(x))
         x = self.first(x + self.out(mixed.transpose(1, 2).reshape(x.shape)))
         return self.second(x + self.down(F.gelu(self.up(x))))

@@ -1,6 +1,7 @@
 """Operators that are not in kernels/, written in Python as a user would: what the tests of nests and of tuning share.
 
-Each case is (nest, sizes, make, reference): make(random, sizes) gives the inputs, reference(*inputs) the outputs, both with numpy.
+Each case is (nest, sizes, make, reference): make(random, sizes) gives the inputs, reference(*inputs) the outputs, both with
+numpy.
 """
 
 from support import numpy
@@ -53,7 +54,8 @@ def sigmoid_attention(query: f32[batch, queries, depth], key: f32[batch, keys, d
 def bucket_bias(x: f32[rows, width], length: f32[()], steps: i32[rows]):
     bucket = nestor.minimum((i + 2 * c) // 3 % 5, 3)
     even = (steps[i] & 1) == 0
-    return define("out", (i, c), nestor.select(even, x[i, c] * length, x[i, c]) + bucket), define("total", (), nestor.sum(steps[i], over=i))
+    return define("out", (i, c),
+                  nestor.select(even, x[i, c] * length, x[i, c]) + bucket), define("total", (), nestor.sum(steps[i], over=i))
 
 
 def _normal(random, *shape):

@@ -22,7 +22,10 @@ def has(*modules):
 @unittest.skipUnless(has("pip", "setuptools", "wheel"), "pip, setuptools or wheel is not installed")
 class InstallTest(unittest.TestCase):
     def test_every_folder_of_the_package_is_installed(self):
-        folders = {str(path.parent.relative_to(support.FOLDER)).replace(os.sep, ".") for path in support.FOLDER.glob("nestor/**/__init__.py")}
+        folders = {
+            str(path.parent.relative_to(support.FOLDER)).replace(os.sep, ".")
+            for path in support.FOLDER.glob("nestor/**/__init__.py")
+        }
         text = (support.FOLDER / "pyproject.toml").read_text(encoding="utf-8")
         self.assertEqual(set(re.search(r"packages = \[(.*)\]", text).group(1).replace('"', "").split(", ")), folders)
 
@@ -45,8 +48,14 @@ class InstallTest(unittest.TestCase):
     def test_a_wheel_is_all_that_an_own_operator_needs(self):
         with tempfile.TemporaryDirectory() as folder:
             quiet = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
-            made = subprocess.run([sys.executable, str(support.FOLDER.parent / "scripts" / "make_wheel.py"), "--program", support.PROGRAM,
-                                   "--runtime", os.environ["NESTOR_RUNTIME"], "--out", folder], capture_output=True, text=True, check=False)
+            made = subprocess.run([
+                sys.executable,
+                str(support.FOLDER.parent / "scripts" / "make_wheel.py"), "--program", support.PROGRAM, "--runtime",
+                os.environ["NESTOR_RUNTIME"], "--out", folder
+            ],
+                                  capture_output=True,
+                                  text=True,
+                                  check=False)
             self.assertEqual(made.returncode, 0, made.stderr)
             wheel, = glob.glob(f"{folder}/*.whl")
             self.assertRegex(wheel, r"nestor-[\d.]+-py3-none-(many)?linux_\w+\.whl$")
@@ -58,11 +67,20 @@ class InstallTest(unittest.TestCase):
                 file.write(_OWN_OPERATOR)
             bare = {name: value for name, value in os.environ.items() if not name.startswith(("NESTOR_", "PYTHON"))}
             bare.update(HOME=folder, NESTOR_LIBCUDA="/nonexistent")
-            done = subprocess.run([f"{folder}/fresh/bin/python", "own.py"], capture_output=True, text=True, check=False, cwd=folder,
-                                  env=bare, timeout=60)
+            done = subprocess.run([f"{folder}/fresh/bin/python", "own.py"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=False,
+                                  cwd=folder,
+                                  env=bare,
+                                  timeout=60)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("correct", done.stdout)
-            said = subprocess.run([f"{folder}/fresh/bin/nestor", "--version"], capture_output=True, text=True, check=True, env=bare)
+            said = subprocess.run([f"{folder}/fresh/bin/nestor", "--version"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=True,
+                                  env=bare)
         self.assertIn("nestor 0", said.stdout)
 
 

@@ -239,7 +239,9 @@ class FileTest(unittest.TestCase):
         for problem in ("layernorm f32", "attention causal.f16", "attention window.bf16", "jacobi2d f32", "matmul_bias_gelu bf16",
                         "bias_dropout_residual_layernorm f16"):
             op, variant = problem.split()
-            text = subprocess.run([PROGRAM, "--json", "show", op, "--variant", variant, "--as", "nest"], capture_output=True, text=True,
+            text = subprocess.run([PROGRAM, "--json", "show", op, "--variant", variant, "--as", "nest"],
+                                  capture_output=True,
+                                  text=True,
                                   check=True).stdout
             with self.subTest(problem):
                 nest = nestor.Nest.from_json(text)
@@ -268,7 +270,10 @@ class EvaluateTest(unittest.TestCase):
                                       ("softmax", {"x": data}, power / power.sum(1, keepdims=True)),
                                       ("matmul", {"a": data, "b": data.T}, data @ data.T)):
             with self.subTest(op):
-                text = subprocess.run([PROGRAM, "--json", "show", op, "--as", "nest"], capture_output=True, text=True, check=True).stdout
+                text = subprocess.run([PROGRAM, "--json", "show", op, "--as", "nest"],
+                                      capture_output=True,
+                                      text=True,
+                                      check=True).stdout
                 nest = nestor.Nest.from_json(text)
                 found = nestor.evaluate(nest, dict(zip(own_operators.inputs_of(nest), tensors.values())))
                 numpy.testing.assert_allclose(found[own_operators.outputs_of(nest)[0].name], expected, rtol=1e-7, atol=1e-9)

@@ -74,8 +74,11 @@ class ModelTest(CaptureTest):
         for shapes in (None, ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},) if torch else None):
             with self.subTest(dynamic=shapes is not None):
                 found = self.captured(Decoder(), torch.randn(2, 24, 32), dynamic_shapes=shapes)
-                self.assertEqual(fused(found)[:6], ["pow mean add rsqrt mul mul", "linear mul neg mul add", "linear mul neg mul add",
-                                                    "linear", "scaled_dot_product_attention", "linear add"])
+                self.assertEqual(
+                    fused(found)[:6], [
+                        "pow mean add rsqrt mul mul", "linear mul neg mul add", "linear mul neg mul add", "linear",
+                        "scaled_dot_product_attention", "linear add"
+                    ])
                 attention = found.regions[4]
                 self.assertEqual(len(attention.inputs), 3)  # the mask is no tensor, and keys are not repeated
                 self.assertEqual([len(port.extents) for port in attention.outputs], [5])  # heads are groups of key heads
@@ -111,7 +114,8 @@ class MaskTest(CaptureTest):
                 found = self.captured(attention_with(mask), *tensors)
                 region, = found.regions
                 self.assertEqual((len(region.inputs), found.left), (3, {}))
-                self.assertRegex(repr(nestor.torch.explain(attention_with(mask), tensors)), r"mask    .*: a condition on indices, no tensor")
+                self.assertRegex(repr(nestor.torch.explain(attention_with(mask), tensors)),
+                                 r"mask    .*: a condition on indices, no tensor")
 
     def test_a_mask_of_data_stays_a_tensor(self):
         def biased(query, key, value, bias):
@@ -194,13 +198,16 @@ class ExplainTest(CaptureTest):
         self.assertRegex(text, r"^8 regions, \d distinct nests")
         self.assertRegex(text, r"fuses   linear, mul, neg, mul, add\n  from    importer_models.py:\d+  query = self.turned")
         self.assertRegex(text, r"mask    unsqueeze \(importer_models.py:\d+\): a condition on indices, no tensor")
-        self.assertRegex(text, r"left to PyTorch\n(.*\n)*  cos: no rule for aten.cos.default\n    importer_models.py:\d+  cos, sin = ")
+        self.assertRegex(
+            text, r"left to PyTorch\n(.*\n)*  cos: no rule for aten.cos.default\n    importer_models.py:\d+  cos, sin = ")
 
 
 @needs_program
 class ProgramTest(CaptureTest):
     def test_the_program_takes_every_nest(self):
-        for model, inputs in ((Decoder(), (torch.randn(2, 24, 32),)), (Encoder(), (torch.randn(2, 24, 32), torch.ones(2, 24).long()))):
+        for model, inputs in ((Decoder(), (torch.randn(2, 24, 32), )), (Encoder(), (torch.randn(2, 24,
+                                                                                                32), torch.ones(2,
+                                                                                                                24).long()))):
             with tempfile.TemporaryDirectory() as place:
                 found = nestor.torch.capture(model, inputs, place)
                 paths = sorted(pathlib.Path(place).glob("*.nest.json"))

@@ -1,4 +1,5 @@
-"""The importer: every op's nest computes what PyTorch does in float64, on its own and in random graphs; what is left, and why."""
+"""The importer: every op's nest computes what PyTorch does in float64, on its own and in random graphs; what is left, and
+why."""
 
 import os
 import pathlib
@@ -15,6 +16,7 @@ except ImportError:
 if torch and numpy:
     import importer_cases
     from importer_checks import check_module, ops_of, random_function, trace
+    from importer_models import Encoder
 
     from nestor.torch.importer.table import RULES, documentation
 
@@ -66,6 +68,23 @@ class RandomGraphTest(unittest.TestCase):
                     captured += len(ops_of(found.regions))
         self.assertGreater(regions, 2 * COUNT)
         self.assertGreater(captured, 6 * COUNT)
+
+    def test_a_training_step_is_captured_with_its_gradients(self):
+        model = Encoder()
+        parameters = dict(model.named_parameters())
+
+        def step(*tensors):
+            given = dict(zip(parameters, tensors))
+            result = torch.func.functional_call(model, given, tensors[len(given):])
+            loss = (result * result).mean()
+            return loss, *torch.autograd.grad(loss, list(given.values()))
+
+        inputs = [each.detach().clone().requires_grad_() for each in parameters.values()]
+        inputs += [torch.randn(2, 24, 32), torch.ones(2, 24)]
+        module = trace(step, inputs, decompositions=torch.export.default_decompositions())
+        found = check_module(module, [each.detach() for each in inputs], 2e-5)
+        self.assertEqual(set(found.left.values()), {"pointwise ops alone: PyTorch fuses them"})
+        self.assertGreater(len(found.regions), 20)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,11 @@ class TuningTest(unittest.TestCase):
                 tuned = self.tuned(name)
                 tensors = make(numpy.random.default_rng(7))
                 expected = reference(*tensors)
-                results = [numpy.full(each.shape, numpy.nan if output.type == "f32" else -1, "int32" if output.type == "i32" else "float32")
-                           for each, output in zip(expected, own_operators.outputs_of(nest))]
+                results = [
+                    numpy.full(each.shape, numpy.nan if output.type == "f32" else -1,
+                               "int32" if output.type == "i32" else "float32")
+                    for each, output in zip(expected, own_operators.outputs_of(nest))
+                ]
                 tuned(*tensors, *results)
                 for found, correct in zip(results, expected):
                     numpy.testing.assert_allclose(found, correct, rtol=2e-5, atol=2e-5)
@@ -89,15 +92,19 @@ class TuningTest(unittest.TestCase):
 
     def test_failures_are_exceptions_with_the_programs_text(self):
         nest = own_operators.swiglu
-        for error, message, call in (
-                (nestor.UserError, "has no size 'cols': its sizes are", lambda: nestor.tune(nest, {"cols": 3}, target="host", progress=False)),
-                (nestor.UserError, "'nonsense' is no view", lambda: nestor.show(nest, "nonsense")),
-                (nestor.UserError, "there is no loop `out.x`", lambda: nestor.verify(nest, steps="parallel(out.x)", target="host")),
-                (nestor.UserError, "there is no tuning database", lambda: nestor.bench(nest, db=f"{folder()}/none.db")),
-                (nestor.UserError, "unknown operator|no operator", lambda: nestor.show("no_such_operator")),
-                (nestor.UserError, "is of the variant f32, not f16", lambda: nestor.show(nest, variant="f16")),
-                (nestor.UserError, "a int is no nest", lambda: nestor.show(3)),
-                (nestor.UserError, "verify takes a Tuning", lambda: nestor.verify(nest))):
+        for error, message, call in ((nestor.UserError, "has no size 'cols': its sizes are",
+                                      lambda: nestor.tune(nest, {"cols": 3}, target="host", progress=False)),
+                                     (nestor.UserError, "'nonsense' is no view", lambda: nestor.show(nest, "nonsense")),
+                                     (nestor.UserError, "there is no loop `out.x`",
+                                      lambda: nestor.verify(nest, steps="parallel(out.x)", target="host")),
+                                     (nestor.UserError, "there is no tuning database",
+                                      lambda: nestor.bench(nest, db=f"{folder()}/none.db")),
+                                     (nestor.UserError, "unknown operator|no operator",
+                                      lambda: nestor.show("no_such_operator")),
+                                     (nestor.UserError, "is of the variant f32, not f16",
+                                      lambda: nestor.show(nest, variant="f16")), (nestor.UserError, "a int is no nest",
+                                                                                  lambda: nestor.show(3)),
+                                     (nestor.UserError, "verify takes a Tuning", lambda: nestor.verify(nest))):
             with self.subTest(message), self.assertRaisesRegex(error, message):
                 call()
         with self.assertRaisesRegex(nestor.NotFound, "no kernel for group_sums at .* on host: tune it first"):
@@ -117,7 +124,8 @@ class ProgramTest(unittest.TestCase):
     def test_exit_codes_become_exceptions(self):
         for code, error in ((1, nestor.UserError), (2, nestor.InternalError), (3, nestor.NotFound), (4, nestor.DeviceError),
                             (9, nestor.InternalError)):
-            with self.subTest(code), as_program(f"echo 'nestor: because' >&2; exit {code}\n"), self.assertRaisesRegex(error, "because"):
+            with self.subTest(code), as_program(f"echo 'nestor: because' >&2; exit {code}\n"), self.assertRaisesRegex(
+                    error, "because"):
                 program.run(["query"])
         with as_program("exit 130\n"), self.assertRaises(KeyboardInterrupt):
             program.run(["tune"])
@@ -131,7 +139,8 @@ class ProgramTest(unittest.TestCase):
 
     def test_progress_is_told_as_it_changes(self):
         lines = []
-        script = "[ -t 2 ] || exit 1\nfor k in 1 2 3; do printf '\\r\\033[Ktrial %s' $k >&2; sleep 0.1; done; printf '\\r\\033[K' >&2\necho {}\n"
+        script = ("[ -t 2 ] || exit 1\nfor k in 1 2 3; do printf '\\r\\033[Ktrial %s' $k >&2; sleep 0.1; done\n"
+                  "printf '\\r\\033[K' >&2\necho {}\n")
         with as_program(script):
             self.assertEqual(program.run(["tune"], lines.append), {})
         self.assertEqual(lines[0], "trial 1")
@@ -143,7 +152,8 @@ class ProgramTest(unittest.TestCase):
                 program.run(["tune"], lambda line: None)
 
     def test_much_output_and_many_messages(self):
-        script = "i=0; while [ $i -lt 3000 ]; do echo \"padding padding padding padding $i\" >&2; i=$((i+1)); done\nseq 1 20000 | tr '\\n' ' '\n"
+        script = ("i=0; while [ $i -lt 3000 ]; do echo \"padding padding padding padding $i\" >&2; i=$((i+1)); done\n"
+                  "seq 1 20000 | tr '\\n' ' '\n")
         with as_program(script):
             code, output, messages = program._execute([program.find()], None)
         self.assertEqual((code, len(output.split()), len(messages.split("\n"))), (0, 20000, 3001))

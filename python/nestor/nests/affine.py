@@ -211,8 +211,9 @@ class Condition:
         return ~(~self & ~other) if isinstance(other, Condition) else NotImplemented
 
     def __bool__(self):
-        raise UserError(f"the condition {self.text()} has no truth value while the nest is written: join conditions with &, | and ~, "
-                        "and choose values with nestor.select")
+        raise UserError(
+            f"the condition {self.text()} has no truth value while the nest is written: join conditions with &, | and ~, "
+            "and choose values with nestor.select")
 
     def __str__(self):
         return self.text()

@@ -1,4 +1,5 @@
-"""From tensors with their statements to a Nest: collects what outputs need, chooses names, writes isl's text and value trees."""
+"""From tensors with their statements to a Nest: collects what outputs need, chooses names, writes isl's text and value
+trees."""
 
 from ..errors import UserError
 from .affine import TRUE, both
@@ -12,8 +13,8 @@ _SMALLEST_SHARED = 16  # nodes; smaller parts that are used twice are written tw
 def assemble(op, variant, outputs, *, arguments=(), sizes=(), require=(), tolerance=1e-4):
     """The Nest of `outputs`, a sequence of Tensors with statements.
 
-    arguments: tensors in the order of a call, those that nothing reads are added as inputs too. sizes: in this order, before others
-    that are found. require: conditions on sizes for which the definition holds. Raises UserError for names that clash.
+    arguments: tensors in the order of a call, those that nothing reads are added as inputs too. sizes: in this order, before
+    others that are found. require: conditions on sizes for which the definition holds. Raises UserError for names that clash.
     """
     return _Assembly(outputs, arguments, sizes, require).nest(op, variant, tolerance)
 
@@ -93,14 +94,19 @@ class _Assembly:
         statements, names = [], set()
         for group, update in enumerate(self.updates):
             statements.append(_statement(update, self._statement_name(update, names), group, prefix, self.tensor_names))
-        return Nest(
-            op=op, variant=variant, tolerance=tolerance, statements=tuple(statements),
-            context=f"{prefix}{{ : {_text(conditions)} }}".replace(" :  }", " : }"),
-            sizes=tuple(SizeEntry(size.name, size.min, size.max, size.fixed, size.default) for size in self.sizes),
-            scalars=tuple(ScalarEntry(scalar.name, scalar.type, scalar.default, scalar.min, scalar.max) for scalar in self.scalars),
-            tensors=tuple(TensorEntry(self.tensor_names[id(tensor)], tensor.type, role,
-                                      tuple(f"{prefix}{{ [({extent.text()})] }}" for extent in tensor.shape))
-                          for tensor, role in self.tensors))
+        return Nest(op=op,
+                    variant=variant,
+                    tolerance=tolerance,
+                    statements=tuple(statements),
+                    context=f"{prefix}{{ : {_text(conditions)} }}".replace(" :  }", " : }"),
+                    sizes=tuple(SizeEntry(size.name, size.min, size.max, size.fixed, size.default) for size in self.sizes),
+                    scalars=tuple(
+                        ScalarEntry(scalar.name, scalar.type, scalar.default, scalar.min, scalar.max)
+                        for scalar in self.scalars),
+                    tensors=tuple(
+                        TensorEntry(self.tensor_names[id(tensor)], tensor.type, role,
+                                    tuple(f"{prefix}{{ [({extent.text()})] }}" for extent in tensor.shape))
+                        for tensor, role in self.tensors))
 
     def _statement_name(self, update, names):
         base = self.tensor_names[id(update.tensor)] + update.suffix
@@ -123,14 +129,21 @@ def _statement(update, name, group, prefix, tensor_names):
     def relation(tensor, at, guard=TRUE):
         written = tensor_names[id(tensor)]
         condition = f" : {guard.text()}" if guard != TRUE else ""
-        return Access(written, f"{prefix}{{ {name}[{dims}] -> {written}[{', '.join(f'({each.text()})' for each in at)}]{condition} }}")
+        return Access(written,
+                      f"{prefix}{{ {name}[{dims}] -> {written}[{', '.join(f'({each.text()})' for each in at)}]{condition} }}")
 
     writer = _ValueWriter(relation, lambda form: f"{prefix}{{ {name}[{dims}] -> [({form.text()})] }}")
     value = writer.write(update.value)
     condition = f" : {domain.text()}" if domain != TRUE else ""
-    return Statement(name=name, dims=tuple(index.name for index in update.dims), domain=f"{prefix}{{ {name}[{dims}]{condition} }}",
-                     write=relation(update.tensor, update.at), reads=tuple(writer.reads), indices=tuple(writer.indices), value=value,
-                     group=group, reduction=update.reduction)
+    return Statement(name=name,
+                     dims=tuple(index.name for index in update.dims),
+                     domain=f"{prefix}{{ {name}[{dims}]{condition} }}",
+                     write=relation(update.tensor, update.at),
+                     reads=tuple(writer.reads),
+                     indices=tuple(writer.indices),
+                     value=value,
+                     group=group,
+                     reduction=update.reduction)
 
 
 def tensors_of(outputs):
@@ -170,7 +183,8 @@ def reads_of(value):
 
 
 def _is_inside(tensor, at):
-    """Whether these indices are plainly those of an element that is there, whatever the condition: whole ranges of its extents."""
+    """Whether these indices are plainly those of an element that is there, whatever the condition: whole ranges of its
+    extents."""
     whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
     return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
 
@@ -183,8 +197,8 @@ def _spans(form, extent):
 
 
 class _ValueWriter:
-    """The JSON of one statement's value, and the reads and indices that it refers to. What a select's affine condition guards is
-    read by a relation with that condition, so that it need not be defined elsewhere, unless it plainly is."""
+    """The JSON of one statement's value, and the reads and indices that it refers to. What a select's affine condition guards
+    is read by a relation with that condition, so that it need not be defined elsewhere, unless it plainly is."""
 
     def __init__(self, relation, function):
         self.relation, self.function = relation, function
@@ -220,7 +234,11 @@ class _ValueWriter:
             return {"op": "index", "ordinal": self._ordinal(self.indices, self.function(value.payload))}, ()
         if value.op == "read":
             needed = TRUE if _is_inside(*value.payload) else guard
-            return {"op": "read", "ordinal": self._ordinal(self.reads, self.relation(*value.payload, needed)), "type": value.type}, ()
+            return {
+                "op": "read",
+                "ordinal": self._ordinal(self.reads, self.relation(*value.payload, needed)),
+                "type": value.type
+            }, ()
         if value.op == "scalar":
             return {"op": "scalar", "name": value.payload.name, "type": value.type}, ()
         fields = {"op": value.op, **({"type": value.type} if value.op == "cast" else {})}

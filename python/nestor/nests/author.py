@@ -16,10 +16,10 @@ def nest(function=None, *, op=None, variant=None, tolerance=1e-4, require=()):
             mean = nestor.define("mean", i, nestor.sum(x[i, k] * x[i, k], over=k) / width)
             return nestor.define("out", (i, c), x[i, c] * nestor.rsqrt(mean[i] + eps) * weight[c])
 
-    Arguments with a type such as nestor.f32[rows, width] are tensors, those with a number or a nestor.Scalar as their default are
-    scalars. op: its name, the function's if None. variant: of its types and options; None: the type of its first tensor. require:
-    conditions on sizes for which the definition holds (keys >= queries). tolerance: what rounding may be granted (docs/results.md).
-    The function runs once, now. Raises UserError for what no nest can say.
+    Arguments with a type such as nestor.f32[rows, width] are tensors, those with a number or a nestor.Scalar as their default
+    are scalars. op: its name, the function's if None. variant: of its types and options; None: the type of its first tensor.
+    require: conditions on sizes for which the definition holds (keys >= queries). tolerance: what rounding may be granted
+    (docs/results.md). The function runs once, now. Raises UserError for what no nest can say.
     """
     if function is None:
         return lambda decorated: nest(decorated, op=op, variant=variant, tolerance=tolerance, require=require)
@@ -31,8 +31,13 @@ def nest(function=None, *, op=None, variant=None, tolerance=1e-4, require=()):
         if not isinstance(output, Tensor) or not output.updates:
             raise UserError(f"{function.__name__}: {output!r} is no output: return what nestor.define made")
     kind = (tensors or outputs)[0].type
-    return assemble(op or function.__name__, variant or kind, outputs, arguments=tensors, tolerance=tolerance,
-                    require=[condition_of(condition) for condition in (require if isinstance(require, (tuple, list)) else (require,))])
+    return assemble(
+        op or function.__name__,
+        variant or kind,
+        outputs,
+        arguments=tensors,
+        tolerance=tolerance,
+        require=[condition_of(condition) for condition in (require if isinstance(require, (tuple, list)) else (require, ))])
 
 
 def _argument(function, parameter):
@@ -46,8 +51,9 @@ def _argument(function, parameter):
         return Scalar(given.default, min=given.min, max=given.max, type=given.type, name=name).value
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         return Scalar(default, name=name).value
-    raise UserError(f"{function.__name__}: argument {name} is neither a tensor (write {name}: nestor.f32[rows, width]) nor a scalar "
-                    f"(give it a number as its default)")
+    raise UserError(
+        f"{function.__name__}: argument {name} is neither a tensor (write {name}: nestor.f32[rows, width]) nor a scalar "
+        f"(give it a number as its default)")
 
 
 def _annotation(function, parameter):

@@ -19,8 +19,10 @@ from .values import NARROW, Value, as_type, as_value, constant, from_affine
 
 _numbers = itertools.count()  # orders statements and indices as they are written
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_RESERVED = {"and", "or", "not", "exists", "implies", "mod", "floor", "floord", "ceil", "ceild", "min", "max", "rat", "true", "false",
-             "infty", "infinity", "nan", "int", "le", "ge", "lt", "gt"}  # words of isl's notation
+_RESERVED = {
+    "and", "or", "not", "exists", "implies", "mod", "floor", "floord", "ceil", "ceild", "min", "max", "rat", "true", "false",
+    "infty", "infinity", "nan", "int", "le", "ge", "lt", "gt"
+}  # words of isl's notation
 
 
 def check_name(name, what):
@@ -50,8 +52,8 @@ def _operator(name):
     return function
 
 
-for _operation in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow", "neg", "lt",
-                   "le", "gt", "ge", "eq", "ne", "bool"):
+for _operation in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow",
+                   "neg", "lt", "le", "gt", "ge", "eq", "ne", "bool"):
     setattr(_Integer, f"__{_operation}__", _operator(f"__{_operation}__"))
 _Integer.__hash__ = object.__hash__
 
@@ -71,8 +73,8 @@ def _variable(owner):
 class Size(_Integer):
     """A size of the nest, named as in `tune(nest, {"rows": 4096})`.
 
-    default: what tuning takes when none is given. fixed: set when a kernel is compiled (a head size), else given at launch (a batch).
-    min, max: limits of what callers may give; max None: none.
+    default: what tuning takes when none is given. fixed: set when a kernel is compiled (a head size), else given at launch (a
+    batch). min, max: limits of what callers may give; max None: none.
     """
 
     def __init__(self, name, default=1024, *, fixed=False, min=1, max=None):
@@ -182,9 +184,9 @@ class Tensor:
         return self[()]
 
     def write(self, dims, at, value, *, where=TRUE, reduction=None, suffix=""):
-        """A further statement: self[at] = value at every point of `dims` where `where` holds, in lexicographic order of dims; with
-        reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they are read.
-        Returns the tensor."""
+        """A further statement: self[at] = value at every point of `dims` where `where` holds, in lexicographic order of dims;
+        with reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they
+        are read. Returns the tensor."""
         dims, at = _indices(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
         if reduction is not None and reduction not in REDUCTIONS:
             raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")
@@ -197,8 +199,9 @@ class Tensor:
         if (value.type == "i32") != (self.type == "i32"):
             value = as_type(value, "i32" if self.type == "i32" else "f32")
         _check_free(value, where, at, dims, self.name)
-        self.updates.append(Update(next(_numbers), self, dims, where, at, as_type(value, self.type) if self.type in NARROW else value,
-                                   reduction, suffix))
+        self.updates.append(
+            Update(next(_numbers), self, dims, where, at,
+                   as_type(value, self.type) if self.type in NARROW else value, reduction, suffix))
         return self
 
     def __iter__(self):
@@ -287,7 +290,9 @@ def is_among(index, indices):
 
 def free_indices(names):
     """The Index objects among the names of an Affine or Condition, in the order in which they were made."""
-    return sorted({name.owner for name in names if isinstance(getattr(name, "owner", None), Index)}, key=lambda index: index.number)
+    return sorted({name.owner
+                   for name in names if isinstance(getattr(name, "owner", None), Index)},
+                  key=lambda index: index.number)
 
 
 def _check_free(value, where, at, dims, name):
@@ -359,4 +364,7 @@ def define(name, dims, value, *, where=TRUE, type=None):
     dims = _indices(dims)
     value = as_value(value)
     kind = getattr(type, "name", type) or ("i32" if value.type in ("i32", "bool") else "f32")
-    return Tensor(name, kind, [index.extent for index in dims]).write(dims, tuple(index.affine for index in dims), value, where=where)
+    return Tensor(name, kind, [index.extent for index in dims]).write(dims,
+                                                                      tuple(index.affine for index in dims),
+                                                                      value,
+                                                                      where=where)

@@ -16,8 +16,8 @@ _MOST_POINTS = 1 << 26  # of one statement
 def evaluate(nest, tensors, sizes=None, scalars=None):
     """The outputs of a nest as {name: float64 array, int64 for i32}.
 
-    tensors: {name: array} of its inputs, of the shapes that the nest declares. sizes: where they do not follow from shapes. scalars:
-    where they are not the default. Raises UserError for what is missing or of another shape, or has too many points.
+    tensors: {name: array} of its inputs, of the shapes that the nest declares. sizes: where they do not follow from shapes.
+    scalars: where they are not the default. Raises UserError for what is missing or of another shape, or has too many points.
     """
     import numpy
 
@@ -25,7 +25,8 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
 
 
 def sizes_of(nest, shapes, given=None):
-    """The sizes that follow from shapes {tensor: extents}, and those that are given. Raises UserError for one that is missing."""
+    """The sizes that follow from shapes {tensor: extents}, and those that are given. Raises UserError for one that is
+    missing."""
     found = {}
     for tensor in nest.tensors:
         for extent, text in zip(shapes.get(tensor.name, ()), tensor.shape):
@@ -234,7 +235,8 @@ def wrapped(np, value):
 
 
 def _integer(np, op, args):
-    words = [np.asarray(arg).astype(np.int64) & 0xFFFFFFFF for arg in args] if op.startswith(("bit_", "shift_", "mul_high")) else args
+    words = [np.asarray(arg).astype(np.int64) & 0xFFFFFFFF for arg in args] if op.startswith(
+        ("bit_", "shift_", "mul_high")) else args
     a, b = (*words, None)[:2]
     table = {
         "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "neg": lambda: -a, "abs": lambda: np.abs(a),
@@ -269,7 +271,8 @@ def _real(np, op, args):
 
 
 def bounds(condition, dims, sizes):
-    """{dim: (low, high)} of a box around the points where a condition holds, at sizes. Raises UserError where it is not bounded."""
+    """{dim: (low, high)} of a box around the points where a condition holds, at sizes. Raises UserError where it is not
+    bounded."""
     alternatives = condition.parts if isinstance(condition, Joined) and not condition.conjunction else (condition,)
     boxes = [_box(alternative, dims, sizes) for alternative in alternatives]
     boxes = [box for box in boxes if all(low <= high for low, high in box.values())] or [{dim: (0, -1) for dim in dims}]

@@ -1,7 +1,7 @@
 """Reads isl's notation, as nest files hold it, into conditions and affine functions.
 
-Sets { S[i, j] : 0 <= i < n and ... }, relations { S[i] -> T[i + 1] : ... } and functions { [(n)] : n > 4; [(4)] : n <= 4 }, with
-floor, mod and chains of comparisons. `exists` is refused: isl writes it where a set cannot be said without.
+Sets { S[i, j] : 0 <= i < n and ... }, relations { S[i] -> T[i + 1] : ... } and functions { [(n)] : n > 4; [(4)] : n <= 4 },
+with floor, mod and chains of comparisons. `exists` is refused: isl writes it where a set cannot be said without.
 """
 
 import dataclasses

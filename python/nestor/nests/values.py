@@ -161,7 +161,8 @@ def round_f32(number):
 
 def from_affine(form):
     """An Affine as an integer Value."""
-    return constant(form.constant, "i32") if form.is_constant and abs(form.constant) < 2**31 else Value("index", "i32", payload=form)
+    return constant(form.constant, "i32") if form.is_constant and abs(form.constant) < 2**31 else Value(
+        "index", "i32", payload=form)
 
 
 def from_condition(condition):
@@ -193,7 +194,8 @@ def as_type(value, kind):
     if value.op == "constant" and kind in ("f32", "i32"):
         return constant(value.payload if kind == "f32" else int(value.payload), kind)
     if value.condition in (TRUE, FALSE):
-        return constant(1 if value.condition == TRUE else 0, "i32") if kind == "i32" else constant(float(value.condition == TRUE), "f32")
+        return constant(1 if value.condition == TRUE else 0, "i32") if kind == "i32" else constant(
+            float(value.condition == TRUE), "f32")
     if kind == "bool":
         return value != 0
     return Value("cast", kind, (value,))
@@ -279,8 +281,8 @@ def _logic(op, bits, a, b):
 
 
 def select(condition, then, otherwise, guards=True):
-    """`then` where the condition holds, else `otherwise`: the other side is not evaluated. guards: what either side reads need not be
-    there where it is not chosen, if the condition is affine; False says that it is, which leaves relations simpler."""
+    """`then` where the condition holds, else `otherwise`: the other side is not evaluated. guards: what either side reads need
+    not be there where it is not chosen, if the condition is affine; False says that it is, which leaves relations simpler."""
     condition = as_type(as_value(condition), "bool")
     if condition.condition in (TRUE, FALSE):
         return as_value(then if condition.condition == TRUE else otherwise)
@@ -344,4 +346,3 @@ def condition_value(condition):
     positive = Affine.make({a: f for a, f in form.terms if f > 0}, max(form.constant, 0))
     negative = -Affine.make({a: f for a, f in form.terms if f < 0}, min(form.constant, 0))
     return Value("eq" if condition.equality else "le", "bool", (from_affine(negative), from_affine(positive)))
-

@@ -10,13 +10,15 @@ from ..errors import UserError
 from . import importer  # noqa: F401  registers the rules
 from .importer.regions import partition
 
-# Composite ops that have a rule of their own: exporting leaves them as they are, so that no dims are merged for a product of matrices.
+# Composite ops that have a rule of their own: exporting leaves them as they are, so that no dims are merged for a product of
+# matrices.
 _KEPT = ("scaled_dot_product_attention.default", "linear.default", "matmul.default", "layer_norm.default", "rms_norm.default",
          "einsum.default")
 
 
 class Capture:
-    """What capture found. regions: a list of Region; left: {node: why} of the nodes that PyTorch computes; graph: as exported."""
+    """What capture found. regions: a list of Region; left: {node: why} of the nodes that PyTorch computes; graph: as
+    exported."""
 
     def __init__(self, program, cut="memory"):
         self.program, self.graph = program, program.graph
@@ -47,10 +49,10 @@ class Capture:
 def capture(model, inputs, folder=None, *, kwargs=None, dynamic_shapes=None, cut="memory"):
     """Exports a model and finds what nests compute of it. Nothing is tuned or changed.
 
-    model: a torch.nn.Module; inputs: a tuple of example inputs, kwargs: a dictionary of more. dynamic_shapes: as torch.export takes
-    them: these extents become sizes of the nests, all others constants. folder: where each distinct nest is written as a .nest.json,
-    for `nestor tune`. cut: "memory" cuts between kernels where memory holds a result as well as what it came from, "never" does not.
-    Parts that no nest can say stay with PyTorch; `Capture.left` has the reasons.
+    model: a torch.nn.Module; inputs: a tuple of example inputs, kwargs: a dictionary of more. dynamic_shapes: as torch.export
+    takes them: these extents become sizes of the nests, all others constants. folder: where each distinct nest is written as a
+    .nest.json, for `nestor tune`. cut: "memory" cuts between kernels where memory holds a result as well as what it came from,
+    "never" does not. Parts that no nest can say stay with PyTorch; `Capture.left` has the reasons.
     Raises UserError where torch.export itself does not take the model.
     """
     if not isinstance(model, torch.nn.Module):
@@ -59,7 +61,8 @@ def capture(model, inputs, folder=None, *, kwargs=None, dynamic_shapes=None, cut
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = torch.export.export(model, inputs, kwargs, dynamic_shapes=dynamic_shapes).run_decompositions(decompositions())
+            program = torch.export.export(model, inputs, kwargs,
+                                          dynamic_shapes=dynamic_shapes).run_decompositions(decompositions())
     except Exception as error:  # noqa: BLE001  torch.export raises what it likes
         raise UserError(f"torch.export does not take this model: {error}") from error
     found = Capture(program, cut)

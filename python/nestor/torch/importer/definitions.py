@@ -53,7 +53,8 @@ def safe_softmax(context, x, dim, *_):
 def log_softmax(context, x, dim, *_):
     x = stored(context, x, "x")
     largest = reduce(context, "max", x, [dim], True, f"{context.name}_max", torch.float32)
-    total = reduce(context, "add", combine(context, lambda a, m: exp(a - m), x, largest), [dim], True, f"{context.name}_sum", torch.float32)
+    total = reduce(context, "add", combine(context, lambda a, m: exp(a - m), x, largest), [dim], True, f"{context.name}_sum",
+                   torch.float32)
     logarithm = stored(context, combine(context, lambda t: log(t), total), "log")
     return combine(context, lambda a, m, t: a - m - t, x, largest, logarithm, dtype=context.dtype)
 
@@ -162,8 +163,9 @@ def native_layer_norm_backward(context, gradient, x, shape, mean, rstd, weight, 
                                          f"{context.name}_second"), "mean_second")
         results[0] = combine(context, lambda g, n, r, a, b: r * (g - a - n * b), scaled, normal, rstd, first, second)
     if mask[1]:
-        results[1] = reduce(context, "add", combine(context, lambda g, n: g * n, gradient, normal), outer, False, f"{context.name}_weight",
-                            torch.float32) if outer else combine(context, lambda g, n: g * n, gradient, normal)
+        results[1] = reduce(context, "add", combine(context, lambda g, n: g * n, gradient, normal), outer, False,
+                            f"{context.name}_weight", torch.float32) if outer else combine(
+                                context, lambda g, n: g * n, gradient, normal)
     if mask[2]:
         results[2] = reduce(context, "add", gradient, outer, False, f"{context.name}_bias", torch.float32) if outer else gradient
     return tuple(None if each is None else typed(context, each, dtype) for each, dtype in zip(results, context.dtypes))
@@ -226,14 +228,26 @@ def _causal(scores):
 
 
 @op("aten.scaled_dot_product_attention.default", kind="definition", note="no dropout; rows that see nothing are 0", product=True)
-def scaled_dot_product_attention(context, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
+def scaled_dot_product_attention(context,
+                                 query,
+                                 key,
+                                 value,
+                                 mask=None,
+                                 dropout=0.0,
+                                 causal=False,
+                                 *,
+                                 scale=None,
+                                 enable_gqa=False):
     if dropout:
         raise Unsupported("random numbers")
     return typed(context, attention(context, query, key, value, mask, causal, scale, enable_gqa)[0])
 
 
-@op("aten._scaled_dot_product_flash_attention.default", "aten._scaled_dot_product_flash_attention_for_cpu.default", kind="definition",
-    note="no dropout; the result and its log-sum-exp", product=True)
+@op("aten._scaled_dot_product_flash_attention.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    kind="definition",
+    note="no dropout; the result and its log-sum-exp",
+    product=True)
 def flash_attention(context, query, key, value, dropout=0.0, causal=False, debug=False, *, attn_mask=None, scale=None):
     return _with_lse(context, query, key, value, attn_mask, dropout, causal, scale)
 
@@ -244,7 +258,10 @@ def efficient_attention(context, query, key, value, bias, compute_lse, dropout=0
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 
 
-@op("aten._scaled_dot_product_fused_attention_overrideable.default", kind="definition", note="no dropout; the result and its log-sum-exp", product=True)
+@op("aten._scaled_dot_product_fused_attention_overrideable.default",
+    kind="definition",
+    note="no dropout; the result and its log-sum-exp",
+    product=True)
 def overrideable_attention(context, query, key, value, bias=None, dropout=0.0, causal=False, debug=False, *, scale=None):
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 
@@ -255,4 +272,3 @@ def _with_lse(context, query, key, value, mask, dropout, causal, scale):
     out, lse = attention(context, query, key, value, mask, causal, scale)
     rest = [Unsupported("what attention saves for its gradient")] * (len(context.dtypes) - 2)
     return typed(context, out, context.dtypes[0]), lse, *rest
-

@@ -1,7 +1,7 @@
 """Extents of tensors: integers and sympy expressions of PyTorch's symbols, kept as products of factors.
 
-[b, s, h] seen as [b s, h] multiplies symbols, which isl cannot say. So a dim is a tuple of *atoms*, outermost first, each with an
-affine extent and an index of its own; a dim of extent 1 has none. `split` takes dims apart as far as that is affine.
+[b, s, h] seen as [b s, h] multiplies symbols, which isl cannot say. So a dim is a tuple of *atoms*, outermost first, each with
+an affine extent and an index of its own; a dim of extent 1 has none. `split` takes dims apart as far as that is affine.
 """
 
 import sympy
@@ -60,7 +60,8 @@ def is_one(extent):
 
 
 def atoms_of(extent):
-    """The atoms of a dim of a tensor that comes from elsewhere: symbols that are multiplied apart, in the order of their names."""
+    """The atoms of a dim of a tensor that comes from elsewhere: symbols that are multiplied apart, in the order of their
+    names."""
     extent = expression(extent)
     if is_one(extent):
         return ()
@@ -95,8 +96,8 @@ def variable(number):
 
 
 class Splitter:
-    """Takes a row of atoms apart, outermost first. `forms` gives the index of each old atom as an Affine of the variables of the
-    pieces taken from it."""
+    """Takes a row of atoms apart, outermost first. `forms` gives the index of each old atom as an Affine of the variables of
+    the pieces taken from it."""
 
     def __init__(self, extents):
         self.waiting = [(extent, number) for number, extent in enumerate(extents)]
@@ -107,8 +108,8 @@ class Splitter:
         return self.waiting[0][0]
 
     def take(self, extent, name):
-        """Takes a piece of this extent off what is outermost; its index is the variable `name`. Raises Unsupported where the rest has
-        no constant extent: then the old index is no affine function of the pieces'."""
+        """Takes a piece of this extent off what is outermost; its index is the variable `name`. Raises Unsupported where the
+        rest has no constant extent: then the old index is no affine function of the pieces'."""
         whole, number = self.waiting.pop(0)
         rest = quotient(whole, extent)
         if not is_one(rest):
@@ -119,8 +120,8 @@ class Splitter:
 
 
 def regrouped(extents, targets):
-    """(dims, forms) of a reshape: targets are the new dims' extents, dims their atoms, forms[k] the index of the old atom k as an
-    Affine of the variables of the new flat atoms. Raises Unsupported."""
+    """(dims, forms) of a reshape: targets are the new dims' extents, dims their atoms, forms[k] the index of the old atom k as
+    an Affine of the variables of the new flat atoms. Raises Unsupported."""
     dims, forms, count = [], [], 0
     for old, new in _segments([sympy.expand(extent) for extent in extents], [sympy.expand(target) for target in targets]):
         found = _taken_apart(old, new, count)
@@ -193,7 +194,8 @@ def _through_one(old, new, count):
 
 
 def common(one, other):
-    """(atoms, forms of one, forms of the other): the coarsest atoms that both rows, of equal products, can be taken apart into."""
+    """(atoms, forms of one, forms of the other): the coarsest atoms that both rows, of equal products, can be taken apart
+    into."""
     first, second, atoms = Splitter(one), Splitter(other), []
     while first.waiting and second.waiting:
         a, b = first.next(), second.next()

@@ -36,7 +36,8 @@ def conform(value, dtype):
         value = as_number(value)
         found = as_type(value, "i32")
         if dtype != torch.int32 and found.affine is None and not _fits(found):
-            raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic that 32 bits may be too few for")
+            raise Unsupported(
+                f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic that 32 bits may be too few for")
         return found
     raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')}")
 
@@ -55,9 +56,9 @@ def as_number(value):
 
 @dataclasses.dataclass(frozen=True)
 class Lazy:
-    """dims: for each dim the extents of its atoms, outermost first (none for a dim of 1). dtype: PyTorch's. element: the Value at flat
-    indices, an Affine for each atom. cost: 0 for what is read or follows from indices alone, 1 where elements take work. data: whether
-    elements depend on memory. leaf: the nest tensor whose elements these are, in order, or None."""
+    """dims: for each dim the extents of its atoms, outermost first (none for a dim of 1). dtype: PyTorch's. element: the Value
+    at flat indices, an Affine for each atom. cost: 0 for what is read or follows from indices alone, 1 where elements take
+    work. data: whether elements depend on memory. leaf: the nest tensor whose elements these are, in order, or None."""
     dims: Tuple[Tuple[sympy.Expr, ...], ...]
     dtype: torch.dtype
     element: Callable[[Tuple[Affine, ...]], Value]
@@ -110,8 +111,8 @@ class Lazy:
         return self.mapped(dims, [new[k] for k in range(len(self.atoms))])
 
     def indexed(self, dim, extent, form):
-        """One dim replaced by one of another extent; form(index) is the position in the old dim. Raises Unsupported for a dim that is
-        a product of symbols."""
+        """One dim replaced by one of another extent; form(index) is the position in the old dim. Raises Unsupported for a dim
+        that is a product of symbols."""
         dim = self.dim(dim)
         dims = [*self.dims[:dim], () if is_one(extent) else (sympy.expand(extent),), *self.dims[dim + 1:]]
         first = self.flat(dim).start
@@ -223,11 +224,13 @@ class Builder:
         return self.of_tensor(tensor, lazy.dims, lazy.dtype)
 
     def cheap(self, lazy, name):
-        """The tensor as one whose elements cost nothing more: stored, unless they do already. Conditions and integers are not stored."""
+        """The tensor as one whose elements cost nothing more: stored, unless they do already. Conditions and integers are not
+        stored."""
         return self.stored(lazy, name) if lazy.cost and lazy.dtype in FLOATS else lazy
 
     def reduced(self, op, lazy, dims, keep, name, value=None):
-        """A reduction over dims; keep: these dims stay, as 1. value: of an element, if not its own. The result costs nothing."""
+        """A reduction over dims; keep: these dims stay, as 1. value: of an element, if not its own. The result costs
+        nothing."""
         dims = sorted({lazy.dim(dim) for dim in dims})
         over = {number for dim in dims for number in lazy.flat(dim)}
         free = [number for number in range(len(lazy.atoms)) if number not in over]
@@ -268,8 +271,8 @@ def tensor_name(name):
 
 
 def pointwise(function, lazies, dtype, builder, name="value"):
-    """function(values) at each element of a broadcast, as a value of `dtype`. Operands that take work and are broadcast are stored
-    first, so that they are computed once."""
+    """function(values) at each element of a broadcast, as a value of `dtype`. Operands that take work and are broadcast are
+    stored first, so that they are computed once."""
     dims, views = aligned(lazies)
     total = sum(map(len, dims))
     operands = []

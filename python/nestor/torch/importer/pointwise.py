@@ -64,15 +64,37 @@ def gelu(x, approximate="none"):
 
 
 for _name, _function in {
-        "abs": absolute, "exp": exp, "exp2": exp2, "log": log, "sqrt": sqrt, "rsqrt": rsqrt, "tanh": tanh, "erf": erf, "neg": lambda x: -x,
-        "floor": floor, "ceil": lambda x: -floor(-x), "sigmoid": sigmoid, "reciprocal": lambda x: 1 / real(x), "square": lambda x: x * x,
-        "relu": lambda x: select(x < 0, 0, x), "silu": lambda x: x * sigmoid(x), "trunc": lambda x: select(x < 0, -floor(-x), floor(x)),
-        "mish": lambda x: x * tanh(softplus(x)), "erfc": lambda x: 1 - erf(x), "log2": lambda x: log(x) * (1 / math.log(2)),
-        "log10": lambda x: log(x) * (1 / math.log(10)), "log_sigmoid": lambda x: -softplus(-x),
-        "hardsigmoid": lambda x: minimum(maximum(x + 3, 0), 6) / 6, "hardswish": lambda x: x * minimum(maximum(x + 3, 0), 6) / 6,
-        "sinh": lambda x: 0.5 * (exp(x) - exp(-x)), "cosh": lambda x: 0.5 * (exp(x) + exp(-x)), "frac": lambda x: x - select(x < 0, -floor(-x), floor(x)),
-        "relu6": lambda x: minimum(maximum(x, 0), 6), "deg2rad": lambda x: x * (math.pi / 180),
-        "sign": lambda x: select(x > 0, 1, select(x < 0, -1, 0 * x)), "isnan": lambda x: ~(x == x) if x.type == "f32" else v.as_value(False),
+        "abs": absolute,
+        "exp": exp,
+        "exp2": exp2,
+        "log": log,
+        "sqrt": sqrt,
+        "rsqrt": rsqrt,
+        "tanh": tanh,
+        "erf": erf,
+        "neg": lambda x: -x,
+        "floor": floor,
+        "ceil": lambda x: -floor(-x),
+        "sigmoid": sigmoid,
+        "reciprocal": lambda x: 1 / real(x),
+        "square": lambda x: x * x,
+        "relu": lambda x: select(x < 0, 0, x),
+        "silu": lambda x: x * sigmoid(x),
+        "trunc": lambda x: select(x < 0, -floor(-x), floor(x)),
+        "mish": lambda x: x * tanh(softplus(x)),
+        "erfc": lambda x: 1 - erf(x),
+        "log2": lambda x: log(x) * (1 / math.log(2)),
+        "log10": lambda x: log(x) * (1 / math.log(10)),
+        "log_sigmoid": lambda x: -softplus(-x),
+        "hardsigmoid": lambda x: minimum(maximum(x + 3, 0), 6) / 6,
+        "hardswish": lambda x: x * minimum(maximum(x + 3, 0), 6) / 6,
+        "sinh": lambda x: 0.5 * (exp(x) - exp(-x)),
+        "cosh": lambda x: 0.5 * (exp(x) + exp(-x)),
+        "frac": lambda x: x - select(x < 0, -floor(-x), floor(x)),
+        "relu6": lambda x: minimum(maximum(x, 0), 6),
+        "deg2rad": lambda x: x * (math.pi / 180),
+        "sign": lambda x: select(x > 0, 1, select(x < 0, -1, 0 * x)),
+        "isnan": lambda x: ~(x == x) if x.type == "f32" else v.as_value(False),
         "isinf": lambda x: absolute(x) == math.inf if x.type == "f32" else v.as_value(False),
 }.items():
     _unary(f"aten.{_name}.default")(_function)
@@ -104,12 +126,15 @@ def div_mode(context, x, y, rounding_mode="floor"):
                 raise Unsupported("integers divided towards zero by what is no constant")
             return select(a < 0, -(-a // b), a // b) if rounding_mode == "trunc" else a // b
         quotient = real(a) / real(b)
-        return quotient if rounding_mode is None else floor(quotient) if rounding_mode == "floor" else select(quotient < 0, -floor(-quotient),
-                                                                                                            floor(quotient))
+        return quotient if rounding_mode is None else floor(quotient) if rounding_mode == "floor" else select(
+            quotient < 0, -floor(-quotient), floor(quotient))
     return apply(context, divided, x, y)
 
 
-@op("aten.remainder.Scalar", "aten.remainder.Tensor", kind="pointwise", note="of 64-bit integers, of affine ones by positive constants")
+@op("aten.remainder.Scalar",
+    "aten.remainder.Tensor",
+    kind="pointwise",
+    note="of 64-bit integers, of affine ones by positive constants")
 def remainder(context, x, y):
     def rest(a, b):
         a, b = as_number(a), as_number(b)
@@ -149,8 +174,14 @@ def _power(x, power):
     return 1 / real(x) if power == -1 else real(x) ** float(power)
 
 
-for _name, _function in {"eq": lambda a, b: a == b, "ne": lambda a, b: ~(a == b), "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-                         "gt": lambda a, b: b < a, "ge": lambda a, b: b <= a}.items():
+for _name, _function in {
+        "eq": lambda a, b: a == b,
+        "ne": lambda a, b: ~(a == b),
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "gt": lambda a, b: b < a,
+        "ge": lambda a, b: b <= a
+}.items():
     _binary(f"aten.{_name}.Tensor", f"aten.{_name}.Scalar", note="affine conditions of indices and sizes")(_function)
 
 
@@ -257,4 +288,3 @@ def gelu_backward(context, gradient, x, approximate="none"):
             return g * (0.5 * (1 + inner) + 0.5 * a * growth)
         return g * (0.5 * (1 + erf(a * math.sqrt(0.5))) + a * exp(a * a * -0.5) * (1 / math.sqrt(2 * math.pi)))
     return backward(context, slope, gradient, x)
-

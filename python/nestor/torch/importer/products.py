@@ -82,8 +82,11 @@ def addmm(context, bias, a, b, *, beta=1, alpha=1):
 def linear(context, x, weight, bias=None):
     _floats(context)
     letters = "abcdefgh"[:len(x.dims) - 1]
-    found = contract(context, f"{letters}k,{'o' if len(weight.dims) == 2 else ''}k->{letters}{'o' if len(weight.dims) == 2 else ''}", x,
-                     weight, name=f"{context.name}_dot" if bias is not None else None)
+    found = contract(context,
+                     f"{letters}k,{'o' if len(weight.dims) == 2 else ''}k->{letters}{'o' if len(weight.dims) == 2 else ''}",
+                     x,
+                     weight,
+                     name=f"{context.name}_dot" if bias is not None else None)
     return typed(context, found) if bias is None else _scaled_sum(context, bias, found, 1, 1)
 
 

@@ -162,7 +162,8 @@ def logsumexp(context, x, dims, keep=False):
     if keep:
         return found
     gone = {x.dim(dim) for dim in over(x, dims)}
-    return found.mapped([atoms for dim, atoms in enumerate(found.dims) if dim not in gone], [variable(k) for k in range(len(found.atoms))])
+    return found.mapped([atoms for dim, atoms in enumerate(found.dims) if dim not in gone],
+                        [variable(k) for k in range(len(found.atoms))])
 
 
 def _finite(context, x):
@@ -200,4 +201,3 @@ def _running(context, how, x, dim):
     tensor = context.builder.sum_of(how, value, outer, inner, x.dims, context.dtype, context.name,
                                     where=inner[0].affine <= outer[place].affine)
     return tensor
-

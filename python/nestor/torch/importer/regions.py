@@ -1,22 +1,23 @@
 """Which nodes of a graph become nests together: a walk that converts every node, and the regions that follow.
 
-Every node has a depth: what PyTorch must compute adds one. Nodes of one depth that are connected are a region: no path leaves it and
-comes back, so it is convex. Views and what follows from indices alone belong to none: each region that uses them has its own.
+Every node has a depth: what PyTorch must compute adds one. Nodes of one depth that are connected are a region: no path leaves
+it and comes back, so it is convex. Views and what follows from indices alone belong to none: each region that uses them has its
+own.
 """
 
 import dataclasses
 import operator
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 
 from ...errors import UserError
 from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of
-from ...nests.model import Nest
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
 from .lazy import ELEMENTS, Builder, Lazy, element_type
+from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
 TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
@@ -24,46 +25,13 @@ _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
 
 
-class Port(NamedTuple):
-    """A tensor that enters or leaves a region. name: in the nest; node: of the graph; extents: of the nest tensor's indices, as sympy
-    expressions: the node's tensor reshaped to them is the argument."""
-    name: str
-    node: torch.fx.Node
-    extents: Tuple
-
-    def shape(self, symbols):
-        """The extents at values of the graph's symbols, by name."""
-        return tuple(int(extent.subs({symbol: symbols[str(symbol)] for symbol in extent.free_symbols})) for extent in self.extents)
-
-
-class Region(NamedTuple):
-    """Nodes that one nest computes."""
-    nest: Nest
-    nodes: List[torch.fx.Node]
-    inputs: List[Port]
-    outputs: List[Port]
-
-
-class Origin(NamedTuple):
-    """What a member was computed from inside its region: whether by products, or by reductions too; the largest number of elements of what
-    the region reads for it."""
-    product: bool
-    root: bool
-    elements: int
-
-
-class Partition(NamedTuple):
-    """What became of a graph's nodes. left: why the others were left to PyTorch."""
-    regions: List[Region]
-    left: Dict[torch.fx.Node, str]
-
-
 def partition(graph, hints=None, cut="memory"):
     """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name.
 
-    cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than what that
-    was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are larger than queries
-    and keys, and a norm after a linear layer does not join it. "never": regions are as large as dependences allow.
+    cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than
+    what that was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are
+    larger than queries and keys, and a norm after a linear layer does not join it. "never": regions are as large as dependences
+    allow.
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
@@ -142,7 +110,10 @@ class _Walk:
         """What a member was computed from, inside its region."""
         bases = self._bases(node)
         inside = [self.origins[base] for base in bases if self.depth[base] == self.depth[node]]
-        outside = [self._elements(base) for base in self._sources(node) if base not in self.members or self.depth[base] != self.depth[node]]
+        outside = [
+            self._elements(base) for base in self._sources(node)
+            if base not in self.members or self.depth[base] != self.depth[node]
+        ]
         return Origin(any(each.product for each in inside) or is_product(node),
                       any(each.root for each in inside) or kind_of(node) in _ROOTS,
                       max([0, *outside, *(each.elements for each in inside)]))
@@ -270,8 +241,8 @@ class _Walk:
         return self.arguments[node, depth]
 
     def refused_outputs(self):
-        """{node: why} for members whose results are needed outside but have no type that tensors of nests have. A result that cannot be
-        made (the place of a maximum) takes the node that it comes from with it."""
+        """{node: why} for members whose results are needed outside but have no type that tensors of nests have. A result that
+        cannot be made (the place of a maximum) takes the node that it comes from with it."""
         found = {}
         for node in self.needed:
             if node in self.members and isinstance(self.members[node], Lazy) and values_of(node)[0].dtype not in ELEMENTS:
@@ -291,8 +262,8 @@ class _Walk:
                 if not any(kind_of(node) in _ROOTS for node in nodes) for node in nodes}
 
     def better_late(self):
-        """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other regions alone, so
-        that memory holds the source in their place."""
+        """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other
+        regions alone, so that memory holds the source in their place."""
         readers = {}
         for node in self.members:
             for base in self._bases(node):
@@ -383,7 +354,8 @@ def _resolved(found):
     if isinstance(found, _Operand):
         return found.walk._operand(found.node, found.depth)
     if isinstance(found, (list, tuple)):
-        return type(found)(_resolved(each) for each in found) if type(found) in (list, tuple) else [_resolved(each) for each in found]
+        return type(found)(_resolved(each)
+                           for each in found) if type(found) in (list, tuple) else [_resolved(each) for each in found]
     if isinstance(found, dict):
         return {key: _resolved(each) for key, each in found.items()}
     return found

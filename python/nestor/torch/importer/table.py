@@ -40,11 +40,13 @@ def name_of(target):
 
 def documentation():
     """The table as Markdown."""
-    lines = ["# Ops of PyTorch that become nests", "",
-             "Printed by `python3 -m nestor.torch.importer`; a test compares. What is not here ends a region: PyTorch computes it.", ""]
+    lines = [
+        "# Ops of PyTorch that become nests", "",
+        "Printed by `python3 -m nestor.torch.importer`; a test compares. What is not here ends a region: PyTorch computes it.",
+        ""
+    ]
     for kind, meaning in KINDS.items():
         lines += [f"## {kind}", "", f"{meaning[0].upper()}{meaning[1:]}.", "", "| op | limits |", "|---|---|"]
         lines += [f"| `{name}` | {rule.note} |" for name, rule in sorted(RULES.items()) if rule.kind == kind]
         lines.append("")
     return "\n".join(lines)
-

@@ -22,8 +22,13 @@ def whole(shape, lazy):
     return [rest if extent == -1 else extent for extent in shape]
 
 
-@op("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten._reshape_copy.default", "aten.view_copy.default",
-    kind="view", note="dims that merge symbols are split where they were merged; others where the inner extent is constant")
+@op("aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten._reshape_copy.default",
+    "aten.view_copy.default",
+    kind="view",
+    note="dims that merge symbols are split where they were merged; others where the inner extent is constant")
 def view(context, x, shape):
     return x.reshaped(whole(shape, x))
 
@@ -277,4 +282,3 @@ def unfold(context, x, dim, size, step):
     if x.dims[dim]:
         forms[first] = variable(first) * step + (variable(len(x.atoms)) if size > 1 else 0)
     return x.mapped(dims, forms)
-
