@@ -58,6 +58,13 @@ def bucket_bias(x: f32[rows, width], length: f32[()], steps: i32[rows]):
                   nestor.select(even, x[i, c] * length, x[i, c]) + bucket), define("total", (), nestor.sum(steps[i], over=i))
 
 
+@nestor.nest
+def smoothed(x: f32[rows, width]):
+    before = nestor.select(c >= 1, x[i, c - 1], x[i, 0])
+    after = nestor.select(c < width - 1, x[i, c + 1], 0.0)
+    return define("out", (i, c), before * 0.25 + x[i, c] * 0.5 + after * 0.25)
+
+
 def _normal(random, *shape):
     return random.standard_normal(shape).astype("float32")
 
@@ -93,7 +100,14 @@ def _bucket_bias(x, length, steps):
     return scaled + bucket, numpy.asarray(steps.sum())
 
 
+def _smoothed(x):
+    wide = numpy.pad(x.astype("float64"), ((0, 0), (1, 1)))
+    wide[:, 0] = x[:, 0]
+    return (wide[:, :-2] * 0.25 + wide[:, 1:-1] * 0.5 + wide[:, 2:] * 0.25,)
+
+
 CASES = {
+    "smoothed": (smoothed, {"rows": 9, "width": 21}, lambda r: (_normal(r, 9, 21),), _smoothed),
     "swiglu": (swiglu, {"rows": 9, "width": 32}, lambda r: (_normal(r, 9, 64),), _swiglu),
     "contrast_norm": (contrast_norm, {"rows": 7, "width": 24}, lambda r: (_normal(r, 7, 24), _normal(r, 24)), _contrast),
     "group_sums": (group_sums, {"rows": 6, "width": 17}, lambda r: (_normal(r, 6, 17),),

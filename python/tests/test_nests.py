@@ -130,22 +130,30 @@ class AuthorTest(unittest.TestCase):
         self.assertIn("c <= i", domains["dot"])
         self.assertNotIn("c <= i", domains["out_max_init"])
 
-    def test_a_guarded_read_has_the_guard_in_its_relation(self):
+    def test_a_guarded_read_is_a_part_of_its_own(self):
         @nestor.nest
         def shifted(x: f32[rows, width]):
-            return define("out", (i, c), nestor.select(c >= 2, x[i, c - 2], 0.0))
+            before = nestor.select(c >= 2, x[i, c - 2], nestor.select(c >= 1, x[i, c - 1], 0.0))
+            return define("out", (i, c), before), define("sum", i, nestor.sum(nestor.select(k >= 1, x[i, k - 1], 1.0) * 2, over=k))
 
-        self.assertRegex(shifted.statements[0].reads[0].relation, r"x\[\(i\), \(c - 2\)\] : 2 <= c")
+        domains = {statement.name: statement.domain for statement in shifted.statements}
+        self.assertEqual(list(domains), ["out_part0", "out_part1", "out_part2", "sum_add_init", "sum_add_part_part0",
+                                         "sum_add_part_part1", "sum_add", "sum"])
+        self.assertRegex(domains["out_part1"], r"1 <= c and c <= 1 \}|c <= 1 and 1 <= c \}")
+        self.assertRegex(domains["out_part2"], r"2 <= c \}")
+        if numpy:
+            data = numpy.arange(12.0).reshape(3, 4) + 1
+            found = nestor.evaluate(shifted, {"x": data})
+            numpy.testing.assert_array_equal(found["out"], [[0, row[0], row[0], row[1]] for row in data])
+            numpy.testing.assert_array_equal(found["sum"], 2 + 2 * data[:, :-1].sum(1))
 
-    def test_what_is_there_anyway_is_read_without_the_guard(self):
+    def test_what_is_there_anyway_is_chosen_in_place(self):
         @nestor.nest
         def masked(x: f32[rows, width]):
             whole = define("whole", (i, c), x[i, c] * 2)
-            part = define("part", (i, c), x[i, c] * 2, where=c < i)
-            return define("out", (i, c), nestor.select(c < i, whole[i, c] + part[i, c] + x[i, 0], 0.0))
+            return define("out", (i, c), nestor.select(c < i, whole[i, c] + x[i, c], 0.0))
 
-        relations = [read.relation for read in masked.statements[-1].reads]
-        self.assertEqual([" : " in relation for relation in relations], [False, True, True])
+        self.assertEqual([statement.name for statement in masked.statements], ["whole", "out"])
 
     def test_large_parts_are_written_once(self):
         @nestor.nest

@@ -14,7 +14,7 @@ except ImportError:
     torch = None
 if torch and numpy:
     import torch.nn.functional as F
-    from importer_checks import check_program
+    from importer_checks import Wide, check_program, symbols_of
     from importer_models import MASKS, Decoder, Encoder, attention_with
 
     import nestor.torch
@@ -216,22 +216,25 @@ class ProgramTest(CaptureTest):
                     self.assertEqual(nestor.Nest.load(path), found.nests[path.name.split(".")[0]])
                     self.assertIn("for ", nestor.show(path))
 
-    def test_captured_regions_are_tuned_and_called(self):
-        model, x = Decoder(), torch.randn(2, 24, 32)
-        found = nestor.torch.capture(model, (x,))
-        from importer_checks import Wide
-        run = Wide(found.program.graph_module)
-        values = [found.program.state_dict[spec.target] if spec.target in found.program.state_dict else x
-                  for spec in found.program.graph_signature.input_specs]
-        with torch.no_grad():
-            run.run(*values)
-        for region in (found.regions[0], found.regions[4], found.regions[5]):
-            tuned = nestor.tune(region.nest, time=2, trials=3, target="host", db=f"{folder()}/captured.db", progress=False)
-            tensors = [run.env[port.node].float().reshape(port.shape({})).contiguous() for port in region.inputs]
-            results = [torch.full(port.shape({}), float("nan")) for port in region.outputs]
-            tuned(*tensors, *results)
-            for port, result in zip(region.outputs, results):
-                torch.testing.assert_close(result, run.env[port.node].float().reshape(port.shape({})), atol=2e-5, rtol=2e-5)
+    def test_captured_regions_are_tuned_once_and_called_at_several_sizes(self):
+        """Every region of a layer, with the length and the batch as sizes."""
+        model, auto = Decoder(), torch.export.Dim.AUTO
+        found = nestor.torch.capture(model, (torch.randn(2, 24, 32),), dynamic_shapes=({0: auto, 1: auto},))
+        kernels = {name: nestor.tune(nest, time=2, trials=2, target="host", db=f"{folder()}/captured.db", progress=False)
+                   for name, nest in found.nests.items()}
+        state = found.program.state_dict
+        for x in (torch.randn(2, 24, 32), torch.randn(3, 17, 32)):
+            values = [state.get(spec.target, x) for spec in found.program.graph_signature.input_specs]
+            run = Wide(found.program.graph_module)
+            with torch.no_grad():
+                run.run(*values)
+            symbols = symbols_of(found.graph, values)
+            for region in found.regions:
+                tensors = [run.env[port.node].float().reshape(port.shape(symbols)).contiguous() for port in region.inputs]
+                results = [torch.full(port.shape(symbols), float("nan")) for port in region.outputs]
+                kernels[region.nest.op](*tensors, *results)
+                for port, result in zip(region.outputs, results):
+                    torch.testing.assert_close(result, run.env[port.node].float().reshape(result.shape), atol=2e-5, rtol=2e-5)
 
 
 if __name__ == "__main__":

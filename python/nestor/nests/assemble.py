@@ -3,9 +3,9 @@ trees."""
 
 from ..errors import UserError
 from .affine import TRUE, both
-from .definitions import Index, Size, variables
+from .definitions import Size, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
-from .values import Value, condition_value
+from .values import condition_value
 
 _SMALLEST_SHARED = 16  # nodes; smaller parts that are used twice are written twice, as the nestor program does
 
@@ -126,11 +126,9 @@ def _statement(update, name, group, prefix, tensor_names):
     dims = ", ".join(index.name for index in update.dims)
     domain = both(*(index.range for index in update.dims), update.where)
 
-    def relation(tensor, at, guard=TRUE):
+    def relation(tensor, at):
         written = tensor_names[id(tensor)]
-        condition = f" : {guard.text()}" if guard != TRUE else ""
-        return Access(written,
-                      f"{prefix}{{ {name}[{dims}] -> {written}[{', '.join(f'({each.text()})' for each in at)}]{condition} }}")
+        return Access(written, f"{prefix}{{ {name}[{dims}] -> {written}[{', '.join(f'({each.text()})' for each in at)}] }}")
 
     writer = _ValueWriter(relation, lambda form: f"{prefix}{{ {name}[{dims}] -> [({form.text()})] }}")
     value = writer.write(update.value)
@@ -182,71 +180,47 @@ def reads_of(value):
     return [node.payload for node in nodes_of(value) if node.op == "read"]
 
 
-def _is_inside(tensor, at):
-    """Whether these indices are plainly those of an element that is there, whatever the condition: whole ranges of its
-    extents."""
-    whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
-    return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
-
-
-def _spans(form, extent):
-    if form.is_constant and extent.is_constant:
-        return 0 <= form.constant < extent.constant
-    owner = getattr(form.terms[0][0], "owner", None) if len(form.terms) == 1 else None
-    return isinstance(owner, Index) and form == owner.affine and owner.extent == extent
-
-
 class _ValueWriter:
-    """The JSON of one statement's value, and the reads and indices that it refers to. What a select's affine condition guards
-    is read by a relation with that condition, so that it need not be defined elsewhere, unless it plainly is."""
+    """The JSON of one statement's value, and the reads and indices that it refers to."""
 
     def __init__(self, relation, function):
         self.relation, self.function = relation, function
         self.reads, self.indices = [], []
         self._nodes = {}  # by what they are: one node for equal parts
-        self._known = {}  # by identity and guard of a Value
+        self._known = {}  # by identity of a Value
         self._ordinals = {}
         self._shared = []
 
     def write(self, value):
-        root = self._node(value, TRUE)
+        root = self._node(value)
         uses, sizes = {}, {}
         self._measure(root, uses, sizes)
         text = self._json(root, uses, sizes)
         return {"shared": self._shared, "value": text} if self._shared else text
 
-    def _node(self, value, guard):
-        """(key, JSON without args, args) with equal nodes made one."""
-        if (id(value), guard) in self._known:
-            return self._known[id(value), guard][0]
-        node = self._plain(value, guard)
+    def _node(self, value):
+        """(JSON without args, args) with equal nodes made one."""
+        if id(value) in self._known:
+            return self._known[id(value)][0]
+        node = self._plain(value)
         key = (tuple(sorted((name, str(part)) for name, part in node[0].items())), tuple(id(arg) for arg in node[1]))
         made = self._nodes.setdefault(key, node)
-        self._known[id(value), guard] = made, value  # which keeps the value, and its identity, alive
+        self._known[id(value)] = made, value  # which keeps the value, and its identity, alive
         return made
 
-    def _plain(self, value, guard):
+    def _plain(self, value):
         if value.op == "condition":
-            return self._node(condition_value(value.payload), guard)
+            return self._node(condition_value(value.payload))
         if value.op == "constant":
             return {"op": "constant", "number": number_to_json(value.payload), "type": value.type}, ()
         if value.op == "index":
             return {"op": "index", "ordinal": self._ordinal(self.indices, self.function(value.payload))}, ()
         if value.op == "read":
-            needed = TRUE if _is_inside(*value.payload) else guard
-            return {
-                "op": "read",
-                "ordinal": self._ordinal(self.reads, self.relation(*value.payload, needed)),
-                "type": value.type
-            }, ()
+            return {"op": "read", "ordinal": self._ordinal(self.reads, self.relation(*value.payload)), "type": value.type}, ()
         if value.op == "scalar":
             return {"op": "scalar", "name": value.payload.name, "type": value.type}, ()
         fields = {"op": value.op, **({"type": value.type} if value.op == "cast" else {})}
-        if value.op == "select" and value.payload and value.args[0].condition is not None:
-            condition = value.args[0].condition
-            guards = (guard, both(guard, condition), both(guard, ~condition))
-            return fields, tuple(self._node(arg, each) for arg, each in zip(value.args, guards))
-        return fields, tuple(self._node(arg, guard) for arg in value.args)
+        return fields, tuple(self._node(arg) for arg in value.args)
 
     @staticmethod
     def _ordinal(entries, entry):

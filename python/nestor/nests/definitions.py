@@ -14,6 +14,7 @@ from typing import NamedTuple, Optional, Tuple
 
 from ..errors import UserError
 from .affine import TRUE, Affine, Condition, Joined, affine, both
+from .guards import lift_guarded, parts_of
 from .model import REDUCTIONS, TYPES
 from .values import NARROW, Value, as_type, as_value, constant, from_affine
 
@@ -194,15 +195,20 @@ class Tensor:
             raise UserError(f"{self.name} has {len(self.shape)} indices, not {len(at)}")
         where = condition_of(where)
         value = lift_reductions(as_value(value), f"{self.name}_", where)
+        parts = [(TRUE, value)] if reduction else parts_of(value)
+        for number, (condition, part) in enumerate(parts):
+            self._update(dims, at, part, both(where, condition), reduction, suffix or (f"_part{number}" if len(parts) > 1 else ""))
+        return self
+
+    def _update(self, dims, at, value, where, reduction, suffix):
+        value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where))
         if value.type == "bool":
             value = as_type(value, "i32")
         if (value.type == "i32") != (self.type == "i32"):
             value = as_type(value, "i32" if self.type == "i32" else "f32")
         _check_free(value, where, at, dims, self.name)
-        self.updates.append(
-            Update(next(_numbers), self, dims, where, at,
-                   as_type(value, self.type) if self.type in NARROW else value, reduction, suffix))
-        return self
+        stored = as_type(value, self.type) if self.type in NARROW else value
+        self.updates.append(Update(next(_numbers), self, dims, where, at, stored, reduction, suffix))
 
     def __iter__(self):
         raise UserError(f"{self.name} is a tensor: read its elements, as {self.name}[i, ...]")
@@ -321,6 +327,15 @@ def lift_reductions(value, prefix, where=TRUE):
         return done[id(node)]
 
     return lifted(value)
+
+
+def _parts(select, name, where):
+    """The Value that reads a tensor which holds a guarded select, written part by part."""
+    dims = tuple(free_indices(variables(select)))
+    tensor = Tensor(name, "i32" if select.type == "i32" else "f32", [index.extent for index in dims])
+    at = tuple(index.affine for index in dims)
+    tensor.write(dims, at, select, where=_part_about(where, dims))
+    return tensor[at]
 
 
 def _part_about(where, names):

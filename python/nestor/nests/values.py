@@ -10,7 +10,7 @@ import math
 import struct
 
 from ..errors import UserError
-from .affine import FALSE, TRUE, Affine, Condition, Compare, Constant, Joined, Negated, affine, both, either
+from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, Negated, both, either
 
 NARROW = ("f16", "bf16")
 _UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor")
