@@ -202,7 +202,7 @@ def diagonal(context, x, offset=0, dim1=0, dim2=1):
     return turned.mapped(turned.dims[:-1], forms[:-1] + [forms[-2]])
 
 
-@op("aten.cat.default", kind="view", note="a choice by a condition on the index; each part is read where it lies")
+@op("aten.cat.default", kind="view", note="each part is written where it lies")
 def cat(context, parts, dim=0):
     parts = [part for part in parts if list(part.shape) != [0]]
     dim = parts[0].dim(dim)
