@@ -35,20 +35,26 @@ def partition(graph, hints=None, cut="memory"):
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
-    excluded, late = {}, set()
+    excluded, late, least = {}, set(), {}
     while True:
-        walk = _Walk(graph, excluded, late, hints, cut == "memory")
-        refused = walk.refused_outputs() or walk.without_root()
-        moved = set() if refused else walk.better_late()
-        if not refused and not moved:
+        walk = _Walk(graph, excluded, late, least, hints, cut == "memory")
+        refused, raised = walk.refused_outputs(), {}
+        if not refused:
+            refused, raised = walk.without_root()
+        moved = set() if refused or raised else walk.better_late()
+        if not refused and not raised and not moved:
             return walk.partition()
         excluded.update(refused)
+        least.update(raised)
         late |= moved
 
 
 class _Walk:
-    def __init__(self, graph, excluded, late, hints, cut):
-        self.graph, self.excluded, self.late, self.cut = graph, excluded, late, cut
+    """One pass over a graph. excluded: {node: why PyTorch computes it}; late: nodes that start a region; least: {node: the least
+    depth that it may have}; cut: whether regions are cut at results that memory may hold."""
+
+    def __init__(self, graph, excluded, late, least, hints, cut):
+        self.graph, self.excluded, self.late, self.least, self.cut = graph, excluded, late, least, cut
         self.symbols = Symbols(hints)
         self.origins = {}
         self.depth, self.left = {}, dict(excluded)
@@ -72,7 +78,7 @@ class _Walk:
         if node.op != "call_function":
             self.depth[node] = self._floor
             return
-        if values_of(node) is None:
+        if values_of(node) is None or self._is_part_of_outside(node):
             self._outside(node, None)
         elif mutates(node):
             self._floor = 1 + max(self.depth.values(), default=0)
@@ -85,10 +91,15 @@ class _Walk:
         else:
             self._convert(node)
 
+    def _is_part_of_outside(self, node):
+        """Whether a node is one of several results of what PyTorch computes."""
+        return node.target is operator.getitem and node.args[0] not in self.members and node.args[0] not in self.free
+
     def _convert(self, node):
         depth = self._input_depth(node)
         if self.cut and (node in self.late or self._starts_region(node, depth)):
             depth += 1
+        depth = max(depth, self.least.get(node, 0))
         first = None
         for attempt in range(2):
             try:
@@ -257,18 +268,33 @@ class _Walk:
         return {node: why for node, why in found.items() if node not in self.excluded}
 
     def without_root(self):
-        """{node: why} for members of what would be regions without a reduction or product."""
-        return {node: "pointwise ops alone: PyTorch fuses them" for nodes in self._components()
-                if not any(kind_of(node) in _ROOTS for node in nodes) for node in nodes}
+        """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one later
+        region alone reads may join it, the others are PyTorch's."""
+        refused, raised = {}, {}
+        readers = self._readers()
+        for nodes in self._components():
+            if any(kind_of(node) in _ROOTS for node in nodes):
+                continue
+            depths = {self.depth[reader] for node in nodes for reader in readers.get(node, ())} - {self.depth[nodes[0]]}
+            outside = any(self._is_outside(user) for node in nodes for user in node.users)
+            if len(depths) == 1 and not outside and not any(node in self.least for node in nodes):
+                raised.update(dict.fromkeys(nodes, depths.pop()))
+            else:
+                refused.update(dict.fromkeys(nodes, "pointwise ops alone: PyTorch fuses them"))
+        return refused, raised
+
+    def _readers(self):
+        """{member: the members that read it, themselves or through views}"""
+        found = {}
+        for node in self.members:
+            for base in self._bases(node):
+                found.setdefault(base, []).append(node)
+        return found
 
     def better_late(self):
         """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other
         regions alone, so that memory holds the source in their place."""
-        readers = {}
-        for node in self.members:
-            for base in self._bases(node):
-                readers.setdefault(base, []).append(node)
-        return {node for node, found in readers.items()
+        return {node for node, found in self._readers().items()
                 if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
                 and self._bases(node) and not any(self._is_outside(user) for user in node.users)
                 and all(self.depth[each] > self.depth[node] and kind_of(each) in _ROOTS and not is_product(each)
@@ -282,7 +308,7 @@ class _Walk:
         return Partition([self._region(nodes) for nodes in self._components()], self.left)
 
     def _components(self):
-        """Connected members of one depth, in the order of the graph."""
+        """Connected members of one depth, in an order in which they can run."""
         parent = {node: node for node in self.members}
 
         def root(node):
@@ -298,7 +324,7 @@ class _Walk:
         groups = {}
         for node in self.members:
             groups.setdefault(root(node), []).append(node)
-        return list(groups.values())
+        return sorted(groups.values(), key=lambda nodes: self.depth[nodes[0]])
 
     def _bases(self, node):
         """The members that a node reads, itself or through views."""
