@@ -86,3 +86,39 @@ MASKS = {
     "documents": lambda row, column: (row // 3 == column // 3) & (column <= row),
     "dilated": lambda row, column: (column <= row) & ((row - column) % 2 == 0),
 }
+
+
+def alibi(query, key, value):
+    slopes = 2.0 ** (-8.0 * torch.arange(1, query.shape[1] + 1) / query.shape[1])
+    distance = torch.arange(key.shape[2])[None] - torch.arange(query.shape[2])[:, None]
+    bias = (slopes[:, None, None] * distance).masked_fill(distance > 0, float("-inf"))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+def softcap(query, key, value):
+    return (torch.tanh(query @ key.mT / 20) * 20).softmax(-1) @ value
+
+
+def differential(query, key, value):
+    seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+
+    def weights(scale):
+        return (query @ key.mT * scale).masked_fill(~seen, -torch.inf).softmax(-1)
+    return (weights(0.3) - 0.5 * weights(0.2)) @ value
+
+
+def sinks(query, key, value):
+    scores = query @ key.mT * 0.5
+    sink = torch.full((1, 1, 1, 1), 0.25).expand(*scores.shape[:3], 1)
+    return torch.cat((scores, sink), -1).softmax(-1)[..., :-1] @ value
+
+
+def sigmoid(query, key, value):
+    return torch.sigmoid(query @ key.mT * 0.5 - 2) @ value
+
+
+def gated(query, key, value):
+    return torch.sigmoid(query) * ((query @ key.mT * 0.5).softmax(-1) @ value)
+
+
+VARIANTS = (alibi, softcap, differential, sinks, sigmoid, gated)

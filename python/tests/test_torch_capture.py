@@ -15,7 +15,7 @@ except ImportError:
 if torch and numpy:
     import torch.nn.functional as F
     from importer_checks import Wide, check_program, symbols_of
-    from importer_models import MASKS, Decoder, Encoder, attention_with
+    from importer_models import MASKS, VARIANTS, Decoder, Encoder, attention_with
 
     import nestor.torch
     from nestor.torch.explanation import op_name
@@ -136,6 +136,14 @@ class MaskTest(CaptureTest):
                 self.assertEqual((len(region.inputs), found.left), (3, {}))
                 self.assertRegex(repr(nestor.torch.explain(attention_with(mask), tensors)),
                                  r"mask    .*: a condition on indices, no tensor")
+
+    def test_variants_of_attention_are_one_nest(self):
+        tensors = [torch.randn(2, 3, 20, 4) for _ in range(3)]
+        for variant in VARIANTS:
+            with self.subTest(variant.__name__):
+                found = self.captured(variant, *tensors)
+                self.assertEqual((len(found.regions), found.left), (1, {}))
+                self.assertEqual(len(found.regions[0].inputs), 3)
 
     def test_a_mask_of_data_stays_a_tensor(self):
         def biased(query, key, value, bias):

@@ -1,7 +1,7 @@
 """Reads that are only there under a condition: a select whose chosen side alone lies inside its tensors.
 
-Such a select becomes a tensor that is written part by part, each where its condition holds: then every read of every statement is
-there at every point of the statement's domain.
+Such a select becomes a tensor that is written part by part, each where its condition holds: then every read of every statement
+is there at every point of the statement's domain.
 """
 
 from .affine import TRUE, both
@@ -9,7 +9,8 @@ from .values import Value
 
 
 def is_inside(tensor, at):
-    """Whether these indices are plainly those of an element that is there: whole ranges of the extents of a tensor without gaps."""
+    """Whether these indices are plainly those of an element that is there: whole ranges of the extents of a tensor without
+    gaps."""
     whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
     return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
 
@@ -41,8 +42,8 @@ def needs_guard(value):
 
 
 def parts_of(value, where=TRUE):
-    """[(condition, value)] of a guarded select and those in its sides, to be written one after the other: later ones may overwrite.
-    Conditions are conjunctions."""
+    """[(condition, value)] of a guarded select and those in its sides, to be written one after the other: later ones may
+    overwrite. Conditions are conjunctions."""
     if not (has_guard(value) and any(needs_guard(side) for side in value.args[1:])):
         return [(where, value)]
     condition, then, otherwise = value.args[0].condition, value.args[1], value.args[2]

@@ -50,8 +50,8 @@ def partition(graph, hints=None, cut="memory"):
 
 
 class _Walk:
-    """One pass over a graph. excluded: {node: why PyTorch computes it}; late: nodes that start a region; least: {node: the least
-    depth that it may have}; cut: whether regions are cut at results that memory may hold."""
+    """One pass over a graph. excluded: {node: why PyTorch computes it}; late: nodes that start a region; least: {node: the
+    least depth that it may have}; cut: whether regions are cut at results that memory may hold."""
 
     def __init__(self, graph, excluded, late, least, hints, cut):
         self.graph, self.excluded, self.late, self.least, self.cut = graph, excluded, late, least, cut
@@ -268,8 +268,8 @@ class _Walk:
         return {node: why for node, why in found.items() if node not in self.excluded}
 
     def without_root(self):
-        """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one later
-        region alone reads may join it, the others are PyTorch's."""
+        """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one
+        later region alone reads may join it, the others are PyTorch's."""
         refused, raised = {}, {}
         readers = self._readers()
         for nodes in self._components():
