@@ -1,14 +1,32 @@
-"""Tuned kernels from Nestor's database, launched from Python.
+"""Tuned kernels from Nestor, and operators of one's own written in Python.
 
     import nestor
     kernel = nestor.Library().query("rmsnorm", "f32", {"rows": 64, "width": 1024})
     kernel(x, weight, out, eps=1e-6)      # numpy arrays, PyTorch tensors, anything with DLPack or an array interface
 
-Needs libnestor_runtime.so.0 and nothing else; `import nestor.torch` adds operators for PyTorch.
+    @nestor.nest
+    def scaled(x: nestor.f32[rows, width], factor=2.0):
+        return nestor.define("out", (i, c), x[i, c] * factor)
+    nestor.tune(scaled, {"rows": 64}, time=5)(x, out)
+
+Launching needs libnestor_runtime.so.0 and nothing else, tuning the nestor program; `import nestor.torch` adds operators for
+PyTorch.
 """
 
 from .errors import DeviceError, Error, InternalError, NotFound, UserError
 from .library import Kernel, Library
+from .nests.affine import NotAffine
+from .nests.author import nest
+from .nests.definitions import (Index, Scalar, Size, Tensor, bf16, define, f16, f32, i32, indices, max, min, prod, sum)
+from .nests.evaluate import evaluate
+from .nests.model import Nest
+from .nests.values import (absolute, cast, erf, exp, exp2, floor, log, maximum, minimum, mul_high_unsigned, rsqrt, select, sqrt,
+                           tanh)
+from .tuning import Measurement, Tuning, Verification, bench, kernel, show, tune, verify
 
-__all__ = ["DeviceError", "Error", "InternalError", "Kernel", "Library", "NotFound", "UserError"]
+__all__ = [
+    "DeviceError", "Error", "Index", "InternalError", "Kernel", "Library", "Measurement", "Nest", "NotAffine", "NotFound",
+    "Scalar", "Size", "Tensor", "Tuning", "UserError", "Verification", "bench", "bf16", "define", "evaluate", "f16", "f32",
+    "i32", "indices", "kernel", "nest", "show", "tune", "verify"
+]
 __version__ = "0.1.0"

@@ -155,7 +155,7 @@ class Kernel:
             key, address = (read_functions.get(type(tensor)) or reader_of(tensor).read)(tensor)
             keys.append(key)
             addresses.append(address)
-        key = (tuple(keys), tuple(named), sizes and tuple(sizes.items()), stream is None)
+        key = (tuple(keys), tuple(named), tuple(sizes.items()) if sizes else None, stream is None)
         pool = self._plans.get(key)
         if pool is None:
             pool = self._pool(key)

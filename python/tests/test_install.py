@@ -1,7 +1,10 @@
-"""The package installs with pip and works from where it was installed."""
+"""The package installs with pip and works from where it was installed; a wheel with the program is all that a user needs."""
 
+import glob
 import importlib.util
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,14 @@ def has(*modules):
 @needs_program
 @unittest.skipUnless(has("pip", "setuptools", "wheel"), "pip, setuptools or wheel is not installed")
 class InstallTest(unittest.TestCase):
+    def test_every_folder_of_the_package_is_installed(self):
+        folders = {
+            str(path.parent.relative_to(support.FOLDER)).replace(os.sep, ".")
+            for path in support.FOLDER.glob("nestor/**/__init__.py")
+        }
+        text = (support.FOLDER / "pyproject.toml").read_text(encoding="utf-8")
+        self.assertEqual(set(re.search(r"packages = \[(.*)\]", text).group(1).replace('"', "").split(", ")), folders)
+
     def test_an_installed_package_finds_kernels(self):
         with tempfile.TemporaryDirectory() as folder:
             source = f"{folder}/source"
@@ -32,6 +43,67 @@ class InstallTest(unittest.TestCase):
         self.assertIn(f"{folder}/site/nestor", found.stdout)
         self.assertIn("<nestor.Kernel layernorm (f32) on host", found.stdout)
 
+    @unittest.skipUnless(os.environ.get("NESTOR_RUNTIME") and shutil.which("readelf") and has("venv"),
+                         "NESTOR_RUNTIME names no library, or there is no readelf or venv")
+    def test_a_wheel_is_all_that_an_own_operator_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            quiet = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
+            made = subprocess.run([
+                sys.executable,
+                str(support.FOLDER.parent / "scripts" / "make_wheel.py"), "--program", support.PROGRAM, "--runtime",
+                os.environ["NESTOR_RUNTIME"], "--out", folder
+            ],
+                                  capture_output=True,
+                                  text=True,
+                                  check=False)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            wheel, = glob.glob(f"{folder}/*.whl")
+            self.assertRegex(wheel, r"nestor-[\d.]+-py3-none-(many)?linux_\w+\.whl$")
+            self.assertEqual(made.stdout.strip(), wheel)
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", f"{folder}/fresh"], check=True)
+            subprocess.run([sys.executable, "-m", "pip", "--python", f"{folder}/fresh/bin/python", "install", "-q", "--no-index",
+                            "--disable-pip-version-check", wheel], check=True, env=quiet)
+            with open(f"{folder}/own.py", "w", encoding="utf-8") as file:
+                file.write(_OWN_OPERATOR)
+            bare = {name: value for name, value in os.environ.items() if not name.startswith(("NESTOR_", "PYTHON"))}
+            bare.update(HOME=folder, NESTOR_LIBCUDA="/nonexistent")
+            done = subprocess.run([f"{folder}/fresh/bin/python", "own.py"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=False,
+                                  cwd=folder,
+                                  env=bare,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("correct", done.stdout)
+            said = subprocess.run([f"{folder}/fresh/bin/nestor", "--version"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=True,
+                                  env=bare)
+        self.assertIn("nestor 0", said.stdout)
+
+
+_OWN_OPERATOR = """
+import ctypes
+import nestor
+
+rows, width = nestor.Size("rows", 16), nestor.Size("width", 8)
+i, c, k = nestor.indices(i=rows, c=width, k=width)
+
+@nestor.nest
+def centred(x: nestor.f32[rows, width]):
+    mean = nestor.define("mean", i, nestor.sum(x[i, k], over=k) / width)
+    return nestor.define("out", (i, c), x[i, c] - mean[i])
+
+tuned = nestor.tune(centred, {"rows": 4, "width": 3}, time=1, trials=2)
+x, out = (ctypes.c_float * 3 * 4)(), (ctypes.c_float * 3 * 4)()
+for row in x:
+    row[:] = [1, 2, 6]
+tuned(x, out)
+assert [list(row) for row in out] == [[-2, -1, 3]] * 4
+print("correct", tuned)
+"""
 
 if __name__ == "__main__":
     unittest.main()

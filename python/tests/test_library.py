@@ -66,6 +66,7 @@ class LibraryTest(unittest.TestCase):
         weight = array.array("f", [1.0] * WIDTH)
         x, out = matrix(2, seed=5), matrix(2)
         self.kernel(x, weight, memoryview(array.array("f", [0.0] * WIDTH)), out, sizes={"rows": 2, "width": WIDTH})
+        self.kernel(x, row(1.0), row(0.0), out, sizes={})
         self.assert_normalised(out, x)
 
     def test_threads_may_share_a_kernel(self):

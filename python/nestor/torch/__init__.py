@@ -2,12 +2,15 @@
 
     import nestor.torch
     y = nestor.torch.rms_norm(x, weight, eps=1e-6)          # differentiable; works in torch.compile and CUDA graphs
+    print(nestor.torch.explain(model, (x,)))                # which parts of a model are one nest each, and why the rest is not
 
 Where the database has no kernel PyTorch computes the result, and a warning says why, once (see configure). Outputs are
 allocated by PyTorch, launches go to its current stream, and nothing waits for the GPU. Kernels are loaded at the first call of
 a width and type, so make one call before capturing a CUDA graph, as PyTorch asks for anyway.
 Weights have the type of x, or f32.
 """
+
+import importlib
 
 import torch
 
@@ -16,8 +19,17 @@ from . import gradients, operators  # noqa: F401  registered when imported
 from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
-__all__ = ["bias_gelu", "bias_residual_layer_norm", "configure", "explain_attention", "layer_norm", "log_softmax",
-           "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
+__all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
+           "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
+_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation"}  # they load sympy
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module 'nestor.torch' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
 
 
 def _differentiates(*tensors):

@@ -1,0 +1,68 @@
+"""@nestor.nest: a nest as a Python function of its tensors and scalars."""
+
+import inspect
+
+from ..errors import UserError
+from .assemble import assemble
+from .definitions import Scalar, Tensor, TensorType, condition_of
+from .model import Nest
+
+
+def nest(function=None, *, op=None, variant=None, tolerance=1e-4, require=()):
+    """Makes a Nest of a function whose arguments are tensors and scalars, and whose results are outputs.
+
+        @nestor.nest
+        def rms_norm(x: nestor.f32[rows, width], weight: nestor.f32[width], eps=1e-6):
+            mean = nestor.define("mean", i, nestor.sum(x[i, k] * x[i, k], over=k) / width)
+            return nestor.define("out", (i, c), x[i, c] * nestor.rsqrt(mean[i] + eps) * weight[c])
+
+    Arguments with a type such as nestor.f32[rows, width] are tensors, those with a number or a nestor.Scalar as their default
+    are scalars. op: its name, the function's if None. variant: of its types and options; None: the type of its first tensor.
+    require: conditions on sizes for which the definition holds (keys >= queries). tolerance: what rounding may be granted
+    (docs/results.md). The function runs once, now. Raises UserError for what no nest can say.
+    """
+    if function is None:
+        return lambda decorated: nest(decorated, op=op, variant=variant, tolerance=tolerance, require=require)
+    arguments = [_argument(function, parameter) for parameter in inspect.signature(function).parameters.values()]
+    results = function(*arguments)
+    outputs = list(results) if isinstance(results, (tuple, list)) else [results]
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    for output in outputs:
+        if not isinstance(output, Tensor) or not output.updates:
+            raise UserError(f"{function.__name__}: {output!r} is no output: return what nestor.define made")
+    kind = (tensors or outputs)[0].type
+    return assemble(
+        op or function.__name__,
+        variant or kind,
+        outputs,
+        arguments=tensors,
+        tolerance=tolerance,
+        require=[condition_of(condition) for condition in (require if isinstance(require, (tuple, list)) else (require, ))])
+
+
+def _argument(function, parameter):
+    """The Tensor or Scalar that stands for a parameter."""
+    kind, name = _annotation(function, parameter), parameter.name
+    if isinstance(kind, TensorType):
+        return Tensor(name, kind.type, kind.shape)
+    default = parameter.default
+    if isinstance(kind, Scalar) or isinstance(default, Scalar):
+        given = kind if isinstance(kind, Scalar) else default
+        return Scalar(given.default, min=given.min, max=given.max, type=given.type, name=name).value
+    if isinstance(default, (int, float)) and not isinstance(default, bool):
+        return Scalar(default, name=name).value
+    raise UserError(
+        f"{function.__name__}: argument {name} is neither a tensor (write {name}: nestor.f32[rows, width]) nor a scalar "
+        f"(give it a number as its default)")
+
+
+def _annotation(function, parameter):
+    """What stands behind the colon, evaluated if it is text (`from __future__ import annotations`)."""
+    found = parameter.annotation
+    if not isinstance(found, str):
+        return found
+    names = inspect.getclosurevars(function)
+    return eval(found, {**names.builtins, **function.__globals__}, dict(names.nonlocals))  # the author's own text
+
+
+__all__ = ["Nest", "nest"]

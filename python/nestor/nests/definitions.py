@@ -1,0 +1,385 @@
+"""What authors write nests with: sizes, indices, tensors and reductions. `assemble` makes a Nest of them.
+
+    rows, width = nestor.Size("rows", 4096), nestor.Size("width", 1024, fixed=True)
+    i, c, k = nestor.indices(i=rows, c=width, k=width)
+    mean = nestor.define("mean", i, nestor.sum(x[i, k], over=k) / width)
+
+A tensor is defined at every point of its indices' ranges, or of those where `where` holds. Statements run in the order in which
+they are written.
+"""
+
+import itertools
+import re
+from typing import NamedTuple, Optional, Tuple
+
+from ..errors import UserError
+from .affine import TRUE, Affine, Condition, Joined, affine, both
+from .guards import lift_guarded, parts_of
+from .model import REDUCTIONS, TYPES
+from .values import NARROW, Value, as_type, as_value, constant, from_affine
+
+_numbers = itertools.count()  # orders statements and indices as they are written
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED = {
+    "and", "or", "not", "exists", "implies", "mod", "floor", "floord", "ceil", "ceild", "min", "max", "rat", "true", "false",
+    "infty", "infinity", "nan", "int", "le", "ge", "lt", "gt"
+}  # words of isl's notation
+
+
+def check_name(name, what):
+    """Raises UserError unless the nest format and isl's notation take the name."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise UserError(f"{name!r} does not name a {what}: use letters, digits and _")
+    if name.lower() in _RESERVED:
+        raise UserError(f"{name!r} cannot name a {what}: it is a word of isl's notation")
+    return name
+
+
+class _Integer:
+    """An integer that is affine by itself; arithmetic makes Values of it."""
+
+    affine: Affine
+
+    @property
+    def value(self):
+        return from_affine(self.affine)
+
+
+def _operator(name):
+    def function(self, *others):
+        return getattr(self.value, name)(*others)
+
+    function.__name__ = name
+    return function
+
+
+for _operation in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow",
+                   "neg", "lt", "le", "gt", "ge", "eq", "ne", "bool"):
+    setattr(_Integer, f"__{_operation}__", _operator(f"__{_operation}__"))
+_Integer.__hash__ = object.__hash__
+
+
+class Variable(str):
+    """The name of an Index or a Size inside an Affine; `owner` is that Index or Size."""
+
+    __slots__ = ("owner",)
+
+
+def _variable(owner):
+    name = Variable(owner.name)
+    name.owner = owner
+    return Affine.variable(name)
+
+
+class Size(_Integer):
+    """A size of the nest, named as in `tune(nest, {"rows": 4096})`.
+
+    default: what tuning takes when none is given. fixed: set when a kernel is compiled (a head size), else given at launch (a
+    batch). min, max: limits of what callers may give; max None: none.
+    """
+
+    def __init__(self, name, default=1024, *, fixed=False, min=1, max=None):
+        self.name, self.default, self.fixed, self.min, self.max = check_name(name, "size"), default, fixed, min, max
+        self.affine = _variable(self)
+
+    def __repr__(self):
+        return self.name
+
+
+class Index(_Integer):
+    """An index from 0 up to an extent, an Affine of sizes. One loop of every statement that uses it."""
+
+    def __init__(self, name, extent):
+        self.name, self.extent, self.number = check_name(name, "index"), affine(extent), next(_numbers)
+        self.affine = _variable(self)
+
+    @property
+    def range(self):
+        """The condition that the index is within its extent."""
+        return both(self.affine >= 0, self.affine < self.extent)
+
+    def __repr__(self):
+        return f"{self.name} < {self.extent}"
+
+
+def indices(**extents):
+    """Indices by name and extent, in this order: i, c = indices(i=rows, c=width)."""
+    return tuple(Index(name, extent) for name, extent in extents.items())
+
+
+class ElementType:
+    """A type of elements: f32[rows, width] is a tensor's type."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getitem__(self, shape):
+        return TensorType(self.name, tuple(affine(extent) for extent in (shape if isinstance(shape, tuple) else (shape,))))
+
+    def __call__(self, value):
+        return as_type(as_value(value), self.name)
+
+    def __repr__(self):
+        return self.name
+
+
+class TensorType(NamedTuple):
+    """Element type and extents of a tensor argument."""
+    type: str
+    shape: Tuple[Affine, ...]
+
+
+f32, f16, bf16, i32 = (ElementType(name) for name in TYPES)
+
+
+class Scalar:
+    """A scalar argument. min, max: limits of what callers may give, which rules of algebra rely on. type: f32 or i32."""
+
+    def __init__(self, default=0.0, *, min=None, max=None, type=None, name=None):
+        self.type = getattr(type, "name", type) or ("i32" if isinstance(default, int) else "f32")
+        if self.type not in ("f32", "i32"):
+            raise UserError(f"a scalar argument is f32 or i32, not {self.type}")
+        self.default, self.min, self.max, self.name = default, min, max, name
+
+    @property
+    def value(self):
+        return Value("scalar", self.type, payload=self)
+
+    def __str__(self):
+        return self.name or "a scalar"
+
+
+class Update(NamedTuple):
+    """A statement: tensor[at] = value at every point of `dims` where `where` holds; with a reduction, tensor[at] (+)= value."""
+    number: int
+    tensor: "Tensor"
+    dims: Tuple[Index, ...]
+    where: Condition
+    at: Tuple[Affine, ...]
+    value: Value
+    reduction: Optional[str]
+    suffix: str  # of the statement's name
+
+
+class Tensor:
+    """A tensor: x[i, j] reads an element. An argument has no updates, until `write` makes it one that is written."""
+
+    def __init__(self, name, kind, shape):
+        self.name, self.type = check_name(name, "tensor"), getattr(kind, "name", kind)
+        if self.type not in TYPES:
+            raise UserError(f"tensor {name}: elements are {', '.join(TYPES)}, not {self.type}")
+        self.shape = tuple(affine(extent) for extent in shape)
+        self.updates = []
+
+    def __getitem__(self, index):
+        at = index if isinstance(index, tuple) else (index,)
+        if len(at) != len(self.shape):
+            raise UserError(f"{self.name} has {len(self.shape)} indices, not {len(at)}")
+        return Value("read", self.type, payload=(self, tuple(affine(each) for each in at)))
+
+    @property
+    def value(self):
+        """The element of a tensor without indices."""
+        if self.shape:
+            raise UserError(f"{self.name} is a tensor of {len(self.shape)} indices: read its elements, as {self.name}[i, ...]")
+        return self[()]
+
+    def write(self, dims, at, value, *, where=TRUE, reduction=None, suffix=""):
+        """A further statement: self[at] = value at every point of `dims` where `where` holds, in lexicographic order of dims;
+        with reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they
+        are read. Returns the tensor."""
+        dims, at = _indices(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
+        if reduction is not None and reduction not in REDUCTIONS:
+            raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")
+        if len(at) != len(self.shape):
+            raise UserError(f"{self.name} has {len(self.shape)} indices, not {len(at)}")
+        where = condition_of(where)
+        value = lift_reductions(as_value(value), f"{self.name}_", where)
+        parts = [(TRUE, value)] if reduction else parts_of(value)
+        for number, (condition, part) in enumerate(parts):
+            self._update(dims, at, part, both(where, condition), reduction, suffix or (f"_part{number}" if len(parts) > 1 else ""))
+        return self
+
+    def _update(self, dims, at, value, where, reduction, suffix):
+        value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where))
+        if value.type == "bool":
+            value = as_type(value, "i32")
+        if (value.type == "i32") != (self.type == "i32"):
+            value = as_type(value, "i32" if self.type == "i32" else "f32")
+        _check_free(value, where, at, dims, self.name)
+        stored = as_type(value, self.type) if self.type in NARROW else value
+        self.updates.append(Update(next(_numbers), self, dims, where, at, stored, reduction, suffix))
+
+    def __iter__(self):
+        raise UserError(f"{self.name} is a tensor: read its elements, as {self.name}[i, ...]")
+
+    def __repr__(self):
+        return f"{self.type} {self.name}[{', '.join(map(str, self.shape))}]"
+
+
+class Reduction:
+    """What a "reduce" node stands for, with the tensors made for it: one for each condition under which it is read."""
+
+    def __init__(self, op, value, over, where, name):
+        self.op, self.value, self.over, self.where, self.name = op, value, over, where, name
+        self._made = {}
+
+    def read(self, prefix, where):
+        """The Value that reads this reduction's tensor, which is made if none is there for `where`."""
+        inner = variables(self.value) | self.where.names()
+        dims = tuple(index for index in free_indices(inner) if not is_among(index, self.over))
+        where = _part_about(where, dims)
+        if where not in self._made:
+            kind = _reduced_type(self.value)
+            tensor = Tensor(self.name or f"{prefix}{self.op}", kind, [index.extent for index in dims])
+            at = tuple(index.affine for index in dims)
+            value = lift_reductions(self.value, prefix, both(where, self.where))
+            tensor.write(dims, at, neutral(self.op, kind), where=where, suffix="_init")
+            tensor.write(dims + self.over, at, value, where=both(where, self.where), reduction=self.op)
+            self._made[where] = tensor
+        return self._made[where][tuple(index.affine for index in dims)]
+
+    def __str__(self):
+        return f"{self.op} over {', '.join(index.name for index in self.over)}"
+
+
+def neutral(op, kind):
+    """The value of an empty reduction, as a constant of f32 or i32."""
+    if kind == "i32":
+        return constant({"add": 0, "mul": 1, "min": 2**31 - 1, "max": -2**31}[op], "i32")
+    return constant(REDUCTIONS[op], "f32")
+
+
+def _indices(found):
+    found = found if isinstance(found, tuple) else tuple(found) if isinstance(found, list) else (found,)
+    for index in found:
+        if not isinstance(index, Index):
+            raise UserError(f"{index!r} is no index: make one with nestor.indices(i=extent)")
+    if len({index.name for index in found}) != len(found):
+        raise UserError(f"two indices of one statement have the same name: {', '.join(index.name for index in found)}")
+    return found
+
+
+def condition_of(found):
+    """A condition that is affine. Raises UserError where it depends on data."""
+    if isinstance(found, Condition):
+        return found
+    value = as_value(found)
+    if value.condition is None:
+        raise UserError("`where` takes conditions that are affine in indices and sizes; of data, use nestor.select")
+    return value.condition
+
+
+def variables(value, found=None, seen=None):
+    """Names of the indices and sizes that a value depends on."""
+    found, seen = set() if found is None else found, set() if seen is None else seen
+    if id(value) in seen:
+        return found
+    seen.add(id(value))
+    if value.op in ("index", "condition"):
+        found |= value.payload.names()
+    elif value.op == "read":
+        for index in value.payload[1]:
+            found |= index.names()
+    elif value.op == "reduce":
+        inner = variables(value.payload.value) | value.payload.where.names()
+        found |= inner - {index.name for index in value.payload.over}
+    for arg in value.args:
+        variables(arg, found, seen)
+    return found
+
+
+def is_among(index, indices):
+    """Whether an index is one of these (== makes a condition)."""
+    return any(each is index for each in indices)
+
+
+def free_indices(names):
+    """The Index objects among the names of an Affine or Condition, in the order in which they were made."""
+    return sorted({name.owner
+                   for name in names if isinstance(getattr(name, "owner", None), Index)},
+                  key=lambda index: index.number)
+
+
+def _check_free(value, where, at, dims, name):
+    for index in free_indices(variables(value) | where.names() | set().union(*(each.names() for each in at))):
+        if is_among(index, dims):
+            continue
+        if any(other.name == index.name for other in dims):
+            raise UserError(f"{name}: two different indices are named {index.name}")
+        raise UserError(f"{name}: its value depends on the index {index.name}, which is none of its own "
+                        f"({', '.join(each.name for each in dims) or 'none'}) and is not reduced over")
+
+
+def lift_reductions(value, prefix, where=TRUE):
+    """The value with every reduction in it replaced by a read of a tensor that holds it: at all points of the indices that it
+    depends on, or of those where the conditions of `where` on these indices hold."""
+    done = {}
+
+    def lifted(node):
+        if id(node) not in done:
+            if node.op == "reduce":
+                done[id(node)] = node.payload.read(prefix, where)
+            else:
+                args = [lifted(arg) for arg in node.args]
+                same = all(one is other for one, other in zip(args, node.args))
+                done[id(node)] = node if same else Value(node.op, node.type, args, node.payload)
+        return done[id(node)]
+
+    return lifted(value)
+
+
+def _parts(select, name, where):
+    """The Value that reads a tensor which holds a guarded select, written part by part."""
+    dims = tuple(free_indices(variables(select)))
+    tensor = Tensor(name, "i32" if select.type == "i32" else "f32", [index.extent for index in dims])
+    at = tuple(index.affine for index in dims)
+    tensor.write(dims, at, select, where=_part_about(where, dims))
+    return tensor[at]
+
+
+def _part_about(where, names):
+    """The conjuncts of a condition that speak of the named variables and sizes alone."""
+    parts = where.parts if isinstance(where, Joined) and where.conjunction else (where,)
+    return both(*(part for part in parts if set(free_indices(part.names())) <= set(names)))
+
+
+def _reduce(op, value, over, where, name):
+    over = _indices(over)
+    return Value("reduce", _reduced_type(as_value(value)), payload=Reduction(op, as_value(value), over, condition_of(where), name))
+
+
+def _reduced_type(value):
+    return "i32" if value.type in ("i32", "bool") else "f32"
+
+
+def sum(value, over, where=TRUE, name=None):
+    """The sum of a value over one index or a tuple of them, where a condition holds; 0 where none does. name: of its tensor."""
+    return _reduce("add", value, over, where, name)
+
+
+def prod(value, over, where=TRUE, name=None):
+    """The product of a value over indices; 1 of nothing."""
+    return _reduce("mul", value, over, where, name)
+
+
+def max(value, over, where=TRUE, name=None):
+    """The largest value over indices; -inf of nothing, NaN if one is."""
+    return _reduce("max", value, over, where, name)
+
+
+def min(value, over, where=TRUE, name=None):
+    """The smallest value over indices; inf of nothing, NaN if one is."""
+    return _reduce("min", value, over, where, name)
+
+
+def define(name, dims, value, *, where=TRUE, type=None):
+    """A tensor with an index for each of `dims` that is `value` where `where` holds (elsewhere it has no elements to read).
+    type: of its elements; without, f32, or i32 for integers. Reductions in the value get tensors of their own."""
+    dims = _indices(dims)
+    value = as_value(value)
+    kind = getattr(type, "name", type) or ("i32" if value.type in ("i32", "bool") else "f32")
+    return Tensor(name, kind, [index.extent for index in dims]).write(dims,
+                                                                      tuple(index.affine for index in dims),
+                                                                      value,
+                                                                      where=where)

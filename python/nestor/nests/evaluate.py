@@ -1,0 +1,328 @@
+"""What a nest computes, evaluated as it is written: in float64, without rounding to the types of its tensors. Needs numpy.
+
+It is meant for looking at a definition and for tests: it takes every point of every domain, and is slow.
+"""
+
+import math
+
+from ..errors import UserError
+from .affine import TRUE, Affine, Compare, Joined
+from .isl_text import pieces
+from .model import number_from_json
+
+_MOST_POINTS = 1 << 26  # of one statement
+
+
+def evaluate(nest, tensors, sizes=None, scalars=None):
+    """The outputs of a nest as {name: float64 array, int64 for i32}.
+
+    tensors: {name: array} of its inputs, of the shapes that the nest declares. sizes: where they do not follow from shapes.
+    scalars: where they are not the default. Raises UserError for what is missing or of another shape, or has too many points.
+    """
+    import numpy
+
+    return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+
+
+def sizes_of(nest, shapes, given=None):
+    """The sizes that follow from shapes {tensor: extents}, and those that are given. Raises UserError for one that is
+    missing."""
+    found = {}
+    for tensor in nest.tensors:
+        for extent, text in zip(shapes.get(tensor.name, ()), tensor.shape):
+            forms = [form for piece in pieces(text) for form in piece.functions]
+            if len(forms) == 1 and len(forms[0].terms) == 1 and forms[0].terms[0][1] == 1 and not forms[0].constant:
+                found.setdefault(forms[0].terms[0][0], extent)
+    found.update(given or {})
+    for size in nest.sizes:
+        if size.name not in found:
+            raise UserError(f"{nest.op}: no shape says what the size {size.name} is: give it")
+    return {size.name: int(found[size.name]) for size in nest.sizes}
+
+
+class _Evaluation:
+    def __init__(self, numpy, nest, tensors, sizes, scalars):
+        self.np, self.nest = numpy, nest
+        inputs = {name: numpy.asarray(tensor) for name, tensor in tensors.items()}
+        self.sizes = sizes_of(nest, {name: tensor.shape for name, tensor in inputs.items()}, sizes)
+        self.scalars = {scalar.name: scalars.get(scalar.name, scalar.default) for scalar in nest.scalars}
+        self.memory = {tensor.name: self._memory(tensor, inputs) for tensor in nest.tensors}
+        self.types = {tensor.name: tensor.type for tensor in nest.tensors}
+
+    def _memory(self, tensor, inputs):
+        shape = tuple(int(self._function(text, self.sizes)) for text in tensor.shape)
+        kind = self.np.int64 if tensor.type == "i32" else self.np.float64
+        if tensor.role != "input":
+            return self.np.zeros(shape, kind)
+        if tensor.name not in inputs:
+            raise UserError(f"{self.nest.op}: the input {tensor.name} is missing")
+        found = inputs[tensor.name]
+        if found.shape != shape:
+            raise UserError(f"{self.nest.op}: {tensor.name} must have the shape {shape}, not {found.shape}")
+        return found.astype(kind)
+
+    def _function(self, text, values):
+        """The value of a piecewise function at values of its variables."""
+        result = None
+        for piece in pieces(text):
+            found = piece.functions[0].value(values)
+            result = found if result is None else self.np.where(piece.condition.value(values), found, result)
+        return result
+
+    def run(self):
+        with self.np.errstate(all="ignore"):
+            groups = {}
+            for statement in self.nest.statements:
+                groups.setdefault(statement.group, []).append(statement)
+            for group in groups.values():
+                self._run_group([_Prepared(statement) for statement in group])
+        return {tensor.name: self.memory[tensor.name] for tensor in self.nest.tensors if tensor.role == "output"}
+
+    def _run_group(self, group):
+        written = {prepared.statement.write.tensor for prepared in group}
+        if len(group) == 1 and not any(read.tensor in written for read in group[0].statement.reads):
+            self._execute(group[0], self._points(group[0]))
+            return
+        rows = []  # one iteration after the other: a statement may read what an earlier one has written
+        for order, prepared in enumerate(group):
+            values = self._points(prepared)
+            mask = self.np.broadcast_to(prepared.condition.value(values), self._shape(prepared, values))
+            grids = [self.np.broadcast_to(values[dim], mask.shape)[mask] for dim in prepared.dims]
+            rows += [(tuple(int(value) for value in point), order) for point in zip(*grids)] if prepared.dims else [((), order)]
+        for point, order in sorted(rows):
+            prepared = group[order]
+            self._execute(prepared, {**self.sizes, **dict(zip(prepared.dims, point))})
+
+    def _shape(self, prepared, values):
+        return self.np.broadcast_shapes(*(self.np.shape(values[dim]) for dim in prepared.dims))
+
+    def _points(self, prepared):
+        """The sizes and, for every dim, an array along an axis of its own that spans the domain."""
+        values, count = dict(self.sizes), 1
+        box = bounds(prepared.condition, prepared.dims, self.sizes)
+        for axis, dim in enumerate(prepared.dims):
+            low, high = box[dim]
+            count *= max(high - low + 1, 0)
+            shape = [1] * len(prepared.dims)
+            shape[axis] = -1
+            values[dim] = self.np.arange(low, high + 1).reshape(shape)
+        if count > _MOST_POINTS:
+            raise UserError(f"{prepared.statement.name} has {count} points, more than are evaluated here")
+        return values
+
+    def _execute(self, prepared, values):
+        shape = self._shape(prepared, values)
+        if 0 in shape:
+            return
+        statement, np = prepared.statement, self.np
+        mask = np.broadcast_to(prepared.condition.value(values), shape)
+        result = np.broadcast_to(_Value(self, prepared, values).compute(statement.value), shape)
+        target = self.memory[statement.write.tensor]
+        at = [np.broadcast_to(form.value(values), shape) for form in prepared.write]
+        if not mask.all():
+            result, at = result[mask], [index[mask] for index in at]
+        at = tuple(at)
+        if target.dtype == np.int64:
+            result = wrapped(np, result.astype(np.int64))
+        if statement.reduction is None:
+            target[at] = result
+        else:
+            combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[statement.reduction]
+            combine.at(target, at, result) if at else target.__setitem__((), combine(target, combine.reduce(result, axis=None)))
+            if target.dtype == np.int64:
+                target[...] = wrapped(np, target)
+
+
+class _Prepared:
+    """A statement with its sets and relations read."""
+
+    def __init__(self, statement):
+        self.statement = statement
+        domain = pieces(statement.domain)
+        self.dims = domain[0].dims if domain else statement.dims
+        self.condition = domain[0].condition if domain else ~TRUE
+        for other in domain[1:]:
+            self.condition = self.condition | other.condition.substitute(_renaming(other.dims, self.dims))
+        self.write = self.relation(statement.write.relation)[0][0]
+        self.reads = [self.relation(read.relation) for read in statement.reads]
+        self.indices = [self.relation(index) for index in statement.indices]
+
+    def relation(self, text):
+        """[(functions, condition)] over the statement's own dims."""
+        found = []
+        for piece in pieces(text):
+            names = _renaming(piece.dims, self.dims)
+            found.append(([form.substitute(names) for form in piece.functions], piece.condition.substitute(names)))
+        return found
+
+
+def _renaming(old, new):
+    return {one: Affine.variable(other) for one, other in zip(old, new)}
+
+
+class _Value:
+    """Evaluates the value of one statement at points."""
+
+    def __init__(self, evaluation, prepared, values):
+        self.np, self.evaluation, self.prepared, self.values = evaluation.np, evaluation, prepared, values
+        self.shared = []
+
+    def compute(self, tree):
+        if "shared" in tree:
+            for part in tree["shared"]:
+                self.shared.append(self._typed(part))
+            tree = tree["value"]
+        return self._typed(tree)[0]
+
+    def _typed(self, node):
+        """(array, whether it is an integer)"""
+        op, np = node["op"], self.np
+        if op == "shared":
+            return self.shared[node["ordinal"]]
+        if op == "constant":
+            number = number_from_json(node["number"])
+            return (np.int64(number), True) if node["type"] == "i32" else (np.float64(number), False)
+        if op == "index":
+            return self._pieced(self.prepared.indices[node["ordinal"]]), True
+        if op == "scalar":
+            number = self.evaluation.scalars[node["name"]]
+            return (np.int64(number), True) if node["type"] == "i32" else (np.float64(number), False)
+        if op == "read":
+            return self._read(node["ordinal"]), node["type"] == "i32"
+        arguments = [self._typed(arg) for arg in node["args"]]
+        if op == "cast":
+            return self._cast(node["type"], *arguments[0])
+        parts = [part for part, _ in arguments]
+        if op == "select":
+            return np.where(parts[0], parts[1], parts[2]), arguments[1][1]
+        integer = arguments[0][1]
+        result = _integer(np, op, parts) if integer else _real(np, op, parts)
+        return result, integer and op not in ("lt", "le", "eq", "and", "or", "not")
+
+    def _pieced(self, found):
+        result = 0
+        for functions, condition in found:
+            value = functions[0].value(self.values)
+            result = value if condition == TRUE else self.np.where(condition.value(self.values), value, result)
+        return result
+
+    def _read(self, ordinal):
+        memory = self.evaluation.memory[self.prepared.statement.reads[ordinal].tensor]
+        result = None
+        for functions, condition in self.prepared.reads[ordinal]:
+            if 0 in memory.shape:
+                return self.np.zeros((), memory.dtype)
+            at = tuple(self.np.clip(form.value(self.values), 0, extent - 1) for form, extent in zip(functions, memory.shape))
+            found = memory[at]
+            result = found if result is None else self.np.where(condition.value(self.values), found, result)
+        return result
+
+    def _cast(self, kind, value, integer):
+        np = self.np
+        if kind == "bool":
+            return value != 0, False
+        if kind != "i32":
+            return np.asarray(value).astype(np.float64), False
+        if integer or np.asarray(value).dtype == bool:
+            return np.asarray(value).astype(np.int64), True
+        bounded = np.clip(np.nan_to_num(value, nan=0.0, posinf=2.0**31, neginf=-2.0**31), -2.0**31, 2.0**31 - 1)
+        return np.trunc(bounded).astype(np.int64), True
+
+
+def wrapped(np, value):
+    """An integer modulo 2^32, as i32 has it."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _integer(np, op, args):
+    words = [np.asarray(arg).astype(np.int64) & 0xFFFFFFFF for arg in args] if op.startswith(
+        ("bit_", "shift_", "mul_high")) else args
+    a, b = (*words, None)[:2]
+    table = {
+        "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "neg": lambda: -a, "abs": lambda: np.abs(a),
+        "floor": lambda: a, "min": lambda: np.minimum(a, b), "max": lambda: np.maximum(a, b),
+        "div": lambda: np.where(np.equal(b, 0), 0, np.floor_divide(a, np.where(np.equal(b, 0), 1, b))),
+        "lt": lambda: np.less(a, b), "le": lambda: np.less_equal(a, b), "eq": lambda: np.equal(a, b),
+        "bit_and": lambda: a & b, "bit_or": lambda: a | b, "bit_xor": lambda: a ^ b, "shift_left": lambda: (a << (b & 31)),
+        "shift_right_logical": lambda: a >> (b & 31),
+        "mul_high_unsigned": lambda: ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.int64),
+    }
+    if op not in table:
+        raise UserError(f"{op} has no integer form")
+    result = table[op]()
+    return result if op in ("lt", "le", "eq") else wrapped(np, result)
+
+
+def _real(np, op, args):
+    a, b = (*args, None)[:2]
+    table = {
+        "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: np.divide(a, b),
+        "neg": lambda: -a, "abs": lambda: np.abs(a), "min": lambda: np.minimum(a, b), "max": lambda: np.maximum(a, b),
+        "pow": lambda: np.power(a, b), "exp": lambda: np.exp(a), "exp2": lambda: np.exp2(a), "log": lambda: np.log(a),
+        "sqrt": lambda: np.sqrt(a), "rsqrt": lambda: np.divide(1.0, np.sqrt(a)), "tanh": lambda: np.tanh(a),
+        "erf": lambda: np.frompyfunc(math.erf, 1, 1)(a).astype(np.float64) if np.ndim(a) else np.float64(math.erf(a)),
+        "floor": lambda: np.floor(a), "lt": lambda: np.less(a, b), "le": lambda: np.less_equal(a, b),
+        "eq": lambda: np.equal(a, b), "and": lambda: np.logical_and(a, b), "or": lambda: np.logical_or(a, b),
+        "not": lambda: np.logical_not(a),
+    }
+    if op not in table:
+        raise UserError(f"\"{op}\" is no operation on f32")
+    return table[op]()
+
+
+def bounds(condition, dims, sizes):
+    """{dim: (low, high)} of a box around the points where a condition holds, at sizes. Raises UserError where it is not
+    bounded."""
+    alternatives = condition.parts if isinstance(condition, Joined) and not condition.conjunction else (condition,)
+    boxes = [_box(alternative, dims, sizes) for alternative in alternatives]
+    boxes = [box for box in boxes if all(low <= high for low, high in box.values())] or [{dim: (0, -1) for dim in dims}]
+    for dim in dims:
+        if any(math.isinf(limit) for box in boxes for limit in box[dim]):
+            raise UserError(f"{condition.text()} does not bound {dim}")
+    return {dim: (min(box[dim][0] for box in boxes), max(box[dim][1] for box in boxes)) for dim in dims}
+
+
+def _box(condition, dims, sizes):
+    parts = condition.parts if isinstance(condition, Joined) and condition.conjunction else (condition,)
+    forms = []
+    for part in parts:
+        if isinstance(part, Compare):
+            form = part.form.substitute(sizes)
+            forms += [form, -form] if part.equality else [form]
+        elif part == ~TRUE:
+            return {dim: (0, -1) for dim in dims}
+    box = {dim: (-math.inf, math.inf) for dim in dims}
+    for _ in range(len(dims) + 2):
+        for form in forms:
+            _tighten(box, form)
+    return box
+
+
+def _tighten(box, form):
+    """Narrows the bounds of each variable of form >= 0, given those of the others."""
+    ranges = [(atom, factor, _range(box, atom, factor)) for atom, factor in form.terms]
+    for atom, factor, (_, own) in ranges:
+        if atom not in box:
+            continue
+        others = form.constant + math.fsum(high for name, _, (_, high) in ranges if name != atom)
+        if math.isinf(others) or math.isnan(others):
+            continue
+        low, high = box[atom]
+        if factor > 0:  # factor * x >= -others
+            low = max(low, math.ceil(-others / factor))
+        else:
+            high = min(high, math.floor(others / -factor))
+        box[atom] = (low, high)
+        if low > high:
+            return
+
+
+def _range(box, atom, factor):
+    if isinstance(atom, str):
+        low, high = box.get(atom, (-math.inf, math.inf))
+    else:
+        parts = [_range(box, each, times) for each, times in atom.numerator.terms]
+        low = (atom.numerator.constant + sum(part[0] for part in parts)) / atom.denominator
+        high = (atom.numerator.constant + sum(part[1] for part in parts)) / atom.denominator
+        low, high = (low if math.isinf(low) else math.floor(low)), (high if math.isinf(high) else math.floor(high))
+    return (low * factor, high * factor) if factor > 0 else (high * factor, low * factor)

@@ -1,0 +1,69 @@
+"""Reads that are only there under a condition: a select whose chosen side alone lies inside its tensors.
+
+Such a select becomes a tensor that is written part by part, each where its condition holds: then every read of every statement
+is there at every point of the statement's domain.
+"""
+
+from .affine import TRUE, both
+from .values import Value
+
+
+def is_inside(tensor, at):
+    """Whether these indices are plainly those of an element that is there: whole ranges of the extents of a tensor without
+    gaps."""
+    whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
+    return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
+
+
+def _spans(form, extent):
+    if form.is_constant and extent.is_constant:
+        return 0 <= form.constant < extent.constant
+    owner = getattr(form.terms[0][0], "owner", None) if len(form.terms) == 1 else None
+    return getattr(owner, "extent", None) == extent and form == owner.affine
+
+
+def has_guard(value):
+    """Whether a value is a select by an affine condition that says which side may be read."""
+    return value.op == "select" and value.payload and value.args[0].condition is not None
+
+
+def needs_guard(value):
+    """Whether something in a value, outside of further guards of its own, is read that may not be there."""
+    waiting, seen = [value], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.op == "read" and not is_inside(*node.payload):
+            return True
+        waiting += node.args
+    return False
+
+
+def parts_of(value, where=TRUE):
+    """[(condition, value)] of a guarded select and those in its sides, to be written one after the other: later ones may
+    overwrite. Conditions are conjunctions."""
+    if not (has_guard(value) and any(needs_guard(side) for side in value.args[1:])):
+        return [(where, value)]
+    condition, then, otherwise = value.args[0].condition, value.args[1], value.args[2]
+    rest = where if not needs_guard(otherwise) else both(where, ~condition)
+    return parts_of(otherwise, rest) + parts_of(then, both(where, condition))
+
+
+def lift_guarded(value, make):
+    """The value with every guarded select in it that needs its guard replaced by what make(select) gives."""
+    done = {}
+
+    def lifted(node):
+        if id(node) not in done:
+            if has_guard(node) and any(needs_guard(side) for side in node.args[1:]):
+                found = make(node)
+            else:
+                args = [lifted(arg) for arg in node.args]
+                same = all(one is other for one, other in zip(args, node.args))
+                found = node if same else Value(node.op, node.type, args, node.payload)
+            done[id(node)] = found
+        return done[id(node)]
+
+    return lifted(value)

@@ -1,0 +1,5 @@
+"""Prints docs/pytorch_ops.md."""
+
+from .table import documentation
+
+print(documentation(), end="")

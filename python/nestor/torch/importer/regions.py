@@ -1,0 +1,392 @@
+"""Which nodes of a graph become nests together: a walk that converts every node, and the regions that follow.
+
+Every node has a depth: what PyTorch must compute adds one. Nodes of one depth that are connected are a region: no path leaves
+it and comes back, so it is convex. Views and what follows from indices alone belong to none: each region that uses them has its
+own.
+"""
+
+import dataclasses
+import operator
+from typing import NamedTuple
+
+import torch
+
+from ...errors import UserError
+from ...nests.affine import NotAffine
+from ...nests.assemble import assemble, tensors_of
+from .extents import Symbols, Unsupported, atoms_of, expression
+from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
+from .lazy import ELEMENTS, Builder, Lazy, element_type
+from .parts import Origin, Partition, Port, Region
+from .table import RULES, name_of
+
+TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
+_FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
+_ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
+
+
+def partition(graph, hints=None, cut="memory"):
+    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name.
+
+    cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than
+    what that was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are
+    larger than queries and keys, and a norm after a linear layer does not join it. "never": regions are as large as dependences
+    allow.
+    """
+    if cut not in ("memory", "never"):
+        raise UserError(f'cut is "memory" or "never", not {cut!r}')
+    excluded, late, least = {}, set(), {}
+    while True:
+        walk = _Walk(graph, excluded, late, least, hints, cut == "memory")
+        refused, raised = walk.refused_outputs(), {}
+        if not refused:
+            refused, raised = walk.without_root()
+        moved = set() if refused or raised else walk.better_late()
+        if not refused and not raised and not moved:
+            return walk.partition()
+        excluded.update(refused)
+        least.update(raised)
+        late |= moved
+
+
+class _Walk:
+    """One pass over a graph. excluded: {node: why PyTorch computes it}; late: nodes that start a region; least: {node: the
+    least depth that it may have}; cut: whether regions are cut at results that memory may hold."""
+
+    def __init__(self, graph, excluded, late, least, hints, cut):
+        self.graph, self.excluded, self.late, self.least, self.cut = graph, excluded, late, least, cut
+        self.symbols = Symbols(hints)
+        self.origins = {}
+        self.depth, self.left = {}, dict(excluded)
+        self.members, self.free = {}, set()
+        self.builders, self.arguments, self._converted = {}, {}, {}
+        self.needed = set()
+        self._floor = 0
+        self._uses = {}
+        live = live_nodes(graph)
+        for node in reversed(graph.nodes):
+            users = [user for user in node.users if user in live]
+            self._uses[node] = sum(self._uses[user] if kind_of(user) in _FREE else 1 for user in users)
+        for node in graph.nodes:
+            if node in live:
+                self._visit(node)
+        for node in graph.nodes:
+            if node.op == "output":
+                self._need_all(node)
+
+    def _visit(self, node):
+        if node.op != "call_function":
+            self.depth[node] = self._floor
+            return
+        if values_of(node) is None or self._is_part_of_outside(node):
+            self._outside(node, None)
+        elif mutates(node):
+            self._floor = 1 + max(self.depth.values(), default=0)
+            self._outside(node, "it writes into an argument")
+            self.depth[node] = self._floor
+        elif node in self.excluded:
+            self._outside(node, self.excluded[node])
+        elif kind_of(node) is None:
+            self._outside(node, f"no rule for {name_of(node.target)}")
+        else:
+            self._convert(node)
+
+    def _is_part_of_outside(self, node):
+        """Whether a node is one of several results of what PyTorch computes."""
+        return node.target is operator.getitem and node.args[0] not in self.members and node.args[0] not in self.free
+
+    def _convert(self, node):
+        depth = self._input_depth(node)
+        if self.cut and (node in self.late or self._starts_region(node, depth)):
+            depth += 1
+        depth = max(depth, self.least.get(node, 0))
+        first = None
+        for attempt in range(2):
+            try:
+                found = self._apply(node, depth + attempt)
+            except (Unsupported, NotAffine) as error:
+                first = first or str(error)
+                continue
+            self.depth[node] = depth + attempt
+            if self._is_free(node, found):
+                self.free.add(node)
+                self._converted[node, depth + attempt] = found
+            else:
+                self.members[node] = self._kept(node, found, self._builder(depth + attempt))
+                self.origins[node] = self._origin(node)
+            return
+        self._outside(node, first)
+
+    def _origin(self, node):
+        """What a member was computed from, inside its region."""
+        bases = self._bases(node)
+        inside = [self.origins[base] for base in bases if self.depth[base] == self.depth[node]]
+        outside = [
+            self._elements(base) for base in self._sources(node)
+            if base not in self.members or self.depth[base] != self.depth[node]
+        ]
+        return Origin(any(each.product for each in inside) or is_product(node),
+                      any(each.root for each in inside) or kind_of(node) in _ROOTS,
+                      max([0, *outside, *(each.elements for each in inside)]))
+
+    def _starts_region(self, node, depth):
+        """Whether a reduction or product reads a result that memory holds as well as what it came from."""
+        if kind_of(node) not in _ROOTS:
+            return False
+        product = is_product(node)
+        for operand in node.all_input_nodes:
+            for base in [operand] if operand in self.members else self._bases(operand) if operand in self.free else []:
+                origin = self.origins[base]
+                if self.depth[base] == depth and (origin.product or (product and origin.root)) and min(
+                        self._elements(base), self._elements(operand)) <= origin.elements:
+                    return True
+        return False
+
+    def _elements(self, node):
+        """The number of elements of a node's first tensor, at likely sizes."""
+        total = 1
+        for extent in values_of(node)[0].shape if values_of(node) and values_of(node)[0] is not None else ():
+            found = expression(extent)
+            total *= int(found.subs({symbol: self.symbols.hints.get(str(symbol), 16) for symbol in found.free_symbols}))
+        return total
+
+    def _sources(self, node):
+        """The nodes with data that a node reads, itself or through views: members and what comes from outside."""
+        found, waiting = [], list(node.all_input_nodes)
+        while waiting:
+            each = waiting.pop()
+            if each in self.free:
+                waiting += each.all_input_nodes
+            elif values_of(each):
+                found.append(each)
+        return found
+
+    def _is_free(self, node, found):
+        if node.target is operator.getitem:
+            return node.args[0] in self.free
+        lazies = found if isinstance(found, tuple) else (found,)
+        return kind_of(node) in _FREE or not any(each.data for each in lazies if isinstance(each, Lazy))
+
+    def _kept(self, node, found, builder):
+        """What is read more than once is stored, unless it costs nothing."""
+        if isinstance(found, Lazy) and self._uses[node] > 1:
+            return builder.cheap(found, Context(builder, node).name)
+        return found
+
+    def _input_depth(self, node):
+        return max([self._floor, *(self.depth[each] for each in node.all_input_nodes)])
+
+    def _outside(self, node, reason):
+        self.depth[node] = max([self._floor, *(self.depth[each] + (self._is_member(each)) for each in node.all_input_nodes)])
+        if reason is not None:
+            self.left[node] = reason
+        self._need_all(node)
+
+    def _is_member(self, node):
+        """Whether a node is computed in a region, itself or what it is a view of."""
+        if node in self.members:
+            return True
+        return node in self.free and any(self._is_member(each) for each in node.all_input_nodes)
+
+    def _need_all(self, node):
+        for each in node.all_input_nodes:
+            self._need(each)
+
+    def _need(self, node):
+        """The node's tensor has to be in memory."""
+        if node in self.needed:
+            return
+        self.needed.add(node)
+        if node in self.free:
+            self._need_all(node)
+
+    def _builder(self, depth):
+        if depth not in self.builders:
+            self.builders[depth] = Builder(self.symbols)
+        return self.builders[depth]
+
+    def _apply(self, node, depth):
+        """The node's result as Lazies, with operands as the region of this depth has them."""
+        if node.target is operator.getitem:
+            found = self._operand(node.args[0], depth)
+            found = found[node.args[1]]
+            if isinstance(found, Unsupported):
+                raise found
+            return found
+        context = Context(self._builder(depth), node)
+        args = torch.fx.map_arg(node.args, lambda each: _Operand(self, each, depth))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Operand(self, each, depth))
+        require_elements(values_of(node)[0])
+        found = RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
+        for each in found if isinstance(found, tuple) else (found,):
+            if isinstance(each, Lazy):
+                each.probe()
+        return found
+
+    def _operand(self, node, depth):
+        """What a node gives in the region of this depth: Lazies, or a size."""
+        if values_of(node) is None:
+            return node.meta.get("val")
+        if node in self.free:
+            if (node, depth) not in self._converted:
+                try:
+                    self._converted[node, depth] = self._apply(node, depth)
+                except (Unsupported, NotAffine):
+                    self._converted[node, depth] = self._argument(node, depth)
+            return self._converted[node, depth]
+        if node in self.members and self.depth[node] == depth:
+            return self.members[node]
+        return self._argument(node, depth)
+
+    def _argument(self, node, depth):
+        """The node's tensor as one that comes from outside the region."""
+        if (node, depth) not in self.arguments:
+            tensors = values_of(node)
+            if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
+                raise Unsupported("several results of a node of another region")
+            element_type(tensors[0].dtype)
+            require_elements(tensors[0])
+            dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
+            self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
+        self._need(node)
+        return self.arguments[node, depth]
+
+    def refused_outputs(self):
+        """{node: why} for members whose results are needed outside but have no type that tensors of nests have. A result that
+        cannot be made (the place of a maximum) takes the node that it comes from with it."""
+        found = {}
+        for node in self.needed:
+            if node in self.members and isinstance(self.members[node], Lazy) and values_of(node)[0].dtype not in ELEMENTS:
+                found[node] = f"its result is needed outside, and the nest format has no tensors of {dtype_text(node)}"
+        for node, reason in self.left.items():
+            if node.target is operator.getitem and node.args[0] in self.members:
+                found[node.args[0]] = reason
+        for node in self.needed:
+            if node in self.members and isinstance(self.members[node], tuple) and any(
+                    user.target is not operator.getitem for user in node.users):
+                found[node] = "its results are used together"
+        return {node: why for node, why in found.items() if node not in self.excluded}
+
+    def without_root(self):
+        """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one
+        later region alone reads may join it, the others are PyTorch's."""
+        refused, raised = {}, {}
+        readers = self._readers()
+        for nodes in self._components():
+            if any(kind_of(node) in _ROOTS for node in nodes):
+                continue
+            depths = {self.depth[reader] for node in nodes for reader in readers.get(node, ())} - {self.depth[nodes[0]]}
+            outside = any(self._is_outside(user) for node in nodes for user in node.users)
+            if len(depths) == 1 and not outside and not any(node in self.least for node in nodes):
+                raised.update(dict.fromkeys(nodes, depths.pop()))
+            else:
+                refused.update(dict.fromkeys(nodes, "pointwise ops alone: PyTorch fuses them"))
+        return refused, raised
+
+    def _readers(self):
+        """{member: the members that read it, themselves or through views}"""
+        found = {}
+        for node in self.members:
+            for base in self._bases(node):
+                found.setdefault(base, []).append(node)
+        return found
+
+    def better_late(self):
+        """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other
+        regions alone, so that memory holds the source in their place."""
+        return {node for node, found in self._readers().items()
+                if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
+                and self._bases(node) and not any(self._is_outside(user) for user in node.users)
+                and all(self.depth[each] > self.depth[node] and kind_of(each) in _ROOTS and not is_product(each)
+                        for each in found)}
+
+    def _is_outside(self, node):
+        """Whether what PyTorch computes reads a node, itself or through views."""
+        return node not in self.members and (node not in self.free or any(self._is_outside(user) for user in node.users))
+
+    def partition(self):
+        return Partition([self._region(nodes) for nodes in self._components()], self.left)
+
+    def _components(self):
+        """Connected members of one depth, in an order in which they can run."""
+        parent = {node: node for node in self.members}
+
+        def root(node):
+            while parent[node] is not node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        for node in self.members:
+            for base in self._bases(node):
+                if self.depth[base] == self.depth[node]:
+                    parent[root(node)] = root(base)
+        groups = {}
+        for node in self.members:
+            groups.setdefault(root(node), []).append(node)
+        return sorted(groups.values(), key=lambda nodes: self.depth[nodes[0]])
+
+    def _bases(self, node):
+        """The members that a node reads, itself or through views."""
+        return [each for each in self._sources(node) if each in self.members]
+
+    def _region(self, nodes):
+        depth = self.depth[nodes[0]]
+        builder = self._builder(depth)
+        inside, outputs = set(nodes), []
+        arguments = {id(lazy.leaf): (node, lazy) for (node, at), lazy in self.arguments.items() if at == depth}
+        for node in nodes:
+            if node in self.needed and isinstance(self.members[node], Lazy):
+                lazy = self.members[node]
+                tensor = self._output(builder, lazy, f"y{len(outputs)}", values_of(node)[0].dtype, arguments, outputs)
+                outputs.append((tensor, node, lazy))
+        tensors = [tensor for tensor, _, _ in outputs]
+        inputs = _named_inputs(tensors, arguments)
+        variant = element_type(values_of(outputs[0][1])[0].dtype)
+        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs],
+                        tolerance=TOLERANCES.get(variant, 1e-4))
+        return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
+                      [Port(lazy.leaf.name, node, lazy.atoms) for node, lazy in inputs],
+                      [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])
+
+    def _output(self, builder, lazy, name, dtype, arguments, outputs):
+        """The tensor that holds a result: the one that it was stored in, if that has the type; else a copy."""
+        kind, leaf = element_type(dtype), lazy.leaf
+        taken = [tensor for tensor, _, _ in outputs]
+        if leaf is not None and leaf.type == kind and id(leaf) not in arguments and all(leaf is not each for each in taken):
+            leaf.name = name
+            return leaf
+        return builder.stored(lazy, name, kind).leaf
+
+
+def _named_inputs(outputs, arguments):
+    """(node, Lazy) of the arguments that a region reads, named in the order in which it does."""
+    inputs = []
+    for tensor in tensors_of(outputs):
+        if id(tensor) in arguments:
+            tensor.name = f"x{len(inputs)}"
+            inputs.append(arguments[id(tensor)])
+    return inputs
+
+
+class _Operand(NamedTuple):
+    """A node as an operand, converted when the rule is called."""
+    walk: "_Walk"
+    node: torch.fx.Node
+    depth: int
+
+
+def _resolved(found):
+    if isinstance(found, _Operand):
+        return found.walk._operand(found.node, found.depth)
+    if isinstance(found, (list, tuple)):
+        return type(found)(_resolved(each)
+                           for each in found) if type(found) in (list, tuple) else [_resolved(each) for each in found]
+    if isinstance(found, dict):
+        return {key: _resolved(each) for key, each in found.items()}
+    return found
+
+
+def _named(nest):
+    """The nest with a name that follows from what it is, so that equal regions share their kernels."""
+    return dataclasses.replace(nest, op=f"captured_{nest.fingerprint()[:16]}")

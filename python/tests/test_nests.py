@@ -1,0 +1,331 @@
+"""Nests written in Python: what they say, their files, their errors, and what they compute."""
+
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+import unittest
+
+from support import PROGRAM, needs_program, numpy
+
+import nestor
+from nestor import Size, define, f32, indices
+from nestor.nests.affine import Affine, both, either
+from nestor.nests.isl_text import pieces
+from nestor.nests.values import Value, as_value
+
+if numpy:
+    import own_operators
+
+needs_numpy = unittest.skipUnless(numpy, "numpy is not installed")
+rows, width = Size("rows"), Size("width")
+i, c, k = indices(i=rows, c=width, k=width)
+x = nestor.Tensor("x", "f32", (rows, width))
+
+
+def random_affine(source, names, depth=2):
+    form = Affine((), source.randint(-9, 9))
+    for name in names:
+        form = form + Affine.variable(name) * source.choice((0, 1, 1, -1, 2, 3, -4))
+    if depth:
+        inner, divisor = random_affine(source, names, depth - 1), source.randint(1, 6)
+        form = form + source.choice((inner // divisor, inner % divisor, -(inner // divisor), form))
+    return form
+
+
+def random_condition(source, names, depth=2):
+    if not depth:
+        a, b = random_affine(source, names, 1), random_affine(source, names, 1)
+        return source.choice((a < b, a <= b, a > b, a >= b, a.equals(b), ~a.equals(b)))
+    parts = [random_condition(source, names, depth - 1) for _ in range(2)]
+    return source.choice((both(*parts), either(*parts), ~both(*parts), ~parts[0]))
+
+
+class AffineTest(unittest.TestCase):
+    names = ("i", "n")
+
+    def values(self, source):
+        return {name: source.randint(-20, 20) for name in self.names}
+
+    def test_text_is_read_back_as_the_same_function(self):
+        source = random.Random(1)
+        for _ in range(300):
+            form = random_affine(source, self.names)
+            piece, = pieces(f"[n] -> {{ S[i] -> [({form.text()})] }}")
+            for _ in range(10):
+                values = self.values(source)
+                self.assertEqual(piece.functions[0].value(values), form.value(values), form.text())
+
+    def test_conditions_are_read_back_and_negated(self):
+        source = random.Random(2)
+        for _ in range(300):
+            condition = random_condition(source, self.names)
+            piece, = pieces(f"[n] -> {{ S[i] : {condition.text()} }}")
+            for _ in range(10):
+                values = self.values(source)
+                holds = bool(condition.value(values))
+                self.assertEqual(bool(piece.condition.value(values)), holds, condition.text())
+                self.assertEqual(bool((~condition).value(values)), not holds, condition.text())
+
+    def test_substitution_is_composition(self):
+        source = random.Random(3)
+        for _ in range(200):
+            form, inner = random_affine(source, self.names), random_affine(source, self.names)
+            values = self.values(source)
+            self.assertEqual(form.substitute({"i": inner}).value(values), form.value({**values, "i": inner.value(values)}))
+
+    def test_integer_operations_are_pythons(self):
+        source = random.Random(4)
+        for _ in range(200):
+            form, values, divisor = random_affine(source, self.names), self.values(source), source.randint(1, 9)
+            self.assertEqual((form // divisor).value(values), form.value(values) // divisor)
+            self.assertEqual((form % divisor).value(values), form.value(values) % divisor)
+
+    def test_what_is_not_affine_is_refused(self):
+        with self.assertRaisesRegex(nestor.NotAffine, r"\(i\) \* \(n\) is not affine"):
+            Affine.variable("i") * Affine.variable("n")
+        with self.assertRaisesRegex(nestor.NotAffine, "the divisor must be a positive constant"):
+            Affine.variable("i") // Affine.variable("n")
+
+    def test_isl_text_that_is_not_read_is_quoted(self):
+        for text in ("{ S[i] : exists (e : i = 2e) }", "{ S[i] ", "{ S[i] : i }", "{ S[i] -> T[i @ 2] }", "{ S[i + 1] -> T[i] }"):
+            with self.assertRaisesRegex(nestor.UserError, r"\{ S\[i"):
+                pieces(text)
+
+
+class AuthorTest(unittest.TestCase):
+    def refused(self, message, function, **options):
+        with self.assertRaisesRegex(nestor.UserError, message):
+            nestor.nest(function, **options)
+
+    def test_what_a_nest_says(self):
+        @nestor.nest(variant="half.f16", tolerance=1e-3)
+        def scaled(x: nestor.f16[rows, width], factor: nestor.Scalar(2.0, min=0.5) = None):
+            return define("out", (i, c), x[i, c] * factor, type="f16")
+
+        self.assertEqual((scaled.op, scaled.variant, scaled.tolerance), ("scaled", "half.f16", 1e-3))
+        self.assertEqual([size.name for size in scaled.sizes], ["rows", "width"])
+        self.assertEqual([(tensor.name, tensor.type, tensor.role) for tensor in scaled.tensors],
+                         [("x", "f16", "input"), ("out", "f16", "output")])
+        self.assertEqual((scaled.scalars[0].name, scaled.scalars[0].default, scaled.scalars[0].min), ("factor", 2.0, 0.5))
+        value = scaled.statements[0].value
+        self.assertEqual((value["op"], value["type"], value["args"][0]["op"]), ("cast", "f16", "mul"))
+        self.assertEqual(value["args"][0]["args"][0]["op"], "cast")  # no arithmetic in 16 bits
+
+    def test_annotations_may_be_text(self):
+        def scaled(x: "f32[rows, width]"):
+            return define("out", (i, c), x[i, c] + 1)
+
+        self.assertEqual(nestor.nest(scaled).tensors[0].shape, ("[rows, width] -> { [(rows)] }", "[rows, width] -> { [(width)] }"))
+
+    def test_a_reduction_under_a_condition_has_elements_only_there(self):
+        @nestor.nest
+        def partial(x: f32[rows, width]):
+            score = define("score", (i, c), nestor.sum(x[i, k] * x[i, c], over=k, name="dot"), where=c <= i)
+            return define("out", i, nestor.max(score[i, c], over=c, where=c <= i))
+
+        domains = {statement.name: statement.domain for statement in partial.statements}
+        self.assertIn("c <= i", domains["dot_init"])
+        self.assertIn("c <= i", domains["dot"])
+        self.assertNotIn("c <= i", domains["out_max_init"])
+
+    def test_a_guarded_read_is_a_part_of_its_own(self):
+        @nestor.nest
+        def shifted(x: f32[rows, width]):
+            before = nestor.select(c >= 2, x[i, c - 2], nestor.select(c >= 1, x[i, c - 1], 0.0))
+            return define("out", (i, c), before), define("sum", i, nestor.sum(nestor.select(k >= 1, x[i, k - 1], 1.0) * 2, over=k))
+
+        domains = {statement.name: statement.domain for statement in shifted.statements}
+        self.assertEqual(list(domains), ["out_part0", "out_part1", "out_part2", "sum_add_init", "sum_add_part_part0",
+                                         "sum_add_part_part1", "sum_add", "sum"])
+        self.assertRegex(domains["out_part1"], r"1 <= c and c <= 1 \}|c <= 1 and 1 <= c \}")
+        self.assertRegex(domains["out_part2"], r"2 <= c \}")
+        if numpy:
+            data = numpy.arange(12.0).reshape(3, 4) + 1
+            found = nestor.evaluate(shifted, {"x": data})
+            numpy.testing.assert_array_equal(found["out"], [[0, row[0], row[0], row[1]] for row in data])
+            numpy.testing.assert_array_equal(found["sum"], 2 + 2 * data[:, :-1].sum(1))
+
+    def test_what_is_there_anyway_is_chosen_in_place(self):
+        @nestor.nest
+        def masked(x: f32[rows, width]):
+            whole = define("whole", (i, c), x[i, c] * 2)
+            return define("out", (i, c), nestor.select(c < i, whole[i, c] + x[i, c], 0.0))
+
+        self.assertEqual([statement.name for statement in masked.statements], ["whole", "out"])
+
+    def test_large_parts_are_written_once(self):
+        @nestor.nest
+        def deep(x: f32[rows, width]):
+            value = x[i, c]
+            for _ in range(40):
+                value = value * value + value
+            return define("out", (i, c), value)
+
+        self.assertLess(len(deep.json()), 60_000)
+        self.assertEqual(nestor.Nest.from_json(deep.json()), deep)
+
+    def test_names_that_clash(self):
+        def twice(a: f32[rows, width]):
+            first = define("t", (i, c), a[i, c] + 1)
+            second = define("t", (i, c), first[i, c] * 2)
+            return define("out", (i, c), second[i, c] + first[i, c])
+
+        self.assertEqual([tensor.name for tensor in nestor.nest(twice).tensors], ["a", "out", "t", "t_2"])
+
+        def hidden(c: f32[rows, width]):
+            return define("out", (i, k), c[i, k]), define("turned", columns, c[0, columns])
+
+        columns, = indices(c=width)
+        self.refused("an index has the name of the input c", hidden)
+
+        def same(i_: f32[rows, width]):
+            return define("i_", (i, c), i_[i, c])
+
+        self.refused("another size, scalar or tensor of the nest has this name", same)
+        other = Size("rows")
+
+        def two(a: f32[rows, width], b: f32[other, width]):
+            return define("out", (i, c), a[i, c] + b[i, c])
+
+        self.refused("two different sizes are named rows", two)
+
+    def test_bad_definitions(self):
+        self.refused("argument a is neither a tensor", lambda a: None)
+        self.refused("is no output: return what nestor.define made", lambda a=1.0: a)
+        for message, value in (("depends on the index k, which is none of its own", lambda: x[i, k]),
+                               ("x has 2 indices, not 1", lambda: x[i]),
+                               ("read its elements", lambda: as_value(x)),
+                               ("has no truth value while the nest is written", lambda: x[i, c] if x[i, c] > 0 else 0),
+                               ("a condition is no number", lambda: (x[i, c] > 0) + 1),
+                               ("affine in indices and sizes; of data, use nestor.select",
+                                lambda: nestor.sum(x[i, k], over=k, where=x[i, k] > 0)),
+                               ("is no integer that is affine", lambda: x[i, 1.5]),
+                               ("bit_xor works on i32", lambda: x[i, c] ^ x[i, c]),
+                               ("is no index", lambda: nestor.sum(x[i, k], over="k"))):
+            with self.subTest(message), self.assertRaisesRegex(nestor.UserError, message):
+                define("out", (i, c), value())
+        for name in ("exists", "a b", "", "2x"):
+            with self.subTest(name), self.assertRaisesRegex(nestor.UserError, "name a"):
+                Size(name)
+        with self.assertRaisesRegex(nestor.UserError, '"and_" is no reduction'):
+            define("out", i, 0.0).write((i, c), i, x[i, c], reduction="and_")
+
+    def test_constants_are_of_f32(self):
+        self.assertEqual(as_value(0.1).payload, 0.10000000149011612)
+        self.assertEqual(as_value(1e60).payload, float("inf"))
+        with self.assertRaisesRegex(nestor.UserError, "is no 32-bit integer"):
+            as_value(1 << 40)
+        self.assertIsInstance(as_value(rows), Value)
+
+
+class FileTest(unittest.TestCase):
+    def test_bad_files_name_the_key(self):
+        good = json.loads(nestor.nest(lambda a=1.0: define("out", i, a), op="one").json())
+        for change, message in (({"format": 2}, "of format 2; this package reads 1"), ({"sizes": None}, 'key "sizes" is missing'),
+                                ({"sizes": [{"name": "rows", "min": "1"}]}, r"nest.sizes\[0\].min must be an integer"),
+                                ({"tensors": [{"name": "t", "type": "f64"}]}, r'nest.tensors\[0\].type: "f64" is none of f32'),
+                                ({"tolerance": True}, "nest.tolerance must be")):
+            with self.subTest(message), self.assertRaisesRegex(nestor.UserError, message):
+                nestor.Nest.from_dict({**good, **change})
+        with self.assertRaisesRegex(nestor.UserError, "this is not JSON"):
+            nestor.Nest.from_json("{")
+        with self.assertRaisesRegex(nestor.UserError, "cannot read nest file /nowhere.nest.json: No such file"):
+            nestor.Nest.load("/nowhere.nest.json")
+
+    @needs_numpy
+    def test_files_hold_the_whole_nest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, (nest, *_) in own_operators.CASES.items():
+                path = pathlib.Path(folder) / f"{name}.nest.json"
+                nest.save(path)
+                self.assertEqual(nestor.Nest.load(path), nest)
+
+    @needs_program
+    def test_nests_of_the_program_are_read_without_loss(self):
+        for problem in ("layernorm f32", "attention causal.f16", "attention window.bf16", "jacobi2d f32", "matmul_bias_gelu bf16",
+                        "bias_dropout_residual_layernorm f16"):
+            op, variant = problem.split()
+            text = subprocess.run([PROGRAM, "--json", "show", op, "--variant", variant, "--as", "nest"],
+                                  capture_output=True,
+                                  text=True,
+                                  check=True).stdout
+            with self.subTest(problem):
+                nest = nestor.Nest.from_json(text)
+                self.assertEqual(nest.to_dict(), json.loads(text))
+                self.assertEqual(nestor.Nest.from_json(nest.json()), nest)
+
+
+@needs_numpy
+class EvaluateTest(unittest.TestCase):
+    def test_own_operators_compute_what_numpy_does(self):
+        for name, (nest, sizes, make, reference) in own_operators.CASES.items():
+            tensors = make(numpy.random.default_rng(5))
+            found = nestor.evaluate(nest, dict(zip(own_operators.inputs_of(nest), tensors)), sizes)
+            for output, expected in zip(own_operators.outputs_of(nest), reference(*tensors)):
+                with self.subTest(f"{name} {output.name}"):
+                    numpy.testing.assert_allclose(found[output.name], expected, rtol=1e-7, atol=1e-9)
+
+    @needs_program
+    def test_shipped_operators_compute_what_numpy_does(self):
+        source = numpy.random.default_rng(6)
+        data, weight, bias = source.standard_normal((5, 8)), source.standard_normal(8), source.standard_normal(8)
+        mean, variance = data.mean(1, keepdims=True), data.var(1, keepdims=True)
+        power = numpy.exp(data - data.max(1, keepdims=True))
+        for op, tensors, expected in (("layernorm", {"x": data, "gamma": weight, "beta": bias},
+                                       (data - mean) / numpy.sqrt(variance + 1e-5) * weight + bias),
+                                      ("softmax", {"x": data}, power / power.sum(1, keepdims=True)),
+                                      ("matmul", {"a": data, "b": data.T}, data @ data.T)):
+            with self.subTest(op):
+                text = subprocess.run([PROGRAM, "--json", "show", op, "--as", "nest"],
+                                      capture_output=True,
+                                      text=True,
+                                      check=True).stdout
+                nest = nestor.Nest.from_json(text)
+                found = nestor.evaluate(nest, dict(zip(own_operators.inputs_of(nest), tensors.values())))
+                numpy.testing.assert_allclose(found[own_operators.outputs_of(nest)[0].name], expected, rtol=1e-7, atol=1e-9)
+
+    def test_statements_that_read_what_they_write_run_in_order(self):
+        step, place = indices(step=Size("steps"), place=Size("length"))
+        start = nestor.Tensor("start", "f32", (place.extent,))
+        row = define("row", place, start[place])
+        row.write((step, place), place, (row[place - 1] + row[place]) * 0.5, where=place >= 1)
+        nest = nestor.nests.assemble.assemble("smooth", "f32", [row])
+        values = numpy.arange(1.0, 7.0) ** 2
+        expected = values.copy()
+        for _ in range(3):
+            for at in range(1, 6):
+                expected[at] = (expected[at - 1] + expected[at]) * 0.5
+        numpy.testing.assert_allclose(nestor.evaluate(nest, {"start": values}, {"steps": 3})["row"], expected)
+
+    def test_integers_wrap_and_empty_reductions_are_neutral(self):
+        @nestor.nest
+        def edges(number: nestor.i32[rows]):
+            return (define("product", i, number[i] * number[i]), define("quotient", i, number[i] // 3),
+                    define("high", i, nestor.mul_high_unsigned(number[i], number[i])), define("bits", i, (number[i] >> 4) ^ 5),
+                    define("none", (), nestor.min(number[i], over=i, where=i < 0)))
+
+        values = numpy.array([-2**31, -7, 7, 2**31 - 1, 65537], "int32")
+        found = nestor.evaluate(edges, {"number": values})
+        word = values.astype("int64") & 0xFFFFFFFF
+        numpy.testing.assert_array_equal(found["product"], (word * word % 2**32).astype("uint32").view("int32"))
+        numpy.testing.assert_array_equal(found["quotient"], values // 3)
+        numpy.testing.assert_array_equal(found["high"].astype("uint32"), (word.astype("uint64") ** 2 >> 32).astype("uint32"))
+        numpy.testing.assert_array_equal(found["bits"], ((word >> 4) ^ 5).astype("uint32").view("int32"))
+        self.assertEqual(found["none"], 2**31 - 1)
+
+    def test_bad_inputs(self):
+        nest = own_operators.swiglu
+        for tensors, message in (({}, "no shape says what the size rows is"),
+                                 ({"x": numpy.zeros((4, 7))}, "no shape says what the size width is")):
+            with self.assertRaisesRegex(nestor.UserError, message):
+                nestor.evaluate(nest, tensors)
+        with self.assertRaisesRegex(nestor.UserError, r"x must have the shape \(4, 8\), not \(4, 7\)"):
+            nestor.evaluate(nest, {"x": numpy.zeros((4, 7))}, {"width": 4})
+        with self.assertRaisesRegex(nestor.UserError, "the input x is missing"):
+            nestor.evaluate(nest, {}, {"rows": 2, "width": 4})
+
+
+if __name__ == "__main__":
+    unittest.main()

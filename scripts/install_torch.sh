@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes a virtual environment with the PyTorch that nestor.torch is tested with, unless it is there: scripts/install_torch.sh build/torch
+set -euo pipefail
+folder=${1:?usage: scripts/install_torch.sh FOLDER}
+version="2.11"
+
+is_there() { "$folder/bin/python" -c "import numpy, torch; assert torch.__version__.startswith('$version.')" 2>/dev/null; }
+is_there && exit 0
+base=/usr/bin/python3
+[ -x "$base" ] || base=python3
+echo "installing PyTorch $version into $folder (4.7 GB; NESTOR_TORCH_TESTS=0 leaves it out)"
+"$base" -m venv --without-pip --clear "$folder"
+"$base" -m pip --python "$folder/bin/python" install -q --disable-pip-version-check --progress-bar off "torch==$version.*" numpy
+is_there
