@@ -37,7 +37,7 @@ TEST(TensorBlock, registers_are_those_of_sums_operands_and_what_is_held) {
   block.row_tiles = 2;
   EXPECT_EQ(estimate(block, target_of(90)).registers, 2 * (128 + 64 / 4));
   EXPECT_THAT(estimate(block, target_of(90)).spills,
-              HasSubstr("fragments need 288 registers of a thread, 2 groups in 1 blocks leave"));
+              HasSubstr("fragments need 288 registers of a thread, 2 warpgroups in 1 blocks leave"));
   EXPECT_EQ(estimate(block, target_of(90)).refusal, "") << "a plan spills and runs";
 }
 

@@ -88,7 +88,9 @@ TEST_F(TensorMaps, HoldEveryTypeAndRank) {
 
 // Whatever the strides of such dimensions, 7 elements here, no element is reached by them.
 TEST_F(TensorMaps, DimensionsOfOneIndexMayHaveAnyStride) {
-  const RecipeLauncher launcher = make(tile_recipe());
+  LaunchRecipe recipe = tile_recipe();
+  recipe.arguments[1].output = false;  // rows that are written are multiples of 16 bytes
+  const RecipeLauncher launcher = make(recipe);
   TileValues values(1, 100, 40);
   values.strides[0] = 7;
   launcher.launch(values, nullptr);
