@@ -5,6 +5,7 @@
 #include "autotune/oracle/reference.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/thread_pool.h"
 
 #include <fmt/ranges.h>
 
@@ -12,7 +13,6 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -23,26 +23,27 @@ constexpr double kCostLimit = 4e8;
 
 /// body(0) to body(count - 1), on as many threads as there are processors. Throws the first exception that one threw.
 void for_each_on_threads(std::size_t count, const std::function<void(std::size_t)>& body) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex failed;
-  const auto work = [&] {
-    for (std::size_t k = next++; k < count; k = next++) {
-      try {
-        body(k);
-      } catch (...) {
-        const std::lock_guard<std::mutex> lock(failed);
-        if (!failure) failure = std::current_exception();
-        next = count;
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  const std::size_t threads = std::min<std::size_t>(count, std::max(std::thread::hardware_concurrency(), 1U));
-  for (std::size_t k = 1; k < threads; ++k) others.emplace_back(work);
-  work();
-  for (std::thread& other : others) other.join();
-  if (failure) std::rethrow_exception(failure);
+  struct Work {
+    const std::function<void(std::size_t)>& body;
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure{};
+  } work{body};
+  ThreadPool pool(
+      static_cast<int>(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, std::max<std::size_t>(count, 1))));
+  const nestor_host_services& services = *pool.services();
+  services.parallel_for(
+      services.context, static_cast<std::int64_t>(count), 0,
+      [](void* closure, std::int64_t index, void*) {
+        Work& shared = *static_cast<Work*>(closure);
+        if (shared.failed) return;
+        try {
+          shared.body(static_cast<std::size_t>(index));
+        } catch (...) {
+          if (!shared.failed.exchange(true)) shared.failure = std::current_exception();
+        }
+      },
+      &work);
+  if (work.failure) std::rethrow_exception(work.failure);
 }
 
 std::string sizes_text(const Sizes& sizes) {

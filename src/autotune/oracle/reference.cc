@@ -152,15 +152,7 @@ Reference Reference::copy_for(const HostTensors& inputs) const {
   Reference copy;
   for (const Store& store : stores_) {
     Store own;
-    own.name = store.name;
-    own.type = store.type;
-    own.shape = store.shape;
-    own.strides = store.strides;
-    own.elements = store.elements;
-    own.sums_16_bits = store.sums_16_bits;
-    own.writers = store.writers;
-    own.reduced = store.reduced;
-    own.narrow = store.narrow;
+    static_cast<StoreForm&>(own) = store;
     if (store.input) set_input(own, inputs);
     copy.stores_.push_back(std::move(own));
   }

@@ -100,19 +100,22 @@ class Reference {
 
  private:
   Reference() = default;
-  struct Store {
+  /// What does not depend on the inputs.
+  struct StoreForm {
     std::string name;
     ElementType type = ElementType::f32;
     std::vector<std::int64_t> shape, strides;
     std::int64_t elements = 1;
+    bool sums_16_bits = false;  ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
+    std::vector<int> writers;   ///< statements, in textual order
+    bool reduced = false;       ///< a reduction writes it
+    std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
+  };
+  struct Store : StoreForm {
     const std::byte* input = nullptr;
-    std::vector<float> decoded;  ///< the input, where it is small
-    bool sums_16_bits = false;   ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
-    std::vector<int> writers;    ///< statements, in textual order
+    std::vector<float> decoded;         ///< the input, where it is small
     std::vector<LazyDoubles> versions;  ///< by number of writers done; full evaluation uses the last one
     std::vector<LazyDoubles> errors;    ///< of these
-    bool reduced = false;               ///< a reduction writes it
-    std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
     ZeroPages<ErrorSum> sums;           ///< full evaluation: errors where reductions write
   };
   struct ElementLoops {

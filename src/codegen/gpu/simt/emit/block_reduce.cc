@@ -67,7 +67,7 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
   return values[0];
 }
 
-/// What the lead of a joint reduction has found so far. Its dims of one value are set again: earlier, a branch may have set them.
+/// What the lead of a fused reduction has found so far. Its dims of one value are set again: earlier, a branch may have set them.
 Value* BlockEmitter::lead_value(const BlockOp& lead, int slot) {
   Value* value = nullptr;
   for_serial(

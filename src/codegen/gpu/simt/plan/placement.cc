@@ -195,9 +195,8 @@ void refuse_long_code(const BlockPlan& plan) {
   for (const auto& [id, place] : plan.placements) {
     if (place.kind != Placement::Kind::registers || place.row_slots <= kMostRows) continue;
     user_error(
-        "Kernel '{}' keeps {} rows of '{}' in each thread, and writes code for each of them: at most {} are possible; cut the "
-        "loop over "
-        "rows into smaller tiles.",
+        "Kernel '{}' keeps {} rows of '{}' in each thread, and writes code for each of them: at most {} are possible; "
+        "cut the loop over rows into smaller tiles.",
         plan.program->name, place.row_slots, plan.buffer(id).name, kMostRows);
   }
 }

@@ -1,7 +1,7 @@
 // Trips: resident blocks, each of which takes many work tiles of the grid in turn, and loops within a block. What all trips need is
-// copied once, and copies of the data of trips to come may be under way while the current one is worked on: with `slots` slots,
-// the current trip's in registers and those of slots - 1 trips in a circular buffer in shared memory. Trip t uses stage (t - 1) mod (slots - 1) for its own data, which is free
-// for trip t + slots - 1 as soon as trip t begins.
+// copied once, and copies of the data of trips to come may be under way while the current one is worked on: with `stages`,
+// the current trip's data lies in registers and that of stages - 1 trips in a circular buffer in shared memory. Trip t uses its place
+// (t - 1) mod (stages - 1), which is free for trip t + stages - 1 as soon as trip t begins.
 #include "codegen/gpu/simt/plan/block_plan.h"
 
 #include <algorithm>

@@ -121,22 +121,27 @@ class IslText {
     }
   }
 
-  /// A variable of its own: isl reads no extrema in the parentheses of a condition.
-  std::string extremum(const IntExpr& expr, const std::string& a, const std::string& b) {
+  /// A variable of its own for an expression. `facts(variable)` say what it is, the first time.
+  std::string variable_for(const IntExpr& expr, const std::function<std::string(const std::string&)>& facts) {
     const std::string name = "[" + expr.str() + "]";
     const bool known = dims_.count(name) != 0;
-    const std::string value = of(name), sign = expr.op() == IntOp::min ? "<=" : ">=";
-    if (!known) state(fmt::format("({0} = {1} or {0} = {2}) and {0} {3} {1} and {0} {3} {2}", value, a, b, sign));
+    std::string value = of(name);
+    if (!known) state(facts(value));
     return value;
   }
 
-  /// A variable of its own for a choice.
+  /// isl reads no extrema in the parentheses of a condition.
+  std::string extremum(const IntExpr& expr, const std::string& a, const std::string& b) {
+    const char* sign = expr.op() == IntOp::min ? "<=" : ">=";
+    return variable_for(expr, [&](const std::string& value) {
+      return fmt::format("({0} = {1} or {0} = {2}) and {0} {3} {1} and {0} {3} {2}", value, a, b, sign);
+    });
+  }
+
   std::string either(const IntExpr& expr, const std::string& condition, const std::string& yes, const std::string& no) {
-    const std::string name = "[" + expr.str() + "]";
-    const bool known = dims_.count(name) != 0;
-    const std::string value = of(name);
-    if (!known) state(fmt::format("(({0} and {1} = {2}) or ((not {0}) and {1} = {3}))", condition, value, yes, no));
-    return value;
+    return variable_for(expr, [&](const std::string& value) {
+      return fmt::format("(({0} and {1} = {2}) or ((not {0}) and {1} = {3}))", condition, value, yes, no);
+    });
   }
 
   /// What is not linear is any integer, the same wherever the same stands.
