@@ -20,10 +20,10 @@ from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
 __all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
-           "flex_attention", "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention",
-           "softmax"]
+           "flex_attention", "layer_norm", "log_softmax", "register_transformers", "residual_rms_norm", "rms_norm",
+           "scaled_dot_product_attention", "softmax"]
 _LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation",
-          "flex_attention": "flex"}  # they load sympy
+          "flex_attention": "flex", "register_transformers": "transformers_attention"}  # they load sympy
 
 
 def __getattr__(name):

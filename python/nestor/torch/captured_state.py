@@ -1,7 +1,7 @@
 """What a function has captured, as a key that is equal while nothing of it changed, and the tensors in it.
 
 A traced function need not be traced again while its code, its closure, the globals that it names and the numbers in them are the
-same; its tensors are arguments, so that only their types and shapes matter.
+same; its tensors are arguments, so that only their types matter, and their shapes where code asks for them.
 """
 
 import functools
@@ -11,6 +11,7 @@ import torch
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 _MODULES = ("torch", "math", "nestor", "numpy", "builtins", "functools", "operator")
+_OF_SHAPES = {"shape", "size", "numel", "nelement", "len", "stride", "dim", "ndim", "enumerate", "zip", "range"}  # may ask for them
 
 
 class Unknown(Exception):
@@ -21,11 +22,12 @@ class State:
     """key: hashable, or None where changes cannot be seen; tensors: those captured, in the order in which they were found."""
 
     def __init__(self, *functions):
-        self.tensors, self._parts, self._seen = [], [], {}
+        self.tensors, self._parts, self._seen, self._names = [], [], {}, set()
         try:
             for function in functions:
                 self._add(function)
-            self.key = tuple(self._parts)
+            shapes = tuple(tuple(tensor.shape) for tensor in self.tensors) if self._names & _OF_SHAPES else None
+            self.key = (*self._parts, shapes)
         except Unknown:
             self.key = None
 
@@ -39,7 +41,7 @@ class State:
         self._seen[id(found)] = len(self._seen)
         if isinstance(found, torch.Tensor):
             self.tensors.append(found)
-            self._parts.append(("tensor", found.dtype, tuple(found.shape), found.device, found.requires_grad))
+            self._parts.append(("tensor", found.dtype, found.dim(), found.device, found.requires_grad))
         elif isinstance(found, types.FunctionType):
             self._function(found)
         elif isinstance(found, functools.partial):
@@ -74,6 +76,7 @@ class State:
                 raise Unknown("a variable that is not set yet") from None
             self._add(content)
         for name in _names(function.__code__):
+            self._names.add(name)
             if name in function.__globals__:
                 self._parts.append(name)
                 self._add(function.__globals__[name])

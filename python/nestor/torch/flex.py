@@ -16,6 +16,7 @@ from .flex_compiled import Replayed, program, program_of, record
 from .flex_mods import traced
 from .flex_nest import Flex, Shape, flex_nest
 from .importer.extents import Unsupported
+from .kept_mask import KeptMask
 from .kernels import element_of, missing
 from .nest_calls import check_tune, kernel_for, launch, tune_nest
 from .operators import LIBRARY
@@ -52,16 +53,14 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     """
     check_tune(tune)
     lse = return_lse or (return_aux is not None and return_aux.lse)
-    attend = _attend_compiled if torch.compiler.is_dynamo_compiling() else _attend
     if needs_gradient(query, key, value):
         found, reason = None, "no kernel computes the gradients of attention"
     elif return_aux is not None and return_aux.max_scores:
         found, reason = None, "no kernel returns the largest scores"
     else:
-        query, key, value = _cast(query, key, value)
         found, reason = attend(query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s)
     if found is None:
-        _say(reason)
+        say(f"{_NAME}: {reason}")
         return _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux)
     out, logarithm = found
     if return_aux is not None:
@@ -109,20 +108,24 @@ def mask_of(block_mask):
 
 
 @torch.compiler.assume_constant_result
-def _say(reason):
+def say(reason):
     """Once for each reason, also while torch.compile traces a call."""
-    missing((_NAME, reason), f"{_NAME}: {reason}")
+    missing((_NAME, reason), reason)
 
 
-def _attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s):
-    """((out, lse or None), None) by a kernel, or (None, why not)."""
+def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s):
+    """((result, its log-sum-exp or None), None) by a kernel, or (None, why there is none). For calls that need no gradients."""
+    query, key, value = _cast(query, key, value)
     reason = _refusal(query, key, value, enable_gqa)
     if reason is not None:
         return None, reason
+    scale = _scale(query, scale)
+    if torch.compiler.is_dynamo_compiling():
+        return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s)
     found, tensors = traced(score_mod, mask_mod)
     if found.reason is None and needs_gradient(*tensors):
         return None, "no kernel computes the gradients of what score_mod reads"
-    return _run(found, tensors, query, key, value, _scale(query, scale), lse, tune, budget_s)
+    return _run(found, tensors, query, key, value, scale, lse, tune, budget_s)
 
 
 def _run(found, tensors, query, key, value, scale, lse, tune, budget_s):
@@ -139,11 +142,8 @@ def _run(found, tensors, query, key, value, scale, lse, tune, budget_s):
     return (out, outputs[1].flatten(1, -2) if lse else None), None
 
 
-def _attend_compiled(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s):
+def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s):
     """The same as one operator of a graph that torch.compile traces."""
-    reason = _refusal(query, key, value, enable_gqa)
-    if reason is not None:
-        return None, reason
     records, results, kinds, captured = record(score_mod, mask_mod, query.device)
     if needs_gradient(*captured):
         return None, "no kernel computes the gradients of what score_mod reads"
@@ -153,7 +153,7 @@ def _attend_compiled(query, key, value, score_mod, mask_mod, scale, enable_gqa, 
         reason = _why_not(name, query.dtype, query.device, dims, lse)
     if reason is not None:
         return None, reason
-    out, logarithm = torch.ops.nestor.flex_attention(query, key, value, captured, name, _scale(query, scale), lse, tune, budget_s)
+    out, logarithm = torch.ops.nestor.flex_attention(query, key, value, captured, name, scale, lse, tune, budget_s)
     return (out, logarithm if lse else None), None
 
 
@@ -172,7 +172,7 @@ def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s):
     found, _ = program(mods)
     results, reason = _run(found, captured, query, key, value, scale, lse, tune, budget_s)
     if results is None:
-        _say(reason)
+        say(f"{_NAME}: {reason}")
         mods = Replayed(found, captured)
         out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (mods.mask_mod,), scale, {})
         results = result_like(query, value).copy_(out), (logarithm * math.log(2)).float()
@@ -270,8 +270,8 @@ def _outputs(query, value, shape):
 
 
 def _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux):
-    if block_mask is not None and not isinstance(block_mask, pytorch.BlockMask):
-        block_mask = pytorch.create_block_mask(block_mask, query.shape[0], query.shape[1], query.shape[2], key.shape[2],
+    if isinstance(block_mask, KeptMask) or (block_mask is not None and not isinstance(block_mask, pytorch.BlockMask)):
+        block_mask = pytorch.create_block_mask(mask_of(block_mask), query.shape[0], query.shape[1], query.shape[2], key.shape[2],
                                                device=query.device)
     return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
                                   return_aux=return_aux)

@@ -128,7 +128,7 @@ class _Definition:
                 self.given[size.name] = number
                 self.captured[number] = Lazy((), tensor.dtype, lambda _: from_affine(size.affine - 1), 0, False)
             else:
-                self.captured[number] = self._argument(tensor, len(self.captured))
+                self.captured[number] = self._argument(tensor, len(self.captured) - len(self.given))
         return self.captured[number]
 
     def _argument(self, tensor, place):
