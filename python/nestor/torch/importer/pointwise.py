@@ -1,5 +1,6 @@
 """Pointwise ops: a table from op to the value of an element."""
 
+import dataclasses
 import math
 
 import torch
@@ -241,10 +242,11 @@ def lerp(context, x, end, weight):
 def to_copy(context, x, *_, **__):
     if context.dtype in FLOATS and x.dtype in FLOATS and context.dtype != torch.float32 and x.dtype != context.dtype:
         kind = element_type(context.dtype)
-        rounded = Lazy(x.dims, context.dtype, lambda indices: cast(kind, as_type(x.element(indices), "f32")), 1, x.data)
-        return context.builder.stored(rounded, context.name, kind) if x.data else rounded
+        rounded = Lazy.supported(x.dims, context.dtype, x.support, lambda indices: cast(kind, as_type(x.inside(indices), "f32")),
+                                 1, x.data)
+        return context.builder.partly(rounded, context.name, kind) if x.data else rounded
     if context.dtype == x.dtype or {context.dtype, x.dtype} <= set(FLOATS):
-        return Lazy(x.dims, context.dtype, x.element, x.cost, x.data)
+        return dataclasses.replace(x, dtype=context.dtype, leaf=None)
     return Lazy(x.dims, context.dtype, lambda indices: _converted(x.element(indices), context.dtype), x.cost, x.data)
 
 
