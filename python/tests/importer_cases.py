@@ -220,7 +220,10 @@ CASES = _pointwise() | {
     "aten.linalg_vector_norm.default": [(lambda x, o=o: A.linalg_vector_norm.default(x, o, [-1]), [X])
                                         for o in (1, 2, float("inf"))],
     "aten.logsumexp.default": [(lambda x: A.logsumexp.default(x, [1]), [X])],
-    "aten.cumsum.default": [(lambda x: A.cumsum.default(x * 2, 1), [X])],
+    "aten.cumsum.default": [(lambda x: A.cumsum.default(x * 2, 1), [X]),
+                            (lambda x: x + A.cumsum.default(torch.ones(4, 6, dtype=torch.int64), 0), [X]),
+                            (lambda x: x + A.cumsum.default(torch.full((6,), 0.5), 0), [X]),
+                            (lambda x: x + A.cumsum.default(torch.ones(6, dtype=torch.bool), 0), [X])],
     "aten.cumprod.default": [(lambda x: A.cumprod.default(x, -1), [X])],
     # products
     "aten.mm.default": [(lambda x, y: A.mm.default(x, y), [M, K])],

@@ -140,7 +140,8 @@ class FallbackTest(TransformersTest):
         sinks, bias = torch.randn(4), torch.randn(1, 4, 7, 7)
         seen = torch.rand(2, 1, 7, 9) > 0.3
         seen[..., 0] = True
-        for options in ({"softcap": 5.0, "is_causal": True}, {"s_aux": sinks, "is_causal": True}, {"position_bias": bias, "softcap": 9.0},
+        for options in ({"softcap": 5.0, "is_causal": True}, {"s_aux": sinks, "is_causal": True},
+                        {"position_bias": bias, "softcap": 9.0},
                         {"attention_mask": seen, "softcap": 5.0}, {"attention_mask": torch.where(seen, 0.0, -1e9), "softcap": 5.0},
                         {"attention_mask": seen, "s_aux": sinks, "scaling": 0.5}):
             with self.subTest(options.keys()):

@@ -104,10 +104,10 @@ class Affine:
             return Affine.make(whole, self.constant // divisor)
         inner = Affine.make(rest, self.constant % divisor)
         (first, factor), *more = inner.terms
+        quotient = Affine(((Floor(inner, divisor), 1),))
         if isinstance(first, Floor) and factor == 1 and not more:  # floor((floor(a / m) + c) / n) = floor((a + c m) / (m n))
-            return Affine.make(whole, self.constant // divisor) + (first.numerator +
-                                                                   inner.constant * first.denominator) // (divisor * first.denominator)
-        return Affine.make(whole, self.constant // divisor) + Affine(((Floor(inner, divisor), 1),))
+            quotient = (first.numerator + inner.constant * first.denominator) // (divisor * first.denominator)
+        return Affine.make(whole, self.constant // divisor) + quotient
 
     def __rfloordiv__(self, other):
         return affine(other) // self

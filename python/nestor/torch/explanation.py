@@ -57,6 +57,8 @@ def _region(number, region):
         yield f"  from    {file}:{line}  {text}"
     for node in masks_of(region):
         yield f"  mask    {op_name(node)}{_at(node)}: a condition on indices, no tensor"
+    for node, data in read_masks(region).items():
+        yield f"  mask    {op_name(node)}{_at(node)}: a test of {', '.join(each.name for each in data)}"
     yield f"  reads   {', '.join(f'{port.node.name} [{_extents(port)}]' for port in region.inputs)}"
     yield f"  writes  {', '.join(f'{port.node.name} [{_extents(port)}]' for port in region.outputs)}"
 
@@ -86,6 +88,37 @@ def masks_of(region):
     """The last ones of the conditions that a region takes from indices."""
     masks = [node for node in absorbed(region) if values_of(node)[0].dtype == torch.bool]
     return [node for node in masks if not any(user in masks for user in node.users)]
+
+
+def read_masks(region):
+    """{mask: the tensors that it reads} for masks of a region that depend on data: what attention, where and masked_fill are
+    given."""
+    inputs = {port.node: None for port in region.inputs}
+    found = {}
+    for node in region.nodes:
+        mask = _mask_argument(node)
+        if mask is not None and (data := [each for each in _ancestors(mask) if each in inputs]):
+            found[mask] = data
+    return found
+
+
+def _mask_argument(node):
+    """The mask that an op takes, or None."""
+    place = {"scaled_dot_product_attention": 3, "where": 0, "masked_fill": 1}.get(op_name(node))
+    mask = node.kwargs.get("attn_mask") if place == 3 and len(node.args) < 4 else None
+    mask = node.args[place] if place is not None and place < len(node.args) else mask
+    return mask if isinstance(mask, torch.fx.Node) else None
+
+
+def _ancestors(node):
+    """A node and what it is computed from, the last first."""
+    found, waiting = {}, [node]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = None
+            waiting += each.all_input_nodes
+    return found
 
 
 def _left(left):

@@ -11,7 +11,7 @@ from typing import NamedTuple, Tuple
 import sympy
 import torch
 
-from ..nests.affine import FALSE, TRUE, Affine, Condition, both
+from ..nests.affine import FALSE, TRUE, Affine, Condition
 from ..nests.assemble import assemble
 from ..nests.definitions import Index, Scalar, Size, Tensor, indices
 from ..nests.model import Nest

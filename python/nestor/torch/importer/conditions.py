@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 
 from ...nests.affine import FALSE, TRUE, Affine, Compare, Constant, Floor, Joined, Negated, both, either
 from ...nests.values import Value, as_type, cast, constant, from_affine, from_condition, select
@@ -9,6 +10,7 @@ from .bounds import is_never_negative
 
 HIDDEN = float("-inf")  #: the score of a key that is not seen
 FLOOR = -1e30  #: below every score of ordinary data: where a row's maximum starts if the row may see nothing
+_MOST_CHOICES = 8
 _MOST_PIECES = 8  # of a domain, half as many for each quotient in it; what would bring more is tested instead
 
 
@@ -109,8 +111,8 @@ def seen_part(value, lowest=FLOOR):
     return where, value
 
 
-_MOST_CHOICES = 8
-_TRANSPARENT = ("select", "add", "sub", "mul", "div", "neg", "cast", "and", "or", "not")
+_COMPARISONS = {"lt": operator.lt, "le": operator.le, "eq": operator.eq}
+_TRANSPARENT = ("select", "add", "sub", "mul", "div", "neg", "cast", "and", "or", "not", *_COMPARISONS)
 
 
 def _choices(value):
@@ -144,6 +146,9 @@ def folded(value, condition, holds_):
     if value.op == "cast":
         return args[0] if value.type == args[0].type else as_type(args[0], value.type) if value.type in ("f32", "i32") else cast(
             value.type, args[0])
+    if value.op in _COMPARISONS:
+        known = all(arg.op == "constant" for arg in args)
+        return constant(_COMPARISONS[value.op](*(arg.payload for arg in args))) if known else Value(value.op, "bool", args)
     return _sum_of(value, args)
 
 

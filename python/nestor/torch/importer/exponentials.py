@@ -23,8 +23,8 @@ def stored(context, x, suffix):
 
 
 class Powers(NamedTuple):
-    """terms: exp(x - largest), which says where it is not 0; total: their sum over a dim; largest: the maximum. empty: rows may have
-    no terms, and shall be 0."""
+    """terms: exp(x - largest), which says where it is not 0; total: their sum over a dim; largest: the maximum. empty: rows may
+    have no terms, and shall be 0."""
     terms: Lazy
     total: Lazy
     largest: Lazy

@@ -1,0 +1,159 @@
+"""Masks that models make of indices: each becomes a condition on domains, and computes what eager PyTorch does."""
+
+import unittest
+
+from support import numpy
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch and numpy:
+    import torch.nn.functional as F
+    from importer_checks import check_program
+
+    import nestor.torch
+
+HIDDEN = float("-inf")
+
+
+def places(queries, keys):
+    return torch.arange(queries)[:, None], torch.arange(keys)[None]
+
+
+def causal(queries, keys):
+    query, key = places(queries, keys)
+    return key <= query
+
+
+def by_index(queries, keys):
+    """As transformers reads masks: by index tensors that broadcast."""
+    query, key = places(queries, keys)
+    return causal(queries, keys)[query, key]
+
+
+def with_prefix(queries, keys):
+    return torch.cat((torch.ones(queries, 4, dtype=torch.bool), causal(queries, keys)[:, 4:]), 1)
+
+
+MASKS = {
+    "le": causal,
+    "tril": lambda q, k: torch.ones(q, k, dtype=torch.bool).tril(),
+    "tril of floats": lambda q, k: torch.tril(torch.ones(q, k)) == 1,
+    "triu": lambda q, k: ~torch.triu(torch.ones(q, k, dtype=torch.bool), diagonal=1),
+    "-inf.triu": lambda q, k: torch.full((q, k), HIDDEN).triu(1) == 0,
+    "cumsum": lambda q, k: torch.ones(k, dtype=torch.int64).cumsum(0)[None] <= torch.ones(q, dtype=torch.int64).cumsum(0)[:, None],
+    "window": lambda q, k: causal(q, k) & (places(q, k)[0] - places(q, k)[1] < 4),
+    "abs": lambda q, k: (places(q, k)[0] - places(q, k)[1]).abs() <= 3,
+    "prefix": lambda q, k: torch.logical_or(causal(q, k), torch.arange(k) < 4),
+    "prefix by cat": with_prefix,
+    "blocks": lambda q, k: places(q, k)[0] // 4 == places(q, k)[1] // 4,
+    "index": by_index,
+    "expand": lambda q, k: causal(q, k)[None, None].expand(2, 3, q, k),
+    "where and to": lambda q, k: torch.where(causal(q, k), 1, 0).to(torch.bool),
+    "not and or": lambda q, k: ~(torch.logical_not(causal(q, k)) | (torch.arange(k) % 2 == 1)),
+}
+
+
+def given(query, key, value, mask):
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+def added(query, key, value, mask):
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=torch.where(mask, 0.0, torch.finfo(query.dtype).min))
+
+
+def filled(query, key, value, mask):
+    return (query @ key.mT * 0.25).masked_fill(~mask, HIDDEN).softmax(-1) @ value
+
+
+def lowest(query, key, value, mask):
+    scores = query @ key.mT * 0.25 + (1.0 - mask.to(query.dtype)) * torch.finfo(query.dtype).min
+    return scores.softmax(-1) @ value
+
+
+USES = (given, added, filled, lowest)
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class MaskTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(7)
+
+    def captured(self, function, *tensors, **options):
+        found = nestor.torch.capture(function, tensors, **options)
+        check_program(found, tensors, 5e-6)
+        return found
+
+    def check(self, name, mask, use, **options):
+        """Attention with the mask is one nest that reads three tensors, and none of its domains over keys is whole."""
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        found = self.captured(lambda q, k, v: use(q, k, v, mask(q.shape[-2], k.shape[-2])), *tensors, **options)
+        region, = found.regions
+        self.assertEqual((len(region.inputs), found.left), (3, {}))
+        whole = self.captured(lambda q, k, v: use(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)), *tensors,
+                              **options).regions[0].nest
+        for narrow, wide in zip(region.nest.statements, whole.statements):
+            if narrow.name.endswith(("_dot", "_exp", "_sum", "_max")) and narrow.reduction or narrow.name.endswith("_exp"):
+                self.assertNotEqual(narrow.domain, wide.domain, narrow.name)
+
+    def test_masks_in_every_form_are_domains(self):
+        for number, (name, mask) in enumerate(MASKS.items()):
+            use = USES[number % len(USES)]
+            with self.subTest(name, use=use.__name__):
+                self.check(name, mask, use)
+
+    def test_a_mask_in_every_use_is_a_domain(self):
+        for use in USES:
+            with self.subTest(use.__name__):
+                self.check("window", MASKS["window"], use)
+
+    def test_lengths_may_be_sizes(self):
+        length = torch.export.Dim("length", min=4, max=4096)
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        found = self.captured(lambda q, k, v: given(q, k, v, MASKS["window"](q.shape[-2], k.shape[-2])), *tensors,
+                              dynamic_shapes=({2: length},) * 3)
+        self.assertEqual(len(found.regions), 1)
+        nest = found.regions[0].nest
+        self.assertEqual(len(nest.sizes), 1)
+        domain = next(each.domain for each in nest.statements if each.name.endswith("_exp"))
+        self.assertRegex(domain, r"d3 <= d2 and d2 <= d3 \+ 3 }")
+
+    def test_rows_that_see_nothing_are_zero(self):
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        found = self.captured(lambda q, k, v: given(q, k, v, torch.arange(12)[None] < torch.arange(12)[:, None] - 2), *tensors)
+        self.assertEqual(len(found.regions), 1)
+
+    def test_rows_of_minus_infinity_stay_nan(self):
+        """A softmax that is not safe: the domain must not hide what eager shows."""
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        found = self.captured(lambda q, k, v: filled(q, k, v, torch.arange(12)[None] < torch.arange(12)[:, None] - 2), *tensors)
+        self.assertEqual(len(found.regions), 1)
+
+    def test_a_part_that_depends_on_data_is_a_test_beside_the_domain(self):
+        """A length for each sequence, as i32, beside causality."""
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        counts = torch.tensor([9, 4], dtype=torch.int32)
+
+        def attend(query, key, value, counts):
+            seen = causal(12, 12) & (torch.arange(12)[None] < counts[:, None])[:, None, None]
+            return given(query, key, value, seen)
+
+        found = self.captured(attend, *tensors, counts)
+        region, = found.regions
+        self.assertEqual(len(region.inputs), 4)
+        domains = [statement.domain for statement in region.nest.statements if statement.name.endswith("_exp")]
+        self.assertRegex(domains[0], "d3 <= d2")
+        text = repr(nestor.torch.explain(attend, (*tensors, counts)))
+        self.assertRegex(text, r"mask    bitwise_and.*: a test of counts")
+
+    def test_a_mask_that_is_an_argument_stays_a_tensor(self):
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        found = self.captured(given, *tensors, torch.randn(12, 12))
+        self.assertEqual(len(found.regions[0].inputs), 4)
+        text = repr(nestor.torch.explain(given, (*tensors, torch.randn(12, 12))))
+        self.assertRegex(text, r"mask    mask: a test of mask")
+
+
+if __name__ == "__main__":
+    unittest.main()
