@@ -13,7 +13,7 @@ import nestor
 from nestor import Size, define, f32, indices
 from nestor.nests.affine import Affine, both, either
 from nestor.nests.isl_text import pieces
-from nestor.nests.values import Value, as_value
+from nestor.nests.values import Value, as_value, from_affine
 
 if numpy:
     import own_operators
@@ -81,6 +81,39 @@ class AffineTest(unittest.TestCase):
             form, values, divisor = random_affine(source, self.names), self.values(source), source.randint(1, 9)
             self.assertEqual((form // divisor).value(values), form.value(values) // divisor)
             self.assertEqual((form % divisor).value(values), form.value(values) % divisor)
+
+    def pieced(self, source, depth=3):
+        """(a Value that is affine by pieces, the same as a function of values)"""
+        if not depth or source.random() < 0.2:
+            form = random_affine(source, self.names, 1)
+            return from_affine(form), form.value
+        (a, first), (b, second) = self.pieced(source, depth - 1), self.pieced(source, depth - 1)
+        condition = random_condition(source, self.names, 1)
+        form = random_affine(source, self.names, 0)
+        return source.choice((
+            (lambda: (nestor.absolute(a), lambda values: abs(first(values)))),
+            (lambda: (nestor.maximum(a, b), lambda values: max(first(values), second(values)))),
+            (lambda: (nestor.minimum(a, b), lambda values: min(first(values), second(values)))),
+            (lambda: (-a, lambda values: -first(values))),
+            (lambda: (a + from_affine(form), lambda values: first(values) + form.value(values))),
+            (lambda: (from_affine(form) - a, lambda values: form.value(values) - first(values))),
+            (lambda: (nestor.select(condition, a, b), lambda values: first(values) if condition.value(values) else second(values))),
+        ))()
+
+    def test_comparisons_of_what_is_affine_by_pieces_are_conditions(self):
+        source, found = random.Random(5), 0
+        for _ in range(400):
+            (a, first), (b, second) = self.pieced(source), self.pieced(source, 1)
+            for compared, expected in ((a <= b, lambda x, y: x <= y), (a < b, lambda x, y: x < y), (a == b, lambda x, y: x == y)):
+                if compared.condition is None:
+                    continue
+                found += 1
+                for _ in range(6):
+                    values = self.values(source)
+                    self.assertEqual(bool(compared.condition.value(values)), expected(first(values), second(values)))
+        self.assertGreater(found, 800)
+        distance = from_affine(Affine.variable("i") - Affine.variable("n"))
+        self.assertEqual((nestor.absolute(distance) <= 3).condition.text(), "i <= n + 3 and n <= i + 3")
 
     def test_what_is_not_affine_is_refused(self):
         with self.assertRaisesRegex(nestor.NotAffine, r"\(i\) \* \(n\) is not affine"):

@@ -58,7 +58,8 @@ def _region(number, region):
     for node in masks_of(region):
         yield f"  mask    {op_name(node)}{_at(node)}: a condition on indices, no tensor"
     for node, data in read_masks(region).items():
-        yield f"  mask    {op_name(node)}{_at(node)}: a test of {', '.join(each.name for each in data)}"
+        how = "a tensor" if node in data else f"a test of {', '.join(each.name for each in data)}"
+        yield f"  mask    {node.name if node in data else op_name(node)}{_at(node)}: {how}"
     yield f"  reads   {', '.join(f'{port.node.name} [{_extents(port)}]' for port in region.inputs)}"
     yield f"  writes  {', '.join(f'{port.node.name} [{_extents(port)}]' for port in region.outputs)}"
 
