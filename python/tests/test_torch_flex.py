@@ -99,6 +99,10 @@ class NestTest(FlexTest):
                  for score, mask in ((scores(1, 1, 1)["causal_score"], None), (None, causal))}
         self.assertEqual(len(names), 1)
 
+    def test_quotients_by_constants_are_products(self):
+        statement = next(each for each in call_of(made(), softcap(20.0)).flex.nest.statements if each.name == "score")
+        self.assertNotIn("div", str(statement.value))
+
     def test_lengths_and_batches_share_a_nest(self):
         names = set()
         for length in range(30, 50):

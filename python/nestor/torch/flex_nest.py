@@ -15,7 +15,7 @@ from ..nests.affine import FALSE, TRUE, Affine, Condition
 from ..nests.assemble import assemble
 from ..nests.definitions import Index, Scalar, Size, Tensor, indices
 from ..nests.model import Nest
-from ..nests.values import as_type, as_value, cast, constant, exp, from_affine, from_condition, log, select
+from ..nests.values import Value, as_type, as_value, cast, constant, exp, from_affine, from_condition, log, select
 from .captured_tensors import argument_type
 from .importer.bounds import is_never_negative, limits
 from .importer.conditions import FLOOR, HIDDEN, known_forms, may_hide, narrowed, seen_part, sees_a_key
@@ -216,7 +216,7 @@ class _Definition:
         changed, mask = self.results
         tests = self._narrow(mask)
         changed = dot[at] * scale.value if changed is None else self._value(changed)
-        seen, final = seen_part(as_type(changed, "f32"), HIDDEN)
+        seen, final = seen_part(_by_products(as_type(changed, "f32"), {}), HIDDEN)
         self.where, more = narrowed(self.where, from_condition(seen), self.key)
         tests += more
         for test in reversed(tests):
@@ -341,6 +341,20 @@ def _parts_of(mask):
             isinstance(each, torch.fx.Node) and each.meta["val"].dtype == torch.bool for each in mask.args):
         return [part for each in mask.args for part in _parts_of(each)]
     return [mask]
+
+
+def _by_products(value, known):
+    """The value with products in place of quotients by constants, which cost several times as much."""
+    if id(value) not in known:
+        args = [_by_products(arg, known) for arg in value.args]
+        number = args[1].payload if value.op == "div" and value.type == "f32" and args[1].op == "constant" else 0
+        if 2.0**-100 < abs(number) < 2.0**100:
+            found = args[0] * (1.0 / number)
+        else:
+            same = all(one is other for one, other in zip(args, value.args))
+            found = value if same else Value(value.op, value.type, args, value.payload)
+        known[id(value)] = found, value  # which keeps its identity
+    return known[id(value)][0]
 
 
 def _literal(tensor):
