@@ -3,6 +3,7 @@
 
 #include "autotune/oracle/error_sum.h"
 #include "autotune/oracle/reference.h"
+#include "support/debug.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
@@ -117,6 +118,7 @@ std::vector<PeerCheck::Suspect> PeerCheck::suspects(const OutputPiece& piece, co
 
 Reference& PeerCheck::reference() {
   if (!reference_) {
+    const DebugTimer timer("inputs for what two kernels differ in");
     inputs_ = make_inputs(definition_, sizes_, seed_);
     reference_ = std::make_unique<Reference>(definition_, sizes_, scalars_, inputs_);
   }
@@ -124,6 +126,7 @@ Reference& PeerCheck::reference() {
 }
 
 std::string PeerCheck::compare(const HostTensors& results) {
+  const DebugTimer timer("comparing with the last kernel");
   for (const OutputPiece& piece : pieces_) {
     if (!has_peer_) break;
     const HostTensor& mine = results.at(piece.tensor);
