@@ -172,13 +172,15 @@ DefinitionCost::DefinitionCost(const Nest& nest) : sizes_(nest.sizes) {
   SlotMap slots;
   for (const SizeParam& size : sizes_) slots.emplace(size.name, static_cast<int>(slots.size()));
   with_isl_budget("counting a definition's points", [&] {
-    context_ = membership(nest.context.params(), isl::manage(isl_set_universe(nest.context.params().get_space().release())), slots);
+    context_ =
+        membership(nest.context.params(), isl::manage(isl_set_universe(nest.context.params().get_space().release())), slots);
     for (const Statement& statement : nest.statements) {
       Box box{1, {}};
       statement.value.visit([&](const ScalarExpr&) { ++box.nodes; });
       const isl::set context = statement.domain.params();
       for (int k = 0; k < static_cast<int>(statement.dims.size()); ++k) {
-        isl_pw_aff* extent = isl_pw_aff_sub(isl_set_dim_max(statement.domain.copy(), k), isl_set_dim_min(statement.domain.copy(), k));
+        isl_pw_aff* most = isl_set_dim_max(statement.domain.copy(), k);
+        isl_pw_aff* extent = isl_pw_aff_sub(most, isl_set_dim_min(statement.domain.copy(), k));
         box.extents.push_back(expression_of(isl_pw_aff_gist_params(extent, context.copy()), context, slots));
       }
       boxes_.push_back(std::move(box));
