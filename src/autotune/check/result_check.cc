@@ -3,6 +3,7 @@
 
 #include "autotune/oracle/oracle.h"
 #include "autotune/oracle/reference.h"
+#include "db/devices/host_identity.h"
 #include "poly/nest/nest_json.h"
 #include "support/debug.h"
 #include "support/error.h"
@@ -11,9 +12,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -22,7 +21,6 @@ namespace nestor {
 namespace {
 
 constexpr double kCostLimit = 4e8;
-constexpr unsigned kMostThreads = 32;
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;
@@ -60,28 +58,7 @@ class ResultCheck::Workers {
  public:
   explicit Workers(const Nest& definition) : text_(nest_to_json(definition)) {}
 
-  /// body(0) to body(count - 1) at once. Throws the first exception that one threw.
-  void for_each(std::size_t count, const std::function<void(std::size_t)>& body) {
-    struct Work {
-      const std::function<void(std::size_t)>& body;
-      std::atomic<bool> failed{false};
-      std::exception_ptr failure{};
-    } work{body};
-    const nestor_host_services& services = *pool_.services();
-    services.parallel_for(
-        services.context, static_cast<std::int64_t>(count), 0,
-        [](void* closure, std::int64_t index, void*) {
-          Work& shared = *static_cast<Work*>(closure);
-          if (shared.failed) return;
-          try {
-            shared.body(static_cast<std::size_t>(index));
-          } catch (...) {
-            if (!shared.failed.exchange(true)) shared.failure = std::current_exception();
-          }
-        },
-        &work);
-    if (work.failure) std::rethrow_exception(work.failure);
-  }
+  const ThreadPool& pool() const { return pool_; }
 
   /// The calling thread's copy.
   const Nest& definition() {
@@ -96,7 +73,7 @@ class ResultCheck::Workers {
 
  private:
   nlohmann::json text_;
-  ThreadPool pool_{static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads))};
+  ThreadPool pool_{host_threads()};
   std::mutex mutex_;
   std::map<std::thread::id, Nest> copies_;
 };
@@ -131,7 +108,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   if (!workers_) workers_ = std::make_unique<Workers>(definition_);
   std::vector<std::vector<Job*>> groups;
   for (auto& [sizes, found] : of_sizes) groups.push_back(std::move(found));
-  workers_->for_each(groups.size(), [&](std::size_t k) {
+  for_each(workers_->pool(), groups.size(), [&](std::size_t k) {
     const Nest& nest = workers_->definition();
     std::optional<Reference> compiled;
     for (Job* job : groups[k]) {
@@ -145,7 +122,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   });
   std::vector<Job*> all;
   for (auto& entry : jobs) all.push_back(&entry.second);
-  workers_->for_each(all.size(), [&](std::size_t k) {
+  for_each(workers_->pool(), all.size(), [&](std::size_t k) {
     Job& job = *all[k];
     job.reference->evaluate_all(kCostLimit);
     job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
