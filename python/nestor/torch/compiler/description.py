@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 
 from ...errors import UserError
+from ...nests.generalise import generalise
 from ...nests.model import Nest
 from ..explanation import absorbed
 from .layouts import row_major_chain
@@ -31,7 +32,8 @@ class Argument:
 @dataclasses.dataclass(frozen=True)
 class Description:
     """A region. op, variant: the nest's name; sizes: names of the integers that a call passes, of which the first `nest_sizes`
-    are the nest's; calls, results: what PyTorch itself would compute (subgraph.py)."""
+    are the nest's; fixed: the nest's other sizes with their values, which are constants in the graph; calls, results: what PyTorch
+    itself would compute (subgraph.py)."""
     op: str
     variant: str
     device: str
@@ -41,6 +43,7 @@ class Description:
     outputs: Tuple[Argument, ...]
     calls: List[Any]
     results: Tuple[int, ...]
+    fixed: Tuple[Tuple[str, int], ...] = ()
 
     def text(self):
         """JSON that parse reads."""
@@ -52,11 +55,16 @@ class Description:
         for key in ("inputs", "outputs"):
             found[key] = tuple(Argument(**{name: tuple(value) if isinstance(value, list) else value
                                            for name, value in argument.items()}) for argument in found[key])
-        return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"])})
+        return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"]),
+                              "fixed": tuple(map(tuple, found["fixed"]))})
 
     def named_sizes(self, values):
         """{name: value} of the integers of a call."""
         return dict(zip(self.sizes, values))
+
+    def nest_values(self, values):
+        """{name: value} of the nest's sizes."""
+        return {**{name: int(value) for name, value in zip(self.sizes[:self.nest_sizes], values)}, **dict(self.fixed)}
 
     def module(self, values, device):
         """A GraphModule that computes the region in PyTorch's ops, at sizes."""
@@ -96,7 +104,7 @@ class Described:
         self.region = region
         self.inputs = [port.node for port in region.inputs]
         self.symbols = _symbols(region)
-        self.nest, names = _renamed(region.nest, self.symbols)
+        self.nest, names, fixed = _renamed(region.nest, self.symbols)
         self.hints = [int(hints.get(str(symbol), _DEFAULT_SIZE)) for symbol in names]
         self.size_symbols = list(names)
         found = [row_major_chain(port, read) for port in region.outputs]
@@ -105,10 +113,11 @@ class Described:
         nodes = sorted({*absorbed(region), *region.nodes, *self.chains}, key=order.__getitem__)
         calls, numbers = encode_calls(nodes, self.inputs, names)
         self.description = Description(
-            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(self.nest.sizes),
+            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()),
+            len(region.nest.sizes),
             tuple(_argument(port.node, port.extents, names) for port in region.inputs),
             tuple(_argument(node, port.extents, names, axes) for port, (node, axes) in zip(region.outputs, found)),
-            calls, tuple(numbers[node] for node in self.outputs))
+            calls, tuple(numbers[node] for node in self.outputs), tuple(fixed.items()))
 
 
 def _device(inputs):
@@ -152,16 +161,19 @@ def _symbols(region):
 
 
 def _renamed(nest, symbols):
-    """(the nest with sizes n0, n1, ..., {symbol: its name}): names that do not depend on the graph."""
+    """(the nest with sizes n0, n1, ..., {symbol: its name}, {size: its value} of extents that are constants in the graph): names
+    depend neither on the graph nor on such constants."""
     names = {symbol: f"n{number}" for number, symbol in enumerate(symbols)}
     if nest.sizes:
         table = {str(symbol): name for symbol, name in names.items()}
         words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
         found = _mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text))
         nest = Nest.from_dict(found)
+    nest, fixed = generalise(nest)
+    if nest.sizes:
         nest = dataclasses.replace(nest, sizes=tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in nest.sizes))
         nest = dataclasses.replace(nest, op=f"captured_{nest.fingerprint()[:16]}")
-    return nest, names
+    return nest, names, fixed
 
 
 def _mapped(found, function):

@@ -95,7 +95,7 @@ def _tune_and_race(job, database, seconds):
 
     region, device = region_of(job["key"]), torch.device(job["device"])
     told = region.description
-    sizes = dict(zip(told.sizes[:told.nest_sizes], job["sizes"]))
+    sizes = told.nest_values(job["sizes"])
     found = races.entry(told.op, told.variant, sizes, races.device_name(device))
     found["products"] = job["products"]
     try:
