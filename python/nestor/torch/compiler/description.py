@@ -11,7 +11,7 @@ from ...errors import UserError
 from ...nests.generalise import generalise
 from ...nests.model import Nest
 from ..explanation import absorbed
-from .layouts import row_major_chain
+from .layouts import is_readable, row_major_chain
 from .subgraph import decode_calls, encode_calls, size_text, size_value
 
 _DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the sizes that a model was first called with
@@ -19,12 +19,12 @@ _DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the siz
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """A tensor of a region. shape: as PyTorch has it; strides: those asked for; view: as the nest has it, an extent for each
+    """A tensor of a region. shape: as PyTorch has it; strides: those that it has, None: dense; view: as the nest has it, an extent for each
     index. Extents are ints or texts over sizes. order: of an output, whose memory is dense in the order of these indices of the
     nest; None: in the nest's own order."""
     dtype: str
     shape: Tuple[Any, ...]
-    strides: Tuple[Any, ...]
+    strides: Optional[Tuple[Any, ...]]
     view: Tuple[Any, ...]
     order: Optional[Tuple[int, ...]] = None
 
@@ -88,7 +88,9 @@ def extents(texts, sizes):
 
 def _example(argument, sizes, device, generator):
     shape, dtype = extents(argument.shape, sizes), dtype_of(argument)
-    found = torch.empty_strided(shape, extents(argument.strides, sizes), dtype=dtype, device=device)
+    found = torch.empty(shape, dtype=dtype, device=device)
+    if argument.strides is not None:
+        found = torch.empty_strided(shape, extents(argument.strides, sizes), dtype=dtype, device=device)
     if dtype.is_floating_point:
         return found.normal_(generator=generator)
     return found.random_(0, 2, generator=generator)
@@ -104,20 +106,33 @@ class Described:
         self.region = region
         self.inputs = [port.node for port in region.inputs]
         self.symbols = _symbols(region)
-        self.nest, names, fixed = _renamed(region.nest, self.symbols)
+        found = [row_major_chain(port, read) for port in region.outputs]
+        whole = [port.name for port, (_, order) in zip(region.outputs, found) if order is None]
+        general, names = _general(region.nest, self.symbols, (*(port.name for port in region.inputs), *whole))
+        self.nest = general.nest
         self.hints = [int(hints.get(str(symbol), _DEFAULT_SIZE)) for symbol in names]
         self.size_symbols = list(names)
-        found = [row_major_chain(port, read) for port in region.outputs]
         self.outputs = [node for node, _ in found]
         self.chains = {each for port, node in zip(region.outputs, self.outputs) for each in _between(port.node, node)}
         nodes = sorted({*absorbed(region), *region.nodes, *self.chains}, key=order.__getitem__)
         calls, numbers = encode_calls(nodes, self.inputs, names)
+
+        def view(port):
+            return general.views.get(port.name, port.extents)
+
         self.description = Description(
-            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()),
-            len(region.nest.sizes),
-            tuple(_argument(port.node, port.extents, names) for port in region.inputs),
-            tuple(_argument(node, port.extents, names, axes) for port, (node, axes) in zip(region.outputs, found)),
-            calls, tuple(numbers[node] for node in self.outputs), tuple(fixed.items()))
+            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(region.nest.sizes),
+            tuple(self._readable(_argument(port.node, view(port), names), names) for port in region.inputs),
+            tuple(_argument(node, view(port), names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
+            calls, tuple(numbers[node] for node in self.outputs), tuple(general.values.items()))
+
+
+    def _readable(self, argument, names):
+        """The argument, dense where a kernel cannot read it as it lies."""
+        sizes = dict(zip(names.values(), self.hints))
+        if is_readable(*(extents(row, sizes) for row in (argument.shape, argument.strides, argument.view))):
+            return argument
+        return dataclasses.replace(argument, strides=None)
 
 
 def _device(inputs):
@@ -160,20 +175,28 @@ def _symbols(region):
     return sorted(found, key=lambda symbol: first.get(str(symbol), len(first)))
 
 
-def _renamed(nest, symbols):
-    """(the nest with sizes n0, n1, ..., {symbol: its name}, {size: its value} of extents that are constants in the graph): names
-    depend neither on the graph nor on such constants."""
+_generals = {}  # by a nest's name, symbols and arguments: what became of it
+
+
+def _general(nest, symbols, arguments):
+    """(the nest, with extents that are constants in the graph as sizes too, {symbol: its name}). Names of sizes and nest depend
+    neither on the graph nor on such constants. arguments: those that may be seen with other extents."""
     names = {symbol: f"n{number}" for number, symbol in enumerate(symbols)}
-    if nest.sizes:
-        table = {str(symbol): name for symbol, name in names.items()}
-        words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
-        found = _mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text))
-        nest = Nest.from_dict(found)
-    nest, fixed = generalise(nest)
-    if nest.sizes:
-        nest = dataclasses.replace(nest, sizes=tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in nest.sizes))
-        nest = dataclasses.replace(nest, op=f"captured_{nest.fingerprint()[:16]}")
-    return nest, names, fixed
+    key = nest.op, nest.variant, tuple(names), arguments
+    if key not in _generals:
+        general = generalise(_with_names(nest, names), arguments)
+        sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in general.nest.sizes)
+        named = dataclasses.replace(general.nest, sizes=sizes)
+        _generals[key] = general._replace(nest=dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"))
+    return _generals[key], names
+
+
+def _with_names(nest, names):
+    if not nest.sizes:
+        return nest
+    table = {str(symbol): name for symbol, name in names.items()}
+    words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
+    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
 
 
 def _mapped(found, function):
@@ -184,16 +207,9 @@ def _mapped(found, function):
     return function(found) if isinstance(found, str) else found
 
 
-def _argument(node, view, names, axes=None):
+def _argument(node, view, names, axes=None, strides=True):
+    """The Argument for a node's tensor; strides: whether it is to have those of the node."""
     value = node.meta["val"]
-    strides = _dense(value.shape) if axes is not None else value.stride()
-    return Argument(str(value.dtype).removeprefix("torch."), *(tuple(size_text(size, names) for size in row)
-                                                               for row in (value.shape, strides, view)), axes)
-
-
-def _dense(shape):
-    found, step = [], 1
-    for extent in reversed(shape):
-        found.insert(0, step)
-        step = step * extent
-    return found
+    rows = [value.shape, view] + ([value.stride()] if strides else [])
+    shape, view, *strides = (tuple(size_text(size, names) for size in row) for row in rows)
+    return Argument(str(value.dtype).removeprefix("torch."), shape, strides[0] if strides else None, view, axes)

@@ -5,8 +5,6 @@ import operator
 import torch
 
 from ...errors import UserError
-from .layouts import is_readable
-from .subgraph import size_value
 
 
 def replace(graph, described, key, placed):
@@ -16,7 +14,7 @@ def replace(graph, described, key, placed):
     with graph.inserting_after(nodes[-1]):
         call = graph.call_function(torch.ops.nestor.region.default, (key, [], sizes))
     with graph.inserting_before(call):
-        inputs = [_readable(graph, placed.get(node, node), argument, described)
+        inputs = [_readable(graph, placed.get(node, node), argument)
                   for node, argument in zip(described.inputs, described.description.inputs)]
     call.args = (key, inputs, sizes)
     _tell(call, nodes[-1], torch.ops.nestor.region.default(key, [node.meta["val"] for node in inputs],
@@ -65,10 +63,9 @@ def _size_node(graph, symbol):
     raise UserError(f"no input of the graph tells the size {symbol}")
 
 
-def _readable(graph, node, argument, described):
-    """The node, or a dense copy of it where a kernel cannot read it as it lies."""
-    sizes = described.description.named_sizes(described.hints)
-    if is_readable(*([size_value(each, sizes) for each in row] for row in (argument.shape, argument.strides, argument.view))):
+def _readable(graph, node, argument):
+    """The node, or a dense copy of it where the region asks for one."""
+    if argument.strides is not None or node.meta["val"].is_contiguous():
         return node
     copy = graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
     _tell(copy, node, node.meta["val"].clone(memory_format=torch.contiguous_format))

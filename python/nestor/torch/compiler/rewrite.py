@@ -102,6 +102,10 @@ class Rewriting:
                 found.setdefault((each.described.nest.op, tuple(sorted(values.items()))), each)
         return found
 
+    def promising(self):
+        """Candidates that tuning or a race may still change, in the order in which they are worth it."""
+        return _promising(self.pending)
+
     def apply(self):
         """Puts calls in the place of the regions that are taken."""
         placed = {}

@@ -54,11 +54,16 @@ def _encode(found, numbers, symbols):
 
 def size_text(size, symbols):
     """An extent as an int, or as Python text over the names of its symbols. Raises UserError for other symbols."""
+    return size if type(size) is int else _size_text(expression(size), tuple(symbols.items()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _size_text(found, symbols):
     from torch.utils._sympy.printers import PythonPrinter
 
-    found = expression(size)
     if found.is_Integer:
         return int(found)
+    symbols = dict(symbols)
     if not found.free_symbols <= set(symbols):
         raise UserError(f"the size {found} is none that is known here")
     return PythonPrinter().doprint(found.subs({symbol: type(symbol)(name, **symbol.assumptions0)

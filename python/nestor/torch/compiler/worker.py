@@ -23,9 +23,10 @@ from .region_op import key_of, region_of
 _SLACK_S = 120  # beyond the budget, for starting, compiling and a last race
 
 
-def job_of(candidate, options, device):
+def job_of(candidate, options):
     """What the process is told of a region."""
     described = candidate.described
+    device = described.inputs[0].meta["val"].device
     return {"nest": described.nest.to_dict(), "key": key_of(described.description, options.db, False), "sizes": described.hints,
             "device": str(device), "products": any("mm" in op[0] for op in described.description.calls)}
 
@@ -33,8 +34,13 @@ def job_of(candidate, options, device):
 class Worker:
     """The running process. Raises UserError where there is no nestor program."""
 
-    def __init__(self, jobs, options):
+    @staticmethod
+    def require_program():
+        """Raises UserError where there is no nestor program."""
         find()
+
+    def __init__(self, jobs, options):
+        self.require_program()
         self._folder = tempfile.TemporaryDirectory(prefix="nestor-worker-")
         path = pathlib.Path(self._folder.name) / "jobs.json"
         path.write_text(json.dumps({"jobs": jobs, "db": options.db or races.default_database(), "budget_s": options.budget_s,
@@ -80,10 +86,10 @@ class Worker:
 def main(path):
     """Does the jobs of a file in turn, until the budget is spent."""
     told = json.loads(pathlib.Path(path).read_text())
-    end = time.monotonic() + told["budget_s"]
+    end, parent = time.monotonic() + told["budget_s"], os.getppid()
     for job in told["jobs"]:
         left = end - time.monotonic()
-        if left < 1:
+        if left < 1 or os.getppid() != parent:  # nobody waits for it any more
             break
         _tune_and_race(job, told["db"], min(left, told["time_per_nest"]))
 
@@ -99,9 +105,7 @@ def _tune_and_race(job, database, seconds):
     found = races.entry(told.op, told.variant, sizes, races.device_name(device))
     found["products"] = job["products"]
     try:
-        try:
-            region.kernel(job["sizes"], device)
-        except Error:
+        if not _is_measured(region, job["sizes"], device):
             tune(Nest.from_dict(job["nest"]), sizes, time=seconds, db=database, progress=False,
                  target="host" if device.type == "cpu" else str(device))
             refresh(region.database)
@@ -109,6 +113,14 @@ def _tune_and_race(job, database, seconds):
     except (Error, RuntimeError) as error:
         found["failed"] = str(error).splitlines()[0] if str(error) else type(error).__name__
     races.remember(database, found)
+
+
+def _is_measured(region, sizes, device):
+    """Whether the database has a kernel that was tuned at these sizes on this device."""
+    try:
+        return region.kernel(sizes, device).match == "exact"
+    except Error:
+        return False
 
 
 def refresh(database):
