@@ -31,16 +31,15 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if mode is None and _on_gpu(model, (*inputs, *(kwargs or {}).values())):
         mode = "reduce-overhead"
-    reports, told = Reports(), options.pop("report", None)
+    given = {**options, "tune": tune, "mode": mode}
+    told, reports = Options.of(given).report, Reports()
 
     def keep(report):
         reports.append(report)
         if told is not None:
             told(report)
 
-    given = {**options, "tune": tune, "report": keep}
-    Options.of(given, mode)
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "mode": mode or "default"})
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "report": keep})
     compiled(*inputs, **(kwargs or {}))
     object.__setattr__(compiled, "report", lambda: reports)
     return compiled

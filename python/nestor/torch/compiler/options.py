@@ -55,6 +55,7 @@ class Options:
                 raise UserError(f"{name} must be a positive number, not {value!r}")
         if self.report is not None and not callable(self.report):
             raise UserError("report must be a function of a Report")
+        self.patches()
         known = torch._inductor.config.get_config_copy()
         for name in self.inductor:
             if name.replace("-", "_") not in known:

@@ -47,24 +47,29 @@ def _difference(result, own, ideal):
 
 
 class _Bytes(TorchDispatchMode):
-    """Counts the bytes of all results."""
+    """Counts the bytes of all results; views have none of their own."""
 
     def __init__(self):
         super().__init__()
-        self.total = 0
+        self._storages = {}  # held, so that none is taken for another
+
+    @property
+    def total(self):
+        return sum(storage.nbytes() for storage in self._storages.values())
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         found = function(*args, **(kwargs or {}))
         for each in found if isinstance(found, (tuple, list)) else (found,):
-            if isinstance(each, torch.Tensor) and not each._is_view():
-                self.total += each.numel() * each.element_size()
+            if isinstance(each, torch.Tensor):
+                self._storages[each.untyped_storage()._cdata] = each.untyped_storage()
         return found
 
 
 def bytes_of(module, inputs):
     """What float64 takes at most, found with tensors without data."""
+    shapes = [torch.empty_like(tensor, device="meta") for tensor in inputs]
     with _Bytes() as counted:
-        Wide(module, "meta").run(*[torch.empty_like(tensor, device="meta") for tensor in inputs])
+        Wide(module, "meta").run(*shapes)
     return counted.total
 
 
