@@ -85,7 +85,6 @@ class ModelTest(CompileTest):
             for _ in range(2):
                 self.assertClose(compiled(*inputs), other(*inputs))
                 self.assertClose(model.seen, other.seen)
-        self.assertIn("softmax", " ".join(op for op in self.taken()) + "softmax")
         self.assertTrue(self.taken())
 
     def test_lengths_and_batches_compile_once(self):
@@ -114,6 +113,16 @@ class ModelTest(CompileTest):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             self.assertClose(compiled(x).float(), model(x).float(), 3e-2)
         self.assertTrue(self.taken())
+
+    def test_operands_of_several_tensors_are_made_first(self):
+        """Rotary embedding is not computed anew for every tile of queries."""
+        def turned(query, key, value, cos, sin):
+            query, key = (x * cos + torch.cat((-x[..., 8:], x[..., :8]), -1) * sin for x in (query, key))
+            return attend(query, key, value)
+
+        inputs = *heads(), *torch.randn(2, 24, 16)
+        self.assertClose(self.compiled(turned)(*inputs), turned(*inputs), 1e-4)
+        self.assertEqual(self.taken(), ["bmm mul sub sigmoid bmm"])
 
     def test_results_lie_as_their_reader_wants_them(self):
         """Heads that are merged after attention are written merged."""
@@ -180,7 +189,8 @@ class HardCasesTest(CompileTest):
             inputs = heads(40)
             with self.assertWarnsRegex(UserWarning, "PyTorch computes captured_.*none for 40"):
                 self.assertClose(compiled(*inputs), attend(*inputs))
-            self.assertClose(compiled(*heads(41)), attend(*heads(41)), 10)
+            inputs = heads(41)
+            self.assertClose(compiled(*inputs), attend(*inputs))
 
     def test_a_region_that_lost_its_race_is_inductors(self):
         with mock.patch.object(QuickWorker, "race", {"kernel_us": 10.0, "inductor_us": 10.1}):

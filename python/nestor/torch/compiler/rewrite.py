@@ -11,12 +11,14 @@ from ..importer.regions import partition
 from ..importer.table import name_of
 from .choice import MATRIX_PRODUCTS, Choice, choose, has_matrix_product, products_in, products_may_win
 from .description import Described
+from .operands import composed_operands
 from .region_op import key_of
 from .report import RegionReport, Report, ops_of, sources_of
 from .replacement import replace, size_nodes
 from .subgraph import size_value
 
 _PRODUCT_ALONE = "products of matrices are PyTorch's"
+_OPERAND = "an operand of a product that is made of several tensors is put into memory first"
 
 
 class Candidate:
@@ -48,6 +50,10 @@ class Rewriting:
             excluded = self._products(self.graph.nodes)
         while True:
             found = partition(self.graph, self.hints, "memory", excluded)
+            composed = {node: _OPERAND for region in found.regions for node in composed_operands(region)}
+            if composed:
+                excluded = {**excluded, **composed}
+                continue
             self.left = found.left
             read = {port.node for region in found.regions for port in region.inputs}
             self.candidates = [self._candidate(region, read) for region in found.regions]
