@@ -2,6 +2,7 @@
 
 import threading
 import unittest
+import warnings
 from unittest import mock
 
 from support import numpy
@@ -96,6 +97,8 @@ class ModelTest(CompileTest):
         self.assertLessEqual(len(self.reports), 2)  # a batch of one is a graph of its own
 
     def test_a_step_of_training(self):
+        """Gradients are right whether or not short sums pass their comparison with float64."""
+        warnings.simplefilter("ignore")
         model = Encoder()
         inputs = torch.randn(2, 24, 32, requires_grad=True), torch.ones(2, 24, dtype=torch.int64)
         wanted = [inputs[0], *model.parameters()]
@@ -216,6 +219,29 @@ class HardCasesTest(CompileTest):
         with mock.patch.object(rewrite.Rewriting, "choose", side_effect=KeyError("planted")):
             with self.assertWarnsRegex(UserWarning, "Inductor compiles this without Nestor's regions.*planted"):
                 self.assertClose(self.compiled(attend)(*inputs), attend(*inputs))
+
+    def test_a_pass_that_is_there_runs_first_and_stays(self):
+        import torch._inductor.config as config
+
+        seen = []
+        with config.patch(post_grad_custom_pre_pass=lambda graph: seen.append(len(graph.nodes))):
+            own = config.post_grad_custom_pre_pass
+            inputs = heads()
+            self.assertClose(self.compiled(attend)(*inputs), attend(*inputs))
+            self.assertIs(config.post_grad_custom_pre_pass, own)
+        self.assertEqual([len(seen), len(self.taken())], [1, 1])
+        torch._dynamo.reset()
+        self.assertClose(torch.compile(attend)(*inputs), attend(*inputs))
+        self.assertEqual(len(self.reports), 1)  # other backends see nothing of ours
+
+    def test_modes_of_torch_compile(self):
+        inputs = heads()
+        with self.assertWarnsRegex(UserWarning, "Inductor computes all 1 regions"), mock.patch.dict("os.environ", NESTOR_DB=self.db):
+            compiled = torch.compile(attend, backend="nestor", mode="reduce-overhead", fullgraph=True)
+            self.assertClose(compiled(*inputs), attend(*inputs))
+        torch._dynamo.reset()
+        self.assertClose(self.compiled(attend, mode="reduce-overhead")(*inputs), attend(*inputs))
+        self.assertEqual(len(self.taken()), 1)
 
     def test_several_threads(self):
         compiled, inputs, failures = self.compiled(attend), heads(), []

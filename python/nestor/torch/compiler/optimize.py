@@ -22,7 +22,8 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     model: a module or function; inputs: a tuple of example inputs, kwargs: a dictionary of more. mode: of torch.compile; None:
     "reduce-overhead" (CUDA graphs) where inputs or parameters are on a GPU. dynamic: as torch.compile has it. tune and other
     options: those of backend="nestor" (Options): budget_s, time_per_nest, db, verify, min_gain, products.
-    Gradients are compiled too where they are enabled and asked for, but regions of the backward are tuned when it first runs.
+    Call it as the model will run: under torch.inference_mode() or with gradients, whose forward and backward are then compiled
+    both. dynamic=True tunes for the example's sizes and serves others too.
     Returns what torch.compile does, with report(): the Reports of its graphs, with regions, kernels, times against Inductor and
     the reason of each refusal. Raises UserError for options that are none.
     """
