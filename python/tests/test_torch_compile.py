@@ -157,7 +157,8 @@ class HardCasesTest(CompileTest):
             return F.layer_norm(x, x.shape[-1:])
 
         compiled = self.compiled(norm, dynamic=False)
-        for x in (torch.randn(1, 16).expand(4, 16), torch.randn(16, 4).t(), torch.randn(4, 32)[:, ::2], torch.randn(16).expand(4, 16)):
+        for x in (torch.randn(1, 16).expand(4, 16), torch.randn(16, 4).t(), torch.randn(4, 32)[:, ::2],
+                  torch.randn(16).expand(4, 16)):
             self.assertClose(compiled(x), norm(x))
         self.assertTrue(self.taken())
 
@@ -236,7 +237,8 @@ class HardCasesTest(CompileTest):
 
     def test_modes_of_torch_compile(self):
         inputs = heads()
-        with self.assertWarnsRegex(UserWarning, "Inductor computes all 1 regions"), mock.patch.dict("os.environ", NESTOR_DB=self.db):
+        environment = mock.patch.dict("os.environ", NESTOR_DB=self.db)
+        with self.assertWarnsRegex(UserWarning, "Inductor computes all 1 regions"), environment:
             compiled = torch.compile(attend, backend="nestor", mode="reduce-overhead", fullgraph=True)
             self.assertClose(compiled(*inputs), attend(*inputs))
         torch._dynamo.reset()
@@ -263,9 +265,10 @@ class HardCasesTest(CompileTest):
 
     def test_bad_options(self):
         for options, said in (({"tune": "later"}, 'tune is "off", "background" or "now", not \'later\''),
-                              ({"verify": True}, 'verify is "first" or "off"'), ({"budget_s": 0}, "budget_s must be a positive number"),
+                              ({"verify": True}, 'verify is "first" or "off"'),
+                              ({"budget_s": 0}, "budget_s must be a positive number"),
                               ({"tiune": "now"}, "'tiune' is an option neither of nestor .tune, .* nor of Inductor"),
-                              ({"report": 3}, "report must be a function"), ({"mode": "fast"}, "Unrecognized mode=fast")):
+                              ({"report": 3}, "report must be a function"), ({"db": 7}, "db must be the path of a database, not 7"), ({"mode": "fast"}, "Unrecognized mode=fast")):
             with self.subTest(options), self.assertRaisesRegex(nestor.UserError, said):
                 nestor.torch.optimize(attend, heads(), **options)
         with self.assertRaisesRegex(nestor.UserError, "a str is no model"):

@@ -22,8 +22,8 @@ _OPERAND = "an operand of a product that is made of several tensors is put into 
 
 
 class Candidate:
-    """A region of a graph with what was decided about it. described: None where it cannot be said as text; key: what its call is
-    told; results: what the call gives, as tensors without data."""
+    """A region of a graph with what was decided about it. described: None where it cannot be said as text; key: what its call
+    is told; results: what the call gives, as tensors without data."""
 
     def __init__(self, region, described, choice, key=None, results=()):
         self.region, self.described, self.choice, self.key, self.results = region, described, choice, key, results

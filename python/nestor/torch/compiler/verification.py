@@ -17,9 +17,9 @@ _ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_effici
 def check(module, inputs, results):
     """(why results are not accepted or None, PyTorch's own results). module: computes the same in PyTorch's ops.
 
-    A result is accepted when its largest error against float64 is at most 1.5 times PyTorch's own plus one unit in the last place
-    of the largest value, and NaN and infinities are where PyTorch has them. Where float64 would take more than 4 GiB, results
-    are only compared for these.
+    A result is accepted when its largest error against float64 is at most 1.5 times PyTorch's own plus one unit in the last
+    place of the largest value, and NaN and infinities are where PyTorch has them. Where float64 would take more than 4 GiB,
+    results are only compared for these.
     """
     with torch.no_grad():
         expected = module(*inputs)
