@@ -57,6 +57,11 @@ class Library:
             kernel = self._kernels.setdefault(key, Kernel(self._handle, op, variant, dict(sizes), device))
         return kernel
 
+    @property
+    def path(self):
+        """The path that was given; None for the default database."""
+        return self._path
+
     def refresh(self):
         """Forgets remembered answers, so that what was tuned since is found. Kernels in use stay valid."""
         self._handle.require_open()

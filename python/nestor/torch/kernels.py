@@ -76,6 +76,11 @@ def look_up(op, variant, sizes, device):
         raise
 
 
+def configured_path():
+    """The path of the database that configure() chose; None where that is the default one."""
+    return _library.path if _library is not None else None
+
+
 def opened(path=None):
     """The database of nestor.torch, or the one at a path, opened once. Raises UserError where there is none."""
     global _library, _open_error
