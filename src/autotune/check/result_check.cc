@@ -113,7 +113,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     Reference reference = job.compiled->copy_for(job.made->inputs);
     reference.evaluate_all(kCostLimit);
     job.made->samples = all_samples(reference, definition_, std::numeric_limits<std::int64_t>::max());
-    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made->samples, definition_.tolerance);
+    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made->samples, definition_);
   });
   expected_.merge(made);
 }
