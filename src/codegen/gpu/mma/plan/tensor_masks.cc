@@ -268,7 +268,7 @@ Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalar
     case ScalarOp::read:
       return read(expr.ordinal());
     case ScalarOp::cast:
-      return expr.type() == ElementType::i32 ? std::nullopt : arg(0);
+      return is_float(expr.type()) ? arg(0) : std::nullopt;
     case ScalarOp::exp:
     case ScalarOp::exp2: {
       const Known x = arg(0);
