@@ -69,6 +69,11 @@ class Library:
         capi.check(self._handle.c, self._handle.c.nestor_refresh(self._handle.value))
         self._kernels = {}
 
+    @property
+    def path(self):
+        """The database's path, None for the default one."""
+        return self._path
+
     def close(self):
         """Refuses further queries and launches. Memory and modules are freed with the last Kernel."""
         self._handle.closed = True

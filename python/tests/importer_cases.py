@@ -129,6 +129,11 @@ CASES = _pointwise() | {
     "aten.gelu_backward.default": [(lambda x, y, a=a: A.gelu_backward.default(x, y, approximate=a), [X, Y])
                                    for a in ("none", "tanh")],
     # views
+    "aten.index.Tensor": [(lambda x: A.index.Tensor(x, [torch.arange(3)[:, None], torch.arange(4)[None]]), [X]),
+                          (lambda x: A.index.Tensor(x, [N, torch.arange(2) + 1]), [X]),
+                          (lambda x: A.index.Tensor(x, [torch.arange(2)[:, None], N, 5 - torch.arange(5)]), [X]),
+                          (lambda x: A.index.Tensor(x, [N, torch.arange(9) // 3, torch.arange(9) % 5]), [X])],
+    "aten._unsafe_index.Tensor": [(lambda x: A._unsafe_index.Tensor(x, [N, N, torch.arange(12) // 2]), [X])],
     "aten.view.default": [(lambda x: A.view.default(x, [3, -1]), [X]), (lambda x: A.view.default(x, [12, 2, 3]), [X]),
                           (lambda x: A.view.default(x, [2, 9, 4]), [X])],
     "aten._unsafe_view.default": [(lambda x: A._unsafe_view.default(x, [3, 24]), [X])],

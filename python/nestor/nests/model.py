@@ -139,11 +139,13 @@ class Nest:
         return tuple(tensor for tensor in self.tensors if tensor.role != "temporary")
 
     def fingerprint(self):
-        """32 hexadecimal digits of this text, names of op and variant left out. Nests that are written alike share it; the
-        program's own digest sees more of them as one."""
+        """32 hexadecimal digits of this text; names of op and variant and likely sizes are left out. Nests that are written alike
+        share it; the program's own digest sees more of them as one."""
         text = {key: value for key, value in self.to_dict().items() if key not in ("op", "variant", "tolerance")}
         for tensor in text["tensors"]:
             tensor.pop("tolerance", None)
+        for size in text["sizes"]:
+            del size["default"]
         return hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:32]
 
     def digest(self):
