@@ -20,11 +20,13 @@ from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
 __all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
-           "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
+           "layer_norm", "log_softmax", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "schedule", "softmax"]
 _LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation"}  # they load sympy
 
 
 def __getattr__(name):
+    if name == "schedule":  # a module that can be called; importing it makes it an attribute
+        return importlib.import_module(".schedule", __name__)
     if name not in _LATER:
         raise AttributeError(f"module 'nestor.torch' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
