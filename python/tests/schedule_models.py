@@ -8,6 +8,7 @@ from torch import nn
 
 
 class SelfAttention(nn.Module):
+
     def __init__(self, width, heads, dropout):
         super().__init__()
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
@@ -39,6 +40,7 @@ class Output(nn.Module):
 
 
 class Attention(nn.Module):
+
     def __init__(self, width, heads, dropout):
         super().__init__()
         self.self, self.output = SelfAttention(width, heads, dropout), Output(width, width, dropout)
@@ -48,6 +50,7 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
+
     def __init__(self, width, inner):
         super().__init__()
         self.dense, self.activation = nn.Linear(width, inner), F.gelu
@@ -57,6 +60,7 @@ class Intermediate(nn.Module):
 
 
 class Layer(nn.Module):
+
     def __init__(self, width, heads, dropout):
         super().__init__()
         self.attention = Attention(width, heads, dropout)
@@ -68,6 +72,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
+
     def __init__(self, width, heads, layers, dropout):
         super().__init__()
         self.layer = nn.ModuleList(Layer(width, heads, dropout) for _ in range(layers))
@@ -95,6 +100,7 @@ class Bert(nn.Module):
 
 
 class FeedForward(nn.Module):
+
     def __init__(self, width=8, inner=16):
         super().__init__()
         self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)

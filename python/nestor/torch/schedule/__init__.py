@@ -23,9 +23,10 @@ __all__ = ["Found", "Match", "Mismatch", "Schedule", "Selection", "call_module",
 
 
 class _Callable(types.ModuleType):
+
     def __call__(self, model, inputs=None):
-        """A Schedule of a model (a torch.nn.Module), which stays as it is. inputs: a tuple of its inputs (or (tuple, dict)), which
-        trace() then needs no more. Raises UserError for what is no module, or cannot be copied."""
+        """A Schedule of a model (a torch.nn.Module), which stays as it is. inputs: a tuple of its inputs (or (tuple, dict)),
+        which trace() then needs no more. Raises UserError for what is no module, or cannot be copied."""
         return Schedule(model, inputs)
 
 

@@ -1,7 +1,6 @@
 """Models from schedules: merged weights settled, fused parts compiled; and the inputs that a model's parts get."""
 
 import copy
-import functools
 
 import torch
 
@@ -36,16 +35,11 @@ def _settled(model):
     return model
 
 
-@functools.lru_cache(maxsize=None)
-def _backends():
-    return tuple(torch.compiler.list_backends(exclude_tags=()))
-
-
 def backend_of(compiler):
     """What torch.compile takes as its backend. Raises UserError for an unknown name."""
     if callable(compiler):
         return compiler
-    known = _backends()
+    known = torch.compiler.list_backends(exclude_tags=())
     if compiler == "nestor":
         return "nestor" if "nestor" in known else "inductor"
     if compiler not in known:

@@ -1,6 +1,6 @@
 """What decompose puts in place of an op: a table of definitions, written in PyTorch.
 
-`python -m nestor.torch.schedule.decompositions` prints it for docs/pytorch_schedules.md.
+`python -m nestor.torch.schedule` prints it for docs/pytorch_schedules.md.
 """
 
 import inspect
@@ -64,7 +64,8 @@ def silu(input):
     return input * torch.sigmoid(input)
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                                 enable_gqa=False):
     """Softmax of scaled scores, with a mask that is added, times values."""
     scores = torch.matmul(query, key.transpose(-2, -1)) * (query.shape[-1]**-0.5 if scale is None else scale)
     if attn_mask is not None:
@@ -80,8 +81,10 @@ def _affine(normal, weight, bias):
     return scaled if bias is None else scaled + bias
 
 
-DEFINITIONS = {each.__name__: each for each in (linear, layer_norm, rms_norm, softmax, log_softmax, gelu, silu,
-                                                scaled_dot_product_attention)}
+DEFINITIONS = {
+    each.__name__: each
+    for each in (linear, layer_norm, rms_norm, softmax, log_softmax, gelu, silu, scaled_dot_product_attention)
+}
 # Modules with parameters, as the function that they call: {class: (name, tensors, settings)}.
 _MODULES = {
     nn.Linear: ("linear", ("weight", "bias"), ()),
@@ -121,8 +124,10 @@ def _arguments(edit, node):
     refuse_hooks(op.module, joined(edit.path, node.target))
     name, tensors, settings = _MODULES[base]
     given = {"input": next(iter(op.arguments.values())), **{each: getattr(op.module, each) for each in settings}}
-    given.update({each: edit.graph.create_node("get_attr", f"{node.target}.{each}") for each in tensors
-                  if getattr(op.module, each, None) is not None})
+    given.update({
+        each: edit.graph.create_node("get_attr", f"{node.target}.{each}")
+        for each in tensors if getattr(op.module, each, None) is not None
+    })
     return name, given
 
 
@@ -166,6 +171,3 @@ def table():
         lines.append(f"| `{name}` | {', '.join(f'`nn.{each}`' for each in modules)} | {text[0].lower() + text[1:]} |")
     return "\n".join(lines)
 
-
-if __name__ == "__main__":
-    print(table())

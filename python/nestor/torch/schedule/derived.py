@@ -46,7 +46,7 @@ class _Named:
         self.value = value
 
     def __reduce__(self):
-        return (_module, (self.value.__name__,)) if isinstance(self.value, types.ModuleType) else (_Named, (self.value,))
+        return (_module, (self.value.__name__, )) if isinstance(self.value, types.ModuleType) else (_Named, (self.value, ))
 
 
 def _module(name):
@@ -79,13 +79,21 @@ def _derived(base, generated, checkpointing):
     forward = generated.function if generated is not None else base.forward
     if checkpointing is not None:
         forward = _checkpointed(forward, checkpointing)
-    return type(f"Scheduled{base.__name__}", (base,), {
-        "__module__": __name__, "__doc__": base.__doc__, "__reduce_ex__": _reduce, "__deepcopy__": _deepcopy,
-        "forward": forward, "schedule_base": base, "schedule_generated": generated, "schedule_checkpoint": checkpointing,
-    })
+    return type(
+        f"Scheduled{base.__name__}", (base, ), {
+            "__module__": __name__,
+            "__doc__": base.__doc__,
+            "__reduce_ex__": _reduce,
+            "__deepcopy__": _deepcopy,
+            "forward": forward,
+            "schedule_base": base,
+            "schedule_generated": generated,
+            "schedule_checkpoint": checkpointing,
+        })
 
 
 def _checkpointed(inner, options):
+
     @functools.wraps(inner)
     def forward(self, *inputs, **named):
         if not torch.is_grad_enabled():

@@ -16,7 +16,8 @@ _PLAIN = (tuple, list, dict)
 
 
 def expect_shape(tensor, extents, what, seen):
-    """What generated code calls for each argument of an exported forward. extents: a number, or (name, least, most) of a symbol."""
+    """What generated code calls for each argument of an exported forward. extents: a number, or (name, least, most) of a
+    symbol."""
     if tensor.dim() != len(extents):
         raise UserError(f"{what} has {tensor.dim()} dims, and had {len(extents)} when this forward was exported")
     for dim, (given, extent) in enumerate(zip(tensor.shape, extents)):
@@ -25,10 +26,12 @@ def expect_shape(tensor, extents, what, seen):
         else:
             name, least, most = extent
             fits = seen.setdefault(name, given) == given and given >= least and (most is None or given <= most)
-            words = f"{seen[name]} as another extent" if seen[name] != given else f"at least {least}" if given < least else f"at most {most}"
+            limit = f"at least {least}" if given < least else f"at most {most}"
+            words = f"{seen[name]} as another extent" if seen[name] != given else limit
         if not fits:
-            raise UserError(f"{what} has the extent {given} at dim {dim}, and this forward was exported for {words}: trace it with "
-                            "such inputs")
+            raise UserError(
+                f"{what} has the extent {given} at dim {dim}, and this forward was exported for {words}: trace it with "
+                "such inputs")
 
 
 def exported(module, name, inputs):
@@ -38,9 +41,14 @@ def exported(module, name, inputs):
         if isinstance(each, _PLAIN):
             raise UserError(f"torch.export traces {name} only with arguments that are tensors or constants, not a "
                             f"{type(each).__name__} of them")
-    shapes = {key: {dim: torch.export.Dim.AUTO for dim, extent in enumerate(value.shape) if extent > 1} if isinstance(value, torch.Tensor) else None
-              for key, value in inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments.items()
-              if value is not module}
+    shapes = {
+        key: {
+            dim: torch.export.Dim.AUTO
+            for dim, extent in enumerate(value.shape) if extent > 1
+        } if isinstance(value, torch.Tensor) else None
+        for key, value in inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments.items()
+        if value is not module
+    }
     try:
         with warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
@@ -74,10 +82,11 @@ def _as_forward(made, program, name, signature, inputs):
     _arguments(graph, program, name, signature, inputs)
     output = next(node for node in graph.nodes if node.op == "output")
     result = pytree.tree_unflatten(list(pytree.tree_leaves(output.args[0])), spec)
-    if any(not isinstance(each, (fx.Node, int, float, bool, type(None))) for each in pytree.tree_leaves(
-            result, is_leaf=lambda each: not isinstance(each, _PLAIN))):
-        raise UserError(f"the results of {name} are in a {type(result).__name__}; torch.export traces tensors, tuples, lists and "
-                        "dictionaries of them")
+    if any(not isinstance(each, (fx.Node, int, float, bool, type(None)))
+           for each in pytree.tree_leaves(result, is_leaf=lambda each: not isinstance(each, _PLAIN))):
+        raise UserError(
+            f"the results of {name} are in a {type(result).__name__}; torch.export traces tensors, tuples, lists and "
+            "dictionaries of them")
     output.args = (result, )
     graph.lint()
     return graph

@@ -8,11 +8,12 @@ import re
 import torch
 from torch import fx
 
-_WRITING = {operator.setitem, operator.delitem, setattr} | {
-    getattr(operator, name) for name in ("iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior",
-                                         "ipow", "irshift", "isub", "itruediv", "ixor")}
+IN_PLACE = ("iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv",
+            "ixor")
+_WRITING = {operator.setitem, operator.delitem, setattr, *(getattr(operator, name) for name in IN_PLACE)}
 _FRAME = re.compile(r'  File "([^"]+)", line .*\n(?:(?!  File ").*\n?)*')
 _HERE = os.path.dirname(__file__) + os.sep
+_OWN = re.compile(r"nestor_torch_schedule_(?:symbols|modes|exporting)_|^torch\.fx\._symbolic_trace\.wrap.*\n", re.M)
 _DELETIONS = re.compile(r";  [\w, =]+ = None(?=\n)")
 
 
@@ -51,9 +52,9 @@ def writes(node, owner=None):
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.is_mutable
     name = getattr(target, "__name__", "")
-    return node.op == "call_function" and (target in _WRITING or (
-        name.endswith("_") and not name.startswith("_") and getattr(target, "__module__", None) in ("torch", "torch.nn.functional",
-                                                                                                 None)))
+    return node.op == "call_function" and (target in _WRITING or
+                                           (name.endswith("_") and not name.startswith("_")
+                                            and getattr(target, "__module__", None) in ("torch", "torch.nn.functional", None)))
 
 
 def submodule(owner, target):
@@ -134,5 +135,5 @@ def strip_frames(graph):
 
 
 def readable(source):
-    """Generated code without what frees values, as a person reads it."""
-    return _DELETIONS.sub("", source)
+    """Generated code as a person reads it: without what frees values, and without this package's own names for its checks."""
+    return _OWN.sub("", _DELETIONS.sub("", source)).lstrip()

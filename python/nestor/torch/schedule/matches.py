@@ -14,7 +14,8 @@ from .patterns import Pattern
 
 class Match:
     """One place. path: the module whose graph it is in; nodes: names of its nodes, in order; inputs: names of the nodes (or
-    constants) that the pattern's arguments are; outputs: names of what it returns; named: {name in the pattern: name of a node}."""
+    constants) that the pattern's arguments are; outputs: names of what it returns; named: {name in the pattern: name of a
+    node}."""
 
     def __init__(self, path, graph, nodes, inputs, outputs, named=None):
         self.path = path
@@ -32,8 +33,10 @@ class Match:
             if node is None or _told(node) != told:
                 raise UserError(f"{self.path or 'the model'} has changed since {', '.join(self.nodes)} were found ({name} is "
                                 f"{'gone' if node is None else 'another'}): find them again")
-        inputs = [fx.node.map_aggregate(each, lambda value: node_named(graph, value.name) if isinstance(value, Name) else value)
-                  for each in self.inputs]
+        inputs = [
+            fx.node.map_aggregate(each, lambda value: node_named(graph, value.name) if isinstance(value, Name) else value)
+            for each in self.inputs
+        ]
         return ([node_named(graph, name) for name in self.nodes], inputs, [node_named(graph, name) for name in self.outputs])
 
     def __getitem__(self, name):
@@ -67,7 +70,8 @@ def _told(node):
 
 
 class Found:
-    """Matches in the order of the model, as a sequence. what: what was looked for, in words; near: why near matches are none."""
+    """Matches in the order of the model, as a sequence. what: what was looked for, in words; near: why near matches are
+    none."""
 
     def __init__(self, what, matches, near):
         self.what, self.matches, self.near = what, matches, near
@@ -86,8 +90,9 @@ class Found:
         """The only match. Raises UserError if there are none or several."""
         self.some()
         if len(self) > 1:
-            raise UserError(f"{self.what} was found {len(self)} times where one is wanted: {'; '.join(map(repr, self.matches[:4]))}"
-                            f"{' ...' if len(self) > 4 else ''}")
+            raise UserError(
+                f"{self.what} was found {len(self)} times where one is wanted: {'; '.join(map(repr, self.matches[:4]))}"
+                f"{' ...' if len(self) > 4 else ''}")
         return self.matches[0]
 
     def some(self):
@@ -101,7 +106,8 @@ class Found:
         modules = len({match.path for match in self.matches})
         head = (f"{self.what}: {len(self)} match{'' if len(self) == 1 else 'es'}" +
                 (f" in {modules} modules" if modules > 1 else "")) if self.matches else f"{self.what}: no match"
-        return "\n".join([head, *(f"  {match!r}" for match in self.matches), *(f"  not: {each}" for each in dict.fromkeys(self.near))])
+        return "\n".join(
+            [head, *(f"  {match!r}" for match in self.matches), *(f"  not: {each}" for each in dict.fromkeys(self.near))])
 
 
 def find(module, path, what):
@@ -114,8 +120,10 @@ def find(module, path, what):
         matches, near = what.find(graph, module)
         return [_of_pattern(path, graph, each) for each in matches], [f"{path or 'the model'}: {reason}" for reason in near]
     wanted = _predicate(what)
-    return [Match(path, graph, [node], operands(node), [node]) for node in graph.nodes
-            if is_compute(node) and not is_bookkeeping(node) and wanted(node, module)], []
+    return [
+        Match(path, graph, [node], operands(node), [node]) for node in graph.nodes
+        if is_compute(node) and not is_bookkeeping(node) and wanted(node, module)
+    ], []
 
 
 def as_pattern(what):
@@ -131,14 +139,15 @@ def as_pattern(what):
         return what
     if callable(what) and not isinstance(what, type):
         return what if is_op(what) else Pattern(what)
-    raise UserError("find takes a function of PyTorch, a module's class, a regular expression, or a pattern: a Python function or a "
-                    f"module; not {what!r}")
+    raise UserError(
+        "find takes a function of PyTorch, a module's class, a regular expression, or a pattern: a Python function or a "
+        f"module; not {what!r}")
 
 
 def also_as_call(what, graphs):
     """The function itself, where one of the graphs calls it, or else a Pattern of it."""
-    if callable(what) and not isinstance(what, (type, nn.Module)) and any(
-            node.op == "call_function" and node.target is what for graph in graphs for node in graph.nodes):
+    if callable(what) and not isinstance(what, (type, nn.Module)) and any(node.op == "call_function" and node.target is what
+                                                                          for graph in graphs for node in graph.nodes):
         return what
     return as_pattern(what)
 

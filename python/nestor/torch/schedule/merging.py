@@ -53,8 +53,9 @@ class MergedLinear(nn.Module):
                 continue
             rows = self.rows(getattr(self, _TENSORS[place // len(self.sizes)]), place % len(self.sizes))
             if (source.dtype, source.device) != (rows.dtype, rows.device):
-                raise UserError(f"the model was {rows.dtype} on {rows.device} when its modules were merged, and is {source.dtype} on "
-                                f"{source.device} now: merge them again")
+                raise UserError(
+                    f"the model was {rows.dtype} on {rows.device} when its modules were merged, and is {source.dtype} on "
+                    f"{source.device} now: merge them again")
             rows.copy_(source)
             source.data = rows.data
         self.sources = None
@@ -92,8 +93,10 @@ class MergedPart(nn.Module):
 
     def tensors(self):
         """{name: (parameter of all, view)}"""
-        return {name: (getattr(self.merged, name), getattr(self, name)) for name in _TENSORS
-                if getattr(self.merged, name) is not None}
+        return {
+            name: (getattr(self.merged, name), getattr(self, name))
+            for name in _TENSORS if getattr(self.merged, name) is not None
+        }
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         for name, (_, view) in self.tensors().items():
@@ -139,7 +142,8 @@ def merge(edit, root, match_nodes, name):
             after = edit.graph.call_function(operator.getitem, (call, number))
         node.replace_all_uses_with(after)
         edit.graph.erase_node(node)
-    return f"{', '.join(node.target for node in nodes)} -> {made} ({merged.in_features} -> {' + '.join(map(str, merged.sizes))})"
+    sizes = " + ".join(map(str, merged.sizes))
+    return f"{', '.join(node.target for node in nodes)} -> {made} ({merged.in_features} -> {sizes})"
 
 
 def _linear_call(edit, name):
@@ -170,15 +174,15 @@ def _refuse(edit, root, nodes, parts):
             raise UserError(f"{name} is called twice, and merge takes modules that are called once")
     sources = {operands(node)[0].name: name for node, name in zip(nodes, names)}
     if len(sources) > 1:
-        raise UserError("merge takes modules that read one value, and " + ", ".join(
-            f"{name} reads {source}" for source, name in sources.items()))
+        raise UserError("merge takes modules that read one value, and " + ", ".join(f"{name} reads {source}"
+                                                                                    for source, name in sources.items()))
     for what, tell in (("in_features", lambda part: part.in_features), ("type", lambda part: part.weight.dtype),
                        ("device", lambda part: part.weight.device), ("a bias", lambda part: part.bias is not None),
                        ("requires_grad", lambda part: tuple(each.requires_grad for each in part.parameters()))):
         values = [tell(part) for part in parts]
         if len(set(values)) > 1:
-            raise UserError(f"merge takes modules of one kind, and they differ in {what}: " + ", ".join(
-                f"{name} {value}" for name, value in zip(names, values)))
+            raise UserError(f"merge takes modules of one kind, and they differ in {what}: " +
+                            ", ".join(f"{name} {value}" for name, value in zip(names, values)))
 
 
 def _refuse_tensors(root, part, name):
@@ -192,13 +196,15 @@ def _refuse_tensors(root, part, name):
         if value is None:
             continue
         if hasattr(value, "placements") or type(value) is not nn.Parameter:
-            raise UserError(f"{name}.{tensor} is a {type(value).__name__} (distributed, quantized or lazy): merge before the model is "
-                            "made parallel")
+            raise UserError(
+                f"{name}.{tensor} is a {type(value).__name__} (distributed, quantized or lazy): merge before the model is "
+                "made parallel")
         if getattr(value, "_backward_hooks", None) or getattr(value, "_post_accumulate_grad_hooks", None):
             raise UserError(f"{name}.{tensor} has hooks on its gradient, which would no longer run; remove them first")
         tied = [each for each, other in root.named_parameters(remove_duplicate=False) if other is value]
         if len(tied) > 1:
-            raise UserError(f"{' and '.join(tied)} are one parameter (tied weights), which merge would take apart; leave it as it is")
+            raise UserError(
+                f"{' and '.join(tied)} are one parameter (tied weights), which merge would take apart; leave it as it is")
 
 
 def original_gradients(model):

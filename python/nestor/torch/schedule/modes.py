@@ -35,6 +35,7 @@ class _Differ(Exception):
 
 
 class _Choice:
+
     def __init__(self, training, evaluation):
         self.values = training, evaluation
 
@@ -98,15 +99,15 @@ def _joined(one, other, pairs):
         if len(one) != len(other):
             raise _Differ
         return type(one)(*(_joined(*each, pairs) for each in zip(one, other))) if hasattr(one, "_fields") else list(
-            _joined(*each, pairs) for each in zip(one, other)) if isinstance(one, list) else tuple(
-                _joined(*each, pairs) for each in zip(one, other))
+            _joined(*each, pairs)
+            for each in zip(one, other)) if isinstance(one, list) else tuple(_joined(*each, pairs) for each in zip(one, other))
     if isinstance(one, dict):
         if list(one) != list(other):
             raise _Differ
         return {key: _joined(one[key], other[key], pairs) for key in one}
     if isinstance(one, slice):
-        return slice(*(_joined(*each, pairs) for each in ((one.start, other.start), (one.stop, other.stop), (one.step,
-                                                                                                            other.step))))
+        return slice(*(_joined(*each, pairs)
+                       for each in ((one.start, other.start), (one.stop, other.stop), (one.step, other.step))))
     return one if one == other or one is other else _Choice(one, other)
 
 

@@ -1,5 +1,5 @@
-"""One name and one list of arguments for an op, however a graph says it: as a function, a method, an operator, an ATen overload,
-or a module without state."""
+"""One name and one list of arguments for an op, however a graph says it: as a function, a method, an operator, an ATen
+overload, or a module without state."""
 
 import functools
 import inspect
@@ -12,34 +12,92 @@ from .graphs import submodule
 from .modes import MODE
 
 _OPERATORS = {
-    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div", operator.floordiv: "floor_divide",
-    operator.mod: "remainder", operator.matmul: "matmul", operator.pow: "pow", operator.neg: "neg", operator.pos: "positive",
-    operator.abs: "abs", operator.invert: "bitwise_not", operator.and_: "bitwise_and", operator.or_: "bitwise_or",
-    operator.xor: "bitwise_xor", operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le", operator.gt: "gt",
-    operator.ge: "ge", operator.getitem: "getitem", operator.iadd: "add_", operator.isub: "sub_", operator.imul: "mul_",
-    operator.itruediv: "div_", getattr: "getattr", operator.setitem: "setitem",
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.truediv: "div",
+    operator.floordiv: "floor_divide",
+    operator.mod: "remainder",
+    operator.matmul: "matmul",
+    operator.pow: "pow",
+    operator.neg: "neg",
+    operator.pos: "positive",
+    operator.abs: "abs",
+    operator.invert: "bitwise_not",
+    operator.and_: "bitwise_and",
+    operator.or_: "bitwise_or",
+    operator.xor: "bitwise_xor",
+    operator.eq: "eq",
+    operator.ne: "ne",
+    operator.lt: "lt",
+    operator.le: "le",
+    operator.gt: "gt",
+    operator.ge: "ge",
+    operator.getitem: "getitem",
+    operator.iadd: "add_",
+    operator.isub: "sub_",
+    operator.imul: "mul_",
+    operator.itruediv: "div_",
+    getattr: "getattr",
+    operator.setitem: "setitem",
 }
 _ALIASES = {
-    "absolute": "abs", "divide": "div", "true_divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg",
-    "_softmax": "softmax", "_log_softmax": "log_softmax", "special_softmax": "softmax", "special_log_softmax": "log_softmax",
-    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "clip": "clamp",
-    "__and__": "bitwise_and", "__or__": "bitwise_or", "__add__": "add", "__mul__": "mul", "__matmul__": "matmul",
-    "__truediv__": "div", "__sub__": "sub", "special_expit": "sigmoid", "special_erf": "erf", "concat": "cat",
-    "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose", "type_as": "to",
+    "absolute": "abs",
+    "divide": "div",
+    "true_divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "special_softmax": "softmax",
+    "special_log_softmax": "log_softmax",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "clip": "clamp",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__add__": "add",
+    "__mul__": "mul",
+    "__matmul__": "matmul",
+    "__truediv__": "div",
+    "__sub__": "sub",
+    "special_expit": "sigmoid",
+    "special_erf": "erf",
+    "concat": "cat",
+    "concatenate": "cat",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "type_as": "to",
 }
-COMMUTATIVE = {"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "eq", "ne", "maximum",
-               "minimum"}
+COMMUTATIVE = {
+    "add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "eq", "ne", "maximum", "minimum"
+}
 _NAMES = {"self": "input", "axis": "dim", "train": "training", "tensor1": "input", "ord": "p"}
 _IGNORED = {"_stacklevel", "cudnn_enable", "half_to_float", "cudnn_enabled"}
 _LISTS = {"view", "reshape", "permute", "expand", "repeat", "tile", "flip", "roll"}
 
 # Modules without parameters, as the function that they call and its settings.
 STATELESS = {
-    nn.ReLU: ("relu", ()), nn.ReLU6: ("relu6", ()), nn.GELU: ("gelu", ("approximate", )), nn.SiLU: ("silu", ()),
-    nn.Tanh: ("tanh", ()), nn.Sigmoid: ("sigmoid", ()), nn.Softmax: ("softmax", ("dim", )),
-    nn.LogSoftmax: ("log_softmax", ("dim", )), nn.LeakyReLU: ("leaky_relu", ("negative_slope", )), nn.ELU: ("elu", ("alpha", )),
-    nn.Dropout: ("dropout", ("p", "training")), nn.Softplus: ("softplus", ("beta", "threshold")), nn.Mish: ("mish", ()),
-    nn.Hardtanh: ("hardtanh", ("min_val", "max_val")), nn.Hardswish: ("hardswish", ()), nn.Hardsigmoid: ("hardsigmoid", ()),
+    nn.ReLU: ("relu", ()),
+    nn.ReLU6: ("relu6", ()),
+    nn.GELU: ("gelu", ("approximate", )),
+    nn.SiLU: ("silu", ()),
+    nn.Tanh: ("tanh", ()),
+    nn.Sigmoid: ("sigmoid", ()),
+    nn.Softmax: ("softmax", ("dim", )),
+    nn.LogSoftmax: ("log_softmax", ("dim", )),
+    nn.LeakyReLU: ("leaky_relu", ("negative_slope", )),
+    nn.ELU: ("elu", ("alpha", )),
+    nn.Dropout: ("dropout", ("p", "training")),
+    nn.Softplus: ("softplus", ("beta", "threshold")),
+    nn.Mish: ("mish", ()),
+    nn.Hardtanh: ("hardtanh", ("min_val", "max_val")),
+    nn.Hardswish: ("hardswish", ()),
+    nn.Hardsigmoid: ("hardsigmoid", ()),
     nn.Flatten: ("flatten", ("start_dim", "end_dim")),
 }
 
@@ -101,8 +159,13 @@ def _of_module(module, node):
     if known is None or len(node.args) + len(node.kwargs) != 1:
         return type(module), _plain(node)
     name, settings = known
-    return name, {"input": node.args[0] if node.args else next(iter(node.kwargs.values())), **{
-        each: MODE if each == "training" else getattr(module, each) for each in settings}}
+    return name, {
+        "input": node.args[0] if node.args else next(iter(node.kwargs.values())),
+        **{
+            each: MODE if each == "training" else getattr(module, each)
+            for each in settings
+        }
+    }
 
 
 def _plain(node):
@@ -117,7 +180,8 @@ def _bound(name, node):
     if name in _LISTS and len(args) > 1 and not isinstance(args[1], (list, tuple)) and all(
             isinstance(each, (int, fx.Node)) for each in args[1:]):
         args = [args[0], tuple(args[1:])]
-    for names, defaults in _signatures(node.target if node.op == "call_function" else None, name if isinstance(name, str) else None):
+    for names, defaults in _signatures(node.target if node.op == "call_function" else None,
+                                       name if isinstance(name, str) else None):
         if len(args) <= len(names) and set(kwargs) <= set(names[len(args):]):
             given = {**dict(zip(names, args)), **kwargs}
             if all(each in given or each in defaults for each in names):
@@ -126,8 +190,11 @@ def _bound(name, node):
 
 
 def _normal(arguments):
-    return {_NAMES.get(name, name): tuple(value) if isinstance(value, list) else value for name, value in arguments.items()
-            if name not in _IGNORED and not (name == "alpha" and value == 1) and not (name == "inplace" and value is False)}
+    return {
+        _NAMES.get(name, name): tuple(value) if isinstance(value, list) else value
+        for name, value in arguments.items()
+        if name not in _IGNORED and not (name == "alpha" and value == 1) and not (name == "inplace" and value is False)
+    }
 
 
 @functools.lru_cache(maxsize=None)
@@ -149,19 +216,23 @@ def _likely(schema):
     """Overloads of tensors before those of numbers and names."""
     order = ("", "Tensor", "int", "dim")
     kinds = [str(each.type) for each in schema.arguments]
-    return (kinds[:1] not in (["Tensor"], ["List[Tensor]"]), "Dimname" in str(schema),
-            order.index(schema.overload_name) if schema.overload_name in order else len(order))
+    return (kinds[:1] not in (["Tensor"], ["List[Tensor]"]), "Dimname"
+            in str(schema), order.index(schema.overload_name) if schema.overload_name in order else len(order))
 
 
 def _of_schema(schema):
-    return [each.name for each in schema.arguments], {each.name: each.default_value for each in schema.arguments
-                                                      if each.has_default_value()}
+    return [each.name for each in schema.arguments], {
+        each.name: each.default_value
+        for each in schema.arguments if each.has_default_value()
+    }
 
 
 def _of_signature(signature):
     parameters = [each for each in signature.parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    return [each.name for each in parameters], {each.name: each.default for each in parameters
-                                                if each.default is not each.empty}
+    return [each.name for each in parameters], {
+        each.name: each.default
+        for each in parameters if each.default is not each.empty
+    }
 
 
 def words_of(what):

@@ -63,8 +63,8 @@ def _nothing(what, names, below):
     text = what.pattern if isinstance(what, re.Pattern) else what
     start = f" below {', '.join(map(repr, below[:3]))}{' ...' if len(below) > 3 else ''}" if any(below) else ""
     close = difflib.get_close_matches(text, names, 3, 0.5)
-    return (f"no module{start} is named {text!r}" + (f"; near to it are {', '.join(close)}" if close else
-                                                     f"; there are {', '.join(names[:8]) or 'none'}"))
+    return (f"no module{start} is named {text!r}" +
+            (f"; near to it are {', '.join(close)}" if close else f"; there are {', '.join(names[:8]) or 'none'}"))
 
 
 def places_of(model, module):
@@ -84,8 +84,12 @@ def joined(*parts):
 
 def hooks_of(module):
     """Names of the kinds of hooks that a module has, and of what else would be lost with its call."""
-    kinds = {"_forward_hooks": "a forward hook", "_forward_pre_hooks": "a forward pre-hook", "_backward_hooks": "a backward hook",
-             "_backward_pre_hooks": "a backward pre-hook"}
+    kinds = {
+        "_forward_hooks": "a forward hook",
+        "_forward_pre_hooks": "a forward pre-hook",
+        "_backward_hooks": "a backward hook",
+        "_backward_pre_hooks": "a backward pre-hook"
+    }
     found = [words for name, words in kinds.items() if getattr(module, name, None)]
     if "forward" in vars(module):
         found.append("a forward of its own, set on the object")
@@ -95,5 +99,6 @@ def hooks_of(module):
 def refuse_hooks(module, path):
     found = hooks_of(module)
     if found:
-        raise UserError(f"{path or 'the model'} ({type(module).__name__}) has {' and '.join(found)}, which would no longer run; "
-                        "remove it first, or leave this module as it is")
+        raise UserError(
+            f"{path or 'the model'} ({type(module).__name__}) has {' and '.join(found)}, which would no longer run; "
+            "remove it first, or leave this module as it is")

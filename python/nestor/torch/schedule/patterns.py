@@ -17,6 +17,7 @@ from ...errors import UserError
 from .graphs import between, is_compute, strip_frames
 from .modes import chosen, is_bookkeeping
 from .ops import Op, words_of
+from .symbols import Written
 
 _MISSING = object()
 
@@ -67,6 +68,9 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, module, name):
         return True
 
+    def proxy(self, node):
+        return Written(node, self)
+
     def create_arg(self, a):
         return a if isinstance(a, (_Exactly, _Modules)) else super().create_arg(a)
 
@@ -79,14 +83,16 @@ def traced_function(function, what):
     except UserError:
         raise
     except NameError as error:
-        raise UserError(f"{what} {words_of(function)} calls a module or reads a parameter of its own: make tensors its arguments, and "
-                        "match modules with schedule.call_module(nn.Linear, x)") from error
+        raise UserError(
+            f"{what} {words_of(function)} calls a module or reads a parameter of its own: make tensors its arguments, and "
+            "match modules with schedule.call_module(nn.Linear, x)") from error
     except Exception as error:  # noqa: BLE001  what tracing meets is the user's
         raise UserError(f"{what} {words_of(function)} cannot be traced: {str(error).splitlines()[0]}") from error
     strip_frames(graph)
     free = [node.name for node in graph.nodes if node.op == "get_attr" and not isinstance(function, torch.nn.Module)]
     if free:
-        raise UserError(f"{what} {words_of(function)} has free variables, {len(free)} tensors from outside: make them its arguments")
+        raise UserError(
+            f"{what} {words_of(function)} has free variables, {len(free)} tensors from outside: make them its arguments")
     return graph, tracer.root
 
 
@@ -112,8 +118,9 @@ class Pattern:
             *found, names = found
         found = tuple(found) if isinstance(found, (tuple, list)) else (found, )
         if not found or not all(isinstance(each, fx.Node) and is_compute(each) for each in found):
-            raise UserError(f"the pattern {self.name} has to return what it computes, a value or a tuple of values (and, as the last, "
-                            "a dictionary of names)")
+            raise UserError(
+                f"the pattern {self.name} has to return what it computes, a value or a tuple of values (and, as the last, "
+                "a dictionary of names)")
         return found, names or {node.name: node for node in graph.nodes if is_compute(node) and node.users}
 
     def _check(self, graph):
@@ -125,7 +132,9 @@ class Pattern:
         """The pattern as a matcher of torch.fx wants it; the matcher changes it."""
         graph = fx.Graph()
         graph.output(graph.graph_copy(self._graph, {}))
-        graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(self.parameters, pytree.tree_flatten(tuple(self.parameters))[1], self._spec)))
+        graph.set_codegen(
+            _PyTreeCodeGen(_PyTreeInfo(self.parameters,
+                                       pytree.tree_flatten(tuple(self.parameters))[1], self._spec)))
         return fx.GraphModule(self.root, graph, class_name="Pattern")
 
     def find(self, graph, owner):
@@ -135,6 +144,7 @@ class Pattern:
 
 
 class _Matcher(SubgraphMatcherWithNameNodeMap):
+
     def __init__(self, pattern, owner):
         self._ops, self._owners, self.reasons = {}, (pattern.root, owner), []
         super().__init__(pattern.module())
@@ -223,8 +233,8 @@ class _Matcher(SubgraphMatcherWithNameNodeMap):
 
 def _paired(one, other):
     """Pairs of arguments of the same name, but for the mode; what one side lacks is paired with _MISSING."""
-    return [(one.get(name, _MISSING), other.get(name, _MISSING)) for name in dict.fromkeys([*one, *other]) if name != "training"
-            or isinstance(one.get(name), (_Exactly, fx.Node))]
+    return [(one.get(name, _MISSING), other.get(name, _MISSING)) for name in dict.fromkeys([*one, *other])
+            if name != "training" or isinstance(one.get(name), (_Exactly, fx.Node))]
 
 
 def _constants(one, other):

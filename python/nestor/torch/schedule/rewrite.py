@@ -50,14 +50,16 @@ class Edit:
         where = self.path or "the model"
         way = between(nodes)
         if way is not None:
-            raise UserError(f"{', '.join(node.name for node in nodes)} in {where} are not convex: {way.name} lies between them, and is "
-                            "not one of them")
+            raise UserError(
+                f"{', '.join(node.name for node in nodes)} in {where} are not convex: {way.name} lies between them, and is "
+                "not one of them")
         inside = set(nodes)
         for node in self._span(nodes):
             if writes(node, self.module):
                 place = "inside" if node in inside else "between its nodes"
-                raise UserError(f"{node.name} {place} writes into a tensor ({words_of(node.target)} in {where}): use the op that "
-                                "returns its result instead")
+                raise UserError(
+                    f"{node.name} {place} writes into a tensor ({words_of(node.target)} in {where}): use the op that "
+                    "returns its result instead")
 
     def _span(self, nodes):
         """From the first of the nodes to the last, all nodes of the graph."""
@@ -111,6 +113,8 @@ def replace(edit, match, by, name):
 
 def _called(edit, by, inputs, nodes, count, name):
     """(the nodes of the results, words) of a call of `by`, placed at the graph's place."""
+    if not callable(by):
+        raise UserError(f"a match is replaced by a function or a module, not by {by!r}")
     takes = by.forward if isinstance(by, nn.Module) else by
     if not arity(takes, len(inputs)):
         raise UserError(f"{_words(by)} cannot take the {len(inputs)} input{'' if len(inputs) == 1 else 's'} of the match ("
@@ -118,8 +122,6 @@ def _called(edit, by, inputs, nodes, count, name):
     if isinstance(by, nn.Module):
         target = _target_for(edit, by, nodes, name)
         return _parts(edit.graph, edit.graph.call_module(target, tuple(inputs)), count), f"{target} ({type(by).__name__})"
-    if not callable(by):
-        raise UserError(f"a match is replaced by a function or a module, not by {by!r}")
     inlined = None if is_op(by) else _inlined(edit, by, inputs, count)
     if inlined is not None:
         return inlined, _words(by)
@@ -177,7 +179,8 @@ def _inlined(edit, by, inputs, count):
 class Region(nn.Module):
     """Nodes of a module's graph as a module of their own, which torch.compile compiles when the schedule is built.
 
-    Modules that it calls stay where they are (so that a state_dict has their names), and are known here without being registered.
+    Modules that it calls stay where they are (so that a state_dict has their names), and are known here without being
+    registered.
     """
 
     schedule_leaf = True

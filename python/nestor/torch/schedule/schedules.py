@@ -11,7 +11,7 @@ from . import matches
 from .building import apart, as_inputs, backend_of, built, inputs_of
 from .decompositions import decompose
 from .derived import Generated, base_of, checkpoint_of, derive, generated_of, share
-from .graphs import readable
+from .graphs import is_compute, readable
 from .matches import Found, Match
 from .merging import merge
 from .ops import words_of
@@ -41,7 +41,8 @@ class Selection:
         self._schedule, self.paths = schedule, paths  #: paths: of the selected modules, "" for the model
 
     def __getitem__(self, what):
-        """Modules below by a path, a glob (* for one name, ** for any number) or a regular expression. Raises UserError for none."""
+        """Modules below by a path, a glob (* for one name, ** for any number) or a regular expression. Raises UserError for
+        none."""
         return Selection(self._schedule, select(self._schedule.model, self.paths, what))
 
     def __len__(self):
@@ -57,12 +58,12 @@ class Selection:
     def trace(self, inputs=None, *, flatten=False, leaves=(), functions=(), mode=None):
         """Makes a graph of each module's forward: by torch.fx, else by torch.export.
 
-        inputs: a tuple of the module's own inputs ((tuple, dict) with named ones); None for those that it gets when the model runs
-        on the schedule's inputs. With inputs, arguments that are no tensors become constants, and Python code may ask for shapes:
-        calls check that. Without any, arguments that have numbers as defaults become constants.
-        flatten: True for all submodules outside of torch.nn, or a list of classes, globs and predicates of (module, path) of those
-        to trace into; all others stay calls, as do leaves (likewise), functions, modules with hooks, and what cannot be traced.
-        mode: "train" or "eval" where the forward does other work in each. Raises UserError where nothing can trace it.
+        inputs: a tuple of the module's own inputs ((tuple, dict) with named ones); None for those that it gets when the model
+        runs on the schedule's inputs. With inputs, arguments that are no tensors become constants, and Python code may ask for
+        shapes: calls check that. Without any, arguments that have numbers as defaults become constants.
+        flatten: True for all submodules outside of torch.nn, or a list of classes, globs and predicates of (module, path) of
+        those to trace into; all others stay calls, as do leaves (likewise), functions, modules with hooks, and what cannot be
+        traced. mode: "train" or "eval" where the forward does other work in each. Raises UserError where nothing can trace it.
         """
         known = {} if inputs is not None or self._schedule.inputs is None else inputs_of(
             share(self._schedule.model).eval(), self.paths, self._schedule.inputs)
@@ -80,14 +81,16 @@ class Selection:
     def find(self, what):
         """A Found of all places in the traced modules where `what` is.
 
-        what: a function, method or operator of PyTorch, however the code writes it; a class of modules; a regular expression that
-        matches a node's name, its op's, or its module's path, name or class as a whole; or a pattern: a Python function of
-        tensors, or a module. In patterns numbers match any number (schedule.exactly(8.0) only itself), arguments match values and
-        constants, modules match by class, and the last result may be a dictionary that names values.
+        what: a function, method or operator of PyTorch, however the code writes it; a class of modules; a regular expression
+        that matches a node's name, its op's, or its module's path, name or class as a whole; or a pattern: a Python function
+        of tensors, or a module. In patterns numbers match any number (schedule.exactly(8.0) only itself), arguments match
+        values and constants, modules match by class, and the last result may be a dictionary that names values.
         """
         model = self._schedule.model
-        graphs = [generated_of(model.get_submodule(path)).graph for path in self.paths
-                  if getattr(generated_of(model.get_submodule(path)), "graph", None)]
+        graphs = [
+            generated_of(model.get_submodule(path)).graph for path in self.paths
+            if getattr(generated_of(model.get_submodule(path)), "graph", None)
+        ]
         wanted = matches.also_as_call(what, graphs)
         found, near = [], []
         for path in self._distinct(model):
@@ -104,17 +107,19 @@ class Selection:
         several places.
         """
         if (by is None) == (make is None):
-            raise UserError("replace takes either by=, a function or a module, or make=, a function that makes one for each place")
+            raise UserError(
+                "replace takes either by=, a function or a module, or make=, a function that makes one for each place")
         if found is None:
             return self._replace_modules(by, make)
         self._one_for_each(found.some() if isinstance(found, Found) else [found], by)
-        return self._edit(found, "replace", lambda edit, root, match: replace(edit, match, by if make is None else make(match), name))
+        made = (lambda match: by) if make is None else make
+        return self._edit(found, "replace", lambda edit, root, match: replace(edit, match, made(match), name))
 
     def fuse(self, found, compiler="nestor", *, name=None):
         """Puts each match into a module of its own, which build() compiles with torch.compile.
 
-        compiler: "nestor", "inductor", another backend of torch.compile, or a function as torch.compile takes it. Raises UserError
-        for matches that are not convex or write into tensors, and for an unknown backend.
+        compiler: "nestor", "inductor", another backend of torch.compile, or a function as torch.compile takes it. Raises
+        UserError for matches that are not convex or write into tensors, and for an unknown backend.
         """
         backend_of(compiler)
         return self._edit(found, f"fuse by {words_of(compiler)}", lambda edit, root, match: fuse(edit, match, compiler, name))
@@ -141,9 +146,10 @@ class Selection:
             graph, _ = trace(module, path)
             derive(module, generated=Generated(graph))
             with Edit(module, path) as edit:
-                nodes = [node for node in edit.graph.nodes if node.op == "call_function" and not node.meta.get("check")]
+                nodes = [node for node in edit.graph.nodes if is_compute(node) and not node.meta.get("check")]
                 if len(nodes) != 1:
-                    raise UserError(f"{path} ({base_of(module).__name__}) is no single op; trace it and decompose what find() finds")
+                    raise UserError(f"{path or 'the model'} ({base_of(module).__name__}) is no single op; trace it and decompose "
+                                    "what find() finds")
                 return [decompose(edit, Match(path, edit.graph, nodes, [], nodes))]
 
         return self._step("decompose()", act)
@@ -151,8 +157,8 @@ class Selection:
     def merge(self, modules, *, name=None):
         """Makes one product of linear modules that read one value: names of modules that the selected ones call, or a Found.
 
-        Their weights become rows of one parameter; a state_dict has the names and shapes of before. Optimizers have to be made from
-        the built model. Raises UserError for modules of other classes, and shared, tied, hooked or distributed ones.
+        Their weights become rows of one parameter; a state_dict has the names and shapes of before. Optimizers have to be made
+        from the built model. Raises UserError for modules of other classes, and shared, tied, hooked or distributed ones.
         """
         if isinstance(modules, (Found, list, tuple)) and modules and all(isinstance(each, Match) for each in modules):
             groups = {}
@@ -177,7 +183,8 @@ class Selection:
         return self._step(f"merge({', '.join(modules)})", by_names)
 
     def checkpoint(self, **options):
-        """Recomputes the modules' activations in the backward pass (torch.utils.checkpoint, not reentrant; options are its own)."""
+        """Recomputes the modules' activations in the backward pass (torch.utils.checkpoint, not reentrant; options are its
+        own)."""
         if "use_reentrant" in options:
             raise UserError("checkpoint is never reentrant; leave use_reentrant out")
 
@@ -239,8 +246,9 @@ class Selection:
     @staticmethod
     def _one_for_each(places, by):
         if len(places) > 1 and isinstance(by, nn.Module) and any(True for _ in by.parameters()):
-            raise UserError(f"{type(by).__name__} has parameters, and there are {len(places)} places for it: give make=, a function that "
-                            "makes one for each, or one of the matches")
+            raise UserError(
+                f"{type(by).__name__} has parameters, and there are {len(places)} places for it: give make=, a function that "
+                "makes one for each, or one of the matches")
 
     def _replace_modules(self, by, make):
         model = self._schedule.model
@@ -253,8 +261,9 @@ class Selection:
             places = places_of(root, module)
             missing = [each for each in places if each not in self.paths]
             if missing:
-                raise UserError(f"{' and '.join(places)} are one module (shared): select all of them, or none; {', '.join(missing)} "
-                                f"{'is' if len(missing) == 1 else 'are'} not selected")
+                raise UserError(
+                    f"{' and '.join(places)} are one module (shared): select all of them, or none; {', '.join(missing)} "
+                    f"{'is' if len(missing) == 1 else 'are'} not selected")
             made = by if make is None else make(module)
             if not isinstance(made, nn.Module):
                 raise UserError(f"a module is replaced by a module, not by {words_of(made)}")
@@ -266,8 +275,8 @@ class Selection:
 
 
 class Schedule(Selection):
-    """How a model is computed, step by step. Made by nestor.torch.schedule(model, inputs=None); the model itself stays as it is.
-    inputs: a tuple of the model's inputs (or (tuple, dict)), which trace then uses for each module.
+    """How a model is computed, step by step. Made by nestor.torch.schedule(model, inputs=None); the model itself stays as it
+    is. inputs: a tuple of the model's inputs (or (tuple, dict)), which trace then uses for each module.
 
         s = nestor.torch.schedule(model)
         layers = s["encoder.layer.*.attention"].trace()
@@ -285,8 +294,9 @@ class Schedule(Selection):
         try:
             self._states = [(share(model), None)]
         except Exception as error:  # noqa: BLE001  copying runs the model's own code
-            raise UserError(f"schedule copies a model's modules (not its tensors), and {type(model).__name__} cannot be copied: "
-                            f"{error}") from error
+            raise UserError(
+                f"schedule copies a model's modules (not its tensors), and {type(model).__name__} cannot be copied: "
+                f"{error}") from error
 
     @property
     def model(self):
@@ -304,7 +314,8 @@ class Schedule(Selection):
     def undo(self, count=1):
         """Takes back the last steps. Raises UserError if there are fewer."""
         if not 0 < count < len(self._states):
-            raise UserError(f"there {'is 1 step' if len(self.steps) == 1 else f'are {len(self.steps)} steps'} to take back, not {count}")
+            raise UserError(
+                f"there {'is 1 step' if len(self.steps) == 1 else f'are {len(self.steps)} steps'} to take back, not {count}")
         del self._states[-count:]
         return self
 
@@ -317,8 +328,8 @@ class Schedule(Selection):
     def explain(self, inputs=None, what=None, **options):
         """Text about each step: what it did, in which modules, what stayed a call and why.
 
-        inputs: a tuple of inputs of the model: adds what nestor.torch.explain says of the modules that `what` selects (the whole
-        model for None), at the inputs that they get. options: of nestor.torch.capture.
+        inputs: a tuple of inputs of the model: adds what nestor.torch.explain says of the modules that `what` selects (the
+        whole model for None), at the inputs that they get. options: of nestor.torch.capture.
         """
         lines = [f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"]
         lines += [f"{number}. {step!r}" for number, step in enumerate(self.steps, 1)]
@@ -328,13 +339,16 @@ class Schedule(Selection):
             model = apart(self.model)
             paths = [""] if what is None else select(model, [""], what)
             for path, (args, kwargs) in inputs_of(model, paths, inputs).items():
-                lines += ["", f"{path or 'the model'}:", repr(explain(model.get_submodule(path), args, kwargs=kwargs, **options))]
+                lines += [
+                    "", f"{path or 'the model'}:",
+                    repr(explain(model.get_submodule(path), args, kwargs=kwargs, **options))
+                ]
         return Text("\n".join(lines))
 
     def verify(self, inputs, backward=True, *, rtol=None, atol=None, dtype=torch.float64, seed=0, against=None,
                modes=("eval", "train")):
-        """Compares the scheduled model with the original in float64 copies: results, buffers, and gradients of inputs and parameters,
-        in evaluation and in training. Fused parts run uncompiled. Returns a report.
+        """Compares the scheduled model with the original in float64 copies: results, buffers, and gradients of inputs and
+        parameters, in evaluation and in training. Fused parts run uncompiled. Returns a report.
 
         inputs: a tuple (or (tuple, dict)). rtol, atol: numbers or {type: number}; 1e-7 and 1e-9 in float64. dtype: None for the
         types that the model has. against: another model than the original. In training both draw from one seed; where they draw
@@ -347,14 +361,15 @@ class Schedule(Selection):
     def build(self, compile=None, *, copy=False, **options):
         """The scheduled model as a torch.nn.Module of its own, with the original's parameters (or copies of them).
 
-        compile: None compiles fused parts alone; True ("nestor" where it is there, else "inductor"), a backend's name or a function
-        compile the whole model with torch.compile, which options go to (mode=, dynamic=, options=). Weights of merged modules
-        move into one parameter, which the original's share from then on.
+        compile: None compiles fused parts alone; True ("nestor" where it is there, else "inductor"), a backend's name or a
+        function compile the whole model with torch.compile, which options go to (mode=, dynamic=, options=). Weights of merged
+        modules move into one parameter, which the original's share from then on.
         """
         return built(self.model, copy, compile, options)
 
     def __repr__(self):
-        return Text("\n".join([_described(self.model, ""), *(f"{number}. {step.what}" for number, step in enumerate(self.steps, 1))]))
+        return Text("\n".join(
+            [_described(self.model, ""), *(f"{number}. {step.what}" for number, step in enumerate(self.steps, 1))]))
 
 
 def _several(given):

@@ -1,21 +1,22 @@
-"""The torch.fx tracer of schedules: leaves by choice, tensors made inside recorded, and Python code that asks for shapes answered
-from sample inputs, with a check."""
+"""The torch.fx tracer of schedules: leaves by choice, tensors made inside recorded, and Python code that asks for shapes
+answered from sample inputs, with a check."""
 
 import contextlib
 import dis
 import inspect
+import operator
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...errors import UserError
-from .graphs import strip_frames, submodule
+from .graphs import IN_PLACE, strip_frames, submodule
 
 # Functions that make tensors of numbers alone: torch.fx would run them once, and keep the result for ever.
-_MAKERS = ("arange", "bartlett_window", "bernoulli", "blackman_window", "empty", "empty_strided", "eye", "full", "hamming_window",
-           "hann_window", "kaiser_window", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm",
-           "tensor", "tril_indices", "triu_indices", "zeros")
+_MAKERS = ("arange", "bartlett_window", "bernoulli", "blackman_window", "empty", "empty_strided", "eye", "full",
+           "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace", "normal", "ones", "rand", "randint",
+           "randn", "randperm", "tensor", "tril_indices", "triu_indices", "zeros")
 _LIMITS = ("finfo", "iinfo")
 _UNKNOWN = object()
 
@@ -32,11 +33,27 @@ def expect(value, expected, what):
     """What generated code calls where tracing took a value for a constant."""
     if value is expected or (type(value) is type(expected) and value == expected):
         return
-    raise UserError(f"{what} was {expected!r} when this forward was traced, and is {value!r} now: trace it with these inputs, or "
-                    "leave it as it is")
+    raise UserError(
+        f"{what} was {expected!r} when this forward was traced, and is {value!r} now: trace it with these inputs, or "
+        "leave it as it is")
 
 
-class Proxy(fx.Proxy):
+class Written(fx.Proxy):
+    """A proxy that records writes as writes: torch.fx makes x = x + y of x += y, which loses what aliases of x see."""
+
+    def __setitem__(self, key, value):
+        self.tracer.create_proxy("call_function", operator.setitem, (self, key, value), {})
+
+
+def _writer(operation):
+    return lambda self, other: self.tracer.create_proxy("call_function", operation, (self, other), {})
+
+
+for _name in IN_PLACE:
+    setattr(Written, f"__{_name}__", _writer(getattr(operator, _name)))
+
+
+class Proxy(Written):
     """A proxy that knows a sample of its value, if inputs were given."""
 
     def __getattr__(self, name):
@@ -48,17 +65,21 @@ class Proxy(fx.Proxy):
 
     def __iter__(self):
         count = _unpacked(inspect.currentframe().f_back)  # Python itself checks the number of names
-        if count is None:
-            count = _known_length(self.node)
         return iter([self[number] for number in range(len(self) if count is None else count)])
 
     def __len__(self):
+        """Also asked by Python as a hint where it goes through a value, so the check is recorded once."""
+        count = _known_length(self.node)
+        if count is not None:
+            return count
         try:
             count = len(self.sample())
         except TypeError:
             raise Untraceable("a loop over, or len() of, a value that is not known without inputs") from None
-        length = self.tracer.create_proxy("call_function", len, (self, ), {})
-        self._checked(length, count, "the length of a value that Python code goes through")
+        if self.node not in self.tracer.measured:
+            self.tracer.measured.add(self.node)
+            length = self.tracer.create_proxy("call_function", len, (self, ), {})
+            self._checked(length, count, "the length of a value that Python code goes through")
         return count
 
     def _checked(self, proxy, value, what):
@@ -67,8 +88,8 @@ class Proxy(fx.Proxy):
     def _constant(self, kind):
         value = self.sample()
         if not isinstance(value, (bool, int, float)):
-            raise Untraceable(f"{kind}() of a value that depends on data" if value is not _UNKNOWN else
-                              f"{kind}() of a value that is not known without inputs")
+            raise Untraceable(f"{kind}() of a value that depends on data"
+                              if value is not _UNKNOWN else f"{kind}() of a value that is not known without inputs")
         self._checked(self, value, f"a value that Python code asks for ({kind})")
         return value
 
@@ -85,7 +106,8 @@ class Proxy(fx.Proxy):
 
 
 class _Attribute(fx.proxy.Attribute, Proxy):
-    """An attribute of a proxy, such as its shape: a node as soon as it is used, and no node where it is a method that is called."""
+    """An attribute of a proxy, such as its shape: a node as soon as it is used, and no node where it is a method that is
+    called."""
 
 
 def _known_length(node):
@@ -115,6 +137,7 @@ class Tracer(fx.Tracer):
         super().__init__(autowrap_functions=functions)
         self._leaf, self._functions = leaf, functions
         self._samples, self._sampling = samples, False
+        self.measured = set()  # nodes whose length is checked
         self._fake = None if samples is None else FakeTensorMode(allow_non_fake_inputs=True)
 
     def is_leaf_module(self, module, name):
@@ -167,10 +190,12 @@ class Tracer(fx.Tracer):
         kept = {name: getattr(torch, name) for name in _MAKERS + _LIMITS if hasattr(torch, name)}
 
         def recording(function, always):
+
             def called(*args, **kwargs):
                 if not self._sampling and (always or any(isinstance(each, fx.Proxy) for each in (*args, *kwargs.values()))):
                     return self.create_proxy("call_function", function, args, kwargs)
                 return function(*args, **kwargs)
+
             return called
 
         spaces = _globals_of(self._module)

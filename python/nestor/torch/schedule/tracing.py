@@ -22,10 +22,10 @@ _PLAIN = (bool, int, float, str)
 def trace(module, path, inputs=None, *, flatten=(), leaves=(), functions=(), mode=None):
     """(graph, notes) of the module's forward.
 
-    inputs: a tuple of the module's own positional inputs, or (tuple, dict): arguments that are no tensors become constants (checked
-    by each call), and shapes that Python code asks for are those of the inputs. flatten, leaves: predicates of (module, path
-    below this module) for what is traced into, and what never is. functions: stay calls. mode: "train" or "eval" for one of them.
-    Raises UserError if neither torch.fx nor torch.export can trace it.
+    inputs: a tuple of the module's own positional inputs, or (tuple, dict): arguments that are no tensors become constants
+    (checked by each call), and shapes that Python code asks for are those of the inputs. flatten, leaves: predicates of
+    (module, path below this module) for what is traced into, and what never is. functions: stay calls. mode: "train" or "eval"
+    for one of them. Raises UserError if neither torch.fx nor torch.export can trace it.
     """
     request = _Request(module, path, inputs, flatten, leaves, functions)
     if mode not in (None, "train", "eval"):
@@ -49,7 +49,7 @@ def _in_modes(request, mode, tracer):
     flags = {each: each.training for each in request.module.modules()}
     try:
         graphs = {}
-        for name in ("train", "eval") if mode is None else (mode,):
+        for name in ("train", "eval") if mode is None else (mode, ):
             request.module.train(name == "train")
             graphs[name] = tracer()
         return joined_modes(graphs, request.name)
@@ -67,7 +67,8 @@ class _Request:
         self.notes, self._flatten, self._leaves = [], flatten, leaves
         self._stuck, self._functions = {}, dict.fromkeys(functions)
         if "forward" in vars(module):
-            raise UserError(f"{self.name} has a forward of its own, set on the object (a hook of another library?); remove it first")
+            raise UserError(
+                f"{self.name} has a forward of its own, set on the object (a hook of another library?); remove it first")
         self.constants, self.samples = self._bound()
 
     def _leaf(self, module, name):
@@ -92,17 +93,23 @@ class _Request:
         except TypeError as error:
             raise UserError(f"inputs do not fit the forward of {self.name}: {error}") from error
         bound.apply_defaults()
-        given = [(name, value) for name, value in list(bound.arguments.items())[1:] if parameters[name].kind not in (
-            inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
-        return ({name: value for name, value in given if value is None or isinstance(value, _PLAIN)},
-                {name: value for name, value in given if value is not None and not isinstance(value, _PLAIN)})
+        given = [(name, value) for name, value in list(bound.arguments.items())[1:]
+                 if parameters[name].kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
+        return ({
+            name: value
+            for name, value in given if value is None or isinstance(value, _PLAIN)
+        }, {
+            name: value
+            for name, value in given if value is not None and not isinstance(value, _PLAIN)
+        })
 
     def symbolic(self):
         """A graph by torch.fx. Raises Untraceable with a reason."""
         if self.inputs is not None:
             return self._retried(self.constants)
-        open_ones = [name for name, each in inspect.signature(type(self.module).forward).parameters.items()
-                     if each.default is None]
+        open_ones = [
+            name for name, each in inspect.signature(type(self.module).forward).parameters.items() if each.default is None
+        ]
         if not open_ones:
             return self._retried(self.constants)
         found, without = (self._attempt({**self.constants, **more}) for more in ({}, dict.fromkeys(open_ones)))
@@ -110,7 +117,8 @@ class _Request:
             raise found
         if isinstance(found, fx.Graph) and isinstance(without, fx.Graph) and _same(found, without, open_ones):
             return found
-        raise Untraceable(f"its forward does other work where {' or '.join(open_ones)} is not given, so inputs are needed to know")
+        raise Untraceable(
+            f"its forward does other work where {' or '.join(open_ones)} is not given, so inputs are needed to know")
 
     def _attempt(self, constants):
         try:
@@ -147,7 +155,7 @@ def _arguments(inputs):
         return inputs
     if isinstance(inputs, dict):
         return (), inputs
-    return (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)), {}
+    return (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs, )), {}
 
 
 def _is(what, module, name):
@@ -165,12 +173,15 @@ def _is(what, module, name):
 
 def _same(one, other, open_ones):
     """Whether two graphs do the same, where arguments named in open_ones may be None in one of them."""
+
     def told(graph):
         nodes = [node for node in graph.nodes if node.op != "placeholder" and not _is_check(node)]
         names = {node: f"#{number}" for number, node in enumerate(nodes)}
         for node in nodes:
-            yield repr((node.op, node.target, fx.node.map_aggregate((node.args, node.kwargs), lambda each: names.get(
-                each, None if each.target in open_ones else each.target) if isinstance(each, fx.Node) else each)))
+            yield repr((node.op, node.target,
+                        fx.node.map_aggregate((node.args, node.kwargs),
+                                              lambda each: names.get(each, None if each.target in open_ones else each.target)
+                                              if isinstance(each, fx.Node) else each)))
 
     return list(told(one)) == list(told(other))
 

@@ -12,9 +12,16 @@ from ...tuning import Text
 from .merging import original_gradients
 
 # (relative, absolute) where no other tolerance is given: reassociated sums of a model's depth.
-_TOLERANCES = {torch.float64: (1e-7, 1e-9), torch.float32: (1e-3, 1e-4), torch.float16: (2e-2, 1e-2), torch.bfloat16: (6e-2, 3e-2)}
-_DROPS = {torch.nn.functional.dropout, torch.nn.functional.alpha_dropout, torch.nn.functional.feature_alpha_dropout,
-          torch.nn.functional.dropout1d, torch.nn.functional.dropout2d, torch.nn.functional.dropout3d, torch.dropout}
+_TOLERANCES = {
+    torch.float64: (1e-7, 1e-9),
+    torch.float32: (1e-3, 1e-4),
+    torch.float16: (2e-2, 1e-2),
+    torch.bfloat16: (6e-2, 3e-2)
+}
+_DROPS = {
+    torch.nn.functional.dropout, torch.nn.functional.alpha_dropout, torch.nn.functional.feature_alpha_dropout,
+    torch.nn.functional.dropout1d, torch.nn.functional.dropout2d, torch.nn.functional.dropout3d, torch.dropout
+}
 
 
 class Mismatch(Error, AssertionError):
@@ -101,19 +108,20 @@ class Report(Text):
     values = ()
 
 
-def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dtype=torch.float64, seed=0, modes=("eval", "train")):
+def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dtype=torch.float64, seed=0,
+           modes=("eval", "train")):
     """Compares two models, which are changed (their types too). Returns a Report. Raises Mismatch.
 
     inputs: (positional, named). rtol, atol: numbers, or {type: number}; None: by type, 1e-7 and 1e-9 in float64. dtype: what
-    parameters and inputs are converted to, None for their own. modes: of "eval" and "train"; in train mode both models draw from
-    the same seed, and where they draw other random numbers they are compared without dropout.
+    parameters and inputs are converted to, None for their own. modes: of "eval" and "train"; in train mode both models draw
+    from the same seed, and where they draw other random numbers they are compared without dropout.
     """
     if set(modes) - {"eval", "train"}:
         raise UserError(f'modes are "eval" and "train", not {", ".join(map(repr, modes))}')
     if dtype is not None:
         original, scheduled = original.to(dtype), scheduled.to(dtype)
-        inputs = pytree.tree_map(lambda each: each.to(dtype) if isinstance(each, torch.Tensor) and each.is_floating_point() else each,
-                                 inputs)
+        inputs = pytree.tree_map(
+            lambda each: each.to(dtype) if isinstance(each, torch.Tensor) and each.is_floating_point() else each, inputs)
     values = []
     state = torch.random.get_rng_state()
     try:
@@ -126,8 +134,9 @@ def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dty
     bad = [each for each in values if not each["equal"]]
     if bad:
         worst = max(bad, key=lambda each: each["excess"])
-        raise Mismatch(f"the scheduled model computes something else: {_words(worst)} ({len(bad)} of {len(values)} values differ)",
-                       worst["worst"], report)
+        raise Mismatch(
+            f"the scheduled model computes something else: {_words(worst)} ({len(bad)} of {len(values)} values differ)",
+            worst["worst"], report)
     return report
 
 
@@ -149,10 +158,13 @@ def _compared(original, scheduled, inputs, backward, seed, mode, tolerance):
     wanted, found = runs
     if wanted.form != found.form:
         raise Mismatch(f"the scheduled model returns {_form(found.form)} in place of {_form(wanted.form)}", None, Text(""))
-    note = mode if dropout else (f"{mode} without dropout (the original draws {counts[0]} times, the scheduled model {counts[1]} times, "
-                                 "or in another order)")
-    return [_line_of(name, found.values.get(name), wanted.values.get(name), note, tolerance)
-            for name in dict.fromkeys([*wanted.values, *found.values])]
+    note = mode if dropout else (
+        f"{mode} without dropout (the original draws {counts[0]} times, the scheduled model {counts[1]} times, "
+        "or in another order)")
+    return [
+        _line_of(name, found.values.get(name), wanted.values.get(name), note, tolerance)
+        for name in dict.fromkeys([*wanted.values, *found.values])
+    ]
 
 
 def _form(form):
@@ -169,8 +181,11 @@ def _line_of(name, found, wanted, mode, tolerance):
     found = torch.zeros_like(wanted) if found is None else found.detach()
     wanted = torch.zeros_like(found) if wanted is None else wanted.detach()
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return {**line, "equal": False, "excess": float("inf"),
-                "worst": (name, (), f"{found.dtype} {tuple(found.shape)}", f"{wanted.dtype} {tuple(wanted.shape)}")}
+        return {
+            **line, "equal": False,
+            "excess": float("inf"),
+            "worst": (name, (), f"{found.dtype} {tuple(found.shape)}", f"{wanted.dtype} {tuple(wanted.shape)}")
+        }
     return {**line, **_distance(name, found, wanted, tolerance)}
 
 
@@ -185,8 +200,12 @@ def _distance(name, found, wanted, tolerance):
     place = int(excess.argmax())
     index = tuple(int(each) for each in torch.unravel_index(torch.tensor(place), found.shape)) if found.dim() else ()
     top = float(excess.flatten()[place])
-    return {"equal": top <= 1.0, "excess": top, "error": float(error.max()),
-            "worst": (name, index, float(wide.flatten()[place]), float(right.flatten()[place]))}
+    return {
+        "equal": top <= 1.0,
+        "excess": top,
+        "error": float(error.max()),
+        "worst": (name, index, float(wide.flatten()[place]), float(right.flatten()[place]))
+    }
 
 
 def _chosen(given, dtype, place):
@@ -200,13 +219,15 @@ def _lines(values):
     """A line for each mode and kind of value, and one for each that differs."""
     groups = {}
     for value in values:
-        kind = "gradients" if value["name"].startswith("gradient") else "buffers" if value["name"].startswith("buffer") else "results"
+        kind = "gradients" if value["name"].startswith("gradient") else "buffers" if value["name"].startswith(
+            "buffer") else "results"
         groups.setdefault((value["mode"], kind), []).append(value)
     for (mode, kind), group in groups.items():
         worst = max(group, key=lambda each: each["error"])
         differ = sum(not each["equal"] for each in group)
-        yield (f"{mode}: {len(group)} {kind} {f'of which {differ} differ' if differ else 'equal'}, largest error {worst['error']:.2g}" +
-               (f" ({worst['name']})" if worst["error"] else ""))
+        equal = f"of which {differ} differ" if differ else "equal"
+        name = f" ({worst['name']})" if worst["error"] else ""
+        yield f"{mode}: {len(group)} {kind} {equal}, largest error {worst['error']:.2g}{name}"
     yield from (f"differs: {_words(each)}" for each in values if not each["equal"])
 
 
