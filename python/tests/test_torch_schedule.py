@@ -185,17 +185,8 @@ class _Relu(nn.Module if torch else object):
 class TrainingTest(ScheduleTest):
 
     def losses(self, model, inputs, labels, steps=5):
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        found = []
-        model.train()
-        for step in range(steps):
-            torch.manual_seed(step)
-            loss = F.cross_entropy(model(*inputs), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            found.append(loss.item())
-        return found
+        torch.manual_seed(1)
+        return self.steps(model.train(), torch.optim.AdamW(model.parameters(), lr=1e-2), inputs, labels, steps)
 
     def test_losses_after_merge_are_those_of_the_original(self):
         model, inputs, labels = self.bert()
@@ -213,6 +204,45 @@ class TrainingTest(ScheduleTest):
         wanted = copy.deepcopy(model)
         built = self.merged(model, inputs)[0].build()
         torch.testing.assert_close(self.losses(built, inputs, labels), self.losses(wanted, inputs, labels), rtol=1e-9, atol=0)
+
+    def test_optimizers_go_on_after_merge_and_back(self):
+        model, inputs, labels = self.bert(dropout=0.0)
+        model = model.double()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        self.steps(model, optimizer, inputs, labels)
+        wanted = copy.deepcopy(model)
+        other = torch.optim.AdamW(wanted.parameters(), lr=1e-2)
+        other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        built = self.merged(model, inputs)[0].build()
+        merged = torch.optim.AdamW(built.parameters(), lr=1)
+        merged.load_state_dict(schedule.optimizer_state(optimizer.state_dict(), model, built))
+        torch.testing.assert_close(self.steps(built, merged, inputs, labels), self.steps(wanted, other, inputs, labels),
+                                   rtol=1e-9, atol=0)
+        optimizer.load_state_dict(schedule.optimizer_state(merged.state_dict(), built, model))
+        for name, value in other.state_dict()["state"].items():
+            torch.testing.assert_close(optimizer.state_dict()["state"][name], value, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(self.steps(model, optimizer, inputs, labels), self.steps(wanted, other, inputs, labels),
+                                   rtol=1e-9, atol=0)
+
+    def test_optimizers_that_do_not_fit(self):
+        model, inputs, _ = self.bert()
+        built = self.merged(model, inputs)[0].build()
+        some = torch.optim.SGD([model.words.weight])
+        with self.assertRaisesRegex(nestor.UserError, "the state is of 1 parameters, the source has 38"):
+            schedule.optimizer_state(some.state_dict(), model, built)
+        groups = [{"params": [each]} for each in model.parameters()]
+        with self.assertRaisesRegex(nestor.UserError, r"layer.0.attention.self.query.weight, .* are in several groups of"):
+            schedule.optimizer_state(torch.optim.SGD(groups).state_dict(), model, built)
+
+    def steps(self, model, optimizer, inputs, labels, count=3):
+        found = []
+        for _ in range(count):
+            loss = F.cross_entropy(model(*inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
 
     def test_merged_weights_are_views_that_the_original_shares(self):
         model, inputs, labels = self.bert()

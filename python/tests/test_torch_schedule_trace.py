@@ -60,6 +60,29 @@ class TraceTest(unittest.TestCase):
         with self.assertRaisesRegex(nestor.UserError, r"inputs do not fit the forward of the model \(Model\): missing"):
             schedule(Model()).trace(())
 
+    def test_more_arguments_are_taken_to_be_none(self):
+
+        class Model(nn.Module):
+
+            def __init__(self):
+                super().__init__()
+                self.layer = Attention(8, 2, 0.0)
+
+            def forward(self, x, *rest, **more):
+                return self.layer(x, *rest, **more)
+
+        made = self.check(Model(), None, (torch.randn(2, 3, 8), ))
+        with self.assertRaisesRegex(nestor.UserError, "the length of a value that Python code goes through was 0 when"):
+            made.build()(torch.randn(2, 3, 8), mask=torch.zeros(3))
+
+        class Behind(nn.Module):
+
+            def forward(self, x, *rest, scale=2.0):
+                return x * scale
+
+        with self.assertRaisesRegex(nestor.UserError, "its forward has arguments behind .args, which torch.fx gives another"):
+            schedule(Behind()).trace()
+
     def test_arguments_that_are_passed_on_need_no_inputs(self):
         made = schedule(Bert())
         made["encoder.layer.*.attention"].trace()

@@ -14,6 +14,8 @@ import types
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from .graphs import without_deletions
+
 _numbers = itertools.count()
 
 
@@ -27,7 +29,7 @@ class Generated:
             source, names = code.src.strip() + "\n", dict(code.globals)
         self.source, self.names = source, names
         place = f"<nestor.torch.schedule {next(_numbers)}>"
-        linecache.cache[place] = (len(source), None, source.splitlines(True), place)
+        linecache.cache[place] = (len(source), None, without_deletions(source).splitlines(True), place)
         found = dict(names)
         exec(compile(source, place, "exec"), found)  # noqa: S102  what torch.fx generated
         self.function = found["forward"]

@@ -136,4 +136,9 @@ def strip_frames(graph):
 
 def readable(source):
     """Generated code as a person reads it: without what frees values, and without this package's own names for its checks."""
-    return _OWN.sub("", _DELETIONS.sub("", source)).lstrip()
+    return _OWN.sub("", without_deletions(source)).lstrip()
+
+
+def without_deletions(source):
+    """Generated code, line by line, without what frees values."""
+    return _DELETIONS.sub("", source)

@@ -148,8 +148,8 @@ class Selection:
             with Edit(module, path) as edit:
                 nodes = [node for node in edit.graph.nodes if is_compute(node) and not node.meta.get("check")]
                 if len(nodes) != 1:
-                    raise UserError(f"{path or 'the model'} ({base_of(module).__name__}) is no single op; trace it and decompose "
-                                    "what find() finds")
+                    raise UserError(f"{path or 'the model'} ({base_of(module).__name__}) is no single op; trace it and "
+                                    "decompose what find() finds")
                 return [decompose(edit, Match(path, edit.graph, nodes, [], nodes))]
 
         return self._step("decompose()", act)

@@ -73,7 +73,7 @@ class Proxy(Written):
         if count is not None:
             return count
         try:
-            count = len(self.sample())
+            count = 0 if _is_rest(self.node) else len(self.sample())
         except TypeError:
             raise Untraceable("a loop over, or len() of, a value that is not known without inputs") from None
         if self.node not in self.tracer.measured:
@@ -103,6 +103,11 @@ class Proxy(Written):
 
     def __float__(self):
         return float(self._constant("float"))
+
+
+def _is_rest(node):
+    """Whether a node is *args or **kwargs, which are taken to be empty where Python code goes through them."""
+    return node.op == "placeholder" and node.target.startswith("*")
 
 
 class _Attribute(fx.proxy.Attribute, Proxy):
@@ -148,6 +153,9 @@ class Tracer(fx.Tracer):
 
     def getattr(self, attr, attr_val, parameter_proxy_cache):
         return attr_val if self._sampling else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def keys(self, obj):
+        return [] if _is_rest(obj.node) and len(obj) == 0 else super().keys(obj)
 
     def call_module(self, module, forward, args, kwargs):
         if self._sampling:
@@ -273,13 +281,16 @@ def _words(error):
 def _tidied(graph, constants, signature):
     """The graph with its arguments' own names, checks of constants in words, and no samples."""
     graph.set_codegen(fx.graph.CodeGen())
-    names = [("*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else "") + name
-             for name, each in list(signature.parameters.items())[1:]]
+    parameters = list(signature.parameters.items())[1:]
+    names = [name for name, each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    for node, name in zip(placeholders, names):
+    for node, name in zip(placeholders, names):  # torch.fx puts *args and **kwargs last
         node.target = name
         if name in constants:
             _check_constant(graph, node, constants[name], placeholders[-1])
+    kinds = {each.kind for _, each in parameters}
+    if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY} <= kinds:
+        raise Untraceable("its forward has arguments behind *args, which torch.fx gives another order")
     for node in graph.nodes:
         node.meta.pop("sample", None)
     strip_frames(graph)

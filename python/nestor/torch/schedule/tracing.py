@@ -5,8 +5,10 @@ that the forward calls.
 """
 
 import inspect
+import os
 import traceback
 
+import torch
 from torch import fx
 
 from ...errors import UserError
@@ -16,6 +18,8 @@ from .modes import joined_modes
 from .paths import hooks_of
 from .symbols import Tracer, Untraceable
 
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_HERE = os.path.dirname(__file__) + os.sep
 _PLAIN = (bool, int, float, str)
 
 
@@ -34,13 +38,13 @@ def trace(module, path, inputs=None, *, flatten=(), leaves=(), functions=(), mod
         graph = _in_modes(request, mode, request.symbolic)
     except Untraceable as error:
         if inputs is None:
-            raise UserError(f"{request.name} cannot be traced symbolically: {error}; give inputs=, trace a part of it, or name "
-                            "what should stay a call with leaves= or functions=") from error
+            raise UserError(f"{request.name} cannot be traced symbolically: {_told(error)}; give inputs=, trace a part of it, "
+                            "or name what should stay a call with leaves= or functions=") from error
         try:
             graph = _in_modes(request, mode, request.exported)
         except UserError as second:
-            raise UserError(f"{second}; torch.fx: {error}") from second
-        request.notes.append(f"traced by torch.export, so that its submodules are no calls: {error}")
+            raise UserError(f"{second}; torch.fx: {_told(error)}") from second
+        request.notes.append(f"traced by torch.export, so that its submodules are no calls: {_told(error)}")
     return graph, list(dict.fromkeys(request.notes))
 
 
@@ -135,13 +139,13 @@ class _Request:
             except Untraceable as error:
                 if error.path:
                     self._stuck[error.path] = error
-                    self.notes.append(f"{error.path} stays a call: {error}")
+                    self.notes.append(f"{error.path} stays a call: {_told(error)}")
                     continue
                 function = _function_below(error, type(self.module).forward)
                 if function is None or function in self._functions:
                     raise
                 self._functions[function] = None
-                self.notes.append(f"{function.__name__} stays a call: {error}")
+                self.notes.append(f"{function.__name__} stays a call: {_told(error)}")
 
     def exported(self):
         return exported(self.module, self.name, self.inputs)
@@ -190,11 +194,24 @@ def _is_check(node):
     return node.meta.get("check", False)
 
 
+def _told(error):
+    """A reason with the line that it comes from, outside of PyTorch and of this package."""
+    frames = [frame for each in _chain(error) for frame in traceback.extract_tb(each.__traceback__)
+              if not frame.filename.startswith((_TORCH, _HERE))]
+    return f"{error} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno}  {frames[-1].line})" if frames else str(error)
+
+
+def _chain(error):
+    """An error and its causes, innermost last."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
 def _function_below(error, forward):
     """The function that the forward called when it failed, where it is one that a name of its module holds."""
-    while isinstance(error, Untraceable) and error.__cause__ is not None:
-        error = error.__cause__
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    *_, innermost = _chain(error)
+    frames = [frame for frame, _ in traceback.walk_tb(innermost.__traceback__)]
     for caller, frame in zip(frames, frames[1:]):
         if caller.f_code is getattr(forward, "__code__", None):
             function = caller.f_globals.get(frame.f_code.co_name)
