@@ -10,14 +10,13 @@ from .paths import joined
 
 
 def optimizer_state(state, source, target):
-    """The state_dict of an optimizer of `source` as a new one for an optimizer of `target`: a model and what a schedule built of
-    it, in either order.
+    """The state_dict of an optimizer of `source` as a new one for an optimizer of `target`: a model and what a schedule built
+    of it, in either order.
 
     state: a state_dict of an optimizer that was made of source.parameters(), in one group or several. Values with a parameter's
     shape are cut or joined by rows, others (such as the number of steps) have to be equal. Raises UserError where models or
     groups do not fit.
     """
-    state = copy.deepcopy(state)  # torch.optim takes tensors of a state_dict as they are
     names, wanted = _parts(source), _parts(target)
     order = [index for group in state["param_groups"] for index in group["params"]]
     if sorted(order) != list(range(len(names))) or {part
@@ -67,9 +66,9 @@ def _cut(parts, values):
     total, start, found = sum(rows or 0 for _, rows in parts), 0, {}
     for name, rows in parts:
         found[name] = {
-            key: value[start:start + rows] if rows is not None and _has_rows(value, total) else value
+            key: copy.deepcopy(value[start:start + rows] if rows is not None and _has_rows(value, total) else value)
             for key, value in values.items()
-        }
+        }  # each part has its own: torch.optim takes tensors of a state_dict as they are, and writes into them
         start += rows or 0
     return found
 
