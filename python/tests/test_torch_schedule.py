@@ -208,31 +208,35 @@ class TrainingTest(ScheduleTest):
     def test_optimizers_go_on_after_merge_and_back(self):
         model, inputs, labels = self.bert(dropout=0.0)
         model = model.double()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        self.steps(model, optimizer, inputs, labels)
         wanted = copy.deepcopy(model)
-        other = torch.optim.AdamW(wanted.parameters(), lr=1e-2)
-        other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        optimizer, other = (torch.optim.AdamW(self.groups(each), lr=1e-2) for each in (model, wanted))
+        self.same_steps((model, optimizer), (wanted, other), inputs, labels)
         built = self.merged(model, inputs)[0].build()
-        merged = torch.optim.AdamW(built.parameters(), lr=1)
-        merged.load_state_dict(schedule.optimizer_state(optimizer.state_dict(), model, built))
-        torch.testing.assert_close(self.steps(built, merged, inputs, labels), self.steps(wanted, other, inputs, labels),
-                                   rtol=1e-9, atol=0)
-        optimizer.load_state_dict(schedule.optimizer_state(merged.state_dict(), built, model))
-        for name, value in other.state_dict()["state"].items():
-            torch.testing.assert_close(optimizer.state_dict()["state"][name], value, rtol=1e-6, atol=1e-9)
-        torch.testing.assert_close(self.steps(model, optimizer, inputs, labels), self.steps(wanted, other, inputs, labels),
-                                   rtol=1e-9, atol=0)
+        merged = schedule.moved_optimizer(optimizer, model, built)
+        self.assertEqual([len(group["params"]) for group in merged.param_groups], [11, 19])
+        self.same_steps((built, merged), (wanted, other), inputs, labels)
+        back = schedule.moved_optimizer(merged, built, model)
+        self.assertEqual([len(group["params"]) for group in back.param_groups], [15, 23])
+        self.same_steps((model, back), (wanted, other), inputs, labels)
+
+    def groups(self, model):
+        """Biases and norms without decay, as people train."""
+        return [{"params": [each for each in model.parameters() if each.dim() == 2]},
+                {"params": [each for each in model.parameters() if each.dim() != 2], "weight_decay": 0.0}]
+
+    def same_steps(self, one, other, inputs, labels):
+        torch.testing.assert_close(self.steps(*one, inputs, labels), self.steps(*other, inputs, labels), rtol=1e-9, atol=0)
 
     def test_optimizers_that_do_not_fit(self):
         model, inputs, _ = self.bert()
         built = self.merged(model, inputs)[0].build()
-        some = torch.optim.SGD([model.words.weight])
-        with self.assertRaisesRegex(nestor.UserError, "the state is of 1 parameters, the source has 38"):
-            schedule.optimizer_state(some.state_dict(), model, built)
-        groups = [{"params": [each]} for each in model.parameters()]
+        with self.assertRaisesRegex(nestor.UserError, r"steps a parameter of the shape \(2, 3\) that is none of the source's"):
+            schedule.moved_optimizer(torch.optim.SGD([nn.Parameter(torch.randn(2, 3))]), model, built)
+        with self.assertRaisesRegex(nestor.UserError, "the target has not all of the 38 parameters"):
+            schedule.moved_optimizer(torch.optim.SGD(model.parameters()), model, FeedForward())
+        apart = torch.optim.SGD([{"params": [each]} for each in model.parameters()])
         with self.assertRaisesRegex(nestor.UserError, r"layer.0.attention.self.query.weight, .* are in several groups of"):
-            schedule.optimizer_state(torch.optim.SGD(groups).state_dict(), model, built)
+            schedule.moved_optimizer(apart, model, built)
 
     def steps(self, model, optimizer, inputs, labels, count=3):
         found = []

@@ -15,12 +15,12 @@ import types
 
 from .matches import Found, Match
 from .modes import chosen
-from .optimizers import optimizer_state
+from .optimizers import moved_optimizer
 from .patterns import call_module, exactly
 from .schedules import Schedule, Selection
 from .verification import Mismatch
 
-__all__ = ["Found", "Match", "Mismatch", "Schedule", "Selection", "call_module", "chosen", "exactly", "optimizer_state"]
+__all__ = ["Found", "Match", "Mismatch", "Schedule", "Selection", "call_module", "chosen", "exactly", "moved_optimizer"]
 
 
 class _Callable(types.ModuleType):
