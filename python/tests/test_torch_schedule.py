@@ -127,6 +127,10 @@ class TutorialTest(ScheduleTest):
         built = made.build().eval()
         torch.testing.assert_close(built(*inputs), model.eval()(*inputs))
         self.assertEqual(eager.calls, 2)
+        made.verify(inputs)
+        self.assertEqual(eager.calls, 2)
+        self.assertNotIn("train", made.verify(inputs, compiled=True))
+        self.assertEqual(eager.calls, 4)
         output.unfuse(output.find("tail"))
         self.assertNotIn("tail", made.code("encoder.layer.0.attention.output"))
         made.verify(inputs)
@@ -134,9 +138,7 @@ class TutorialTest(ScheduleTest):
     def test_fused_parts_are_compiled_by_inductor(self):
         model, inputs, _ = self.bert(layers=1)
         made, _ = self.fused(model, inputs, "nestor")
-        built, model = made.build().eval(), model.eval()
-        with torch.no_grad():
-            torch.testing.assert_close(built(*inputs), model(*inputs))
+        made.verify(inputs, backward=False, compiled=True, dtype=None)
 
     def test_kernl_patterns_match_modules_by_class(self):
 
@@ -155,6 +157,14 @@ class TutorialTest(ScheduleTest):
         self.assertEqual([match.path for match in found],
                          [f"encoder.layer.{layer}.{part}output" for layer in (0, 1) for part in ("attention.", "")])
         self.assertEqual(found[0]["any_norm"], "norm")
+
+    def test_traced_modules_are_traced_through(self):
+        model, inputs, _ = self.bert()
+        made, _ = self.merged(model, inputs)
+        made["encoder"].trace(flatten=True)
+        self.assertEqual(len(made["encoder"].find(F.scaled_dot_product_attention)), 2)
+        self.assertEqual(len(made["encoder"].find(".*query_key_value")), 2)
+        made.verify(inputs)
 
     def test_a_whole_model_is_flattened(self):
         model, inputs, _ = self.bert()

@@ -103,6 +103,9 @@ class RewriteErrorTest(ErrorTest):
         found = made.find(torch.tanh)
         with self.refused(r"<lambda> cannot take the 1 input of the match \(up\)"):
             made.replace(found, lambda x, y: x + y)
+        with self.refused("this step takes what find.. found, one of its matches or a list of them, not 'tanh'"):
+            made.replace("tanh", F.relu)
+        made.fork().replace([found.one], F.relu)
         with self.refused("a match is replaced by a function or a module, not by 3"):
             made.replace(found, 3)
         with self.refused("replace takes either by=, a function or a module, or make="):

@@ -114,6 +114,12 @@ class TraceTest(unittest.TestCase):
         made = self.check(Rows(), (torch.randn(3, 4), ))
         with self.assertRaisesRegex(nestor.UserError, "the length of a value that Python code goes through was 3 when"):
             made.build()(torch.randn(4, 4))
+        made = schedule(nn.Sequential(Model()), (torch.randn(3, 4), ))
+        made["0"].trace()
+        made.trace(flatten=True)
+        made.verify((torch.randn(5, 8), ), backward=False)
+        with self.assertRaisesRegex(nestor.UserError, r"a value that Python code asks for \(bool\) was True when"):
+            made.build()(torch.randn(3, 2))
         with self.assertRaisesRegex(nestor.UserError, "a loop over, or len.. of, a value that is not known without inputs"):
             schedule(Rows()).trace()
 

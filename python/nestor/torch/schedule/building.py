@@ -18,14 +18,19 @@ def apart(model):
 def built(model, own, compiler, options):
     """A copy of a scheduled model to be run. own: with tensors of its own; compiler: for the whole of it, or None."""
     model = apart(model) if own else _settled(share(model))
-    for module in model.modules():
-        if isinstance(module, Region):
-            module.start(backend_of(module.compiler))
+    start_regions(model)
     if compiler is not None and compiler is not False:
         model.compile(backend=backend_of("nestor" if compiler is True else compiler), **options)
     elif options:
         raise UserError(f"{', '.join(options)}: options of torch.compile, which build(compile=True) uses")
     return model
+
+
+def start_regions(model):
+    """Lets torch.compile compile the fused parts of a model from their first calls on."""
+    for module in model.modules():
+        if isinstance(module, Region):
+            module.start(backend_of(module.compiler))
 
 
 def _settled(model):

@@ -18,6 +18,9 @@ _PLAIN = (tuple, list, dict)
 def expect_shape(tensor, extents, what, seen):
     """What generated code calls for each argument of an exported forward. extents: a number, or (name, least, most) of a
     symbol."""
+    if isinstance(tensor, fx.Proxy):  # a parent traces through
+        tensor.tracer.create_proxy("call_function", expect_shape, (tensor, extents, what, {}), {}).node.meta["check"] = True
+        return
     if tensor.dim() != len(extents):
         raise UserError(f"{what} has {tensor.dim()} dims, and had {len(extents)} when this forward was exported")
     for dim, (given, extent) in enumerate(zip(tensor.shape, extents)):

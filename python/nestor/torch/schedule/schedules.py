@@ -8,7 +8,7 @@ from torch import nn
 from ...errors import UserError
 from ...tuning import Text
 from . import matches
-from .building import apart, as_inputs, backend_of, built, inputs_of
+from .building import apart, as_inputs, backend_of, built, inputs_of, start_regions
 from .decompositions import decompose
 from .derived import Generated, base_of, checkpoint_of, derive, generated_of, share
 from .graphs import is_compute, readable
@@ -111,7 +111,7 @@ class Selection:
                 "replace takes either by=, a function or a module, or make=, a function that makes one for each place")
         if found is None:
             return self._replace_modules(by, make)
-        self._one_for_each(found.some() if isinstance(found, Found) else [found], by)
+        self._one_for_each(_matches(found), by)
         made = (lambda match: by) if make is None else make
         return self._edit(found, "replace", lambda edit, root, match: replace(edit, match, made(match), name))
 
@@ -232,9 +232,9 @@ class Selection:
     def _edit(self, found, what, act):
         """The same on the graphs in which something was found."""
         groups = {}
-        for match in ([found] if isinstance(found, Match) else found.some()):
+        for match in _matches(found):
             groups.setdefault(match.path, []).append(match)
-        label = f"{what}({found.what})" if isinstance(found, Found) else f"{what}({', '.join(found.nodes)})"
+        label = f"{what}({found.what if isinstance(found, Found) else ', '.join(_matches(found)[0].nodes)})"
 
         def each(root, path, module):
             self._traced(module, path)
@@ -346,17 +346,22 @@ class Schedule(Selection):
         return Text("\n".join(lines))
 
     def verify(self, inputs, backward=True, *, rtol=None, atol=None, dtype=torch.float64, seed=0, against=None,
-               modes=("eval", "train")):
+               modes=("eval", "train"), compiled=False):
         """Compares the scheduled model with the original in float64 copies: results, buffers, and gradients of inputs and
-        parameters, in evaluation and in training. Fused parts run uncompiled. Returns a report.
+        parameters, in evaluation and in training. Returns a report.
 
         inputs: a tuple (or (tuple, dict)). rtol, atol: numbers or {type: number}; 1e-7 and 1e-9 in float64. dtype: None for the
         types that the model has. against: another model than the original. In training both draw from one seed; where they draw
-        other random numbers they are compared without dropout, and the report says so.
-        Raises Mismatch with the worst element.
+        other random numbers they are compared without dropout, and the report says so. compiled: fused parts run compiled,
+        which draws other numbers, so in evaluation alone; they run uncompiled otherwise. Raises Mismatch with the worst
+        element.
         """
-        original = copy.deepcopy(self.original if against is None else against)
-        return verify(original, apart(self.model), as_inputs(inputs), backward, rtol, atol, dtype, seed, modes)
+        original, scheduled = copy.deepcopy(self.original if against is None else against), apart(self.model)
+        if compiled:
+            start_regions(scheduled)
+            modes = ("eval", )
+        return verify(original, scheduled, as_inputs(inputs), backward=backward, rtol=rtol, atol=atol, dtype=dtype, seed=seed,
+                      modes=modes, counted=not compiled)
 
     def build(self, compile=None, *, copy=False, **options):
         """The scheduled model as a torch.nn.Module of its own, with the original's parameters (or copies of them).
@@ -370,6 +375,16 @@ class Schedule(Selection):
     def __repr__(self):
         return Text("\n".join(
             [_described(self.model, ""), *(f"{number}. {step.what}" for number, step in enumerate(self.steps, 1))]))
+
+
+def _matches(found):
+    """What find gave, one of its matches or a list of them, as a list. Raises UserError for nothing and for other things."""
+    if isinstance(found, Found):
+        return found.some()
+    found = [found] if isinstance(found, Match) else found
+    if not isinstance(found, (list, tuple)) or not found or not all(isinstance(each, Match) for each in found):
+        raise UserError(f"this step takes what find() found, one of its matches or a list of them, not {found!r}")
+    return list(found)
 
 
 def _several(given):

@@ -1,5 +1,6 @@
 """Compares a scheduled model with another: results and gradients in float64, in evaluation and in training."""
 
+import contextlib
 import copy
 
 import torch
@@ -73,13 +74,13 @@ class _NoDropout(TorchFunctionMode):
 class _Run:
     """One pass through a model: results, gradients and buffers by name."""
 
-    def __init__(self, model, inputs, backward, seed, dropout):
+    def __init__(self, model, inputs, backward, seed, dropout, counted):
         self.draws = _Draws()
         args, kwargs = copy.deepcopy(inputs)
         leaves = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         floating = [each.requires_grad_(backward) for each in leaves if each.is_floating_point()]
         torch.manual_seed(seed)
-        with torch.set_grad_enabled(backward), self.draws:
+        with torch.set_grad_enabled(backward), self.draws if counted else contextlib.nullcontext():
             if dropout:
                 made = model(*args, **kwargs)
             else:
@@ -108,13 +109,13 @@ class Report(Text):
     values = ()
 
 
-def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dtype=torch.float64, seed=0,
-           modes=("eval", "train")):
+def verify(original, scheduled, inputs, *, backward, rtol, atol, dtype, seed, modes, counted):
     """Compares two models, which are changed (their types too). Returns a Report. Raises Mismatch.
 
     inputs: (positional, named). rtol, atol: numbers, or {type: number}; None: by type, 1e-7 and 1e-9 in float64. dtype: what
     parameters and inputs are converted to, None for their own. modes: of "eval" and "train"; in train mode both models draw
-    from the same seed, and where they draw other random numbers they are compared without dropout.
+    from the same seed, and where they draw other random numbers they are compared without dropout. counted: see what is drawn,
+    for which torch.compile has to leave the models alone.
     """
     if set(modes) - {"eval", "train"}:
         raise UserError(f'modes are "eval" and "train", not {", ".join(map(repr, modes))}')
@@ -126,7 +127,7 @@ def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dty
     state = torch.random.get_rng_state()
     try:
         for mode in modes:
-            values += _compared(original, scheduled, inputs, backward, seed, mode, (rtol, atol))
+            values += _compared(original, scheduled, inputs, backward, seed, mode, (rtol, atol), counted)
     finally:
         torch.random.set_rng_state(state)
     report = Report("\n".join(_lines(values)))
@@ -140,7 +141,7 @@ def verify(original, scheduled, inputs, backward=True, rtol=None, atol=None, dty
     return report
 
 
-def _compared(original, scheduled, inputs, backward, seed, mode, tolerance):
+def _compared(original, scheduled, inputs, backward, seed, mode, tolerance, counted):
     """A line for each value in one mode."""
     runs, dropout, counts = [], True, []
     for attempt in (True, False):
@@ -148,7 +149,7 @@ def _compared(original, scheduled, inputs, backward, seed, mode, tolerance):
         for model in (original, scheduled):
             model.zero_grad(set_to_none=True)
         buffers = [{name: each.clone() for name, each in model.named_buffers()} for model in (original, scheduled)]
-        runs = [_Run(model.train(mode == "train"), inputs, backward, seed, dropout) for model in (original, scheduled)]
+        runs = [_Run(model.train(mode == "train"), inputs, backward, seed, dropout, counted) for model in (original, scheduled)]
         counts = [len(each.draws.found) for each in runs] if dropout else counts
         if not dropout or runs[0].draws.found == runs[1].draws.found:
             break
