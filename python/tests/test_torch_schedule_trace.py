@@ -265,6 +265,89 @@ class TraceTest(unittest.TestCase):
         made = self.check(Model(), None, (torch.randn(3, 4), ))
         self.assertIn("add_ = ", made.code().replace("iadd", "add_"))
 
+    def test_other_gradient_modes_are_not_lost(self):
+
+        class Part(nn.Module):
+
+            def forward(self, x):
+                with torch.no_grad():
+                    scale = x.abs().amax()
+                return x / scale
+
+        with self.assertRaisesRegex(nestor.UserError,
+                                    r"other gradient or autocast modes in a part.*schedule_trace.py:.*; trace a part"):
+            schedule(Part()).trace((torch.randn(3), ))
+        made = schedule(nn.Sequential(nn.Linear(3, 3), Part()))
+        made.trace(flatten=True)
+        self.assertIn("1 stays a call: it computes with other gradient or autocast modes", made.explain())
+        made.verify((torch.randn(2, 3), ))
+
+    def test_own_gradients_are_not_lost(self):
+
+        class Double(torch.autograd.Function):
+
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * 7
+
+        class Part(nn.Module):
+
+            def forward(self, x):
+                return Double.apply(x)
+
+        with self.assertRaisesRegex(nestor.UserError,
+                                    "Double is a torch.autograd.Function, whose own gradient a graph does not hold"):
+            schedule(Part()).trace((torch.randn(3), ))
+        made = schedule(nn.Sequential(nn.Linear(3, 3), Part()))
+        made.trace(flatten=True)
+        made.verify((torch.randn(2, 3), ))
+        Double.apply(torch.ones(1))
+
+    def test_values_that_a_forward_keeps(self):
+
+        class Part(nn.Module):
+
+            def __init__(self):
+                super().__init__()
+                self.last = None
+
+            def forward(self, x):
+                self.last = torch.exp(x)
+                return self.last * 2
+
+        part = Part()
+        with self.assertRaisesRegex(nestor.UserError, "it keeps values in self.last, which a graph does not do"):
+            schedule(part).trace()
+        made = schedule(nn.Sequential(part))
+        made.trace(flatten=True)
+        self.assertIn("0 stays a call: it keeps values in self.last", made.explain())
+        self.assertIsNone(made.model[0].last)
+        built = made.build()
+        built(torch.ones(2))
+        torch.testing.assert_close(built[0].last, torch.ones(2).exp())
+
+    def test_parts_in_another_mode_stay_calls(self):
+        model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)), nn.Sequential(nn.Dropout(0.5)))
+        model[1].eval()
+        made = schedule(model)
+        made.trace(flatten=[nn.Sequential])
+        self.assertIn("1 stays a call: it trains, or evaluates, where the model (Sequential) does not", made.explain())
+        self.assertEqual([each.training for each in made.model.modules()], [each.training for each in model.modules()])
+
+    def test_exported_control_flow_is_refused(self):
+
+        class Model(nn.Module):
+
+            def forward(self, x):
+                return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x, ))
+
+        with self.assertRaisesRegex(nestor.UserError, r"torch.export makes a part of the model \(Model\) of its own"):
+            schedule(Model()).trace((torch.randn(3), ))
+
     def test_source_lines_are_kept(self):
         made = schedule(FeedForward())
         made.trace()

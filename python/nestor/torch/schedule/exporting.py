@@ -59,7 +59,7 @@ def exported(module, name, inputs):
             made = program.module()
     except Exception as error:  # noqa: BLE001  torch.export raises what it likes
         raise UserError(f"torch.export does not take {name} either: {str(error).splitlines()[0]}") from error
-    _keep_constants(module, made, program)
+    _keep_constants(module, made, program, name)
     return _as_forward(made, program, name, inspect.signature(type(module).forward), (args, kwargs))
 
 
@@ -95,12 +95,14 @@ def _as_forward(made, program, name, signature, inputs):
     return graph
 
 
-def _keep_constants(module, made, program):
+def _keep_constants(module, made, program, name):
     """Tensors that the forward makes of numbers become attributes, as torch.fx keeps them."""
     for node in made.graph.nodes:
         if node.op == "get_attr" and node.target in program.constants and "." not in node.target:
             if not hasattr(module, node.target):
                 setattr(module, node.target, program.constants[node.target])
+        elif node.op == "get_attr" and node.target not in program.state_dict and node.target not in program.constants:
+            raise UserError(f"torch.export makes a part of {name} of its own (control flow, or another gradient mode)")
 
 
 def _arguments(graph, program, name, signature, inputs):

@@ -252,11 +252,20 @@ def unfuse(edit, node):
         if each.op == "call_module":
             made.target = region.targets[each.target]
     if isinstance(found, tuple):
-        for user in list(node.users):
-            user.replace_all_uses_with(found[user.args[1]])
-            edit.graph.erase_node(user)
+        _unpacked(edit.graph, node, found)
     else:
         node.replace_all_uses_with(found)
     edit.graph.erase_node(node)
     edit.module.__delattr__(node.target)
     return f"{node.target} -> its nodes"
+
+
+def _unpacked(graph, node, values):
+    """Lets the readers of a node with several results read these values."""
+    for user in list(node.users):
+        if user.target is operator.getitem and user.args[0] is node:
+            user.replace_all_uses_with(values[user.args[1]])
+            graph.erase_node(user)
+    if node.users:  # another fused part takes all of them
+        with graph.inserting_before(node):
+            node.replace_all_uses_with(graph.call_function(tuple, (list(values), )))

@@ -22,11 +22,12 @@ _UNKNOWN = object()
 
 
 class Untraceable(Exception):
-    """Why symbolic tracing ended; path: the submodule that it was in, "" for the traced one itself."""
+    """Why symbolic tracing ended; path: the submodule that it was in, "" for the traced one itself; exportable: whether
+    torch.export may do better."""
 
-    def __init__(self, reason, path=""):
+    def __init__(self, reason, path="", exportable=True):
         super().__init__(reason)
-        self.path = path
+        self.path, self.exportable = path, exportable
 
 
 def expect(value, expected, what):
@@ -171,6 +172,9 @@ class Tracer(fx.Tracer):
             raise Untraceable(_words(error), self.path_of_module(module)) from error
 
     def create_proxy(self, kind, target, args, kwargs, *rest, **named):
+        if _gradient_mode() != self._mode:
+            raise Untraceable("it computes with other gradient or autocast modes in a part, which a graph does not hold",
+                              exportable=False)
         made = super().create_proxy(kind, target, args, kwargs, *rest, **named)
         if self._samples is not None:
             value = self._sample_of(made.node)
@@ -180,19 +184,14 @@ class Tracer(fx.Tracer):
 
     def graph_of(self, module, constants):
         """The graph of a module's forward with these arguments as constants. Raises Untraceable."""
-        self._module = module
-        before = set(vars(module))
+        self._module, self._mode = module, _gradient_mode()
         try:
-            with self._recorded():
+            with self._recorded(), _attributes_kept(module):
                 graph = self.trace(module, concrete_args=dict(constants))
         except Untraceable:
             raise
         except Exception as error:  # noqa: BLE001  what tracing meets is the model's
             raise Untraceable(_words(error)) from error
-        finally:
-            for name in set(vars(module)) - before:
-                if not name.startswith("_tensor_constant"):
-                    delattr(module, name)
         return _tidied(graph, constants, inspect.signature(type(module).forward))
 
     @contextlib.contextmanager
@@ -209,14 +208,16 @@ class Tracer(fx.Tracer):
 
             return called
 
-        spaces = _globals_of(self._module)
+        spaces, apply = _globals_of(self._module), vars(torch.autograd.Function)["apply"]
         try:
+            torch.autograd.Function.apply = classmethod(_applied)
             for name, function in kept.items():
                 setattr(torch, name, recording(function, name in _MAKERS))
             for space in spaces:
                 space["isinstance"] = _is_instance
             yield
         finally:
+            torch.autograd.Function.apply = apply
             for name, function in kept.items():
                 setattr(torch, name, function)
             for space in spaces:
@@ -248,6 +249,49 @@ class Tracer(fx.Tracer):
     def _faked(self, value):
         return torch.utils._pytree.tree_map(
             lambda each: self._fake.from_tensor(each, static_shapes=True) if isinstance(each, torch.Tensor) else each, value)
+
+
+def _gradient_mode():
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *(torch.is_autocast_enabled(kind)
+                                                                         for kind in ("cpu", "cuda"))
+
+
+_APPLY = torch.autograd.Function.apply.__func__
+
+
+def _applied(kind, *inputs, **named):
+    """In place of torch.autograd.Function.apply."""
+    if any(isinstance(each, fx.Proxy) for each in (*inputs, *named.values())):
+        raise Untraceable(f"{kind.__name__} is a torch.autograd.Function, whose own gradient a graph does not hold",
+                          exportable=False)
+    return _APPLY(kind, *inputs, **named)
+
+
+@contextlib.contextmanager
+def _attributes_kept(module):
+    """Takes back what a forward sets in modules. Raises Untraceable where it keeps values, which a graph would not do."""
+    before = {path: (each, dict(vars(each))) for path, each in module.named_modules()}
+    try:
+        yield
+    finally:
+        changed = {path: _restored(each, kept) for path, (each, kept) in before.items()}
+    for path, names in changed.items():
+        if names:
+            raise Untraceable(f"it keeps values in self.{', self.'.join(names)}, which a graph does not do", path)
+
+
+def _restored(module, kept):
+    """Gives a module its attributes again. Returns names of those that were others."""
+    changed = [
+        name for name, value in vars(module).items()
+        if kept.get(name, _UNKNOWN) is not value and not name.startswith("_tensor_constant")
+    ]
+    for name in changed:
+        if name in kept:
+            vars(module)[name] = kept[name]
+        else:
+            del vars(module)[name]
+    return changed
 
 
 def _globals_of(module):

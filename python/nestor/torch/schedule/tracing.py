@@ -37,9 +37,11 @@ def trace(module, path, inputs=None, *, flatten=(), leaves=(), functions=(), mod
     try:
         graph = _in_modes(request, mode, request.symbolic)
     except Untraceable as error:
-        if inputs is None:
-            raise UserError(f"{request.name} cannot be traced symbolically: {_told(error)}; give inputs=, trace a part of it, "
-                            "or name what should stay a call with leaves= or functions=") from error
+        if inputs is None or not error.exportable:
+            raise UserError(
+                f"{request.name} cannot be traced symbolically: {_told(error)}; "
+                f"{'give inputs=, ' if error.exportable else ''}trace a part of it, or name what should stay a call "
+                "with leaves= or functions=") from error
         try:
             graph = _in_modes(request, mode, request.exported)
         except UserError as second:
@@ -70,6 +72,7 @@ class _Request:
         self.name = f"{path or 'the model'} ({base_of(module).__name__})"
         self.notes, self._flatten, self._leaves = [], flatten, leaves
         self._stuck, self._functions = {}, dict.fromkeys(functions)
+        self._frozen = {each for each in module.modules() if each.training is not module.training}
         if "forward" in vars(module):
             raise UserError(
                 f"{self.name} has a forward of its own, set on the object (a hook of another library?); remove it first")
@@ -81,6 +84,9 @@ class _Request:
         if any(_is(each, module, name) for each in self._leaves):
             return True
         if not any(_is(each, module, name) for each in self._flatten):
+            return True
+        if module in self._frozen:
+            self.notes.append(f"{name} stays a call: it trains, or evaluates, where {self.name} does not")
             return True
         if hooks_of(module):
             self.notes.append(f"{name} stays a call: it has {' and '.join(hooks_of(module))}")
@@ -196,8 +202,10 @@ def _is_check(node):
 
 def _told(error):
     """A reason with the line that it comes from, outside of PyTorch and of this package."""
-    frames = [frame for each in _chain(error) for frame in traceback.extract_tb(each.__traceback__)
-              if not frame.filename.startswith((_TORCH, _HERE))]
+    frames = [
+        frame for each in _chain(error) for frame in traceback.extract_tb(each.__traceback__)
+        if not frame.filename.startswith((_TORCH, _HERE))
+    ]
     return f"{error} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno}  {frames[-1].line})" if frames else str(error)
 
 
