@@ -15,7 +15,6 @@
 namespace nestor {
 namespace {
 
-constexpr double kLargest = std::numeric_limits<float>::max();
 constexpr double kLowestInteger = -2147483648.0, kHighestInteger = 2147483647.0;
 /// Values that a reduction takes of each of its dims, at most.
 constexpr double kMostPoints = 0x1p31;
@@ -29,7 +28,7 @@ ValueRange unknown() { return {}; }
 ValueRange integer() { return between(kLowestInteger, kHighestInteger); }
 
 /// With what lies beyond f32 as infinities.
-ValueRange with_overflow(ValueRange range, double largest = kLargest) {
+ValueRange with_overflow(ValueRange range, double largest = kLargestFloat) {
   if (is_empty(range)) return range;
   if (std::isnan(range.low) || std::isnan(range.high)) return unknown();
   range.minus_infinity = range.minus_infinity || range.low < -largest;
@@ -247,7 +246,7 @@ class RangeFinder {
   ValueRange of_scalar(const std::string& name) const {
     for (const ScalarParam& scalar : nest_.scalars) {
       if (scalar.name != name) continue;
-      ValueRange range = between(std::max(scalar.minimum, -kLargest), std::min(scalar.maximum, kLargest));
+      ValueRange range = between(std::max(scalar.minimum, -kLargestFloat), std::min(scalar.maximum, kLargestFloat));
       range.minus_infinity = range.plus_infinity = std::isinf(scalar.minimum) && std::isinf(scalar.maximum);
       return range;
     }

@@ -14,7 +14,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Known = std::optional<double>;
 
 /// var >= lower and var < upper as conditions, without those that hold for 0 <= var < extent.
@@ -217,7 +216,8 @@ class Outside {
       return;
     }
     const int buffer = op.op.write.buffer;
-    for (const double value : {0.0, -kInfinity, kInfinity}) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    for (const double value : {0.0, -infinity, infinity}) {
       bool wanted = false, good = true;
       for (std::size_t j = k + 1; j < plan_.ops.size() && plan_.ops[j].op.write.buffer != buffer; ++j) {
         const auto& reads = plan_.ops[j].op.reads;

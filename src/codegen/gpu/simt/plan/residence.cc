@@ -12,8 +12,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kWorkTile = "$work_tile";
-
 BlockNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, BlockNode body) {
   BlockNode node;
   node.kind = TileNode::Kind::loop;
