@@ -3,7 +3,7 @@
 import torch
 
 from ...nests.affine import Affine
-from ...nests.values import as_type, constant, exp, from_condition, log, maximum, rsqrt, select
+from ...nests.values import as_type, constant, exp, from_condition, log, rsqrt, select
 from .extents import Unsupported, expression, product, quotient, variable
 from .lazy import Lazy, conform, expanded, pointwise
 from .products import contract
@@ -26,11 +26,9 @@ def typed(context, x, dtype=None):
     return Lazy(x.dims, dtype or context.dtype, x.element, x.cost, x.data, x.leaf)
 
 
-def powers_of(context, x, dim, empty=False):
-    """(exp(x - maximum), their sum over a dim, the maximum). empty: rows may be -inf throughout; their powers are then 0."""
+def powers_of(context, x, dim):
+    """(exp(x - maximum), their sum over a dim, the maximum). Of rows that are -inf throughout the first two are NaN."""
     largest = reduce(context, "max", x, [dim], True, f"{context.name}_max", torch.float32)
-    if empty:
-        largest = stored(context, combine(context, lambda m: select(m == _HIDDEN, 0.0, m), largest), "reference")
     power = stored(context, combine(context, lambda a, m: exp(a - m), x, largest), "exp")
     return power, reduce(context, "add", power, [dim], True, f"{context.name}_sum", torch.float32), largest
 
@@ -45,8 +43,8 @@ def softmax(context, x, dim, *_):
 @op("aten._safe_softmax.default", kind="definition", note="rows of -inf are 0")
 def safe_softmax(context, x, dim, *_):
     x = stored(context, x, "x")
-    power, total, _ = powers_of(context, x, dim, True)
-    return combine(context, lambda p, t: p / maximum(t, 1.0), power, total, dtype=context.dtype)
+    power, total, largest = powers_of(context, x, dim)
+    return combine(context, lambda p, t, m: select(m == _HIDDEN, 0.0, p / t), power, total, largest, dtype=context.dtype)
 
 
 @op("aten._log_softmax.default", "aten.log_softmax.int", kind="definition")
@@ -188,12 +186,13 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
         else:
             scores = combine(context, lambda s, m: s + m, scores, mask)
     scores = stored(context, scores, "score")
-    power, total, largest = powers_of(context, scores, -1, mask is not None)
-    if mask is not None:
-        total = combine(context, lambda t: maximum(t, 1.0), total)
+    power, total, largest = powers_of(context, scores, -1)
     weight = combine(context, lambda p, t: p / t, power, total)
     out = contract(context, f"{letters}ij,{letters}jd->{letters}id", weight, value, name=f"{context.name}_out")
     lse = combine(context, lambda m, t: m + log(t), largest, total)
+    if mask is not None:
+        out = combine(context, lambda o, m: select(m == _HIDDEN, 0.0, o), out, largest)
+        lse = combine(context, lambda s, m: select(m == _HIDDEN, _HIDDEN, s), lse, largest)
     return out, lse.mapped(lse.dims[:-1], [variable(k) for k in range(len(lse.atoms))])
 
 
