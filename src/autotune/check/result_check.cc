@@ -135,7 +135,12 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
 ElementLists ResultCheck::finite_at(const CheckCase& wanted) {
   if (wanted.data.special.empty()) return {};
   if (!masked_) masked_ = std::make_unique<MaskedFactors>(definition_);
-  ElementLists places = masked_->at(wanted.sizes);
+  auto found = masked_places_.find(wanted.sizes);
+  if (found == masked_places_.end()) {
+    const DebugTimer timer("masked places");
+    found = masked_places_.emplace(wanted.sizes, masked_->at(wanted.sizes)).first;
+  }
+  ElementLists places = found->second;
   std::erase_if(places, [&](const auto& list) { return list.first != wanted.data.special; });
   return places;
 }

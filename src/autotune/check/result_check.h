@@ -79,6 +79,7 @@ class ResultCheck {
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
   std::unique_ptr<MaskedFactors> masked_;
+  std::map<Sizes, ElementLists> masked_places_;
   std::unique_ptr<Workers> workers_;  ///< made when first needed
 };
 
