@@ -4,6 +4,7 @@
 #include "autotune/check/winners.h"
 #include "autotune/trial/argument_facts.h"
 #include "autotune/workers/worker_process.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -169,6 +170,7 @@ void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, Tri
 
 std::string GpuRunner::compare_with_peer(Loaded& loaded) {
   if (peers_.pieces().empty()) return "";
+  const DebugTimer timer("running and comparing with the last kernel");
   GpuMemory& memory = *memories_.front();
   bind(loaded, memory);
   memory.poison_outputs();

@@ -1,6 +1,7 @@
 // Forking workers, and what each way of dying is called.
 #include "autotune/workers/worker_process.h"
 
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <poll.h>
@@ -72,7 +73,8 @@ std::string describe_death(int status, int errors) {
 void WorkerProcess::start(std::int64_t memory, const std::function<void(int socket)>& serve) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) internal_error("socketpair: {}", std::strerror(errno));
-  errors_ = memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
+  // Debug lines of workers are for whoever asked for them; otherwise what a worker says last explains its death.
+  errors_ = debug_enabled(DebugSwitch::timing) ? -1 : memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t process = fork();

@@ -7,7 +7,7 @@ import torch
 from ...nests import values as v
 from ...nests.values import absolute, as_type, cast, erf, exp, exp2, floor, log, maximum, minimum, rsqrt, select, sqrt, tanh
 from .extents import Unsupported
-from .lazy import FLOATS, Lazy, as_number, conform, element_type, pointwise
+from .lazy import FLOATS, Lazy, as_number, conform, pointwise
 from .table import op
 
 
@@ -237,12 +237,8 @@ def lerp(context, x, end, weight):
 
 
 @op("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default", kind="pointwise",
-    note="to 16 bits it rounds; no 64-bit integers or floats")
+    note="between floats it does not round inside a nest, as in Inductor; no 64-bit integers or floats")
 def to_copy(context, x, *_, **__):
-    if context.dtype in FLOATS and x.dtype in FLOATS and context.dtype != torch.float32 and x.dtype != context.dtype:
-        kind = element_type(context.dtype)
-        rounded = Lazy(x.dims, context.dtype, lambda indices: cast(kind, as_type(x.element(indices), "f32")), 1, x.data)
-        return context.builder.stored(rounded, context.name, kind) if x.data else rounded
     if context.dtype == x.dtype or {context.dtype, x.dtype} <= set(FLOATS):
         return Lazy(x.dims, context.dtype, x.element, x.cost, x.data)
     return Lazy(x.dims, context.dtype, lambda indices: _converted(x.element(indices), context.dtype), x.cost, x.data)

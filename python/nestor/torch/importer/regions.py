@@ -25,8 +25,9 @@ _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
 
 
-def partition(graph, hints=None, cut="memory"):
-    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name.
+def partition(graph, hints=None, cut="memory", excluded=None):
+    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name;
+    excluded: {node: why} of nodes that PyTorch shall compute.
 
     cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than
     what that was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are
@@ -35,7 +36,7 @@ def partition(graph, hints=None, cut="memory"):
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
-    excluded, late, least = {}, set(), {}
+    excluded, late, least = dict(excluded or {}), set(), {}
     while True:
         walk = _Walk(graph, excluded, late, least, hints, cut == "memory")
         refused, raised = walk.refused_outputs(), {}
