@@ -4,6 +4,9 @@ Extents are one size where index maps make them equal: index k of a tensor and d
 T[..., d, ...]. Where all accesses are T[512d + e] with e < 512, the index is two, d and e: another view of the same memory. An
 extent stays a constant where an access depends on it in another way (T[d + 1], T[0], a part of a dim), so every access stays
 inside its tensor at all sizes. At the constants' own values the two nests say the same.
+
+Sizes that are the last index of every argument that has them (the width of rows, the size of heads) are fixed when a kernel is
+compiled, as such sizes are in definitions written by hand.
 """
 
 import dataclasses
@@ -36,7 +39,8 @@ def generalise(nest, arguments=()):
             number += 1
         names[root], values[f"n{number}"] = f"n{number}", extent
         number += 1
-    return General(_rewritten(nest, classes, names, values) if values else nest, values, views)
+    fixed = {names[root] for root in names if classes.is_last(root)}
+    return General(_rewritten(nest, classes, names, values, fixed) if values else nest, values, views)
 
 
 def _only(text):
@@ -147,7 +151,7 @@ class _Classes:
     """Indices of tensors and dims of statements whose extents are one size. A place is (tensor, index) or (statement, dim)."""
 
     def __init__(self):
-        self._parent, self._extents, self._kept = {}, {}, set()
+        self._parent, self._extents, self._kept, self._last = {}, {}, set(), {}
 
     def add(self, place, extent):
         self._parent[place], self._extents[place] = place, extent
@@ -162,6 +166,15 @@ class _Classes:
 
     def keep(self, place):
         self._kept.add(place)
+
+    def note_argument(self, place, last):
+        """A place is an index of an argument, the last one or another."""
+        self._last[place] = last
+
+    def is_last(self, root):
+        """Whether a class is the last index of arguments, and no other index of one."""
+        found = [last for place, last in self._last.items() if self.root(place) == root]
+        return bool(found) and all(found)
 
     def sizes(self):
         """[(root, extent)] of the classes that become sizes, in the order in which they were first seen."""
@@ -181,6 +194,8 @@ def _classes_of(nest):
     for tensor in nest.tensors:
         for place, text in enumerate(tensor.shape):
             classes.add((tensor.name, place), _extent(text))
+            if tensor.role != "temporary":
+                classes.note_argument((tensor.name, place), place == len(tensor.shape) - 1)
     for statement in nest.statements:
         ranges = _ranges(statement)
         for dim in statement.dims:
@@ -211,8 +226,8 @@ def _relate(classes, nest, statement, access):
                 classes.keep((_owner(statement), dim))
 
 
-def _rewritten(nest, classes, names, values):
-    """The nest with names in place of the extents of classes."""
+def _rewritten(nest, classes, names, values, fixed):
+    """The nest with names in place of the extents of classes. fixed: names of sizes that are known when compiling."""
     prefix = f"[{', '.join([*(size.name for size in nest.sizes), *values])}] -> "
 
     def framed(text):
@@ -236,7 +251,8 @@ def _rewritten(nest, classes, names, values):
     known = re.fullmatch(r"(?:\[[^\]]*\] -> )?\{ :(.*)\}", nest.context)[1].strip()
     conditions = [*([f"({known})"] if known else []), *(f"{name} >= 1" for name in values)]
     return dataclasses.replace(
-        nest, sizes=(*nest.sizes, *(SizeEntry(name, default=value) for name, value in values.items())),
+        nest, sizes=(*nest.sizes, *(SizeEntry(name, specialized=name in fixed, default=value)
+                                           for name, value in values.items())),
         context=f"{prefix}{{ : {' and '.join(conditions)} }}",
         tensors=tuple(dataclasses.replace(tensor, shape=shape(tensor)) for tensor in nest.tensors),
         statements=tuple(dataclasses.replace(each, domain=domain(each), write=access(each.write),

@@ -126,7 +126,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     Job& job = *all[k];
     job.reference->evaluate_all(kCostLimit);
     job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
-    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_.tolerance);
+    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_);
     job.reference.reset();
   });
   for (auto& [key, job] : jobs) expected_.emplace(key, std::move(job.made));

@@ -33,7 +33,7 @@ class Replaceable:
         return self._compiled(arguments)
 
     def replace(self, compiled):
-        """Raises UserError where the results would lie in memory in another way: what was compiled to read them relies on it."""
+        """Raises UserError where results would have other strides: what was compiled to read them relies on these."""
         if getattr(compiled, "output_strides", None) != getattr(self._compiled, "output_strides", None):
             raise UserError("its results would have other strides")
         self._compiled = compiled

@@ -60,8 +60,9 @@ def choose(described, options, device):
         return Choice(False, race["failed"], kernel=kernel, race=race)
     gain = race["inductor_us"] / race["kernel_us"]
     if gain >= options.min_gain:
-        return Choice(True, f"{gain:.2f}x Inductor's own code", kernel=kernel, race=race)
-    return Choice(False, f"Inductor's own code is as fast ({gain:.2f}x; {options.min_gain:g} is asked for)", kernel=kernel, race=race)
+        return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", kernel=kernel, race=race)
+    why = f"Inductor's own code is as fast ({gain:.2f}x; {options.min_gain:g} is asked for)"
+    return Choice(False, why, kernel=kernel, race=race)
 
 
 def products_may_win(options, device):

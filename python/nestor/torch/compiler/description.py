@@ -19,9 +19,9 @@ _DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the siz
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """A tensor of a region. shape: as PyTorch has it; strides: those that it has, None: dense; view: as the nest has it, an extent for each
-    index. Extents are ints or texts over sizes. order: of an output, whose memory is dense in the order of these indices of the
-    nest; None: in the nest's own order."""
+    """A tensor of a region. shape: as PyTorch has it; strides: those that it has, None: dense; view: as the nest has it, an
+    extent for each index. Extents are ints or texts over sizes. order: of an output, whose memory is dense in the order of
+    these indices of the nest; None: in the nest's own order."""
     dtype: str
     shape: Tuple[Any, ...]
     strides: Optional[Tuple[Any, ...]]

@@ -1,5 +1,5 @@
-"""How the tensors of a region lie in memory: results in the order in which their reader wants them, arguments as kernels can read
-them."""
+"""How the tensors of a region lie in memory: results in the order that their reader wants, arguments as kernels can read them.
+"""
 
 import sympy
 import torch
@@ -15,9 +15,9 @@ _COPIES = ("aten.clone.default", "aten.reshape.default", "aten.view.default", "a
 
 
 def row_major_chain(port, read):
-    """(node, order) of what a region shall write for a port: where the port's node is only turned and then copied, the copy, and
-    which index of the nest comes first, second, ... in its memory. Otherwise the port's node and None. read: nodes that regions
-    read, which have to stay."""
+    """(node, order) of what a region shall write for a port: where the port's node is only turned and then copied, the copy,
+    and which index of the nest comes first, second, ... in its memory. Otherwise the port's node and None. read: nodes that
+    regions read, which have to stay."""
     try:
         lazy = _as_lazy(port)
     except Unsupported:

@@ -22,7 +22,8 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     model: a module or function; inputs: a tuple of example inputs, kwargs: a dictionary of more. mode: of torch.compile; None:
     "reduce-overhead" (CUDA graphs) where inputs or parameters are on a GPU. dynamic: as torch.compile has it. tune and other
     options: those of backend="nestor" (Options): budget_s, time_per_nest, db, verify, min_gain, products.
-    Gradients are compiled too where they are enabled and asked for, but regions of the backward are tuned when it first runs.
+    Call it as the model will run: under torch.inference_mode() or with gradients, whose forward and backward are then compiled
+    both. dynamic=True tunes for the example's sizes and serves others too.
     Returns what torch.compile does, with report(): the Reports of its graphs, with regions, kernels, times against Inductor and
     the reason of each refusal. Raises UserError for options that are none.
     """
@@ -31,16 +32,15 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if mode is None and _on_gpu(model, (*inputs, *(kwargs or {}).values())):
         mode = "reduce-overhead"
-    reports, told = Reports(), options.pop("report", None)
+    given = {**options, "tune": tune, "mode": mode}
+    told, reports = Options.of(given).report, Reports()
 
     def keep(report):
         reports.append(report)
         if told is not None:
             told(report)
 
-    given = {**options, "tune": tune, "report": keep}
-    Options.of(given, mode)
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "mode": mode or "default"})
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "report": keep})
     compiled(*inputs, **(kwargs or {}))
     object.__setattr__(compiled, "report", lambda: reports)
     return compiled

@@ -1,19 +1,21 @@
 """The options of backend="nestor" and nestor.torch.optimize."""
 
 import dataclasses
+import os
 from typing import Any, Callable, Dict, Optional
 
 from ...errors import UserError
+from ..kernels import configured_path
 
 TUNE = ("off", "background", "now")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """tune: what happens where a region has no kernel, or no race against Inductor is known: "off": nothing, the database is only
-    asked; "now": compiling waits for a process that tunes and races; "background": it does not wait, and compiled code is replaced
-    when that process is done. budget_s: seconds for all regions of a graph; time_per_nest: seconds for each distinct nest.
-    db: path of the database; None: nestor.torch.configure's, else the user's.
+    """tune: what happens where a region has no kernel, or no race against Inductor is known: "off": nothing, the database is
+    only asked; "now": compiling waits for a process that tunes and races; "background": it does not wait, and compiled code is
+    replaced when that process is done. budget_s: seconds for all regions of a graph; time_per_nest: seconds for each distinct
+    nest. db: path of the database; None: nestor.torch.configure's, else the user's.
     verify: "first": a region's first results are compared with float64; "off". min_gain: how many times faster than Inductor's
     code a kernel has to be. products: whether products of matrices (linear layers) are tuned and raced too. report: called with
     the Report of each graph when it is compiled.
@@ -37,7 +39,10 @@ class Options:
         given = dict(given or {})
         mode = given.pop("mode", None) or mode
         inductor = {**given.pop("inductor", {}), **{name: given.pop(name) for name in list(given) if name not in own}}
-        found = Options(**given, mode=None if mode == "default" else mode, inductor=inductor)
+        database = given.pop("db", None) or configured_path()
+        if not isinstance(database, (str, os.PathLike, type(None))):
+            raise UserError(f"db must be the path of a database, not {database!r}")
+        found = Options(**given, db=database and os.path.abspath(database), mode=None if mode == "default" else mode, inductor=inductor)
         found.check()
         return found
 
@@ -55,6 +60,7 @@ class Options:
                 raise UserError(f"{name} must be a positive number, not {value!r}")
         if self.report is not None and not callable(self.report):
             raise UserError("report must be a function of a Report")
+        self.patches()
         known = torch._inductor.config.get_config_copy()
         for name in self.inductor:
             if name.replace("-", "_") not in known:

@@ -4,6 +4,7 @@ import statistics
 import time
 
 import torch
+import torch._inductor
 
 from ...errors import UserError
 from .verification import check
@@ -14,13 +15,11 @@ _GRAPH_CALLS = 10  # calls in one CUDA graph
 
 
 def race(region, sizes, device):
-    """(microseconds of the kernel, microseconds of Inductor's code) at sizes: medians of samples taken in turns, on a GPU of
-    CUDA graphs. Raises UserError where the kernel's results are not accepted (verification.py), or it refuses the tensors."""
-    import torch._inductor
-
-    generator = torch.Generator(device).manual_seed(1)
-    inputs = region.description.example(sizes, device, generator)
-    call = region._call(tuple(sizes), device)
+    """(microseconds of the kernel, microseconds of Inductor's code) at sizes, from samples taken in turns: on a GPU medians, of
+    CUDA graphs; on the host the fastest, as other load comes and goes there. Raises UserError where the kernel's results are
+    not accepted (verification.py), or it refuses the tensors."""
+    inputs = region.description.example(sizes, device, torch.Generator(device).manual_seed(1))
+    call = region.call_at(tuple(sizes), device)
     if call.kernel is None:
         raise UserError("there is no kernel")
     results = region.launch(call, inputs)
@@ -30,15 +29,17 @@ def race(region, sizes, device):
     reason, _ = check(module, inputs, results)
     if reason is not None:
         raise UserError(f"its results are not accepted: {reason}")
+    del results
     with torch.no_grad():
         compiled = torch._inductor.compile(module, inputs)
-        runs = [lambda: region.launch(call, inputs), lambda: compiled(*inputs)]
-        timers = [_graph_timer(run) for run in runs] if device.type == "cuda" else [_host_timer(run) for run in runs]
-        samples = [[], []]
-        for _ in range(_ROUNDS):
-            for timer, found in zip(timers, samples):
-                found.append(timer())
-    return tuple(statistics.median(each) for each in samples)
+        return _raced([lambda: region.launch(call, inputs), lambda: compiled(*inputs)], device)
+
+
+def _raced(runs, device):
+    """Microseconds of each of two functions."""
+    timers = [_graph_timer(run) if device.type == "cuda" else _host_timer(run) for run in runs]
+    samples = [[timer() for timer in timers] for _ in range(_ROUNDS)]
+    return tuple(map(statistics.median if device.type == "cuda" else min, zip(*samples)))
 
 
 def _host_timer(run):

@@ -56,7 +56,7 @@ class Region:
 
     def run(self, inputs, sizes):
         """The results: of the kernel, or of PyTorch."""
-        call = self._calls.get((tuple(sizes), inputs[0].device)) or self._call(tuple(sizes), inputs[0].device)
+        call = self.call_at(tuple(sizes), inputs[0].device)
         if call.kernel is None or self.refused is not None:
             return self.eager(inputs, sizes)
         results = self.launch(call, inputs)
@@ -75,7 +75,8 @@ class Region:
                         *[_seen(result, view, axes) for result, (_, _, view, axes) in zip(results, call.outputs)],
                         sizes=call.sizes)
         except (UserError, DeviceError) as error:
-            say_once((self.description.op, "refused"), f"PyTorch computes {self.description.op}, as its kernel refuses: {error}")
+            say_once((self.description.op, "refused"),
+                     f"PyTorch computes {self.description.op}, as its kernel refuses: {error}")
             return None
         return results
 
@@ -102,7 +103,11 @@ class Region:
                                             self.description.nest_values(sizes), where)
         return found
 
-    def _call(self, sizes, device):
+    def call_at(self, sizes, device):
+        """What calls with these sizes need, found once: the kernel is None where none serves them, which is said once."""
+        found = self._calls.get((sizes, device))
+        if found is not None:
+            return found
         with self._lock:
             if len(self._calls) >= _MAX_SIZES:
                 self._calls.clear()
@@ -134,7 +139,8 @@ class _Call:
         named = told.named_sizes(sizes)
         self.sizes = told.nest_values(sizes) or None
         self.views = [tuple(extents(argument.view, named)) for argument in told.inputs]
-        self.outputs = [(extents(argument.shape, named), dtype_of(argument), *_placed(argument, named)) for argument in told.outputs]
+        self.outputs = [(extents(argument.shape, named), dtype_of(argument), *_placed(argument, named))
+                        for argument in told.outputs]
         self.kernel = None
         empty = any(0 in view for view in self.views) or any(0 in shape for shape, _, _, _ in self.outputs)
         if not empty:

@@ -7,18 +7,25 @@ import torch
 from ...errors import UserError
 
 
-def replace(graph, described, key, placed):
-    """One call put in the place of a region's nodes, which are dead afterwards. placed: {node: what took its place} of earlier calls, completed here."""
+def results_of(graph, described, key):
+    """What a call gives, as tensors without data. Raises UserError for a size that no input of the graph tells."""
+    return torch.ops.nestor.region.default(key, [node.meta["val"] for node in described.inputs],
+                                           [node.meta["val"] for node in size_nodes(graph, described.size_symbols)])
+
+
+def replace(graph, candidate, placed):
+    """One call put in the place of a region's nodes, which are dead afterwards. placed: {node: what took its place} of earlier
+    calls, completed here."""
+    described = candidate.described
     nodes = sorted({*described.region.nodes, *described.chains}, key=_positions(graph).__getitem__)
     sizes = size_nodes(graph, described.size_symbols)
     with graph.inserting_after(nodes[-1]):
-        call = graph.call_function(torch.ops.nestor.region.default, (key, [], sizes))
+        call = graph.call_function(torch.ops.nestor.region.default, (candidate.key, [], sizes))
     with graph.inserting_before(call):
         inputs = [_readable(graph, placed.get(node, node), argument)
                   for node, argument in zip(described.inputs, described.description.inputs)]
-    call.args = (key, inputs, sizes)
-    _tell(call, nodes[-1], torch.ops.nestor.region.default(key, [node.meta["val"] for node in inputs],
-                                                           [node.meta["val"] for node in sizes]))
+    call.args = (candidate.key, inputs, sizes)
+    _tell(call, nodes[-1], candidate.results)
     last = call
     for number, node in enumerate(described.outputs):
         with graph.inserting_after(last):

@@ -11,20 +11,22 @@ from ..importer.regions import partition
 from ..importer.table import name_of
 from .choice import MATRIX_PRODUCTS, Choice, choose, has_matrix_product, products_in, products_may_win
 from .description import Described
+from .operands import composed_operands
 from .region_op import key_of
 from .report import RegionReport, Report, ops_of, sources_of
-from .replacement import replace, size_nodes
+from .replacement import replace, results_of
 from .subgraph import size_value
 
 _PRODUCT_ALONE = "products of matrices are PyTorch's"
+_OPERAND = "an operand of a product that is made of several tensors is put into memory first"
 
 
 class Candidate:
-    """A region of a graph with what was decided about it. described: None where it cannot be said as text."""
+    """A region of a graph with what was decided about it. described: None where it cannot be said as text; key: what its call
+    is told; results: what the call gives, as tensors without data."""
 
-    def __init__(self, region, described, choice):
-        self.region, self.described, self.choice = region, described, choice
-        self.key = None  #: what its call is told, once there is one
+    def __init__(self, region, described, choice, key=None, results=()):
+        self.region, self.described, self.choice, self.key, self.results = region, described, choice, key, results
 
 
 class Rewriting:
@@ -48,6 +50,10 @@ class Rewriting:
             excluded = self._products(self.graph.nodes)
         while True:
             found = partition(self.graph, self.hints, "memory", excluded)
+            composed = {node: _OPERAND for region in found.regions for node in composed_operands(region)}
+            if composed:
+                excluded = {**excluded, **composed}
+                continue
             self.left = found.left
             read = {port.node for region in found.regions for port in region.inputs}
             self.candidates = [self._candidate(region, read) for region in found.regions]
@@ -63,13 +69,13 @@ class Rewriting:
     def _candidate(self, region, read):
         try:
             described = Described(region, self.hints, self.order, read)
-            size_nodes(self.graph, described.size_symbols)
             first, last = min(map(self.order.get, region.nodes)), max(map(self.order.get, region.nodes))
             if any(mutates(node) for node in list(self.graph.nodes)[first:last] if node.op == "call_function"):
                 raise UserError("something is written between its first and its last op")
+            key = key_of(described.description, self.options.db, self.options.verify == "first")
+            return Candidate(region, described, None, key, results_of(self.graph, described, key))
         except UserError as error:
             return Candidate(region, None, Choice(False, str(error)))
-        return Candidate(region, described, None)
 
     def _settle(self):
         """Decides about all candidates; equal ones at once."""
@@ -111,8 +117,7 @@ class Rewriting:
         placed = {}
         for each in self.candidates:
             if each.choice.taken:
-                each.key = key_of(each.described.description, self.options.db, self.options.verify == "first")
-                replace(self.graph, each.described, each.key, placed)
+                replace(self.graph, each, placed)
         for node in reversed(self.graph.nodes):
             if not node.users and not node.is_impure() and not mutates(node):
                 self.graph.erase_node(node)
@@ -138,7 +143,7 @@ def _report(candidate):
     sizes = candidate.described.description.nest_values(candidate.described.hints) if candidate.described else {}
     return RegionReport(nest.op, nest.variant, ops_of(region.nodes), sources_of(region.nodes), sizes, choice.taken, choice.why,
                         repr(choice.kernel) if choice.kernel is not None else None, raced.get("kernel_us"),
-                        raced.get("inductor_us"), candidate.key)
+                        raced.get("inductor_us"), candidate.key if choice.taken else None)
 
 
 def _device_of(graph):

@@ -22,7 +22,8 @@ def encode_calls(nodes, inputs, symbols):
     calls = []
     for node in nodes:
         encode = functools.partial(_encode, numbers=numbers, symbols=symbols)
-        calls.append([_name_of(node.target), [encode(arg) for arg in node.args], {key: encode(arg) for key, arg in node.kwargs.items()}])
+        calls.append([_name_of(node.target), [encode(arg) for arg in node.args],
+                      {key: encode(arg) for key, arg in node.kwargs.items()}])
         numbers[node] = len(numbers)
     return calls, numbers
 

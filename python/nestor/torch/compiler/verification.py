@@ -1,11 +1,13 @@
 """Whether a kernel's results are as good as PyTorch's: both are compared with the same ops in float64."""
 
+import weakref
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _GRANTED = 1.5  # times PyTorch's own error
-_MOST_BYTES = 4 << 30  # of all values in float64 together
+_MOST_BYTES = 4 << 30  # of values in float64 that are alive together
 _BLOCK = 1 << 24  # scores of attention that are computed at once
 _ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
               "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu",
@@ -15,9 +17,9 @@ _ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_effici
 def check(module, inputs, results):
     """(why results are not accepted or None, PyTorch's own results). module: computes the same in PyTorch's ops.
 
-    A result is accepted when its largest error against float64 is at most 1.5 times PyTorch's own plus one unit in the last place
-    of the largest value, and NaN and infinities are where PyTorch has them. Where float64 would take more than 4 GiB, results
-    are only compared for these.
+    A result is accepted when its largest error against float64 is at most 1.5 times PyTorch's own plus one unit in the last
+    place of the largest value, and NaN and infinities are where PyTorch has them. Where float64 would take more than 4 GiB,
+    results are only compared for these.
     """
     with torch.no_grad():
         expected = module(*inputs)
@@ -47,25 +49,31 @@ def _difference(result, own, ideal):
 
 
 class _Bytes(TorchDispatchMode):
-    """Counts the bytes of all results."""
+    """Counts the bytes of results that are alive together; views have none of their own."""
 
     def __init__(self):
         super().__init__()
-        self.total = 0
+        self._sizes = {}  # of live storages
+        self.most = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         found = function(*args, **(kwargs or {}))
         for each in found if isinstance(found, (tuple, list)) else (found,):
-            if isinstance(each, torch.Tensor) and not each._is_view():
-                self.total += each.numel() * each.element_size()
+            if isinstance(each, torch.Tensor):
+                storage = each.untyped_storage()
+                if storage._cdata not in self._sizes:
+                    self._sizes[storage._cdata] = storage.nbytes()
+                    weakref.finalize(each, self._sizes.pop, storage._cdata, None)
+        self.most = max(self.most, sum(self._sizes.values()))
         return found
 
 
 def bytes_of(module, inputs):
-    """What float64 takes at most, found with tensors without data."""
+    """What float64 takes, found with tensors without data."""
+    shapes = [torch.empty_like(tensor, device="meta") for tensor in inputs]
     with _Bytes() as counted:
-        Wide(module, "meta").run(*[torch.empty_like(tensor, device="meta") for tensor in inputs])
-    return counted.total
+        Wide(module, "meta").run(*shapes)
+    return counted.most
 
 
 def wide(found):

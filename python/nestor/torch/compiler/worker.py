@@ -52,35 +52,25 @@ class Worker:
         self._process = subprocess.Popen([sys.executable, "-m", "nestor.torch.compiler.worker", str(path)], env=environment,
                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors)
 
-    def done(self):
-        """Whether it has ended; one that is far beyond its budget is ended here."""
-        if self._process.poll() is None and time.monotonic() > self._deadline:
-            self._process.kill()
-            self._process.wait()
-        return self._process.poll() is not None
-
     def wait(self):
-        """Waits for the end. Returns what went wrong, or None."""
+        """Waits for the end, once. Returns the last line of what it complained of, or None."""
         try:
             self._process.wait(max(1.0, self._deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            pass
-        self.done()
-        return self.problem()
-
-    def problem(self):
-        """The last line of what an ended process complained of, or None."""
-        if self._process.returncode == 0:
-            return None
+        except subprocess.TimeoutExpired:  # far beyond its budget
+            self._process.kill()
+            self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
+        self._errors.close()
+        self._folder.cleanup()
+        if self._process.returncode == 0:
+            return None
         return lines[-1] if lines else f"it ended with {self._process.returncode}"
 
     def stop(self):
-        """Ends it; what was tuned so far stays."""
+        """Ends it; what was tuned so far stays. wait() then returns."""
         if self._process.poll() is None:
             self._process.terminate()
-            self._process.wait()
 
 
 def main(path):

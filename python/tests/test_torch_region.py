@@ -1,0 +1,134 @@
+"""nestor::region: the operator that compiled code calls, its text, and how its first results are verified."""
+
+import unittest
+from unittest import mock
+
+from support import numpy
+
+import nestor
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch and numpy:
+    from compiling import CompileTest
+    from importer_checks import trace
+
+    from nestor.torch.compiler import races
+    from nestor.torch.compiler.choice import choose
+    from nestor.torch.compiler.description import Description
+    from nestor.torch.compiler.options import Options
+    from nestor.torch.compiler.region_op import Region, key_of, region_of
+    from nestor.torch.compiler.rewrite import Rewriting
+    from nestor.torch.compiler.verification import bytes_of, check
+else:
+    CompileTest = unittest.TestCase
+
+
+def softmax_of(x):
+    return (x * 2).softmax(-1)
+
+
+class RegionCase(CompileTest):
+    """A region, on a graph, and its kernel."""
+
+    def region(self, x, symbolic=True):
+        """(Candidate, key) of softmax_of on a graph."""
+        rewriting = Rewriting(trace(softmax_of, (x,), symbolic).graph, Options.of({"db": self.db}))
+        rewriting.choose()
+        candidate, = rewriting.candidates
+        return candidate, key_of(candidate.described.description, self.db, True)
+
+    def tuned(self, x):
+        candidate, key = self.region(x)
+        nestor.tune(candidate.described.nest, dict(n0=x.shape[0], n1=x.shape[1]), trials=2, target="host", db=self.db,
+                    progress=False)
+        return candidate, key
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class RegionTest(RegionCase):
+    def test_text_keeps_everything(self):
+        told = self.region(torch.randn(4, 8))[0].described.description
+        self.assertEqual(Description.parse(told.text()), told)
+        x = torch.randn(3, 5)
+        self.assertClose(told.module((3, 5), x.device)(x)[0], softmax_of(x))
+
+    def test_names_do_not_depend_on_symbols_or_example_sizes(self):
+        names = {self.region(torch.randn(*shape))[0].described.nest.op for shape in ((4, 8), (6, 9), (16, 32))}
+        self.assertEqual(len(names), 1)
+
+    def test_the_operator_is_as_its_schema_says(self):
+        x = torch.randn(4, 8)
+        _, key = self.tuned(x)
+        for rows in (4, 7):
+            torch.library.opcheck(torch.ops.nestor.region.default, (key, [torch.randn(rows, 8)], [rows, 8]))
+        self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+
+    def test_a_wrong_kernel_is_caught_at_its_first_call(self):
+        x = torch.randn(4, 8)
+        _, key = self.tuned(x)
+        launch = Region.launch
+
+        def wrong(region, call, inputs):
+            return [result * 1.01 for result in launch(region, call, inputs)]
+
+        with mock.patch.object(Region, "launch", wrong):
+            with self.assertWarnsRegex(UserWarning, "PyTorch computes captured_.*result 0 is off by .* from float64, PyTorch"):
+                self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+            self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+        self.assertRegex(region_of(key).refused, "is accepted")
+
+    def test_nan_and_infinity_must_be_where_pytorch_has_them(self):
+        module = torch.fx.symbolic_trace(lambda x: (x.log(),))
+        x = torch.tensor([-1.0, 0.0, 2.0])
+        self.assertIsNone(check(module, [x], [x.log()])[0])
+        self.assertIn("NaN", check(module, [x], [torch.tensor([0.0, float("-inf"), x[2].log()])])[0])
+        self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), 3.0, x[2].log()])])[0])
+
+    def test_float64_is_counted_before_it_is_computed(self):
+        x = torch.randn(64, 32)
+        module = torch.fx.symbolic_trace(lambda x: ((x @ x.t()).softmax(-1),))
+        self.assertEqual(bytes_of(module, [x]), 8 * (2 * 64 * 64 + 64 * 32))
+
+    def test_a_kernel_that_refuses_tensors_gives_way(self):
+        x = torch.randn(4, 8)
+        _, key = self.tuned(x)
+        with mock.patch("nestor.library.Kernel.__call__", side_effect=nestor.UserError("odd strides")):
+            with self.assertWarnsRegex(UserWarning, "kernel refuses: odd strides"):
+                self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class ChoiceTest(RegionCase):
+    def test_what_is_known_decides(self):
+        x = torch.randn(4, 8)
+        candidate, _ = self.tuned(x)
+        told, device = candidate.described.description, x.device
+        options = Options.of({"db": self.db})
+
+        def chosen():
+            found = choose(candidate.described, options, device)
+            return found.taken, found.waits
+
+        self.assertEqual(chosen(), (False, True))  # a kernel, but no race
+        name = races.device_name(device)
+        for kernel_us, inductor_us, failed, expected in ((1.0, 2.0, None, (True, False)), (2.0, 2.0, None, (False, False)),
+                                                         (None, None, "no such op", (False, False)),
+                                                         (1.0, 1.1, None, (True, False))):
+            races.remember(self.db, races.entry(told.op, told.variant, dict(n0=4, n1=8), name, kernel_us, inductor_us, failed))
+            self.assertEqual(chosen(), expected)
+
+    def test_races_survive_damage_and_know_the_nearest_sizes(self):
+        for rows, kernel_us in ((4, 1.0), (1000, 3.0)):
+            races.remember(self.db, races.entry("op", "f32", dict(n0=rows), "cpu", kernel_us, 2.0))
+        with open(races.path_of(self.db), "a") as file:
+            file.write('{"op": "cut o')
+        self.assertEqual(races.find(self.db, "op", "f32", dict(n0=900), "cpu")["kernel_us"], 3.0)
+        self.assertEqual(races.find(self.db, "op", "f32", dict(n0=4), "cpu")["kernel_us"], 1.0)
+        self.assertIsNone(races.find(self.db, "op", "f16", dict(n0=4), "cpu"))
+
+
+if __name__ == "__main__":
+    unittest.main()
