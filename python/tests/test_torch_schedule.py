@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import unittest
+import warnings
 
 from support import numpy
 
@@ -48,6 +49,8 @@ class ScheduleTest(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(3)
+        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # tensors are small
 
     def bert(self, **options):
         model, (tokens, mask, labels) = Bert(**options), batch()
@@ -60,11 +63,11 @@ class ScheduleTest(unittest.TestCase):
         attention.merge(["query", "key", "value"])
         return made, attention.replace(attention.find(core), flash)
 
-    def fused(self, model, inputs, compiler):
+    def fused(self, model, inputs, compiler, **options):
         made, _ = self.merged(model, inputs)
         output = made["encoder.layer.*.attention.output"].trace()
         output.decompose(output.find(nn.Linear)).decompose(output.find(nn.LayerNorm))
-        output.fuse(output.find(tail), compiler, name="tail")
+        output.fuse(output.find(tail), compiler, name="tail", **options)
         return made, output
 
 
@@ -117,7 +120,7 @@ class TutorialTest(ScheduleTest):
     def test_bias_dropout_residual_and_norm_fused(self):
         model, inputs, _ = self.bert()
         eager.calls = 0
-        made, output = self.fused(model, inputs, eager)
+        made, output = self.fused(model, inputs, eager, dynamic=False)
         self.assertEqual(len(output.find("tail")), 2)
         self.assertRegex(
             made.code("encoder.layer.0.attention.output"),
@@ -135,10 +138,12 @@ class TutorialTest(ScheduleTest):
         self.assertNotIn("tail", made.code("encoder.layer.0.attention.output"))
         made.verify(inputs)
 
-    def test_fused_parts_are_compiled_by_inductor(self):
+    def test_fused_parts_are_compiled_by_nestor_or_inductor(self):
         model, inputs, _ = self.bert(layers=1)
         made, _ = self.fused(model, inputs, "nestor")
-        made.verify(inputs, backward=False, compiled=True, dtype=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that no kernel was tuned
+            made.verify(inputs, backward=False, compiled=True, dtype=None)
 
     def test_kernl_patterns_match_modules_by_class(self):
 

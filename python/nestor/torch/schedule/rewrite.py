@@ -185,9 +185,10 @@ class Region(nn.Module):
 
     schedule_leaf = True
 
-    def __init__(self, compiler, targets):
+    def __init__(self, compiler, options):
         super().__init__()
-        self.compiler, self.targets = compiler, targets
+        self.compiler, self.options = compiler, options  # of torch.compile
+        self.targets = {}  # where modules that it calls are, by their names here
         self.backend = None
 
     def forward(self):
@@ -197,7 +198,7 @@ class Region(nn.Module):
         """Compiles by torch.compile from the first call on; a copy and a pickle do so again."""
         self.backend = backend
         if backend is not None:
-            self.compile(backend=backend)
+            self.compile(backend=backend, **self.options)
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -207,7 +208,7 @@ class Region(nn.Module):
         return f"compiler={words_of(self.compiler)!r}"
 
 
-def fuse(edit, match, compiler, name):
+def fuse(edit, match, compiler, name, options):
     """Puts a match into a Region. Returns words about it."""
     nodes, _, _ = edit.here(match)
     nodes = [node for node in ordered(nodes) if is_compute(node)]
@@ -215,7 +216,7 @@ def fuse(edit, match, compiler, name):
     inputs, outputs = external(nodes)
     if not outputs:
         raise UserError(f"nothing reads what {', '.join(match.nodes)} compute")
-    region = Region(compiler, {})
+    region = Region(compiler, options)
     graph = _region_graph(edit, region, nodes, inputs, outputs)
     derive(region, generated=Generated(graph))
     made = edit.new_name(name or "fused")

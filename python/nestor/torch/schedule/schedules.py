@@ -115,14 +115,16 @@ class Selection:
         made = (lambda match: by) if make is None else make
         return self._edit(found, "replace", lambda edit, root, match: replace(edit, match, made(match), name))
 
-    def fuse(self, found, compiler="nestor", *, name=None):
+    def fuse(self, found, compiler="nestor", *, name=None, **options):
         """Puts each match into a module of its own, which build() compiles with torch.compile.
 
-        compiler: "nestor", "inductor", another backend of torch.compile, or a function as torch.compile takes it. Raises
-        UserError for matches that are not convex or write into tensors, and for an unknown backend.
+        compiler: "nestor", "inductor", another backend of torch.compile, or a function as torch.compile takes it; options: its
+        others, such as dynamic=True or options={"tune": "now"}. Raises UserError for matches that are not convex or write into
+        tensors, and for an unknown backend.
         """
         backend_of(compiler)
-        return self._edit(found, f"fuse by {words_of(compiler)}", lambda edit, root, match: fuse(edit, match, compiler, name))
+        return self._edit(found, f"fuse by {words_of(compiler)}",
+                          lambda edit, root, match: fuse(edit, match, compiler, name, options))
 
     def unfuse(self, found="fused.*"):
         """Puts back the nodes of fused modules: what find(name) found, or a name."""
