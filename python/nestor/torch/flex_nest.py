@@ -15,19 +15,16 @@ from ..nests.affine import FALSE, TRUE, Affine, Condition, both
 from ..nests.assemble import assemble
 from ..nests.definitions import Index, Scalar, Size, Tensor, indices
 from ..nests.model import Nest
-from ..nests.values import as_type, as_value, cast, constant, exp, from_affine, log, select
+from ..nests.values import as_type, as_value, cast, constant, exp, from_affine, from_condition, log, select
 from .captured_tensors import argument_type
-from .flex_conditions import (HIDDEN, conjuncts, holds, is_hidden, known_forms, may_hide, parts_of, pieces, quotients, tested,
-                              without_quotients)
 from .importer.bounds import is_never_negative, limits
+from .importer.conditions import FLOOR, HIDDEN, known_forms, may_hide, narrowed, seen_part, sees_a_key
 from .importer.extents import Symbols, Unsupported
 from .importer.graph import Context
 from .importer.lazy import ELEMENTS, INTEGERS, Builder, Lazy
 from .importer.regions import TOLERANCES
 from .importer.table import RULES, name_of
 
-_FLOOR = -1e30  # below every score of ordinary data: where a row starts that may see nothing
-_MOST_PIECES = 8  # of a domain, half as many for each quotient in it; what would bring more is tested instead
 _SMALLEST = 1.1754943508222875e-38
 
 
@@ -219,7 +216,9 @@ class _Definition:
         changed, mask = self.results
         tests = self._narrow(mask)
         changed = dot[at] * scale.value if changed is None else self._value(changed)
-        final = as_type(self._peeled(changed), "f32")
+        seen, final = seen_part(as_type(changed, "f32"), HIDDEN)
+        self.where, more = narrowed(self.where, from_condition(seen), self.key)
+        tests += more
         for test in reversed(tests):
             final = select(test, final, HIDDEN, False)
         if self.where == FALSE:
@@ -243,7 +242,7 @@ class _Definition:
     def _narrow(self, mask):
         """Takes affine conditions of the mask into the domain. Returns its tests of data. A part of the mask may read what
         another one says is there."""
-        tests, waiting = [], parts_of(mask)
+        tests, waiting = [], _parts_of(mask)
         while waiting:
             left, refused = [], None
             for node in waiting:
@@ -253,28 +252,12 @@ class _Definition:
                     left.append(node)
                     refused = error
                     continue
-                for part in conjuncts(value):
-                    narrower = None if part.condition is None else both(self.where, without_quotients(part.condition, self.key))
-                    if narrower is None or pieces(narrower) > _MOST_PIECES >> len(quotients(narrower)):
-                        tests.append(part if part.condition is None else tested(part.condition))
-                    else:
-                        self.where = narrower
+                self.where, more = narrowed(self.where, value, self.key)
+                tests += more
             if len(left) == len(waiting):
                 raise refused
             waiting = left
         return tests
-
-    def _peeled(self, value):
-        """The score without choices of -inf by affine conditions, which go into the domain."""
-        while value.op == "select" and value.args[0].condition is not None:
-            condition, then, otherwise = value.args[0].condition, value.args[1], value.args[2]
-            if is_hidden(otherwise):
-                self.where, value = both(self.where, condition), then
-            elif is_hidden(then):
-                self.where, value = both(self.where, ~condition), otherwise
-            else:
-                break
-        return value
 
     def _products(self, dot, query, key):
         at, key_at = _at(self.places), (*_at(self.places[:2]), self.key.affine, self.depth.affine)
@@ -290,7 +273,7 @@ class _Definition:
         largest, total = (Tensor(name, "f32", self._extents(row)) for name in ("largest", "total"))
         power = Tensor("power", "f32", self._extents(self.places))
         empty = hidden or not self._sees_a_key()
-        largest.write(row, row_at, constant(_FLOOR if empty else HIDDEN), suffix="_init")
+        largest.write(row, row_at, constant(FLOOR if empty else HIDDEN), suffix="_init")
         self._sum(largest, row, "r", lambda seen: score[seen], "max")
         power.write(self.places, at, exp(score[at] - largest[row_at]), where=self.where)
         element_at = (*row_at, self.element.affine)
@@ -319,13 +302,11 @@ class _Definition:
                      where=self.where.substitute({own: key.affine}))
 
     def _sees_a_key(self):
-        """Whether every row plainly has a key: the first, the last, or, if there are as many keys, that of its own place."""
-        query, queries, keys = self.row[-1].affine, self.row[-1].extent, self.key.extent
-        name, = self.key.affine.names()
-        if any(holds(self.where.substitute({name: place})) for place in (Affine((), 0), keys - 1)):
+        """Whether every row plainly has a key. With at least as many keys as queries, that may be the one of its own place."""
+        if sees_a_key(self.where, self.key):
             return True
-        fits = queries <= keys
-        if fits.value(self.sizes) and holds(self.where.substitute({name: query})):
+        query, fits = self.row[-1].affine, self.row[-1].extent <= self.key.extent
+        if fits.value(self.sizes) and sees_a_key(self.where, self.key, [query]):
             self.conditions.append(fits)
             return True
         return False
@@ -349,6 +330,17 @@ class _Operand(NamedTuple):
 
 def _at(found):
     return tuple(index.affine for index in found)
+
+
+def _parts_of(mask):
+    """The nodes that a mask is the conjunction of."""
+    if mask is None:
+        return []
+    both_of = (torch.ops.aten.bitwise_and.Tensor, torch.ops.aten.logical_and.default)
+    if isinstance(mask, torch.fx.Node) and mask.target in both_of and all(
+            isinstance(each, torch.fx.Node) and each.meta["val"].dtype == torch.bool for each in mask.args):
+        return [part for each in mask.args for part in _parts_of(each)]
+    return [mask]
 
 
 def _literal(tensor):

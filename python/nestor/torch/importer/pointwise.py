@@ -1,5 +1,6 @@
 """Pointwise ops: a table from op to the value of an element."""
 
+import dataclasses
 import math
 
 import torch
@@ -247,7 +248,7 @@ def lerp(context, x, end, weight):
     note="between floats it does not round inside a nest, as in Inductor; no 64-bit integers or floats")
 def to_copy(context, x, *_, **__):
     if context.dtype == x.dtype or {context.dtype, x.dtype} <= set(FLOATS):
-        return Lazy(x.dims, context.dtype, x.element, x.cost, x.data)
+        return dataclasses.replace(x, dtype=context.dtype, leaf=None)
     return Lazy(x.dims, context.dtype, lambda indices: _converted(x.element(indices), context.dtype), x.cost, x.data)
 
 

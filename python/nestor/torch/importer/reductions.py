@@ -5,6 +5,7 @@ import torch
 from ...nests.values import absolute, as_type, exp, log, select, sqrt
 from .extents import Unsupported, variable
 from .lazy import FLOATS, Lazy, as_number, conform, pointwise
+from .predicates import counted
 from .table import op
 
 
@@ -176,9 +177,10 @@ def _finite(context, x):
     return context.builder.cheap(shifted, f"{context.name}_reference")
 
 
-@op("aten.cumsum.default", kind="reduction", note="floats; a dim of one atom")
+@op("aten.cumsum.default", kind="reduction", note="floats, a dim of one atom; of ones and the like, an index")
 def cumsum(context, x, dim, **_):
-    return _running(context, "add", x, dim)
+    found = counted(context, x, x.dim(dim))
+    return _running(context, "add", x, dim) if found is None else found
 
 
 @op("aten.cumprod.default", kind="reduction", note="floats; a dim of one atom")

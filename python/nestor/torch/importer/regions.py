@@ -17,6 +17,7 @@ from ...nests.assemble import assemble, tensors_of
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
 from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
+from .needed import shrink
 from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
@@ -343,6 +344,7 @@ class _Walk:
                 tensor = self._output(builder, lazy, f"y{len(outputs)}", values_of(node)[0].dtype, arguments, outputs)
                 outputs.append((tensor, node, lazy))
         tensors = [tensor for tensor, _, _ in outputs]
+        shrink(tensors)
         inputs = _named_inputs(tensors, arguments)
         variant = element_type(values_of(outputs[0][1])[0].dtype)
         tolerance = TOLERANCES.get(variant, _TOLERANCE)
