@@ -113,12 +113,13 @@ class Rewriting:
 
     def apply(self):
         """Puts calls in the place of the regions that are taken."""
-        placed = {}
+        placed, dead = {}, set()
         for each in self.candidates:
             if each.choice.taken:
                 replace(self.graph, each, placed)
+                dead.update(each.region.nodes)  # of which attention passes for impure, since it may draw random numbers
         for node in reversed(self.graph.nodes):
-            if not node.users and not node.is_impure() and not mutates(node):
+            if not node.users and (node in dead or not (node.is_impure() or mutates(node))):
                 self.graph.erase_node(node)
         self.graph.lint()
 
