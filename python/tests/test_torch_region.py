@@ -87,6 +87,13 @@ class RegionTest(RegionCase):
         self.assertIn("NaN", check(module, [x], [torch.tensor([0.0, float("-inf"), x[2].log()])])[0])
         self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), 3.0, x[2].log()])])[0])
 
+    def test_no_memory_is_no_fault_of_the_kernels(self):
+        def module(x):
+            raise torch.OutOfMemoryError("planted")
+
+        x = torch.randn(3)
+        self.assertIsNone(check(module, [x], [x])[0])
+
     def test_float64_is_counted_before_it_is_computed(self):
         x = torch.randn(64, 32)
         module = torch.fx.symbolic_trace(lambda x: ((x @ x.t()).softmax(-1),))
@@ -149,7 +156,7 @@ class ChoiceTest(RegionCase):
         name = races.device_name(device)
         for kernel_us, inductor_us, failed, expected in ((1.0, 2.0, None, (True, False)), (2.0, 2.0, None, (False, False)),
                                                          (None, None, "no such op", (False, False)),
-                                                         (1.0, 1.1, None, (True, False))):
+                                                         (1.0, None, None, (True, False)), (1.0, 1.1, None, (True, False))):
             races.remember(self.db, races.entry(told.op, told.variant, dict(n0=4, n1=8), name, kernel_us, inductor_us, failed))
             self.assertEqual(chosen(), expected)
 

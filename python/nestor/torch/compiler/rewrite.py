@@ -35,6 +35,7 @@ class Rewriting:
     def __init__(self, graph, options, tune=None):
         self.graph, self.options, self._tune = graph, options, tune
         self.order = {node: number for number, node in enumerate(graph.nodes)}
+        self._writes = [place for node, place in self.order.items() if node.op == "call_function" and mutates(node)]
         self.hints = hints_of(graph)
         self.device = _device_of(graph)
         self.candidates, self.left, self.tuning_seconds = [], {}, 0.0
@@ -70,7 +71,7 @@ class Rewriting:
         try:
             described = Described(region, self.hints, self.order, read)
             first, last = min(map(self.order.get, region.nodes)), max(map(self.order.get, region.nodes))
-            if any(mutates(node) for node in list(self.graph.nodes)[first:last] if node.op == "call_function"):
+            if any(first < place < last for place in self._writes):
                 raise UserError("something is written between its first and its last op")
             key = key_of(described.description, self.options.db, self.options.verify == "first")
             return Candidate(region, described, None, key, results_of(self.graph, described, key))
