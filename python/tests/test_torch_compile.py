@@ -268,7 +268,9 @@ class HardCasesTest(CompileTest):
                               ({"verify": True}, 'verify is "first" or "off"'),
                               ({"budget_s": 0}, "budget_s must be a positive number"),
                               ({"tiune": "now"}, "'tiune' is an option neither of nestor .tune, .* nor of Inductor"),
-                              ({"report": 3}, "report must be a function"), ({"db": 7}, "db must be the path of a database, not 7"), ({"mode": "fast"}, "Unrecognized mode=fast")):
+                              ({"report": 3}, "report must be a function"),
+                              ({"db": 7}, "db must be the path of a database, not 7"),
+                              ({"mode": "fast"}, "Unrecognized mode=fast")):
             with self.subTest(options), self.assertRaisesRegex(nestor.UserError, said):
                 nestor.torch.optimize(attend, heads(), **options)
         with self.assertRaisesRegex(nestor.UserError, "a str is no model"):

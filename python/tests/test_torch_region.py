@@ -87,6 +87,13 @@ class RegionTest(RegionCase):
         self.assertIn("NaN", check(module, [x], [torch.tensor([0.0, float("-inf"), x[2].log()])])[0])
         self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), 3.0, x[2].log()])])[0])
 
+    def test_no_memory_is_no_fault_of_the_kernels(self):
+        def module(x):
+            raise torch.OutOfMemoryError("planted")
+
+        x = torch.randn(3)
+        self.assertIsNone(check(module, [x], [x])[0])
+
     def test_float64_is_counted_before_it_is_computed(self):
         x = torch.randn(64, 32)
         module = torch.fx.symbolic_trace(lambda x: ((x @ x.t()).softmax(-1),))
@@ -98,6 +105,39 @@ class RegionTest(RegionCase):
         with mock.patch("nestor.library.Kernel.__call__", side_effect=nestor.UserError("odd strides")):
             with self.assertWarnsRegex(UserWarning, "kernel refuses: odd strides"):
                 self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+
+
+def attention_on_gpu(kind, query, key, value, mask):
+    """Heads by one of the fused ops that PyTorch chooses on GPUs, merged again."""
+    ops = torch.ops.aten
+    if kind == "flash":
+        out = ops._scaled_dot_product_flash_attention(query, key, value, 0.0, True)[0]
+    else:
+        fused = getattr(ops, f"_scaled_dot_product_{kind}_attention")
+        out = fused(query, key, value, mask.expand(-1, query.shape[1], -1, -1), False)[0]
+    return out.permute(0, 2, 1, 3).reshape(query.shape[0], query.shape[2], -1) @ query.new_ones(64, 8)
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class GraphTest(CompileTest):
+    def test_attention_ops_of_gpus_are_replaced_with_heads_merged(self):
+        """Traced without a GPU; what they compute is the importer's tests' matter."""
+        for kind in ("flash", "efficient", "cudnn"):
+            with self.subTest(kind), torch._subclasses.FakeTensorMode():
+                heads = [torch.empty(2, 32, 4, 16, device="cuda", dtype=torch.float16).transpose(1, 2) for _ in range(3)]
+                mask = torch.empty(2, 1, 32, 32, device="cuda", dtype=torch.float16)
+                graph = trace(lambda *inputs, kind=kind: attention_on_gpu(kind, *inputs), (*heads, mask)).graph
+                with mock.patch.object(races, "device_name", str):
+                    rewriting = Rewriting(graph, Options.of({"db": self.db}))
+                    rewriting.choose()
+                candidate, = rewriting.candidates
+                candidate.choice.taken = True
+                rewriting.apply()
+                calls = [node for node in graph.nodes if node.target is torch.ops.nestor.region.default]
+                self.assertEqual([len(calls), calls[0].meta["val"][0].shape], [1, (2 * 32, 64)])
+                told = candidate.described.description
+                self.assertEqual([told.device, told.outputs[0].order, told.outputs[0].view], ["cuda", (0, 2, 1, 3), (2, 4, 32, 16)])
+                self.assertNotIn("scaled_dot_product", str(graph).replace(calls[0].args[0], ""))
 
 
 @unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
@@ -116,7 +156,7 @@ class ChoiceTest(RegionCase):
         name = races.device_name(device)
         for kernel_us, inductor_us, failed, expected in ((1.0, 2.0, None, (True, False)), (2.0, 2.0, None, (False, False)),
                                                          (None, None, "no such op", (False, False)),
-                                                         (1.0, 1.1, None, (True, False))):
+                                                         (1.0, None, None, (True, False)), (1.0, 1.1, None, (True, False))):
             races.remember(self.db, races.entry(told.op, told.variant, dict(n0=4, n1=8), name, kernel_us, inductor_us, failed))
             self.assertEqual(chosen(), expected)
 

@@ -58,6 +58,8 @@ def choose(described, options, device):
         return Choice(False, 'it has a kernel, but no race with Inductor is known: tune="now" runs it', True, kernel)
     if race["failed"]:
         return Choice(False, race["failed"], kernel=kernel, race=race)
+    if race["inductor_us"] is None:
+        return Choice(True, "Inductor's own code has no memory for it", kernel=kernel, race=race)
     gain = race["inductor_us"] / race["kernel_us"]
     if gain >= options.min_gain:
         return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", kernel=kernel, race=race)
@@ -70,5 +72,5 @@ def products_may_win(options, device):
     if options.products:
         return True
     name = races.device_name(device)
-    return any(each.get("products") and each["device"] == name and each["kernel_us"]
+    return any(each.get("products") and each["device"] == name and each["kernel_us"] and each["inductor_us"]
                and each["inductor_us"] >= options.min_gain * each["kernel_us"] for each in races.known(options.db))

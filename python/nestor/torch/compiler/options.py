@@ -42,7 +42,8 @@ class Options:
         database = given.pop("db", None) or configured_path()
         if not isinstance(database, (str, os.PathLike, type(None))):
             raise UserError(f"db must be the path of a database, not {database!r}")
-        found = Options(**given, db=database and os.path.abspath(database), mode=None if mode == "default" else mode, inductor=inductor)
+        found = Options(**given, db=database and os.path.abspath(database), mode=None if mode == "default" else mode,
+                        inductor=inductor)
         found.check()
         return found
 

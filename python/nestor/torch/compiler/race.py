@@ -17,7 +17,7 @@ _GRAPH_CALLS = 10  # calls in one CUDA graph
 def race(region, sizes, device):
     """(microseconds of the kernel, microseconds of Inductor's code) at sizes, from samples taken in turns: on a GPU medians, of
     CUDA graphs; on the host the fastest, as other load comes and goes there. Raises UserError where the kernel's results are
-    not accepted (verification.py), or it refuses the tensors."""
+    not accepted (verification.py), or it refuses the tensors. Inductor's are None where it has no memory for it."""
     inputs = region.description.example(sizes, device, torch.Generator(device).manual_seed(1))
     call = region.call_at(tuple(sizes), device)
     if call.kernel is None:
@@ -31,12 +31,16 @@ def race(region, sizes, device):
         raise UserError(f"its results are not accepted: {reason}")
     del results
     with torch.no_grad():
-        compiled = torch._inductor.compile(module, inputs)
-        return _raced([lambda: region.launch(call, inputs), lambda: compiled(*inputs)], device)
+        compiled, own = torch._inductor.compile(module, inputs), lambda: region.launch(call, inputs)
+        try:
+            compiled(*inputs)
+        except torch.OutOfMemoryError:
+            return _raced([own], device)[0], None
+        return _raced([own, lambda: compiled(*inputs)], device)
 
 
 def _raced(runs, device):
-    """Microseconds of each of two functions."""
+    """Microseconds of each of some functions."""
     timers = [_graph_timer(run) if device.type == "cuda" else _host_timer(run) for run in runs]
     samples = [[timer() for timer in timers] for _ in range(_ROUNDS)]
     return tuple(map(statistics.median if device.type == "cuda" else min, zip(*samples)))

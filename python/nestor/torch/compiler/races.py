@@ -31,7 +31,7 @@ def device_name(device):
 
 
 def entry(op, variant, sizes, device, kernel_us=None, inductor_us=None, failed=None):
-    """A race as the file has it: microseconds, or why there are none."""
+    """A race as the file has it: microseconds (Inductor's None where it had no memory), or why there are none."""
     return {"op": op, "variant": variant, "sizes": dict(sizes), "device": device, "torch": torch.__version__,
             "kernel_us": kernel_us, "inductor_us": inductor_us, "failed": failed, "time": int(time.time())}
 

@@ -35,6 +35,7 @@ class Rewriting:
     def __init__(self, graph, options, tune=None):
         self.graph, self.options, self._tune = graph, options, tune
         self.order = {node: number for number, node in enumerate(graph.nodes)}
+        self._writes = [place for node, place in self.order.items() if node.op == "call_function" and mutates(node)]
         self.hints = hints_of(graph)
         self.device = _device_of(graph)
         self.candidates, self.left, self.tuning_seconds = [], {}, 0.0
@@ -70,7 +71,7 @@ class Rewriting:
         try:
             described = Described(region, self.hints, self.order, read)
             first, last = min(map(self.order.get, region.nodes)), max(map(self.order.get, region.nodes))
-            if any(mutates(node) for node in list(self.graph.nodes)[first:last] if node.op == "call_function"):
+            if any(first < place < last for place in self._writes):
                 raise UserError("something is written between its first and its last op")
             key = key_of(described.description, self.options.db, self.options.verify == "first")
             return Candidate(region, described, None, key, results_of(self.graph, described, key))
@@ -114,12 +115,13 @@ class Rewriting:
 
     def apply(self):
         """Puts calls in the place of the regions that are taken."""
-        placed = {}
+        placed, dead = {}, set()
         for each in self.candidates:
             if each.choice.taken:
                 replace(self.graph, each, placed)
+                dead.update(each.region.nodes)  # of which attention passes for impure, since it may draw random numbers
         for node in reversed(self.graph.nodes):
-            if not node.users and not node.is_impure() and not mutates(node):
+            if not node.users and (node in dead or not (node.is_impure() or mutates(node))):
                 self.graph.erase_node(node)
         self.graph.lint()
 

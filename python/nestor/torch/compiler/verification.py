@@ -19,10 +19,13 @@ def check(module, inputs, results):
 
     A result is accepted when its largest error against float64 is at most 1.5 times PyTorch's own plus one unit in the last
     place of the largest value, and NaN and infinities are where PyTorch has them. Where float64 would take more than 4 GiB,
-    results are only compared for these.
+    results are only compared for these; where PyTorch's ops themselves have no memory, they are not compared.
     """
     with torch.no_grad():
-        expected = module(*inputs)
+        try:
+            expected = module(*inputs)
+        except torch.OutOfMemoryError:
+            return None, results
         exact = Wide(module).run(*inputs) if bytes_of(module, inputs) <= _MOST_BYTES else results
         for number, (result, own, ideal) in enumerate(zip(results, expected, exact)):
             reason = _difference(result, own, ideal)
