@@ -14,7 +14,7 @@ from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, N
 from .piecewise import comparison
 
 NARROW = ("f16", "bf16")
-_UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor")
+_UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "sin", "cos", "log1p", "expm1", "atan")
 _INTEGER_UNARY = ("neg", "abs", "floor")
 
 
@@ -322,7 +322,7 @@ def _function(op):
     return function
 
 
-exp, exp2, log, sqrt, rsqrt, tanh, erf, floor = (_function(op) for op in _UNARY[2:])
+exp, exp2, log, sqrt, rsqrt, tanh, erf, floor, sin, cos, log1p, expm1, atan = (_function(op) for op in _UNARY[2:])
 
 
 def absolute(value):

@@ -3,6 +3,7 @@
     import nestor.torch
     y = nestor.torch.rms_norm(x, weight, eps=1e-6)          # differentiable; works in torch.compile and CUDA graphs
     print(nestor.torch.explain(model, (x,)))                # which parts of a model are one nest each, and why the rest is not
+    fast = nestor.torch.optimize(model, (x,))               # or torch.compile(model, backend="nestor")
 
 Where the database has no kernel PyTorch computes the result, and a warning says why, once (see configure). Outputs are
 allocated by PyTorch, launches go to its current stream, and nothing waits for the GPU. Kernels are loaded at the first call of
@@ -15,18 +16,21 @@ import importlib
 import torch
 
 from ..errors import UserError
-from . import gradients, operators  # noqa: F401  registered when imported
+from . import compiler, gradients, operators  # noqa: F401  registered when imported
 from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
 __all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
-           "flex_attention", "layer_norm", "log_softmax", "register_transformers", "residual_rms_norm", "rms_norm",
-           "scaled_dot_product_attention", "softmax"]
-_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation",
-          "flex_attention": "flex", "register_transformers": "transformers_attention"}  # they load sympy
+           "flex_attention", "layer_norm", "log_softmax", "optimize", "register_transformers", "residual_rms_norm", "rms_norm",
+           "scaled_dot_product_attention", "schedule", "softmax"]
+_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation", "flex_attention": "flex",
+          "optimize": "compiler.optimize", "register_transformers": "transformers_attention"}  # they load sympy, or Inductor
+compiler.register()
 
 
 def __getattr__(name):
+    if name == "schedule":  # a module that can be called; importing it makes it an attribute
+        return importlib.import_module(".schedule", __name__)
     if name not in _LATER:
         raise AttributeError(f"module 'nestor.torch' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)

@@ -22,7 +22,7 @@ class Capture:
 
     def __init__(self, program, cut="memory"):
         self.program, self.graph = program, program.graph
-        found = partition(self.graph, _hints(self.graph), cut)
+        found = partition(self.graph, hints_of(self.graph), cut)
         self.regions, self.left = found.regions, found.left
 
     @property
@@ -94,7 +94,7 @@ class _Function(torch.nn.Module):
             self.forward = lambda *inputs: function(*inputs)
 
 
-def _hints(graph):
+def hints_of(graph):
     """A likely value of each symbol, by name."""
     hints = {}
     for node in graph.nodes:

@@ -14,6 +14,7 @@ _library = None
 _open_error = None
 _on_missing = "warn"
 _missing = {}  # what has no kernel -> why
+_libraries = {}  # databases opened by their path
 _refused = {}  # what the database was asked for in vain -> type and text of its error
 _MAX_REFUSED = 1024
 
@@ -83,7 +84,7 @@ def look_up(op, variant, sizes, device):
         kind, why = _refused[asked]
         raise kind(why)
     try:
-        return _opened().query(op, variant, sizes, "host" if device.type == "cpu" else f"cuda:{device.index}")
+        return opened().query(op, variant, sizes, "host" if device.type == "cpu" else f"cuda:{device.index}")
     except (NotFound, UserError) as error:
         if len(_refused) >= _MAX_REFUSED:
             _refused.clear()
@@ -91,8 +92,19 @@ def look_up(op, variant, sizes, device):
         raise
 
 
-def _opened():
+def configured_path():
+    """The path of the database that configure() chose; None where that is the default one."""
+    return _library.path if _library is not None else None
+
+
+def opened(path=None):
+    """The database of nestor.torch, or the one at a path, opened once. Raises UserError where there is none."""
     global _library, _open_error
+    if path is not None:
+        with _lock:
+            if path not in _libraries:
+                _libraries[path] = Library(path)
+            return _libraries[path]
     if _library is None:
         with _lock:
             if _library is None:
@@ -106,6 +118,11 @@ def _opened():
     return _library
 
 
+def missing_message(what, why):
+    """What is said where PyTorch computes `what` (None: this), as there is no kernel."""
+    return f"nestor.torch: PyTorch computes {what or 'this'}, as there is no tuned kernel: {why}"
+
+
 def missing(what, why):
     """Says that there is no kernel, as configure() has it, once for each `what`; why: None where that was said before."""
     if why is None:
@@ -115,5 +132,5 @@ def missing(what, why):
     if what not in _missing:
         _missing[what] = why
         if _on_missing == "warn":
-            warnings.warn(f"nestor.torch: PyTorch computes this, as there is no tuned kernel: {why}", stacklevel=3)
+            warnings.warn(missing_message(None, why), stacklevel=3)
     return None

@@ -4,6 +4,8 @@
 an affine extent and an index of its own; a dim of extent 1 has none. `split` takes dims apart as far as that is affine.
 """
 
+import functools
+
 import sympy
 
 from ...nests.affine import Affine
@@ -62,7 +64,11 @@ def is_one(extent):
 def atoms_of(extent):
     """The atoms of a dim of a tensor that comes from elsewhere: symbols that are multiplied apart, in the order of their
     names."""
-    extent = expression(extent)
+    return _atoms_of(expression(extent))
+
+
+@functools.lru_cache(maxsize=4096)
+def _atoms_of(extent):
     if is_one(extent):
         return ()
     constant, factors = sympy.expand(extent).as_coeff_mul()
@@ -78,6 +84,7 @@ def _repeated(base):
     return [root] * int(power) if power.is_Integer and power > 0 else [base]
 
 
+@functools.lru_cache(maxsize=4096)
 def quotient(a, b):
     """a / b where that is an integer whatever the symbols are, else None."""
     if a.is_Integer and b.is_Integer:
@@ -87,6 +94,11 @@ def quotient(a, b):
 
 
 def product(extents):
+    return _product(tuple(extents))
+
+
+@functools.lru_cache(maxsize=4096)
+def _product(extents):
     return sympy.expand(sympy.Mul(*extents))
 
 
@@ -122,15 +134,20 @@ class Splitter:
 def regrouped(extents, targets):
     """(dims, forms) of a reshape: targets are the new dims' extents, dims their atoms, forms[k] the index of the old atom k as
     an Affine of the variables of the new flat atoms. Raises Unsupported."""
+    return _regrouped(tuple(map(sympy.expand, extents)), tuple(map(sympy.expand, targets)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _regrouped(extents, targets):
     dims, forms, count = [], [], 0
-    for old, new in _segments([sympy.expand(extent) for extent in extents], [sympy.expand(target) for target in targets]):
+    for old, new in _segments(extents, targets):
         found = _taken_apart(old, new, count)
         if found is None:
             found = _through_one(old, new, count)
         dims += found[0]
         forms += found[1]
         count += sum(map(len, found[0]))
-    return tuple(dims), forms
+    return tuple(dims), tuple(forms)
 
 
 def _segments(old, new):

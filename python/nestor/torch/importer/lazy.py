@@ -14,16 +14,18 @@ from ...nests.assemble import nodes_of
 from ...nests.values import Value, as_type, constant, from_condition, select, widened
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
-ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}  #: what tensors of nests hold
+ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
+            torch.bool: "bool"}  #: what tensors of nests hold
+READABLE = {**ELEMENTS, torch.int64: "i64"}  #: and inputs: each element of i64 is read as the nearest i32
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def element_type(dtype):
-    """The nest type of a tensor in memory. Raises Unsupported for types that the nest format has not."""
-    if dtype not in ELEMENTS:
+def element_type(dtype, known=ELEMENTS):
+    """The nest type of a tensor in memory. Raises Unsupported for types that are not among the known."""
+    if dtype not in known:
         raise Unsupported(f"the nest format has no tensors of {str(dtype).removeprefix('torch.')}")
-    return ELEMENTS[dtype]
+    return known[dtype]
 
 
 def conform(value, dtype):
@@ -229,7 +231,8 @@ class Builder:
     def argument(self, name, dims, dtype):
         """A tensor that comes from outside."""
         atoms = [atom for dim in dims for atom in dim]
-        return self.of_tensor(nests.Tensor(tensor_name(name), element_type(dtype), self.extents(atoms)), dims, dtype)
+        return self.of_tensor(nests.Tensor(tensor_name(name), element_type(dtype, READABLE), self.extents(atoms)), dims,
+                              dtype)
 
     def of_tensor(self, tensor, dims, dtype):
         def element(indices):
@@ -255,8 +258,11 @@ class Builder:
         value = element(at)
         kind = kind or ("f32" if lazy.dtype in FLOATS else "i32")
         tensor = nests.Tensor(tensor_name(name), kind, [index.extent for index in own])
-        value = as_number(value) if value.type == "bool" else widened(value) if kind == "f32" else value
-        return tensor.write(own, at, value, where=where(at))
+        if kind == "bool":
+            value = as_type(value, "bool")
+        elif value.type == "bool":
+            value = as_number(value)
+        return tensor.write(own, at, widened(value) if kind == "f32" else value, where=where(at))
 
     def cheap(self, lazy, name):
         """The tensor as one whose elements cost nothing more: stored, unless they do already. Conditions and integers are not

@@ -140,8 +140,12 @@ def std(context, x, dims=None, *, correction=None, keepdim=False):
 
 @op("aten.var_mean.correction", kind="reduction")
 def var_mean(context, x, dims=None, *, correction=None, keepdim=False):
-    found, _ = variance(context, x, dims, correction, keepdim, context.name)
-    return found, mean_of(context, x, dims, keepdim, f"{context.name}_again")
+    found, average = variance(context, x, dims, correction, keepdim, context.name)
+    if keepdim:
+        return found, average
+    gone = {x.dim(dim) for dim in over(x, dims)}
+    left = tuple(dim for number, dim in enumerate(average.dims) if number not in gone)
+    return found, average.mapped(left, [variable(number) for number in range(len(average.atoms))])
 
 
 @op("aten.linalg_vector_norm.default", kind="reduction", note="orders 1, 2, inf")

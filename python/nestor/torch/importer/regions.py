@@ -16,18 +16,20 @@ from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
-from .lazy import ELEMENTS, Builder, Lazy, element_type
+from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
 from .needed import shrink
 from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
 TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
+_TOLERANCE = 1e-4  # of other types
 _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
 
 
-def partition(graph, hints=None, cut="memory"):
-    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name.
+def partition(graph, hints=None, cut="memory", excluded=None):
+    """The regions of a graph of ATen ops with shapes in node.meta["val"]. hints: a likely value for each symbol, by name;
+    excluded: {node: why} of nodes that PyTorch shall compute.
 
     cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than
     what that was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are
@@ -36,7 +38,7 @@ def partition(graph, hints=None, cut="memory"):
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
-    excluded, late, least = {}, set(), {}
+    excluded, late, least = dict(excluded or {}), set(), {}
     while True:
         walk = _Walk(graph, excluded, late, least, hints, cut == "memory")
         refused, raised = walk.refused_outputs(), {}
@@ -245,7 +247,7 @@ class _Walk:
             tensors = values_of(node)
             if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
                 raise Unsupported("several results of a node of another region")
-            element_type(tensors[0].dtype)
+            element_type(tensors[0].dtype, READABLE)
             require_elements(tensors[0])
             dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
             self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
@@ -345,8 +347,11 @@ class _Walk:
         shrink(tensors)
         inputs = _named_inputs(tensors, arguments)
         variant = element_type(values_of(outputs[0][1])[0].dtype)
-        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs],
-                        tolerance=TOLERANCES.get(variant, 1e-4))
+        tolerance = TOLERANCES.get(variant, _TOLERANCE)
+        for tensor in tensors:
+            own = TOLERANCES.get(tensor.type, _TOLERANCE)
+            tensor.tolerance = own if own != tolerance else None
+        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance)
         return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
                       [Port(lazy.leaf.name, node, lazy.atoms) for node, lazy in inputs],
                       [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])

@@ -1,0 +1,84 @@
+"""torch.compile(model, backend="nestor"): Inductor, with regions of its graphs computed by Nestor's kernels."""
+
+import dataclasses
+
+from torch._inductor import config
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+from ...errors import UserError
+from . import background, races
+from .graph_pass import RegionPass
+from .region_op import say_once
+from .rewrite import Rewriting
+from .worker import Worker, job_of, refresh
+
+
+class Session:
+    """The compilation of one graph of Dynamo: its forward and its backward."""
+
+    def __init__(self, options):
+        self.options = options
+        self._before = config.post_grad_custom_pre_pass  # a pass of somebody else's, which runs first
+        self._settings = self._with_pass(options)
+        self._pending = []  # candidates of the graph that was compiled last
+
+    def compile(self, module, inputs):
+        """What Inductor makes of a graph, with the pass in its slot for this compilation alone."""
+        inner = self._inner if self.options.tune == "background" else compile_fx_inner
+        return compile_fx(module, inputs, inner_compile=inner, config_patches=self._settings)
+
+    def _with_pass(self, options):
+        found = RegionPass(lambda graph: self._rewrite(graph, options), options, self._before,
+                           options.report is None)
+        return {**options.patches(), "post_grad_custom_pre_pass": found}
+
+    def _rewrite(self, graph, options):
+        """Chooses; the function that comes back changes the graph."""
+        rewriting = Rewriting(graph, options, self._tune if options.tune == "now" else None)
+        rewriting.choose()
+
+        def apply():
+            rewriting.apply()
+            self._pending = list(rewriting.promising())
+            if self._pending and options.tune != "off":
+                races.touch(options.db)  # so that no cache serves this graph once more, with what it lacks now
+            _warn_of_missing(rewriting, options)
+            if options.report is not None:
+                options.report(rewriting.report())
+
+        return apply
+
+    def _tune(self, candidates):
+        """Tunes and races in a process of its own, and waits for it."""
+        try:
+            problem = Worker([job_of(each, self.options) for each in candidates], self.options).wait()
+        except UserError as error:
+            problem = error
+        if problem is not None:
+            say_once("tuning", f"not all regions could be tuned: {problem}")
+        refresh(self.options.db)
+
+    def _inner(self, module, inputs, **arguments):
+        """Compiles a forward or backward graph; where regions wait for tuning, code that is replaced when that is done."""
+        kept, self._pending = background.copy_of(module), []
+        found = compile_fx_inner(module, inputs, **arguments)
+        if not self._pending:
+            return found
+        settings = self._with_pass(dataclasses.replace(self.options, tune="off"))
+        replaceable = background.Replaceable(found)
+        try:
+            background.tune_then([job_of(each, self.options) for each in self._pending], self.options,
+                                 background.compiler_of(kept, inputs, settings, arguments), replaceable)
+        except UserError as error:
+            say_once("tuning", f"regions are not tuned: {error}")
+            return found
+        return replaceable
+
+
+def _warn_of_missing(rewriting, options):
+    """Says once for a device that nothing is there for it."""
+    waiting = [each for each in rewriting.candidates if each.choice.waits and not each.choice.taken]
+    if waiting and options.tune == "off" and not any(each.choice.taken for each in rewriting.candidates):
+        say_once(("no kernels", rewriting.device.type),
+                 f"Inductor computes all {len(rewriting.candidates)} regions on {rewriting.device}: {waiting[0].choice.why}. "
+                 'nestor.torch.optimize, or options={"tune": "now"}, tunes them')

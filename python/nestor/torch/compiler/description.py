@@ -1,0 +1,215 @@
+"""A region as text: what nestor::region is told, so that compiled code that PyTorch cached knows all of it in a new process."""
+
+import dataclasses
+import json
+import re
+from typing import Any, List, Optional, Tuple
+
+import torch
+
+from ...errors import UserError
+from ...nests.generalise import generalise
+from ...nests.model import Nest
+from ..explanation import absorbed
+from .layouts import is_readable, row_major_chain
+from .subgraph import decode_calls, encode_calls, size_text, size_value
+
+_DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the sizes that a model was first called with
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """A tensor of a region. shape: as PyTorch has it; strides: those that it has, None: dense; view: as the nest has it, an
+    extent for each index. Extents are ints or texts over sizes. order: of an output, whose memory is dense in the order of
+    these indices of the nest; None: in the nest's own order."""
+    dtype: str
+    shape: Tuple[Any, ...]
+    strides: Optional[Tuple[Any, ...]]
+    view: Tuple[Any, ...]
+    order: Optional[Tuple[int, ...]] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A region. op, variant: the nest's name; sizes: names of the integers that a call passes, of which the first `nest_sizes`
+    are the nest's; fixed: the nest's other sizes with their values, which are constants in the graph; calls, results: what PyTorch
+    itself would compute (subgraph.py)."""
+    op: str
+    variant: str
+    device: str
+    sizes: Tuple[str, ...]
+    nest_sizes: int
+    inputs: Tuple[Argument, ...]
+    outputs: Tuple[Argument, ...]
+    calls: List[Any]
+    results: Tuple[int, ...]
+    fixed: Tuple[Tuple[str, int], ...] = ()
+
+    def text(self):
+        """JSON that parse reads."""
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def parse(text):
+        found = json.loads(text)
+        for key in ("inputs", "outputs"):
+            found[key] = tuple(Argument(**{name: tuple(value) if isinstance(value, list) else value
+                                           for name, value in argument.items()}) for argument in found[key])
+        return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"]),
+                              "fixed": tuple(map(tuple, found["fixed"]))})
+
+    def named_sizes(self, values):
+        """{name: value} of the integers of a call."""
+        return dict(zip(self.sizes, values))
+
+    def nest_values(self, values):
+        """{name: value} of the nest's sizes."""
+        return {**{name: int(value) for name, value in zip(self.sizes[:self.nest_sizes], values)}, **dict(self.fixed)}
+
+    def module(self, values, device):
+        """A GraphModule that computes the region in PyTorch's ops, at sizes."""
+        return decode_calls(self.calls, self.results, len(self.inputs), self.named_sizes(values), device)
+
+    def example(self, values, device, generator=None):
+        """Random tensors that fit a call with these sizes."""
+        sizes = self.named_sizes(values)
+        return [_example(argument, sizes, device, generator) for argument in self.inputs]
+
+
+def dtype_of(argument):
+    """An Argument's torch.dtype."""
+    return getattr(torch, argument.dtype)
+
+
+def extents(texts, sizes):
+    """Values of a shape at {name: value}."""
+    return [size_value(text, sizes) for text in texts]
+
+
+def _example(argument, sizes, device, generator):
+    shape, dtype = extents(argument.shape, sizes), dtype_of(argument)
+    found = torch.empty(shape, dtype=dtype, device=device)
+    if argument.strides is not None:
+        found = torch.empty_strided(shape, extents(argument.strides, sizes), dtype=dtype, device=device)
+    if dtype.is_floating_point:
+        return found.normal_(generator=generator)
+    return found.random_(0, 2, generator=generator)
+
+
+class Described:
+    """A region of a graph with its Description, the nest by the name that sizes of any graph share, the graph nodes that a call
+    is passed, and those whose values it gives."""
+
+    def __init__(self, region, hints, order, read):
+        """order: {node: its place in the graph}; read: the nodes that regions read. Raises UserError, with the reason, where
+        PyTorch's graph has something that cannot be said."""
+        self.region = region
+        self.inputs = [port.node for port in region.inputs]
+        self.symbols = _symbols(region)
+        found = [row_major_chain(port, read) for port in region.outputs]
+        whole = [port.name for port, (_, order) in zip(region.outputs, found) if order is None]
+        general, names = _general(region.nest, self.symbols, (*(port.name for port in region.inputs), *whole))
+        self.nest = general.nest
+        self.hints = [int(hints.get(str(symbol), _DEFAULT_SIZE)) for symbol in names]
+        self.size_symbols = list(names)
+        self.outputs = [node for node, _ in found]
+        self.chains = {each for port, node in zip(region.outputs, self.outputs) for each in _between(port.node, node)}
+        nodes = sorted({*absorbed(region), *region.nodes, *self.chains}, key=order.__getitem__)
+        calls, numbers = encode_calls(nodes, self.inputs, names)
+
+        def view(port):
+            return general.views.get(port.name, port.extents)
+
+        self.description = Description(
+            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(region.nest.sizes),
+            tuple(self._readable(_argument(port.node, view(port), names), names) for port in region.inputs),
+            tuple(_argument(node, view(port), names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
+            calls, tuple(numbers[node] for node in self.outputs), tuple(general.values.items()))
+
+
+    def _readable(self, argument, names):
+        """The argument, dense where a kernel cannot read it as it lies."""
+        sizes = dict(zip(names.values(), self.hints))
+        if is_readable(*(extents(row, sizes) for row in (argument.shape, argument.strides, argument.view))):
+            return argument
+        return dataclasses.replace(argument, strides=None)
+
+
+def _device(inputs):
+    devices = {node.meta["val"].device for node in inputs}
+    if not devices:
+        raise UserError("it reads no tensor")
+    if len(devices) > 1:
+        raise UserError(f"its tensors are on {' and '.join(sorted(map(str, devices)))}")
+    device = devices.pop()
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"kernels run on cpu and cuda, not on {device.type}")
+    return device.type
+
+
+def _between(start, end):
+    """The nodes of a chain of single operands after `start`, up to `end`."""
+    found = []
+    while end is not start:
+        found.append(end)
+        end = end.args[0]
+    return found
+
+
+def _symbols(region):
+    """The symbols of a region's tensors and arguments, those of its nest first."""
+    found = {}
+    shapes = [extent for port in (*region.inputs, *region.outputs) for extent in (*port.extents, *port.node.meta["val"].shape,
+                                                                                  *port.node.meta["val"].stride())]
+    values = [value for node in (*absorbed(region), *region.nodes) for each in node.all_input_nodes
+              for value in [each.meta.get("val")] if isinstance(value, torch.SymInt)]
+    for size in (*shapes, *values):
+        node = getattr(size, "node", None)
+        for symbol in sorted(getattr(node.expr if hasattr(node, "expr") else size, "free_symbols", ()), key=str):
+            found.setdefault(symbol)
+    own = {size.name for size in region.nest.sizes}
+    missing = own - set(map(str, found))
+    if missing:
+        raise UserError(f"the size {', '.join(sorted(missing))} is none of its tensors'")
+    first = {size.name: number for number, size in enumerate(region.nest.sizes)}
+    return sorted(found, key=lambda symbol: first.get(str(symbol), len(first)))
+
+
+_generals = {}  # by a nest's name, symbols and arguments: what became of it
+
+
+def _general(nest, symbols, arguments):
+    """(the nest, with extents that are constants in the graph as sizes too, {symbol: its name}). Names of sizes and nest depend
+    neither on the graph nor on such constants. arguments: those that may be seen with other extents."""
+    names = {symbol: f"n{number}" for number, symbol in enumerate(symbols)}
+    key = nest.op, nest.variant, tuple(names), arguments
+    if key not in _generals:
+        general = generalise(_with_names(nest, names), arguments)
+        sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in general.nest.sizes)
+        named = dataclasses.replace(general.nest, sizes=sizes)
+        _generals[key] = general._replace(nest=dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"))
+    return _generals[key], names
+
+
+def _with_names(nest, names):
+    if not nest.sizes:
+        return nest
+    table = {str(symbol): name for symbol, name in names.items()}
+    words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
+    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
+
+
+def _mapped(found, function):
+    if isinstance(found, dict):
+        return {key: _mapped(value, function) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_mapped(each, function) for each in found]
+    return function(found) if isinstance(found, str) else found
+
+
+def _argument(node, view, names, axes=None, strides=True):
+    """The Argument for a node's tensor; strides: whether it is to have those of the node."""
+    value = node.meta["val"]
+    rows = [value.shape, view] + ([value.stride()] if strides else [])
+    shape, view, *strides = (tuple(size_text(size, names) for size in row) for row in rows)
+    return Argument(str(value.dtype).removeprefix("torch."), shape, strides[0] if strides else None, view, axes)

@@ -1,0 +1,95 @@
+"""The race of a region's kernel against Inductor's own code of the same ops, both measured in the same way."""
+
+import statistics
+import time
+
+import torch
+import torch._inductor
+
+from ...errors import UserError
+from .verification import check
+
+_ROUNDS = 7
+_SAMPLE_S = 2e-3  # what one sample lasts at least
+_GRAPH_CALLS = 10  # calls in one CUDA graph
+
+
+def race(region, sizes, device):
+    """(microseconds of the kernel, microseconds of Inductor's code) at sizes, from samples taken in turns: on a GPU medians, of
+    CUDA graphs; on the host the fastest, as other load comes and goes there. Raises UserError where the kernel's results are
+    not accepted (verification.py), or it refuses the tensors. Inductor's are None where it has no memory for it."""
+    inputs = region.description.example(sizes, device, torch.Generator(device).manual_seed(1))
+    call = region.call_at(tuple(sizes), device)
+    if call.kernel is None:
+        raise UserError("there is no kernel")
+    results = region.launch(call, inputs)
+    if results is None:
+        raise UserError("the kernel refuses tensors of these layouts")
+    module = region.module(sizes, device)
+    reason, _ = check(module, inputs, results)
+    if reason is not None:
+        raise UserError(f"its results are not accepted: {reason}")
+    del results
+    with torch.no_grad():
+        compiled, own = torch._inductor.compile(module, inputs), lambda: region.launch(call, inputs)
+        try:
+            compiled(*inputs)
+        except torch.OutOfMemoryError:
+            return _raced([own], device)[0], None
+        return _raced([own, lambda: compiled(*inputs)], device)
+
+
+def _raced(runs, device):
+    """Microseconds of each of some functions."""
+    timers = [_graph_timer(run) if device.type == "cuda" else _host_timer(run) for run in runs]
+    samples = [[timer() for timer in timers] for _ in range(_ROUNDS)]
+    return tuple(map(statistics.median if device.type == "cuda" else min, zip(*samples)))
+
+
+def _host_timer(run):
+    """A function that gives the microseconds of a call."""
+    count = _repetitions(run, lambda: None)
+
+    def sample():
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        return (time.perf_counter() - start) / count * 1e6
+
+    return sample
+
+
+def _repetitions(run, wait):
+    for _ in range(3):
+        run()
+    wait()
+    start = time.perf_counter()
+    run()
+    wait()
+    return max(1, int(_SAMPLE_S / max(time.perf_counter() - start, 1e-7)))
+
+
+def _graph_timer(run):
+    """The same with a CUDA graph of several calls, by events."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_GRAPH_CALLS):
+            run()
+    count = _repetitions(graph.replay, torch.cuda.synchronize)
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def sample():
+        before.record()
+        for _ in range(count):
+            graph.replay()
+        after.record()
+        after.synchronize()
+        return before.elapsed_time(after) / (count * _GRAPH_CALLS) * 1e3
+
+    return sample

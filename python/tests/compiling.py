@@ -1,0 +1,66 @@
+"""What the tests of torch.compile(backend="nestor") share."""
+
+import itertools
+import unittest
+import warnings
+from unittest import mock
+
+import torch
+from support import folder, needs_program
+
+import nestor.torch
+from nestor.nests.model import Nest
+from nestor.torch.compiler import backend, races, region_op
+from nestor.torch.compiler.region_op import region_of
+
+_numbers = itertools.count()
+
+
+class QuickWorker:
+    """Tunes in this process with two trials, and says that every kernel won its race."""
+    jobs = 0  #: of all of them
+    race = {"kernel_us": 1.0, "inductor_us": 10.0}
+
+    def __init__(self, jobs, options):
+        self._jobs, self._options = jobs, options
+
+    @staticmethod
+    def require_program():
+        """The tests are skipped without one."""
+
+    def wait(self):
+        for job in self._jobs:
+            QuickWorker.jobs += 1
+            told = region_of(job["key"]).description
+            sizes = dict(zip(told.sizes[:told.nest_sizes], job["sizes"]))
+            nestor.tune(Nest.from_dict(job["nest"]), sizes, trials=2, time=5, target="host", db=self._options.db,
+                        progress=False)
+            races.remember(self._options.db, races.entry(told.op, told.variant, sizes, races.device_name(torch.device("cpu")),
+                                                         **self.race))
+
+
+@needs_program
+class CompileTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(3)
+        torch._dynamo.reset()
+        region_op._said.clear()
+        QuickWorker.jobs = 0
+        self.db = f"{folder()}/compile{next(_numbers)}.db"
+        self.reports = []
+        for patched in (mock.patch.object(backend, "Worker", QuickWorker), warnings.catch_warnings()):
+            patched.__enter__()
+            self.addCleanup(patched.__exit__, None, None, None)
+        warnings.simplefilter("error", UserWarning)  # what is said is asked for
+
+    def compiled(self, model, dynamic=None, **options):
+        """With the backend; kernels are tuned when it compiles."""
+        return torch.compile(model, backend="nestor", dynamic=dynamic,
+                             options={"tune": "now", "db": self.db, "report": self.reports.append, **options})
+
+    def taken(self):
+        """The ops of all regions that run kernels, a text for each."""
+        return [" ".join(region.ops) for report in self.reports for region in report.taken]
+
+    def assertClose(self, found, expected, tolerance=1e-5):
+        torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
