@@ -29,7 +29,7 @@ struct Registration {
 
 /// NESTOR_OPERATOR(name, function, "variant", ...) or NESTOR_OPERATOR(name, function, variants({"", "option", ...}))
 #define NESTOR_OPERATOR(op, function, ...)                         \
-  static const nestor::kernels::Registration nestor_registration { \
+  static const nestor::kernels::Registration nestor_registration_##op { \
     nestor::kernels::Operator { #op, {__VA_ARGS__}, function }     \
   }
 
