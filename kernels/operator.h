@@ -28,9 +28,9 @@ struct Registration {
 };
 
 /// NESTOR_OPERATOR(name, function, "variant", ...) or NESTOR_OPERATOR(name, function, variants({"", "option", ...}))
-#define NESTOR_OPERATOR(op, function, ...)                         \
-  static const nestor::kernels::Registration nestor_registration { \
-    nestor::kernels::Operator { #op, {__VA_ARGS__}, function }     \
+#define NESTOR_OPERATOR(op, function, ...)                              \
+  static const nestor::kernels::Registration nestor_registration_##op { \
+    nestor::kernels::Operator { #op, {__VA_ARGS__}, function }          \
   }
 
 /// Element type that a variant's name ends with, as Halide has it.
