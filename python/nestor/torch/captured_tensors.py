@@ -11,7 +11,7 @@ _narrow = {}  # id of a 64-bit tensor -> (weak reference, version) of one whose 
 
 
 def argument_type(dtype):
-    """The type in which a tensor is an argument: its own, or i32 for other integers and conditions. Raises Unsupported."""
+    """The type in which a tensor is an argument: its own, or i32 for other integers. Raises Unsupported."""
     if dtype in ELEMENTS:
         return dtype
     if dtype.is_floating_point or dtype.is_complex:
