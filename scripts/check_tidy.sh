@@ -9,8 +9,8 @@ command -v clangd-19 >/dev/null || { echo "check_tidy.sh: clangd-19 is missing: 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Compile commands without precompiled headers: GCC's are nothing to clang, and would hide what a file does not include.
-cmake --preset dev -B "$work/build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >"$work/configure.log" 2>&1 ||
+# Compile commands of each source, without precompiled headers: GCC's are nothing to clang, and would hide what a file does not include.
+cmake --preset dev -B "$work/build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DNESTOR_UNITY=OFF >"$work/configure.log" 2>&1 ||
   { cat "$work/configure.log" >&2; exit 1; }
 mkdir "$work/clangd"
 printf 'Diagnostics:\n  ClangTidy:\n    FastCheckFilter: None\n  UnusedIncludes: None\n' >"$work/clangd/config.yaml"

@@ -3,7 +3,6 @@
 
 #include "autotune/gpu/gpu_memory.h"
 #include "autotune/trial/argument_facts.h"
-#include "autotune/workers/trial_messages.h"
 #include "device/recipe_launcher.h"
 #include "support/error.h"
 

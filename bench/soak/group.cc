@@ -7,7 +7,6 @@
 #include "autotune/tensors/random_fill.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_steps.h"
-#include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "poly/nest/nest_json.h"
 #include "soak/draw_sizes.h"
@@ -62,23 +61,20 @@ class Child {
 
   Outcome wait() {
     // Much longer than processor time: cores are shared, and threads may wait for each other for ever.
-    const auto last = after_seconds(60 + 8 * (limits_.generate_s + limits_.run_s));
+    process_.limit(60 + 8 * (limits_.generate_s + limits_.run_s));
     while (true) {
-      if (WorkerClock::now() > last) {
-        process_.end(true);
+      const Heard heard = process_.wait_and_hear();
+      if (heard.kind == Heard::Kind::too_late)
         return {generated_ ? Verdict::stuck : Verdict::slow, "no answer, and hardly any processor time used"};
-      }
-      if (!wait_readable(process_, last)) continue;
-      const auto message = receive_message(process_.socket());
-      if (!message) return died(process_.end(false));
-      if (message->contains("case")) tried_ = message->at("case");
-      if (message->contains("generated")) {
+      if (heard.kind == Heard::Kind::death) return died(heard.death);
+      if (heard.message.contains("case")) tried_ = heard.message.at("case");
+      if (heard.message.contains("generated")) {
         generated_ = true;
-        generate_s_ = message->at("generated");
+        generate_s_ = heard.message.at("generated");
       }
-      if (message->contains("outcome")) {
+      if (heard.message.contains("outcome")) {
         process_.end(false);
-        return finished(outcome_from_json(message->at("outcome")));
+        return finished(outcome_from_json(heard.message.at("outcome")));
       }
     }
   }

@@ -1,7 +1,7 @@
 // soak: draws random candidates for a time and tells which of them are wrong. docs/debugging.md says how to use it.
 #include "autotune/target/target.h"
 #include "autotune/tensors/random_fill.h"
-#include "autotune/workers/trial_messages.h"
+#include "autotune/workers/worker_process.h"
 #include "soak/device_server.h"
 #include "soak/shrink.h"
 #include "soak/tally.h"
@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <poll.h>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -74,8 +73,9 @@ struct Running {
   WorkerProcess process;
   GroupSpec spec;
   std::string source;
-  WorkerClock::time_point last_heard;
 };
+
+constexpr int kLongestSilence_s = 600;
 
 class Soak {
  public:
@@ -132,7 +132,7 @@ class Soak {
                       : source.name.starts_with("random") ? std::max(1, args_.per_group / 2)
                                                           : args_.per_group;
     spec.special = !args_.ordinary;
-    Running group{{}, spec, source.name, WorkerClock::now()};
+    Running group{{}, spec, source.name};
     TryOptions options;
     options.threads = args_.threads;
     options.device = servers_ ? servers_->address() : "";
@@ -146,43 +146,37 @@ class Soak {
         send_message(socket, {{"lost", outcome_to_json({Verdict::internal_error, error.what()})}});
       }
     });
+    group.process.limit(kLongestSilence_s);
     running_.push_back(std::move(group));
   }
 
   /// Waits a moment for news of any group.
   void hear() {
-    std::vector<pollfd> waiting;
-    for (const Running& group : running_) waiting.push_back({group.process.socket(), POLLIN, 0});
-    poll(waiting.data(), waiting.size(), 200);
+    std::vector<const WorkerProcess*> processes;
+    for (const Running& group : running_) processes.push_back(&group.process);
+    wait_for_any(processes);
     std::vector<Running> left;
-    for (std::size_t k = 0; k < running_.size(); ++k) {
-      Running& group = running_[k];
-      const bool silent = WorkerClock::now() - group.last_heard > std::chrono::seconds(600);
-      const bool goes_on = silent ? give_up(group) : (waiting[k].revents & (POLLIN | POLLHUP)) != 0 ? hear_one(group) : true;
-      if (goes_on) left.push_back(std::move(group));
+    for (Running& group : running_) {
+      if (hear_one(group)) left.push_back(std::move(group));
     }
     running_ = std::move(left);
   }
 
-  bool give_up(Running& group) {
-    group.process.end(true);
-    lost(group, {Verdict::stuck, "drawing candidates took more than 600 s"});
-    return false;
-  }
-
+  /// False when the group is over.
   bool hear_one(Running& group) {
-    group.last_heard = WorkerClock::now();
-    const auto message = receive_message(group.process.socket());
-    if (!message) {
-      const std::string death = group.process.end(false);
-      if (death.find("code 0") == std::string::npos) lost(group, {Verdict::crash, "the group " + death});
-      return false;
-    }
-    if (message->contains("lost")) {
-      lost(group, outcome_from_json(message->at("lost")));
+    const Heard heard = group.process.hear();
+    if (heard.kind == Heard::Kind::nothing) return true;
+    if (heard.kind == Heard::Kind::too_late)
+      lost(group, {Verdict::stuck, fmt::format("drawing candidates took more than {} s", kLongestSilence_s)});
+    if (heard.kind == Heard::Kind::death && heard.death.find("code 0") == std::string::npos)
+      lost(group, {Verdict::crash, "the group " + heard.death});
+    if (heard.kind != Heard::Kind::message) return false;
+    group.process.limit(kLongestSilence_s);
+    if (heard.message.contains("lost")) {
+      lost(group, outcome_from_json(heard.message.at("lost")));
       return true;
     }
-    const Report report = report_from_json(*message);
+    const Report report = report_from_json(heard.message);
     tally_.add(report);
     if (!report.found.is_null()) keep(report);
     return true;

@@ -33,6 +33,8 @@ typedef enum nestor_type {
   NESTOR_F16 = 1,
   NESTOR_BF16 = 2,
   NESTOR_I32 = 3,
+  NESTOR_BOOL = 4, /* one byte: 0 or not */
+  NESTOR_I64 = 5,
   NESTOR_ANY_TYPE = -1 /* not checked */
 } nestor_type;
 
@@ -64,6 +66,11 @@ NESTOR_API void nestor_close(nestor_library* library);
 NESTOR_API nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device,
                                       int32_t size_count, const char* const* size_names, const int64_t* size_values,
                                       nestor_kernel** kernel);
+
+/* The same for exactly the nest with this digest: 32 digits, as the JSON of nestor_kernel_info() has it. Of two definitions with one
+ * name, nestor_query() takes kernels of either. */
+NESTOR_API nestor_status nestor_query_nest(nestor_library* library, const char* digest, const char* device, int32_t size_count,
+                                           const char* const* size_names, const int64_t* size_values, nestor_kernel** kernel);
 
 /* How well the kernel fits; distance: sum over sizes of |log2(asked / measured)|; json: its tensors, sizes, scalars and
  * conditions. Any of the three may be NULL; the text lives as long as the kernel. */

@@ -106,6 +106,11 @@ class NESTOR_API Library {
   Kernel query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes,
                std::string_view device = "host") const;
 
+  /// The same for exactly the nest with this digest (32 digits, as `info()` and `nestor query --json` have it), whatever its name: of
+  /// two definitions with one name, query() takes kernels of either. Throws UserError for what is no digest.
+  Kernel query_nest(std::string_view digest, std::span<const NamedSize> sizes, std::string_view device = "host") const;
+  Kernel query_nest(std::string_view digest, const Sizes& sizes, std::string_view device = "host") const;
+
   /// Forgets remembered answers, so that what was tuned since is found. Kernels in use stay valid.
   void refresh();
 

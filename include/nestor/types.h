@@ -12,10 +12,11 @@
 
 namespace nestor {
 
-/// Storage type of a tensor element, and type of a scalar value. `boolean` exists for values only.
-enum class ElementType : std::uint8_t { f32, f16, bf16, i32, boolean };
+/// Storage type of a tensor element, and type of a scalar value. A `boolean` takes one byte, of which any that is not 0 is read as true
+/// and 1 is written. `i64` is a type of inputs alone: its values are those of i32, the nearest one where an element does not fit.
+enum class ElementType : std::uint8_t { f32, f16, bf16, i32, boolean, i64 };
 
-/// Name as used in JSON, on the command line and in the database: "f32", "f16", "bf16", "i32", "bool".
+/// Name as used in JSON, on the command line and in the database: "f32", "f16", "bf16", "i32", "bool", "i64".
 NESTOR_API std::string_view to_string(ElementType type);
 
 /// Inverse of to_string; nullopt when `name` is none of the names above.

@@ -9,7 +9,7 @@ from .errors import DeviceError, InternalError, NotFound, UserError
 
 FILE = "libnestor_runtime.so.0"
 ANY_TYPE = -1
-TYPE_CODES = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3}
+TYPE_CODES = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "bool": 4, "i64": 5}
 MATCHES = ("exact", "nearest", "other device", "none")
 _ERRORS = {1: NotFound, 2: UserError, 3: DeviceError, 4: InternalError}
 
@@ -30,6 +30,8 @@ _SIGNATURES = {
     "nestor_open": [ctypes.c_char_p, ctypes.POINTER(Options), ctypes.POINTER(ctypes.c_void_p)],
     "nestor_query": [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int32, Names, Integers,
                      ctypes.POINTER(ctypes.c_void_p)],
+    "nestor_query_nest": [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int32, Names, Integers,
+                          ctypes.POINTER(ctypes.c_void_p)],
     "nestor_kernel_info": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_double),
                            ctypes.POINTER(ctypes.c_char_p)],
     "nestor_refresh": [ctypes.c_void_p],

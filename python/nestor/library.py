@@ -45,16 +45,17 @@ class Library:
         self._kernels = {}
         self._path = path
 
-    def query(self, op, variant, sizes, device="host"):
+    def query(self, op, variant, sizes, device="host", digest=None):
         """The best known Kernel of an operator's variant ("f32", "stats.bf16") at sizes ({"rows": 4096, "width": 1024}) on
-        "host", "cuda" (the first GPU) or "cuda:1". Answers are remembered. Raises NotFound when no kernel fits, UserError for
+        "host", "cuda" (the first GPU) or "cuda:1". digest: of a nest (Nest.digest()): then of exactly this definition, whatever its
+        name, and op and variant say nothing. Answers are remembered. Raises NotFound when no kernel fits, UserError for
         sizes that are not positive, a device that is not here or a kernel that cannot be loaded, DeviceError when the driver
         fails."""
         self._handle.require_open()
-        key = (op, variant, device, tuple(sizes.items()))
+        key = (None, digest, device, tuple(sizes.items())) if digest else (op, variant, device, tuple(sizes.items()))
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels.setdefault(key, Kernel(self._handle, op, variant, dict(sizes), device))
+            kernel = self._kernels.setdefault(key, Kernel(self._handle, op, variant, dict(sizes), device, digest))
         return kernel
 
     @property
@@ -67,6 +68,11 @@ class Library:
         self._handle.require_open()
         capi.check(self._handle.c, self._handle.c.nestor_refresh(self._handle.value))
         self._kernels = {}
+
+    @property
+    def path(self):
+        """The database's path, None for the default one."""
+        return self._path
 
     def close(self):
         """Refuses further queries and launches. Memory and modules are freed with the last Kernel."""
@@ -132,19 +138,23 @@ class Kernel:
     Raises UserError, with nothing written, for arguments that do not fit, and DeviceError when the driver refuses.
     """
 
-    def __init__(self, handle, op, variant, sizes, device):
+    def __init__(self, handle, op, variant, sizes, device, digest=None):
         self._handle, self._c = handle, handle.c
         self._pointer = ctypes.c_void_p()
         count, names, values = capi.named(sizes, ctypes.c_int64)
-        capi.check(self._c, self._c.nestor_query(handle.value, op.encode(), variant.encode(), device.encode(), count, names,
-                                                 values, ctypes.byref(self._pointer)))
+        rest = (device.encode(), count, names, values, ctypes.byref(self._pointer))
+        if digest:
+            capi.check(self._c, self._c.nestor_query_nest(handle.value, digest.encode(), *rest))
+        else:
+            capi.check(self._c, self._c.nestor_query(handle.value, op.encode(), variant.encode(), *rest))
         match, distance, text = ctypes.c_int(), ctypes.c_double(), ctypes.c_char_p()
         capi.check(self._c, self._c.nestor_kernel_info(self._pointer, ctypes.byref(match), ctypes.byref(distance),
                                                        ctypes.byref(text)))
         self.match = capi.MATCHES[match.value]  #: "exact", "nearest" or "other device"
         self.distance = distance.value  #: sum over sizes of |log2(asked / measured)|
         self.info = json.loads(text.value)  #: tensors, sizes, scalars, conditions; where it was measured, and how fast
-        self.op, self.variant, self.sizes, self.device = op, variant, sizes, self.info["device"]
+        self.op, self.variant, self.sizes = self.info["op"], self.info["variant"], sizes
+        self.digest, self.device = self.info["nest_digest"], self.info["device"]  #: digest: of the nest that it computes
         self.tensors = [tensor["name"] for tensor in self.info["tensors"]]  #: names, in the order of the call
         self._scalars = {scalar["name"] for scalar in self.info["scalars"]}
         self._plans = {}

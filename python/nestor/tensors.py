@@ -13,11 +13,15 @@ from .errors import UserError
 
 # Element types by the names of array interfaces, PEP 3118 buffers and PyTorch. Two bytes of no known meaning ("bits16")
 # may hold bf16: numpy has no such type of its own, and ml_dtypes' comes through as V2.
-_TYPESTR = {"<f4": "f32", "<f2": "f16", "<i4": "i32", "<u2": "bits16", "|V2": "bits16", "<V2": "bits16"}
-_FORMAT = {"f": "f32", "e": "f16", "i": "i32", "H": "bits16"}
-_TORCH = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16", "torch.int32": "i32"}
-_DLPACK = {(2, 32): "f32", (2, 16): "f16", (4, 16): "bf16", (0, 32): "i32"}
-_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "bits16": 2}
+_TYPESTR = {
+    "<f4": "f32", "<f2": "f16", "<i4": "i32", "<i8": "i64", "|b1": "bool", "<u2": "bits16", "|V2": "bits16", "<V2": "bits16"
+}
+_FORMAT = {"f": "f32", "e": "f16", "i": "i32", "l": "i64", "q": "i64", "?": "bool", "H": "bits16"}
+_TORCH = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16", "torch.int32": "i32",
+          "torch.int64": "i64", "torch.bool": "bool"}
+_DLPACK = {(2, 32): "f32", (2, 16): "f16", (4, 16): "bf16", (0, 32): "i32", (0, 64): "i64", (6, 8): "bool"}
+_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "bool": 1, "bits16": 2}
+_TAKEN = "f32, f16, bf16, i32, i64, bool"
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
 
 
@@ -53,7 +57,7 @@ def _element_strides(strides, shape, size):
 def _element_type(table, name, shown=None):
     found = table.get(name)
     if found is None:
-        raise UserError(f"elements of type {shown or name!r} are none that kernels take (f32, f16, bf16, i32)")
+        raise UserError(f"elements of type {shown or name!r} are none that kernels take ({_TAKEN})")
     return found
 
 
@@ -87,7 +91,7 @@ class ArrayReader:
         typestr, shape, strides, read_only = key
         kind = _element_type(_TYPESTR, typestr)
         if typestr[1] == "V" and getattr(getattr(tensor, "dtype", None), "name", "") != "bfloat16":
-            raise UserError(f"elements of type {typestr!r} are none that kernels take (f32, f16, bf16, i32)")
+            raise UserError(f"elements of type {typestr!r} are none that kernels take ({_TAKEN})")
         return Layout(kind, shape, _element_strides(strides, shape, _SIZE[kind]), "host", read_only)
 
 

@@ -100,10 +100,10 @@ class Tuning:
 
     @property
     def kernel(self):
-        """The nestor.Kernel of the best trial. Raises NotFound if the database now serves another definition of that name."""
+        """The nestor.Kernel of the best trial: of this definition, whatever else of its name the database has."""
         if self._kernel is None:
-            problem = self.info["problem"]
-            self._kernel = _query(self.database, problem["op"], problem["variant"], self.sizes, self.device, problem["nest"])
+            problem, library = self.info["problem"], Library(self.database, system_path="")
+            self._kernel = library.query(problem["op"], problem["variant"], self.sizes, self.device, problem["nest"])
         return self._kernel
 
     def __call__(self, *tensors, **named):
@@ -139,15 +139,6 @@ class Tuning:
             f"{self.best_ms * 1e3:.1f} us{faster}, {self.trials} trials>")
 
 
-def _query(database, op, variant, sizes, device, digest):
-    found = Library(database, system_path="").query(op, variant, sizes, device)
-    if digest and found.info.get("nest_digest") != digest:
-        raise NotFound(
-            f"{database} serves a kernel of another definition named {op} ({variant}): give the nest a name of its own, or tune "
-            "into another database")
-    return found
-
-
 def kernel(nest, sizes=None, *, variant=None, device="host", db=None):
     """The best nestor.Kernel known for a nest at sizes, tuned by this process or before. Raises NotFound when there is none."""
     with _problem(nest, variant, sizes) as problem:
@@ -160,7 +151,7 @@ def kernel(nest, sizes=None, *, variant=None, device="host", db=None):
             asked = {size.name: (sizes or {}).get(size.name, size.default) for size in nest.sizes}
         else:
             asked = {**problem["sizes"], **(sizes or {})}
-    return _query(db, problem["op"], problem["variant"], asked, device, problem["nest"])
+    return Library(db, system_path="").query(problem["op"], problem["variant"], asked, device, problem["nest"])
 
 
 def show(nest, view="loops", sizes=None, *, variant=None, steps=None, trial=None, best=False, target=None, db=None):

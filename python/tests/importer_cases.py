@@ -13,6 +13,14 @@ def t(*shape, seed=0, low=None):
     return torch.randn(shape, generator=source) if low is None else torch.rand(shape, generator=source) * 2 + low
 
 
+def i64(*shape, least=-9):
+    return torch.randint(least, 9, shape, generator=torch.Generator().manual_seed(4))
+
+
+def flags(*shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(5)) < 0.5
+
+
 def i32(*shape):
     return torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(3), dtype=torch.int32)
 
@@ -32,10 +40,11 @@ def _pointwise():
     named = {}
     for name in ("abs", "exp", "exp2", "tanh", "erf", "neg", "floor", "ceil", "sigmoid", "square", "relu", "silu", "trunc",
                  "mish", "erfc", "log_sigmoid", "hardsigmoid", "hardswish", "sinh", "cosh", "frac", "relu6", "sign", "gelu",
-                 "softplus", "leaky_relu", "elu", "hardtanh", "deg2rad", "isnan", "isinf"):
+                 "softplus", "leaky_relu", "elu", "hardtanh", "deg2rad", "isnan", "isinf", "sin", "cos", "tan", "atan",
+                 "expm1"):
         op = getattr(A, name).default
         named[f"aten.{name}.default"] = [(lambda x, op=op: op(x), [X * 3])]
-    for name in ("log", "sqrt", "rsqrt", "reciprocal", "log2", "log10"):
+    for name in ("log", "sqrt", "rsqrt", "reciprocal", "log2", "log10", "log1p"):
         op = getattr(A, name).default
         named[f"aten.{name}.default"] = [(lambda x, op=op: op(x), [POSITIVE])]
     named["aten.gelu.default"].append((lambda x: A.gelu.default(x, approximate="tanh"), [X]))
@@ -91,11 +100,15 @@ CASES = _pointwise() | {
     "aten.clamp_max.default": [(lambda x: A.clamp_max.default(x, 0.25), [X])],
     "aten.clamp_max.Tensor": [(lambda x, y: A.clamp_max.Tensor(x, y), [X, ROW])],
     "aten.where.self": [(lambda x, y: A.where.self(under(4, 6), x, y), [X, Y]),
-                        (lambda x, y: A.where.self(x > 0, x, y), [X, Y])],
+                        (lambda x, y: A.where.self(x > 0, x, y), [X, Y]),
+                        (lambda m, x, y: A.where.self(m, x, y), [flags(4, 6), X, Y]),
+                        (lambda m, x, y: A.where.self(m != 0, x, y), [i64(6, least=-1), X, Y]),
+                        (lambda m, x, y: A.where.self(m, x, y), [torch.zeros(4, 1, dtype=torch.bool), X, Y])],
     "aten.where.Scalar": [(lambda x: x + A.where.Scalar(under(4, 6), 1.0, 2.0), [X])],
     "aten.where.ScalarSelf": [(lambda x: A.where.ScalarSelf(under(4, 6), 1.5, x), [X])],
     "aten.where.ScalarOther": [(lambda x: A.where.ScalarOther(under(4, 6), x, float("-inf")), [X])],
-    "aten.masked_fill.Scalar": [(lambda x: A.masked_fill.Scalar(x, under(4, 6), -3.0), [X])],
+    "aten.masked_fill.Scalar": [(lambda x: A.masked_fill.Scalar(x, under(4, 6), -3.0), [X]),
+                                (lambda x, m: A.masked_fill.Scalar(x, m, -3.0), [X, flags(3, 4, 6)])],
     "aten.masked_fill.Tensor": [(lambda x, y: A.masked_fill.Tensor(x, under(4, 6), y), [X, t()])],
     "aten.addcmul.default": [(lambda x, y: A.addcmul.default(x, y, x, value=0.5), [X, Y])],
     "aten.addcdiv.default": [(lambda x, y: A.addcdiv.default(x, x, y, value=0.5), [X, POSITIVE])],
@@ -103,7 +116,10 @@ CASES = _pointwise() | {
     "aten.lerp.Tensor": [(lambda x, y: A.lerp.Tensor(x, y, x), [X, Y])],
     "aten._to_copy.default": [(lambda x: A._to_copy.default(torch.arange(6), dtype=torch.float32) * x, [X]),
                               (lambda x: A._to_copy.default(x * 3, dtype=torch.int32), [X]),
-                              (lambda x: A._to_copy.default(x > 0, dtype=torch.float32), [X])],
+                              (lambda x: A._to_copy.default(x > 0, dtype=torch.float32), [X]),
+                              (lambda x, m: x * A._to_copy.default(m, dtype=torch.float32), [X, i64(4, 6)]),
+                              (lambda x, m: x * A._to_copy.default(m, dtype=torch.bool), [X, i64(4, 6)]),
+                              (lambda x, m: x * A._to_copy.default(m, dtype=torch.float32), [X, flags(4, 6)])],
     "aten.to.dtype": [(lambda x: A.to.dtype(x * 3, torch.int32), [X])],
     "prims.convert_element_type.default": [(lambda x: torch.ops.prims.convert_element_type.default(x > 0, torch.float32), [X])],
     "aten.tanh_backward.default": [(lambda x, y: A.tanh_backward.default(x, y), [X, Y])],
@@ -113,6 +129,11 @@ CASES = _pointwise() | {
     "aten.gelu_backward.default": [(lambda x, y, a=a: A.gelu_backward.default(x, y, approximate=a), [X, Y])
                                    for a in ("none", "tanh")],
     # views
+    "aten.index.Tensor": [(lambda x: A.index.Tensor(x, [torch.arange(3)[:, None], torch.arange(4)[None]]), [X]),
+                          (lambda x: A.index.Tensor(x, [N, torch.arange(2) + 1]), [X]),
+                          (lambda x: A.index.Tensor(x, [torch.arange(2)[:, None], N, 5 - torch.arange(5)]), [X]),
+                          (lambda x: A.index.Tensor(x, [N, torch.arange(9) // 3, torch.arange(9) % 5]), [X])],
+    "aten._unsafe_index.Tensor": [(lambda x: A._unsafe_index.Tensor(x, [N, N, torch.arange(12) // 2]), [X])],
     "aten.view.default": [(lambda x: A.view.default(x, [3, -1]), [X]), (lambda x: A.view.default(x, [12, 2, 3]), [X]),
                           (lambda x: A.view.default(x, [2, 9, 4]), [X])],
     "aten._unsafe_view.default": [(lambda x: A._unsafe_view.default(x, [3, 24]), [X])],

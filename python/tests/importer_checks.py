@@ -7,6 +7,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nestor.nests.evaluate import evaluate
+from nestor.nests.generalise import generalise
 from nestor.torch.importer.regions import partition
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -47,15 +48,20 @@ def symbols_of(graph, inputs):
 
 
 def check_regions(regions, values, symbols, tolerance=2e-6):
-    """Compares each region's outputs with what the graph's nodes gave: float64, or int32."""
+    """Compares each region's outputs with what the graph's nodes gave: float64, or int32. Both as the nest is, and with sizes in
+    place of constant extents."""
     for region in regions:
-        tensors = {port.name: values[port.node].detach().reshape(port.shape(symbols)).numpy() for port in region.inputs}
-        sizes = {size.name: symbols[size.name] for size in region.nest.sizes}
-        found = evaluate(region.nest, tensors, sizes)
-        for port in region.outputs:
-            expected = values[port.node].detach().reshape(port.shape(symbols)).numpy()
-            numpy.testing.assert_allclose(found[port.name], expected, rtol=tolerance, atol=tolerance, equal_nan=True,
-                                          err_msg=f"{port.node}: {port.node.target}\n{region.nest.json()[:3000]}")
+        known = {size.name: symbols[size.name] for size in region.nest.sizes}
+        general = generalise(region.nest, [tensor.name for tensor in region.nest.arguments])
+        for nest, sizes, views in ((region.nest, known, {}), (general.nest, {**known, **general.values}, general.views)):
+
+            def seen(port):
+                return values[port.node].detach().reshape(views.get(port.name) or port.shape(symbols)).numpy()
+
+            found = evaluate(nest, {port.name: seen(port) for port in region.inputs}, sizes)
+            for port in region.outputs:
+                numpy.testing.assert_allclose(found[port.name], seen(port), rtol=tolerance, atol=tolerance, equal_nan=True,
+                                              err_msg=f"{port.node}: {port.node.target}\n{nest.json()[:3000]}")
 
 
 def trace(function, inputs, symbolic=False, decompositions=None, pre_dispatch=False):

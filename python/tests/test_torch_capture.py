@@ -169,7 +169,7 @@ class PartialTest(CaptureTest):
                 "no rule for aten.sort.default": lambda x: x.sort(-1).values,
                 "no rule for aten.cos.default": torch.cos,
                 "the nest format has no tensors of int64": lambda x: x * x.argmax(-1, keepdim=True),
-                "no rule for aten.index.Tensor": lambda x: x[torch.tensor([1, 0, 2])],
+                "reads at indices from data": lambda x: x[torch.tensor([1, 0, 2]).int()],
                 "no rule for aten.atan.default": torch.atan,
                 "the nest format has no tensors of float64": lambda x: (x.double() * 2).float(),
         }.items():
@@ -207,8 +207,23 @@ class PartialTest(CaptureTest):
             nestor.torch.capture(lambda x: x * 2 if x.sum() > 0 else x, (torch.randn(3),))
 
     def test_results_without_a_type_in_nests_are_made_by_pytorch(self):
-        found = self.captured(lambda x: (x.softmax(-1), x.sum(-1) > 0, x.amax(-1)), torch.randn(3, 6))
-        self.assertEqual(reasons(found), {"gt": "its result is needed outside, and the nest format has no tensors of bool"})
+        found = self.captured(lambda x: (x.softmax(-1), (x.sum(-1) > 0).long(), x.amax(-1)), torch.randn(3, 6))
+        self.assertEqual(reasons(found), {"_to_copy": "its result is needed outside, and the nest format has no tensors of int64"})
+
+    def test_conditions_are_results_and_masks_arguments(self):
+        found = self.captured(lambda x: x.sum(-1) > 0, torch.randn(3, 6))
+        self.assertEqual((found.left, [tensor.type for tensor in found.regions[0].nest.tensors[:2]]), ({}, ["f32", "bool"]))
+        for mask in (torch.rand(3, 6) < 0.5, torch.randint(0, 2, (3, 6)), torch.zeros(6, dtype=torch.bool)):
+            found = self.captured(lambda x, mask: x.masked_fill(mask == 0, float("-inf")).softmax(-1), torch.randn(3, 6), mask)
+            self.assertEqual(found.left, {})
+            self.assertIn({torch.bool: "bool", torch.int64: "i64"}[mask.dtype],
+                          [tensor.type for tensor in found.regions[0].nest.arguments])
+
+    def test_outputs_of_other_types_have_tolerances_of_their_own(self):
+        found = self.captured(lambda x: (x.softmax(-1).half(), x.amax(-1), x.amax(-1) > 1), torch.randn(3, 6))
+        nest = found.regions[0].nest
+        tolerances = {tensor.type: tensor.tolerance or nest.tolerance for tensor in nest.tensors if tensor.role == "output"}
+        self.assertEqual(tolerances, {"f16": 2e-3, "f32": 1e-4, "bool": 1e-4})
 
     def test_empty_tensors_and_single_numbers(self):
         found = self.captured(lambda x, y: (x @ y, (y * 2).sum()), torch.randn(2, 0), torch.randn(0, 3))
@@ -227,7 +242,7 @@ class ExplainTest(CaptureTest):
         self.assertRegex(text, r"fuses   linear, mul, neg, mul, add\n  from    importer_models.py:\d+  query = self.turned")
         self.assertRegex(text, r"mask    unsqueeze \(importer_models.py:\d+\): a condition on indices, no tensor")
         self.assertRegex(
-            text, r"left to PyTorch\n(.*\n)*  cos: no rule for aten.cos.default\n    importer_models.py:\d+  cos, sin = ")
+            text, r"left to PyTorch\n(.*\n)*  cos, sin: pointwise ops alone: PyTorch fuses them\n    importer_models.py:\d+  cos, sin = ")
 
 
 @needs_program

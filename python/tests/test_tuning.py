@@ -72,7 +72,7 @@ class TuningTest(unittest.TestCase):
         kernel = nestor.kernel(own_operators.swiglu, {"rows": 100, "width": 32}, db=tuned.database)
         self.assertEqual(kernel.match, "nearest")
 
-    def test_another_definition_of_the_name_is_not_served(self):
+    def test_definitions_of_one_name_are_each_served(self):
         i, c = own_operators.i, own_operators.c
 
         @nestor.nest
@@ -82,13 +82,18 @@ class TuningTest(unittest.TestCase):
         database = f"{folder()}/two.db"
         first = self.tuned("swiglu", db=database)
         other = nestor.tune(swiglu, first.sizes, trials=1, time=2, target="host", db=database, progress=False)
-        served = []
         for tuned in (first, other):
-            try:
-                served.append(tuned.kernel.info["nest_digest"] == tuned.info["problem"]["nest"])
-            except nestor.NotFound as error:
-                self.assertRegex(str(error), r"serves a kernel of another definition named swiglu \(f32\)")
-        self.assertEqual(served, [True])
+            self.assertEqual(tuned.nest.digest(), tuned.info["problem"]["nest"])
+            self.assertEqual(tuned.kernel.digest, tuned.nest.digest())
+            self.assertEqual(nestor.kernel(tuned.nest, first.sizes, db=database).digest, tuned.nest.digest())
+        self.assertEqual([len(tuned.kernel.tensors) for tuned in (first, other)], [3, 2])
+        library = nestor.Library(database, system_path="")
+        self.assertIs(library.query(None, None, first.sizes, digest=swiglu.digest()),
+                      library.query("whatever", "f32", first.sizes, digest=swiglu.digest()))
+        with self.assertRaisesRegex(nestor.NotFound, "no kernel of the nest 0{32} for host"):
+            library.query(None, None, first.sizes, digest="0" * 32)
+        with self.assertRaisesRegex(nestor.UserError, "\"none\" is no digest of a nest"):
+            library.query(None, None, first.sizes, digest="none")
 
     def test_failures_are_exceptions_with_the_programs_text(self):
         nest = own_operators.swiglu

@@ -3,7 +3,6 @@
 
 #include "autotune/target/measure_options.h"
 #include "autotune/trial/trial_steps.h"
-#include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
@@ -122,7 +121,6 @@ RecordCheck guarded_check(const std::string& path, std::int64_t id, const Measur
 struct Running {
   WorkerProcess process;
   std::int64_t trial;
-  WorkerClock::time_point deadline;
 };
 
 class Checker {
@@ -146,29 +144,32 @@ class Checker {
   bool stopped() const { return options_.stop && options_.stop->load(); }
 
   void start(std::int64_t trial) {
-    Running running{{}, trial, after_seconds(options_.timeout_s)};
+    Running running{{}, trial};
     running.process.start(
         0, [&](int socket) { send_message(socket, check_to_json(guarded_check(path_, trial, options_.measure))); });
+    running.process.limit(options_.timeout_s);
     running_.push_back(std::move(running));
   }
 
   void hear() {
+    std::vector<const WorkerProcess*> processes;
+    for (const Running& running : running_) processes.push_back(&running.process);
+    wait_for_any(processes);
     std::vector<Running> left;
     for (Running& running : running_) {
-      if (wait_readable(running.process, after_seconds(0.02))) {
-        const auto message = receive_message(running.process.socket());
-        const std::string death = running.process.end(false);
-        settle(message ? check_from_json(running.trial, *message)
-                       : failed_check(running.trial, TrialStatus::crash, "its check was " + death));
-      } else if (WorkerClock::now() > running.deadline) {
-        running.process.end(true);
-        settle(
-            failed_check(running.trial, TrialStatus::timeout, fmt::format("its check took more than {} s", options_.timeout_s)));
-      } else {
+      const Heard heard = running.process.hear();
+      if (heard.kind == Heard::Kind::nothing)
         left.push_back(std::move(running));
-      }
+      else
+        settle(check_from(running.trial, heard));
     }
     running_ = std::move(left);
+  }
+
+  RecordCheck check_from(std::int64_t trial, const Heard& heard) const {
+    if (heard.kind == Heard::Kind::message) return check_from_json(trial, heard.message);
+    if (heard.kind == Heard::Kind::death) return failed_check(trial, TrialStatus::crash, "its check was " + heard.death);
+    return failed_check(trial, TrialStatus::timeout, fmt::format("its check took more than {} s", options_.timeout_s));
   }
 
   void settle(const RecordCheck& check) {

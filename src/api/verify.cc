@@ -1,14 +1,9 @@
 // Re-checks trials: replay, certificate, a fresh compile, and the stored bytes against the oracle.
 #include "api/verify.h"
 
-#include "autotune/check/winners.h"
-#include "autotune/gpu/gpu_measurer.h"
-#include "autotune/host/host_launch.h"
-#include "autotune/host/host_measurer.h"
+#include "autotune/check/check_sizes.h"
 #include "autotune/measure_schedules.h"
-#include "autotune/oracle/oracle.h"
 #include "autotune/trial/trial_steps.h"
-#include "autotune/workers/worker_pool.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/host/host_backend.h"
@@ -17,52 +12,11 @@
 #include "support/error.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace nestor {
 namespace {
 
 constexpr const char* kStoredCheck = "stored kernel against the oracle";
-
-/// Runs a kernel exactly as stored: once at the sizes it was tuned at, then in full at small ones.
-class StoredKernelRunner : public TrialRunner {
- public:
-  StoredKernelRunner(const Nest& nest, Sizes sizes, CompiledKernel kernel, SizePeriods periods, const MeasureOptions& options)
-      : nest_(nest), sizes_(std::move(sizes)), kernel_(std::move(kernel)), periods_(std::move(periods)), options_(options) {}
-
-  std::optional<TrialOutcome> prepare(const TrialJob&) override { return std::nullopt; }
-
-  TrialOutcome run(const TrialJob&) override {
-    const LaunchRecipe& recipe = kernel_.recipe;
-    const LoadedHostKernel loaded(kernel_);
-    const int threads =
-        options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    HostTensors tensors = make_arguments(nest_, sizes_, options_.data_seed);
-    const auto expected =
-        reference_samples(nest_, sizes_, options_.scalars, tensors, options_.oracle_samples, options_.data_seed);
-    TrialOutcome outcome;
-    outcome.reason = run_guarded(loaded, recipe, tensors, sizes_, options_.scalars, threads).damage;
-    std::string where;
-    outcome.max_error = worst_error(expected, tensors, &where);
-    if (outcome.reason.empty() && outcome.max_error > 1) outcome.reason = where;
-    outcome.status = outcome.reason.empty() ? TrialStatus::ok : TrialStatus::wrong;
-    if (outcome.status != TrialStatus::ok) return outcome;
-    const auto start = std::chrono::steady_clock::now();
-    ResultCheck check(nest_, options_.scalars, options_.data_seed);
-    const CheckSizes sizes = check_sizes({periods_, recipe.fixed_sizes, recipe.valid}, nest_, sizes_);
-    const CheckReport report = check_host_kernel(check, loaded, recipe, sizes, options_.scalars, threads);
-    note_check(report, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), outcome);
-    return outcome;
-  }
-
- private:
-  Nest nest_;
-  Sizes sizes_;
-  CompiledKernel kernel_;
-  SizePeriods periods_;
-  MeasureOptions options_;
-};
 
 /// "worst error 0.4 of what is allowed; in full: 4,400 elements at ..."
 std::string compared_text(double max_error, const std::string& report) {
@@ -82,17 +36,6 @@ Finding check_outcome(const std::string& check, const TrialOutcome& outcome) {
   return {check, true, compared_text(outcome.max_error, outcome.report)};
 }
 
-TrialOutcome run_stored_on_host(const Nest& nest, const Sizes& sizes, const KernelRecord& record, const SizePeriods& periods,
-                                const MeasureOptions& options) {
-  CompiledKernel kernel{record.architecture, record.code, recipe_from_json(nlohmann::json::parse(record.recipe))};
-  WorkerPool pool({.workers = 1,
-                   .prepare_timeout_s = options.compile_timeout_s,
-                   .run_timeout_s = host_run_timeout(options),
-                   .memory_limit = 0},
-                  [&] { return std::make_unique<StoredKernelRunner>(nest, sizes, kernel, periods, options); });
-  return pool.measure({TrialJob{}}).front();
-}
-
 /// Kernels for another device stay unrun; their recompiled form was checked already.
 Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const KernelRecord& stored,
                             const MeasureOptions& options) {
@@ -100,9 +43,7 @@ Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const Schedule
   std::string why;
   if (!can_run(stored.architecture, device.kind, device.arch, &why)) return {kStoredCheck, true, "not run: " + why};
   const SizePeriods periods = size_periods(build_tile_program(schedule));
-  return check_outcome(kStoredCheck, options.target.is_gpu()
-                                         ? measure_stored_gpu_kernel(nest, sizes, stored, periods_to_text(periods), options)
-                                         : run_stored_on_host(nest, sizes, stored, periods, options));
+  return check_outcome(kStoredCheck, measure_stored_kernel(nest, sizes, stored, periods_to_text(periods), options));
 }
 
 /// Compute capability times ten that code for the device is made for.

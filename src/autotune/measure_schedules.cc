@@ -1,8 +1,9 @@
 // The measurer of a target, and one schedule after another.
 #include "autotune/measure_schedules.h"
 
-#include "autotune/gpu/gpu_measurer.h"
-#include "autotune/host/host_measurer.h"
+#include "autotune/gpu/gpu_pipeline.h"
+#include "autotune/host/host_pipeline.h"
+#include "autotune/target/toolchain.h"
 #include "autotune/trial/trial_steps.h"
 #include "poly/nest/nest_json.h"
 
@@ -10,10 +11,52 @@
 #include <string>
 
 namespace nestor {
+namespace {
+
+TrialPipeline make_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop = nullptr) {
+  return options.target.is_gpu() ? make_gpu_pipeline(problem, options, stop) : make_host_pipeline(problem, options, stop);
+}
+
+class PipelineMeasurer : public Measurer {
+ public:
+  PipelineMeasurer(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop)
+      : device_(device_identity(options.target, options.threads)), pipeline_(make_pipeline(problem, options, stop)) {}
+
+  int batch_size() const override { return pipeline_.depth(); }
+  bool streaming() const override { return pipeline_.streaming(); }
+  void submit(std::int64_t ticket, const TrialJob& job) override { pipeline_.submit(ticket, job); }
+  SettledTrial next() override { return pipeline_.next(); }
+  void abandon() override { pipeline_.abandon(); }
+  /// Before everything that was submitted.
+  std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override {
+    const std::int64_t first = next_own_;
+    for (const TrialJob& job : jobs) pipeline_.submit(next_own_--, job, true);
+    std::vector<TrialOutcome> outcomes;
+    outcomes.reserve(jobs.size());
+    for (std::size_t k = 0; k < jobs.size(); ++k) outcomes.push_back(pipeline_.wait_for(first - static_cast<std::int64_t>(k)));
+    return outcomes;
+  }
+  const DeviceIdentity& device() const override { return device_; }
+  std::string toolchain() const override { return measuring_toolchain(); }
+
+ private:
+  DeviceIdentity device_;
+  TrialPipeline pipeline_;
+  std::int64_t next_own_ = -1;  ///< tickets of submit() are not negative
+};
+
+}  // namespace
 
 std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options,
                                         const std::atomic<bool>* stop) {
-  return options.target.is_gpu() ? make_gpu_measurer(problem, options, stop) : make_host_measurer(problem, options, stop);
+  return std::make_unique<PipelineMeasurer>(problem, options, stop);
+}
+
+TrialOutcome measure_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel, const std::string& periods,
+                                   const MeasureOptions& options) {
+  TrialPipeline pipeline = make_pipeline({nest, sizes, {}, nest, digest(nest)}, options);
+  pipeline.submit(0, TrialJob{{}, 0, true}, CompiledTrial{kernel, "", "", 0, periods});
+  return pipeline.wait_for(0);
 }
 
 std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,

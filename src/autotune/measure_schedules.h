@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -17,6 +18,11 @@ namespace nestor {
 /// Measures with the processes of options.target.
 std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options,
                                         const std::atomic<bool>* stop = nullptr);
+
+/// Checks in full and times a kernel as it is stored, on a GPU assembled by the driver, at `sizes` of `nest` (as defined). `periods`: of
+/// the program that its steps give (check_sizes.h).
+TrialOutcome measure_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel, const std::string& periods,
+                                   const MeasureOptions& options);
 
 /// Compiles, checks and times one schedule in a worker process. `schedule.original_nest()` must be
 /// `nest_for_tuning(nest, sizes, ...)`. Stores nothing.

@@ -190,9 +190,9 @@ class Tuning {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
   }
 
-  /// The next candidate that is neither known nor infeasible.
+  /// The next candidate that is neither known nor infeasible. One is tried even where making a large problem's data took all the time.
   std::optional<Pending> next() {
-    while (!out_of_time()) {
+    while (!stopped() && (!out_of_time() || next_ticket_ == 0)) {
       auto proposed = proposal();
       if (!proposed) {
         result_.exhausted = true;

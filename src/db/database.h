@@ -59,7 +59,7 @@ class Database {
                                   Kernels kernels = Kernels::served) const;
 
   /// The kernel to use: exact sizes, else the nearest measured size among kernels valid for the asked sizes, else none.
-  /// `op` and `variant` must match; `nest_digest` restricts to one definition when not empty. Records of other devices
+  /// `op` and `variant` must match, unless both are empty; `nest_digest` restricts to one definition when not empty. Records of other devices
   /// answer (without promise of speed) only when the kernel's architecture can run on `device`. At equal distance a pinned
   /// trial comes before a faster one, and the user's database before the system's.
   Match query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
@@ -69,7 +69,7 @@ class Database {
   /// device. Of this file alone.
   std::vector<std::int64_t> to_check(bool all = false) const;
   /// How many kernels of that operator and variant wait for a check; those of the system database included. "" for any.
-  std::int64_t waiting(const std::string& op, const std::string& variant) const;
+  std::int64_t waiting(const std::string& op, const std::string& variant, const std::string& nest_digest = "") const;
   /// Stores what checking an ok trial's kernel with this program found. `found.status` ok: it serves from now on, and is a trial of this
   /// revision when `same_code` (its steps still give the stored code). Any other: it has that status and reason, and never serves.
   /// Throws UserError when there is no such trial, it was not ok, or is in the system database.

@@ -57,25 +57,36 @@ class Filter {
   std::map<std::string, bool> runs_, fits_;
 };
 
+// A query about problems of one definition, said by its names ?1 and ?2, its digest ?3, or all three. Such texts live forever.
+struct ProblemQuery {
+  explicit ProblemQuery(const char* format)
+      : by_name(fmt::format(fmt::runtime(format), "p.op = ?1 AND p.variant = ?2 AND (?3 = '' OR n.digest = ?3)")),
+        by_digest(fmt::format(fmt::runtime(format), "n.digest = ?3")) {}
+  const std::string& of(const Ask& ask) const { return ask.op.empty() ? by_digest : by_name; }
+  std::string by_name, by_digest;
+};
+
 std::vector<Candidate> exact_candidates(Store& store, const Ask& ask) {
-  auto row = store.connection().query(
+  static const ProblemQuery kQuery(
       "SELECT p.id, d.id FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
-      " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND (?4 = '' OR n.digest = ?4) AND d.key = ?5",
-      ask.op, ask.variant, canonical_sizes(ask.sizes), ask.nest_digest, ask.device->key());
+      " WHERE {} AND p.sizes = ?4 AND d.key = ?5");
+  auto row = store.connection().query(kQuery.of(ask), ask.op, ask.variant, ask.nest_digest, canonical_sizes(ask.sizes),
+                                      ask.device->key());
   std::vector<Candidate> found;
   while (row.step()) found.push_back({0, row.integer(0), row.integer(1)});
   return found;
 }
 
 std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool same_device) {
-  auto row = store.connection().query(
+  static const ProblemQuery kQuery(
       "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
       " LEFT JOIN problem_size s ON s.problem_id = p.id"
-      " WHERE p.op = ?1 AND p.variant = ?2 AND (?3 = '' OR n.digest = ?3) AND d.kind = ?4 AND (d.key = ?5) = ?6"
+      " WHERE {} AND d.kind = ?4 AND (d.key = ?5) = ?6"
       " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id "
       "IS NOT NULL AND t.checked >= ?7)"
-      " ORDER BY p.id, d.id",
-      ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(), std::int64_t{same_device}, store.revision());
+      " ORDER BY p.id, d.id");
+  auto row = store.connection().query(kQuery.of(ask), ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(),
+                                      std::int64_t{same_device}, store.revision());
   std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
   while (row.step()) {
     Sizes& sizes = measured[{row.integer(0), row.integer(1)}];

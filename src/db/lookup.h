@@ -12,7 +12,7 @@ namespace nestor {
 /// What is asked for.
 struct Ask {
   const DeviceIdentity* device;
-  std::string op, variant;
+  std::string op, variant;  ///< empty: any with that digest
   std::string nest_digest;  ///< empty: any
   Sizes sizes;
 };

@@ -19,13 +19,14 @@ std::vector<std::int64_t> Database::to_check(bool all) const {
   });
 }
 
-std::int64_t Database::waiting(const std::string& op, const std::string& variant) const {
+std::int64_t Database::waiting(const std::string& op, const std::string& variant, const std::string& nest_digest) const {
   const auto count = [&](Store& store) {
     return guarded(store.path(), [&] {
       auto row = store.connection().query(
-          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
-          " AND t.checked < ?1 AND ?2 IN ('', p.op) AND ?3 IN ('', p.variant)",
-          store.revision(), op, variant);
+          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id WHERE t.status = "
+          "'ok' AND t.kernel_id IS NOT NULL"
+          " AND t.checked < ?1 AND ?2 IN ('', p.op) AND ?3 IN ('', p.variant) AND ?4 IN ('', n.digest)",
+          store.revision(), op, variant, nest_digest);
       row.step();
       return row.integer(0);
     });

@@ -76,7 +76,7 @@ TensorArg to_arg(const nestor_tensor& tensor, std::int32_t index) {
   if ((tensor.shape != nullptr || tensor.strides != nullptr) && tensor.rank < 0)
     user_error("tensor {} has the rank {}", index, tensor.rank);
   const std::int32_t type = type_of(tensor);
-  if (type < NESTOR_ANY_TYPE || type > NESTOR_I32) user_error("tensor {} has an unknown type, {}", index, type);
+  if (type < NESTOR_ANY_TYPE || type > NESTOR_I64) user_error("tensor {} has an unknown type, {}", index, type);
   const auto rank = static_cast<std::size_t>(tensor.rank);
   TensorArg arg{tensor.data};
   if (tensor.shape != nullptr) arg.shape = {tensor.shape, rank};
@@ -97,8 +97,29 @@ void launch(const nestor_kernel* kernel, std::int32_t tensor_count, const nestor
   state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars, options);
 }
 
+void require_places(const nestor_library* library, const char* device, nestor_kernel** kernel) {
+  if (kernel == nullptr) user_error("the place for the kernel is NULL");
+  *kernel = nullptr;
+  if (library == nullptr || device == nullptr) user_error("the library or device is NULL");
+}
+
+nestor_status find(nestor_library* library, const KernelKey& key, nestor_kernel** kernel) {
+  const auto* state = library->impl->query(key);
+  if (state == nullptr) {
+    const std::string what =
+        key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
+    last_error = fmt::format("no kernel of {} for {} fits these sizes: `nestor tune` makes one", what, key.device);
+    if (const std::int64_t waiting = library->impl->waiting(key); waiting > 0)
+      last_error += fmt::format("; {} that this revision has not checked are not served: `nestor db check --run`", waiting);
+    return NESTOR_NOT_FOUND;
+  }
+  *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state->get()));
+  return NESTOR_OK;
+}
+
 static_assert(static_cast<int>(ElementType::f32) == NESTOR_F32 && static_cast<int>(ElementType::f16) == NESTOR_F16 &&
-              static_cast<int>(ElementType::bf16) == NESTOR_BF16 && static_cast<int>(ElementType::i32) == NESTOR_I32);
+              static_cast<int>(ElementType::bf16) == NESTOR_BF16 && static_cast<int>(ElementType::i32) == NESTOR_I32 &&
+              static_cast<int>(ElementType::boolean) == NESTOR_BOOL && static_cast<int>(ElementType::i64) == NESTOR_I64);
 static_assert(static_cast<int>(MatchKind::exact) == NESTOR_MATCH_EXACT && static_cast<int>(MatchKind::none) == NESTOR_MATCH_NONE);
 
 }  // namespace
@@ -123,20 +144,21 @@ void nestor_close(nestor_library* library) { delete library; }
 nestor_status nestor_query(nestor_library* library, const char* op, const char* variant, const char* device, int32_t size_count,
                            const char* const* size_names, const int64_t* size_values, nestor_kernel** kernel) {
   return guarded_call([&] {
-    if (kernel == nullptr) user_error("the place for the kernel is NULL");
-    *kernel = nullptr;
-    if (library == nullptr || op == nullptr || variant == nullptr || device == nullptr)
-      user_error("the library, operator, variant or device is NULL");
+    require_places(library, device, kernel);
+    if (op == nullptr || variant == nullptr) user_error("the operator or variant is NULL");
+    if (*op == '\0') user_error("the operator's name is empty");
     const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
-    const auto* state = library->impl->query({op, variant, device, sizes});
-    if (state == nullptr) {
-      last_error = fmt::format("no kernel of \"{}\" ({}) for {} fits these sizes: `nestor tune` makes one", op, variant, device);
-      if (const std::int64_t waiting = library->impl->waiting(op, variant); waiting > 0)
-        last_error += fmt::format("; {} that this revision has not checked are not served: `nestor db check --run`", waiting);
-      return NESTOR_NOT_FOUND;
-    }
-    *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state->get()));
-    return NESTOR_OK;
+    return find(library, {op, variant, device, sizes}, kernel);
+  });
+}
+
+nestor_status nestor_query_nest(nestor_library* library, const char* digest, const char* device, int32_t size_count,
+                                const char* const* size_names, const int64_t* size_values, nestor_kernel** kernel) {
+  return guarded_call([&] {
+    require_places(library, device, kernel);
+    if (digest == nullptr) user_error("the digest is NULL");
+    const NamedArray<NamedSize, int64_t> sizes("sizes", size_count, size_names, size_values);
+    return find(library, {"", "", device, sizes, digest}, kernel);
   });
 }
 

@@ -9,8 +9,6 @@
 namespace nestor {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-
 // `count` bytes at `offset`.
 std::string_view range(std::string_view object, std::uint64_t offset, std::uint64_t count, const char* what) {
   if (offset > object.size() || count > object.size() - offset) {

@@ -8,6 +8,8 @@
 
 namespace nestor {
 
+inline constexpr std::uint64_t kPage = 4096;  ///< bytes
+
 struct ElfSection {
   std::string_view name;
   std::uint32_t type = 0;

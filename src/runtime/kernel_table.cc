@@ -18,7 +18,8 @@ std::uint64_t hash_text(std::string_view text, std::uint64_t seed) {
 }  // namespace
 
 bool KernelTable::Entry::equals(std::uint64_t other, const KernelKey& key) const {
-  if (hash != other || sizes.size() != key.sizes.size() || op != key.op || variant != key.variant || device != key.device)
+  if (hash != other || sizes.size() != key.sizes.size() || op != key.op || variant != key.variant || device != key.device ||
+      digest != key.digest)
     return false;
   // An entry's names are all different; so if each of them is asked for with its value, nothing else is asked for.
   return std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) {
@@ -29,6 +30,7 @@ bool KernelTable::Entry::equals(std::uint64_t other, const KernelKey& key) const
 
 std::uint64_t KernelTable::hash(const KernelKey& key) {
   std::uint64_t sum = hash_text(key.op, 1) + hash_text(key.variant, 2) * 3 + hash_text(key.device, 3) * 5;
+  if (!key.digest.empty()) sum += hash_text(key.digest, 4) * 7;
   for (const NamedSize& size : key.sizes) sum += hash_text(size.name, static_cast<std::uint64_t>(size.value));
   return sum ^ sum >> 32;
 }
@@ -66,8 +68,13 @@ const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& k
   Slots* slots = current_.load(std::memory_order_relaxed);
   const std::uint64_t hashed = hash(key);
   if (const Entry* present = probe(*slots, hashed, key)) return present->state;
-  auto entry = std::make_unique<Entry>(
-      Entry{hashed, std::string(key.op), std::string(key.variant), std::string(key.device), {}, std::move(state)});
+  auto entry = std::make_unique<Entry>(Entry{hashed,
+                                             std::string(key.op),
+                                             std::string(key.variant),
+                                             std::string(key.device),
+                                             std::string(key.digest),
+                                             {},
+                                             std::move(state)});
   for (const NamedSize& size : key.sizes) entry->sizes.emplace_back(size.name, size.value);
   if (2 * (used_ + 1) > slots->entries.size()) {
     Slots* larger = add_slots(2 * slots->entries.size());

@@ -15,10 +15,11 @@
 
 namespace nestor {
 
-/// What a query asks for; sizes in any order.
+/// What a query asks for: an operator's variant, or the nest with a digest (then both are empty). Sizes in any order.
 struct KernelKey {
   std::string_view op, variant, device;
   std::span<const NamedSize> sizes;
+  std::string_view digest = {};
 };
 
 /// An insert-only hash table. What was ever in it (also before clear()) stays in memory until the table goes, so a reader
@@ -37,7 +38,7 @@ class KernelTable {
  private:
   struct Entry {
     std::uint64_t hash;
-    std::string op, variant, device;
+    std::string op, variant, device, digest;
     std::vector<std::pair<std::string, std::int64_t>> sizes;
     std::shared_ptr<const KernelState> state;
     bool equals(std::uint64_t other, const KernelKey& key) const;

@@ -74,6 +74,12 @@ class SizeArray {
   std::size_t count_ = 0;
 };
 
+void require_digest(std::string_view digest) {
+  constexpr std::size_t kDigits = 32;
+  const bool good = digest.size() == kDigits && digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  if (!good) user_error("\"{}\" is no digest of a nest: those are {} digits, 0 to 9 and a to f", digest, kDigits);
+}
+
 const KernelState& require(const std::shared_ptr<const KernelState>& state) {
   if (!state) user_error("there is no kernel to launch: the query found none");
   return *state;
@@ -99,24 +105,26 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
 
 const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
   if (const auto* remembered = table.find(key)) return remembered;
+  if (key.op.empty()) require_digest(key.digest);
   const std::lock_guard lock(mutex_);
   if (const auto* remembered = table.find(key)) return remembered;
   return look_up(key);
 }
 
-std::int64_t Library::Impl::waiting(std::string_view op, std::string_view variant) {
+std::int64_t Library::Impl::waiting(const KernelKey& key) {
   const std::lock_guard lock(mutex_);
-  return database_.waiting(std::string(op), std::string(variant));
+  return database_.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
 }
 
 const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey& key) {
   const Device& on = device(key.device);
-  const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), "", to_map(key.sizes));
+  const Match match =
+      database_.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest), to_map(key.sizes));
   if (match.kind == MatchKind::none) return nullptr;
   const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
+  const std::string title = fmt::format("{} ({})", match.problem.op, match.problem.variant);
   auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
-                                                               LaunchPlan(recipe, fmt::format("{} ({})", key.op, key.variant)),
-                                                               load(on, *match.trial.kernel, recipe)});
+                                                               LaunchPlan(recipe, title), load(on, *match.trial.kernel, recipe)});
   return &table.insert(key, std::move(state));
 }
 
@@ -143,6 +151,7 @@ Library Library::open(const std::string& path, const LibraryOptions& options) { 
 
 Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
                       std::string_view device) const {
+  if (op.empty()) user_error("the operator's name is empty");
   const auto* state = impl_->query({op, variant, device, sizes});
   return state == nullptr ? Kernel() : Kernel(*state);
 }
@@ -154,6 +163,15 @@ Kernel Library::query(std::string_view op, std::string_view variant, const Sizes
 Kernel Library::query(std::string_view op, std::string_view variant, std::initializer_list<NamedSize> sizes,
                       std::string_view device) const {
   return query(op, variant, std::span<const NamedSize>(sizes.begin(), sizes.size()), device);
+}
+
+Kernel Library::query_nest(std::string_view digest, std::span<const NamedSize> sizes, std::string_view device) const {
+  const auto* state = impl_->query({"", "", device, sizes, digest});
+  return state == nullptr ? Kernel() : Kernel(*state);
+}
+
+Kernel Library::query_nest(std::string_view digest, const Sizes& sizes, std::string_view device) const {
+  return query_nest(digest, std::span<const NamedSize>(SizeArray(sizes)), device);
 }
 
 void Library::refresh() { impl_->table.clear(); }

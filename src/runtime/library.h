@@ -17,11 +17,11 @@ namespace nestor {
 struct Library::Impl {
   Impl(Database opened, int threads);
 
-  /// nullptr when none fits. The pointee lives as long as this object.
+  /// nullptr when none fits. The pointee lives as long as this object. Throws UserError for what cannot be a digest.
   const std::shared_ptr<const KernelState>* query(const KernelKey& key);
 
-  /// Kernels of the operator that are not served because this revision has not checked them.
-  std::int64_t waiting(std::string_view op, std::string_view variant);
+  /// Kernels of what is asked for that are not served because this revision has not checked them.
+  std::int64_t waiting(const KernelKey& key);
 
   static std::shared_ptr<Impl> open(const std::string& path, const LibraryOptions& options);
 

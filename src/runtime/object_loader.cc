@@ -15,7 +15,6 @@
 namespace nestor {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargest = 1u << 30;
 
 enum Protection : std::uint8_t { kCode, kConstant, kData, kProtections };

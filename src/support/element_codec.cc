@@ -40,6 +40,13 @@ std::int32_t to_int32(double value) {
   return static_cast<std::int32_t>(value);
 }
 
+std::int64_t to_int64(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+  if (value < -0x1p63) return std::numeric_limits<std::int64_t>::min();
+  return static_cast<std::int64_t>(value);
+}
+
 }  // namespace
 
 double half_to_double(std::uint16_t bits) {
@@ -81,6 +88,8 @@ double load_element(ElementType type, const std::byte* base, std::int64_t linear
       return load<std::int32_t>(base, linear);
     case ElementType::boolean:
       return static_cast<double>(load<std::uint8_t>(base, linear) != 0);
+    case ElementType::i64:
+      return to_int32(static_cast<double>(load<std::int64_t>(base, linear)));
   }
   return 0;
 }
@@ -97,6 +106,8 @@ void store_element(ElementType type, std::byte* base, std::int64_t linear, doubl
       return store(base, linear, to_int32(value));
     case ElementType::boolean:
       return store(base, linear, static_cast<std::uint8_t>(value != 0));
+    case ElementType::i64:
+      return store(base, linear, to_int64(value));
   }
 }
 
@@ -109,6 +120,7 @@ double round_to(ElementType type, double value) {
     case ElementType::bf16:
       return round_binary(value, 7, -126, 127);
     case ElementType::i32:
+    case ElementType::i64:
       return to_int32(value);
     case ElementType::boolean:
       return value != 0;
@@ -125,6 +137,7 @@ std::uint32_t poison_bits(ElementType type, std::uint32_t generation) {
     case ElementType::bf16:
       return 0x7fa0 | (generation & 0x1f);
     case ElementType::i32:
+    case ElementType::i64:
       return 0x7badba00 | (generation & 0xff);
     case ElementType::boolean:
       return 0xa0 | (generation & 0x0f);

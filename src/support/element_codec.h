@@ -14,16 +14,17 @@ std::uint16_t double_to_half(double value);
 double bfloat_to_double(std::uint16_t bits);
 std::uint16_t double_to_bfloat(double value);
 
+/// An i64 is the nearest i32.
 double load_element(ElementType type, const std::byte* base, std::int64_t linear);
-/// Rounds to the type; i32 rounds towards zero and saturates.
+/// Rounds to the type; integers round towards zero and saturate.
 void store_element(ElementType type, std::byte* base, std::int64_t linear, double value);
-/// `value` as the type would hold it.
+/// `value` as one reads it from the type.
 double round_to(ElementType type, double value);
 
 /// Generation of the poison where it does not matter.
 inline constexpr std::uint32_t kFirstPoison = 0xad;
 
-/// Bits that no kernel writes by chance: a NaN with a payload, for i32 an unlikely number. Neighbouring generations differ, so that what a
+/// Bits that no kernel writes by chance: a NaN with a payload, for integers an unlikely number. Neighbouring generations differ, so that what a
 /// launch left unwritten is not taken for the result of an earlier one.
 std::uint32_t poison_bits(ElementType type, std::uint32_t generation = kFirstPoison);
 bool is_poison(ElementType type, const std::byte* base, std::int64_t linear, std::uint32_t generation = kFirstPoison);

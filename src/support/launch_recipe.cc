@@ -54,7 +54,7 @@ const json& list(const json& object, const char* key) {
 ElementType type_from(const json& object) {
   const auto name = value<std::string>(object, "type");
   if (const auto type = element_type_from(name)) return *type;
-  user_error("launch recipe: \"{}\" is no element type (f32, f16, bf16, i32, bool)", name);
+  user_error("launch recipe: \"{}\" is no element type (f32, f16, bf16, i32, bool, i64)", name);
 }
 
 json exprs_to_json(const std::vector<IntExpr>& exprs) {

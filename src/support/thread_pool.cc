@@ -211,4 +211,26 @@ int ThreadPool::threads() const { return static_cast<int>(impl_->slots.size()); 
 
 const nestor_host_services* ThreadPool::services() const { return &impl_->services; }
 
+void for_each(const ThreadPool& pool, std::size_t count, const std::function<void(std::size_t)>& body) {
+  struct Work {
+    const std::function<void(std::size_t)>& body;
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure{};
+  } work{body};
+  const nestor_host_services& services = *pool.services();
+  services.parallel_for(
+      services.context, static_cast<std::int64_t>(count), 0,
+      [](void* closure, std::int64_t index, void*) {
+        Work& shared = *static_cast<Work*>(closure);
+        if (shared.failed) return;
+        try {
+          shared.body(static_cast<std::size_t>(index));
+        } catch (...) {
+          if (!shared.failed.exchange(true)) shared.failure = std::current_exception();
+        }
+      },
+      &work);
+  if (work.failure) std::rethrow_exception(work.failure);
+}
+
 }  // namespace nestor

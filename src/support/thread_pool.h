@@ -3,6 +3,8 @@
 
 #include "nestor/host_abi.h"
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace nestor {
@@ -25,5 +27,8 @@ class ThreadPool {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// body(0) to body(count - 1) on the pool's threads. Throws the first exception that one threw; those that have not begun then do nothing.
+void for_each(const ThreadPool& pool, std::size_t count, const std::function<void(std::size_t)>& body);
 
 }  // namespace nestor

@@ -13,11 +13,12 @@ struct TypeInfo {
   std::size_t bytes;
 };
 
-constexpr std::array<TypeInfo, 5> kTypes{{{ElementType::f32, "f32", 4},
+constexpr std::array<TypeInfo, 6> kTypes{{{ElementType::f32, "f32", 4},
                                           {ElementType::f16, "f16", 2},
                                           {ElementType::bf16, "bf16", 2},
                                           {ElementType::i32, "i32", 4},
-                                          {ElementType::boolean, "bool", 1}}};
+                                          {ElementType::boolean, "bool", 1},
+                                          {ElementType::i64, "i64", 8}}};
 
 }  // namespace
 

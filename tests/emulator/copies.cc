@@ -10,8 +10,6 @@
 namespace nestor::emulation {
 namespace {
 
-Machine& machine() { return Machine::current(); }
-
 constexpr std::size_t kMostParts = 3;  // in which a copy arrives
 
 }  // namespace

@@ -18,11 +18,11 @@ namespace {
 
 using emulation::Region;
 using emulation::TensorMap;
-using Values = std::map<std::string, std::int64_t>;
+using SizeValues = std::map<std::string, std::int64_t>;
 
 constexpr int kUnitRegisters = 65536;
 
-std::vector<std::int64_t> extents_of(const ArgumentSpec& spec, const Values& values) {
+std::vector<std::int64_t> extents_of(const ArgumentSpec& spec, const SizeValues& values) {
   std::vector<std::int64_t> extents;
   for (const IntExpr& extent : spec.shape) extents.push_back(evaluate_in(extent, values));
   return extents;
@@ -90,7 +90,7 @@ class EmulatedKernel::Implementation {
   EmulationResult run(const Sizes& sizes, const std::vector<EmulatedArgument>& arguments, const EmulationOptions& options) {
     if (arguments.size() != recipe_.arguments.size())
       internal_error("emulator: {} arguments for a kernel of {}", arguments.size(), recipe_.arguments.size());
-    Values values(sizes.begin(), sizes.end());
+    SizeValues values(sizes.begin(), sizes.end());
     for (const auto& [name, value] : recipe_.fixed_sizes) values[name] = value;
     LaunchData data;
     data.sizes = sizes;

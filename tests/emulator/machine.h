@@ -273,4 +273,6 @@ class Machine : public AgentKinds {
   std::uint32_t stretch_ = 1, left_ = 1, arrivals_ = 4, slow_warps_ = 0, habit_ = 0;
 };
 
+inline Machine& machine() { return Machine::current(); }
+
 }  // namespace nestor::emulation

@@ -21,8 +21,6 @@ constexpr int kMostSums = 128;  // of a thread
 constexpr std::uint32_t kToken = 0xffc00000U, kTokenBits = 0x003fffffU, kNumbers = 1U << 15;
 constexpr std::uint32_t kRemembered = 512;  // sums of a warp
 
-Machine& machine() { return Machine::current(); }
-
 /// The registers of a product's sums, of one warp.
 struct Sums {
   int count = 0;              ///< of a thread

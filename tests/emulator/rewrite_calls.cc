@@ -205,6 +205,7 @@ class Assembly {
     if (always || has("@p st.global.v4.b32"))
       return plain("store_global", {args_[0], words(1, 4), calls_.number(16), always ? calls_.number(1) : args_[5]});
     if (has("@p st.global.b32")) return plain("store_global", {args_[0], words(1, 1), calls_.number(4), args_[2]});
+    if (has("@p st.global.b8 ")) return plain("store_global", {args_[0], words(1, 1), calls_.number(1), args_[2]});
     if (has("@p st.global.b16")) return plain("store_global", {args_[0], words(1, 1), calls_.number(2), args_[2]});
     for (const auto& [part, function] : kPlain) {
       if (has(part)) return plain(function, args_);

@@ -14,8 +14,6 @@ namespace {
 
 using Shown = std::array<void*, kWarp>;
 
-Machine& machine() { return Machine::current(); }
-
 Thread& thread_of_lane(int lane) { return machine().thread(machine().warp() * kWarp + static_cast<std::uint32_t>(lane)); }
 
 }  // namespace

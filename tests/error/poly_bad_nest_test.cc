@@ -111,6 +111,52 @@ TEST(NestError, ValuesMustFitTheirTypes) {
   EXPECT_THAT(complaint([](Nest& n) { n.statements[0].write.tensor = "A"; }), testing::HasSubstr("access to A"));
 }
 
+TEST(NestError, WideIntegersAreInputsThatBecomeI32) {
+  EXPECT_THAT(complaint([](Nest& n) { n.tensors[2].type = ElementType::i64; }),
+              testing::HasSubstr("tensor C is of type i64 and no input: outputs and temporaries hold i32"));
+  const auto read_as = [](const std::function<ScalarExpr(const ScalarExpr&)>& use) {
+    return complaint([&](Nest& n) {
+      n.tensors[0].type = ElementType::i64;
+      n.statements[1].value = use(read(0, ElementType::i64));
+    });
+  };
+  EXPECT_THAT(read_as([](const ScalarExpr& a) { return a * a; }),
+              testing::HasSubstr("statement C_update: no arithmetic on i64; cast it to i32 before mul"));
+  EXPECT_THAT(read_as([](const ScalarExpr& a) { return ScalarExpr::cast(ElementType::f32, a); }),
+              testing::HasSubstr("no arithmetic on i64; cast it to i32 before cast"));
+  EXPECT_THAT(read_as([](const ScalarExpr& a) { return a; }),
+              testing::HasSubstr("writes a value of type i64 to C, whose elements are f32; cast it"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::constant(0, ElementType::i64); }),
+              testing::HasSubstr("constant makes an i64; the integers of values are i32"));
+  Nest good = samples::matmul();
+  good.tensors[0].type = ElementType::i64;
+  good.statements[1].value =
+      ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::i32, read(0, ElementType::i64))) * read(1);
+  EXPECT_NO_THROW(validate(good));
+}
+
+TEST(NestError, TruthValuesAreStoredAsSuch) {
+  const auto as_bool = [](const ScalarExpr& start, const ScalarExpr& update) {
+    return complaint([&](Nest& n) {
+      n.tensors[2].type = ElementType::boolean;
+      n.statements[0].value = start;
+      n.statements[1].value = update;
+    });
+  };
+  const ScalarExpr no = ScalarExpr::constant(0, ElementType::boolean);
+  EXPECT_THAT(as_bool(no, no), testing::HasSubstr("accumulates into C, whose elements are bool; accumulate i32 or f32"));
+  EXPECT_THAT(as_bool(number(0), no), testing::HasSubstr("writes a value of type f32 to C, whose elements are bool; cast it"));
+  EXPECT_THAT(complaint([](Nest& n) { n.statements[0].value = ScalarExpr::constant(0, ElementType::boolean); }),
+              testing::HasSubstr("writes a value of type bool to C, whose elements are f32; cast it"));
+}
+
+TEST(NestError, TolerancesAreOfOutputs) {
+  EXPECT_THAT(complaint([](Nest& n) { n.tensors[0].tolerance = 1e-3; }),
+              testing::HasSubstr("tensor A has a tolerance and is no output: only outputs are compared"));
+  EXPECT_THAT(complaint([](Nest& n) { n.tensors[2].tolerance = -1.0; }),
+              testing::HasSubstr("tensor C: its tolerance is -1; it must be a number that is not negative"));
+}
+
 TEST(NestError, InputsAreNotWritten) {
   EXPECT_THAT(complaint([](Nest& n) { n.tensors[2].role = TensorRole::input; }),
               testing::HasSubstr("writes C, which is an input"));

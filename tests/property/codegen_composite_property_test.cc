@@ -137,11 +137,11 @@ class OnePass {
   std::vector<std::string> all_, columns_;
 };
 
-struct Totals {
+struct CompositeTotals {
   int programs = 0, refused = 0, steps_refused = 0;
 };
 
-void run_case(std::uint64_t seed, Totals& totals) {
+void run_composite(std::uint64_t seed, CompositeTotals& totals) {
   Random random(seed);
   Rows rows = random.pick(all_rows());
   const bool counted = random.chance(40);
@@ -178,8 +178,8 @@ void run_case(std::uint64_t seed, Totals& totals) {
 TEST(CompositeProperty, OnePassOverMaskedRowsMeansWhatTheNestDefines) {
   const std::int64_t cases = from_environment("NESTOR_PROPERTY_CASES", 60);
   const std::int64_t first = from_environment("NESTOR_PROPERTY_SEED", 1);
-  Totals totals;
-  for (std::int64_t k = 0; k < cases && !HasFailure(); ++k) run_case(static_cast<std::uint64_t>(first + k), totals);
+  CompositeTotals totals;
+  for (std::int64_t k = 0; k < cases && !HasFailure(); ++k) run_composite(static_cast<std::uint64_t>(first + k), totals);
   std::printf("%lld cases: %d programs, %d refused, %d with an illegal step\n", static_cast<long long>(cases), totals.programs,
               totals.refused, totals.steps_refused);
   if (cases >= 50) {

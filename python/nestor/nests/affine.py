@@ -103,6 +103,10 @@ class Affine:
         if divisor == 1 or not rest:
             return Affine.make(whole, self.constant // divisor)
         inner = Affine.make(rest, self.constant % divisor)
+        (first, factor), *more = inner.terms
+        if isinstance(first, Floor) and factor == 1 and not more:  # floor((floor(a / m) + c) / n) = floor((a + c m) / (m n))
+            return Affine.make(whole, self.constant // divisor) + (first.numerator +
+                                                                   inner.constant * first.denominator) // (divisor * first.denominator)
         return Affine.make(whole, self.constant // divisor) + Affine(((Floor(inner, divisor), 1),))
 
     def __rfloordiv__(self, other):

@@ -105,7 +105,8 @@ class _Assembly:
                         for scalar in self.scalars),
                     tensors=tuple(
                         TensorEntry(self.tensor_names[id(tensor)], tensor.type, role,
-                                    tuple(f"{prefix}{{ [({extent.text()})] }}" for extent in tensor.shape))
+                                    tuple(f"{prefix}{{ [({extent.text()})] }}" for extent in tensor.shape),
+                                    tensor.tolerance if role == "output" else None)
                         for tensor, role in self.tensors))
 
     def _statement_name(self, update, names):

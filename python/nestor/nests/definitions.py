@@ -129,7 +129,7 @@ class TensorType(NamedTuple):
     shape: Tuple[Affine, ...]
 
 
-f32, f16, bf16, i32 = (ElementType(name) for name in TYPES)
+f32, f16, bf16, i32, boolean, i64 = (ElementType(name) for name in TYPES)
 
 
 class Scalar:
@@ -162,20 +162,22 @@ class Update(NamedTuple):
 
 
 class Tensor:
-    """A tensor: x[i, j] reads an element. An argument has no updates, until `write` makes it one that is written."""
+    """A tensor: x[i, j] reads an element, of i64 the nearest i32. An argument has no updates, until `write` makes it one that is
+    written. tolerance: of an output, takes the place of the nest's."""
 
     def __init__(self, name, kind, shape):
         self.name, self.type = check_name(name, "tensor"), getattr(kind, "name", kind)
         if self.type not in TYPES:
             raise UserError(f"tensor {name}: elements are {', '.join(TYPES)}, not {self.type}")
         self.shape = tuple(affine(extent) for extent in shape)
-        self.updates = []
+        self.updates, self.tolerance = [], None
 
     def __getitem__(self, index):
         at = index if isinstance(index, tuple) else (index,)
         if len(at) != len(self.shape):
             raise UserError(f"{self.name} has {len(self.shape)} indices, not {len(at)}")
-        return Value("read", self.type, payload=(self, tuple(affine(each) for each in at)))
+        element = Value("read", self.type, payload=(self, tuple(affine(each) for each in at)))
+        return as_type(element, "i32") if self.type == "i64" else element
 
     @property
     def value(self):
@@ -193,6 +195,9 @@ class Tensor:
             raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")
         if len(at) != len(self.shape):
             raise UserError(f"{self.name} has {len(self.shape)} indices, not {len(at)}")
+        if self.type == "i64" or (self.type == "bool" and reduction):
+            raise UserError(f"{self.name} is of type {self.type}: " +
+                            ("only inputs may be, write i32" if self.type == "i64" else "accumulate i32 or f32, and compare it"))
         where = condition_of(where)
         value = lift_reductions(as_value(value), f"{self.name}_", where)
         parts = [(TRUE, value)] if reduction else parts_of(value)
@@ -202,9 +207,11 @@ class Tensor:
 
     def _update(self, dims, at, value, where, reduction, suffix):
         value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where))
-        if value.type == "bool":
+        if self.type == "bool":
+            value = as_type(value, "bool")
+        elif value.type == "bool":
             value = as_type(value, "i32")
-        if (value.type == "i32") != (self.type == "i32"):
+        if self.type != "bool" and (value.type == "i32") != (self.type == "i32"):
             value = as_type(value, "i32" if self.type == "i32" else "f32")
         _check_free(value, where, at, dims, self.name)
         stored = as_type(value, self.type) if self.type in NARROW else value
@@ -373,13 +380,13 @@ def min(value, over, where=TRUE, name=None):
     return _reduce("min", value, over, where, name)
 
 
-def define(name, dims, value, *, where=TRUE, type=None):
+def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):
     """A tensor with an index for each of `dims` that is `value` where `where` holds (elsewhere it has no elements to read).
-    type: of its elements; without, f32, or i32 for integers. Reductions in the value get tensors of their own."""
+    type: of its elements; without, f32, or i32 for integers and conditions. tolerance: of an output, takes the place of the
+    nest's. Reductions in the value get tensors of their own."""
     dims = _indices(dims)
     value = as_value(value)
     kind = getattr(type, "name", type) or ("i32" if value.type in ("i32", "bool") else "f32")
-    return Tensor(name, kind, [index.extent for index in dims]).write(dims,
-                                                                      tuple(index.affine for index in dims),
-                                                                      value,
-                                                                      where=where)
+    tensor = Tensor(name, kind, [index.extent for index in dims])
+    tensor.tolerance = tolerance
+    return tensor.write(dims, tuple(index.affine for index in dims), value, where=where)

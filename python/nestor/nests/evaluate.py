@@ -14,7 +14,7 @@ _MOST_POINTS = 1 << 26  # of one statement
 
 
 def evaluate(nest, tensors, sizes=None, scalars=None):
-    """The outputs of a nest as {name: float64 array, int64 for i32}.
+    """The outputs of a nest as {name: float64 array, int64 for i32, bool for bool}.
 
     tensors: {name: array} of its inputs, of the shapes that the nest declares. sizes: where they do not follow from shapes.
     scalars: where they are not the default. Raises UserError for what is missing or of another shape, or has too many points.
@@ -51,7 +51,7 @@ class _Evaluation:
 
     def _memory(self, tensor, inputs):
         shape = tuple(int(self._function(text, self.sizes)) for text in tensor.shape)
-        kind = self.np.int64 if tensor.type == "i32" else self.np.float64
+        kind = {"i32": self.np.int64, "i64": self.np.int64, "bool": self.np.bool_}.get(tensor.type, self.np.float64)
         if tensor.role != "input":
             return self.np.zeros(shape, kind)
         if tensor.name not in inputs:
@@ -59,6 +59,8 @@ class _Evaluation:
         found = inputs[tensor.name]
         if found.shape != shape:
             raise UserError(f"{self.nest.op}: {tensor.name} must have the shape {shape}, not {found.shape}")
+        if tensor.type == "i64":  # each is the nearest i32
+            found = self.np.clip(found, -2**31, 2**31 - 1)
         return found.astype(kind)
 
     def _function(self, text, values):
@@ -188,7 +190,7 @@ class _Value:
             number = self.evaluation.scalars[node["name"]]
             return (np.int64(number), True) if node["type"] == "i32" else (np.float64(number), False)
         if op == "read":
-            return self._read(node["ordinal"]), node["type"] == "i32"
+            return self._read(node["ordinal"]), node["type"] in ("i32", "i64")
         arguments = [self._typed(arg) for arg in node["args"]]
         if op == "cast":
             return self._cast(node["type"], *arguments[0])
@@ -261,7 +263,8 @@ def _real(np, op, args):
         "pow": lambda: np.power(a, b), "exp": lambda: np.exp(a), "exp2": lambda: np.exp2(a), "log": lambda: np.log(a),
         "sqrt": lambda: np.sqrt(a), "rsqrt": lambda: np.divide(1.0, np.sqrt(a)), "tanh": lambda: np.tanh(a),
         "erf": lambda: np.frompyfunc(math.erf, 1, 1)(a).astype(np.float64) if np.ndim(a) else np.float64(math.erf(a)),
-        "floor": lambda: np.floor(a), "lt": lambda: np.less(a, b), "le": lambda: np.less_equal(a, b),
+        "sin": lambda: np.sin(a), "cos": lambda: np.cos(a), "log1p": lambda: np.log1p(a), "expm1": lambda: np.expm1(a),
+        "atan": lambda: np.arctan(a), "floor": lambda: np.floor(a), "lt": lambda: np.less(a, b), "le": lambda: np.less_equal(a, b),
         "eq": lambda: np.equal(a, b), "and": lambda: np.logical_and(a, b), "or": lambda: np.logical_or(a, b),
         "not": lambda: np.logical_not(a),
     }

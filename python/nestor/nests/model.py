@@ -8,12 +8,13 @@ import hashlib
 import json
 import math
 import pathlib
+import tempfile
 from typing import Any, Dict, Optional, Tuple
 
 from ..errors import UserError
 
 FORMAT = 1
-TYPES = ("f32", "f16", "bf16", "i32")
+TYPES = ("f32", "f16", "bf16", "i32", "bool", "i64")  #: of elements; i64 is a type of inputs alone
 ROLES = ("input", "output", "temporary")
 REDUCTIONS = {"add": 0.0, "mul": 1.0, "min": math.inf, "max": -math.inf}  #: with the f32 that an empty one is
 
@@ -40,11 +41,13 @@ class ScalarEntry:
 
 @dataclasses.dataclass(frozen=True)
 class TensorEntry:
-    """A tensor; shape: for each index, outermost first, the extent as isl's function of the sizes."""
+    """A tensor; shape: for each index, outermost first, the extent as isl's function of the sizes. tolerance: of an output, takes
+    the place of the nest's."""
     name: str
     type: str
     role: str
     shape: Tuple[str, ...]
+    tolerance: Optional[float] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Nest:
     def to_dict(self):
         """The nest file as dictionaries and lists."""
         found = {"format": FORMAT, **dataclasses.asdict(self)}
-        for entry in (*found["sizes"], *found["scalars"], *found["statements"]):
+        for entry in (*found["sizes"], *found["scalars"], *found["tensors"], *found["statements"]):
             for key in [key for key, value in entry.items() if value is None]:
                 del entry[key]
         for scalar in found["scalars"]:
@@ -136,10 +139,27 @@ class Nest:
         return tuple(tensor for tensor in self.tensors if tensor.role != "temporary")
 
     def fingerprint(self):
-        """32 hexadecimal digits of this text, names of op and variant left out. Nests that are written alike share it; the
-        program's own digest sees more of them as one."""
+        """32 hexadecimal digits of this text; names of op and variant and likely sizes are left out. Nests that are written alike
+        share it; the program's own digest sees more of them as one."""
         text = {key: value for key, value in self.to_dict().items() if key not in ("op", "variant", "tolerance")}
+        for tensor in text["tensors"]:
+            tensor.pop("tolerance", None)
+        for size in text["sizes"]:
+            del size["default"]
         return hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:32]
+
+    def digest(self):
+        """32 hexadecimal digits: what the nestor program names this nest by, and kernels are looked up by. Of the whole text but
+        defaults; the same where isl sees the same sets. Asks the program once. Raises UserError with its text for a nest that is
+        none."""
+        if "_digest" not in self.__dict__:
+            from .. import program
+
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "asked.nest.json"
+                self.save(path)
+                self.__dict__["_digest"] = program.run(["show", str(path), "--as", "schedule"])["nest"]
+        return self.__dict__["_digest"]
 
 
 def number_to_json(number):
@@ -220,7 +240,7 @@ def _read_nest(found):
                       for scalar in reader.each("scalars")),
         context=reader.get("context", str),
         tensors=tuple(TensorEntry(tensor.get("name", str), tensor.among("type", TYPES), tensor.among("role", ROLES),
-                                  tensor.texts("shape")) for tensor in reader.each("tensors")),
+                                  tensor.texts("shape"), tensor.number("tolerance", False)) for tensor in reader.each("tensors")),
         statements=tuple(_read_statement(statement) for statement in reader.each("statements")),
         tolerance=reader.number("tolerance"))
 

@@ -11,9 +11,10 @@ import struct
 
 from ..errors import UserError
 from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, Negated, both, either
+from .piecewise import comparison
 
 NARROW = ("f16", "bf16")
-_UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor")
+_UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "sin", "cos", "log1p", "expm1", "atan")
 _INTEGER_UNARY = ("neg", "abs", "floor")
 
 
@@ -262,7 +263,21 @@ def compare(op, a, b):
     if a.affine is not None and b.affine is not None:
         left, right = a.affine, b.affine
         return from_condition(left < right if op == "lt" else left <= right if op == "le" else left.equals(right))
+    found = comparison(op, a, b) if a.type == "i32" and not _has_data(a, b) else None
+    if found is not None:
+        return from_condition(found)
     return Value(op, "bool", (a, b))
+
+
+def _has_data(*values):
+    """Whether values depend on more than indices and sizes."""
+    waiting = list(values)
+    while waiting:
+        node = waiting.pop()
+        if node.op in ("read", "scalar", "reduce"):
+            return True
+        waiting += node.args
+    return False
 
 
 def _logic(op, bits, a, b):
@@ -307,7 +322,7 @@ def _function(op):
     return function
 
 
-exp, exp2, log, sqrt, rsqrt, tanh, erf, floor = (_function(op) for op in _UNARY[2:])
+exp, exp2, log, sqrt, rsqrt, tanh, erf, floor, sin, cos, log1p, expm1, atan = (_function(op) for op in _UNARY[2:])
 
 
 def absolute(value):

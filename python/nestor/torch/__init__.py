@@ -21,13 +21,16 @@ from .attention import explain_attention, scaled_dot_product_attention
 from .kernels import configure
 
 __all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
-           "layer_norm", "log_softmax", "optimize", "residual_rms_norm", "rms_norm", "scaled_dot_product_attention", "softmax"]
-_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation",
-          "optimize": "compiler.optimize"}  # they load sympy, or Inductor
+           "flex_attention", "layer_norm", "log_softmax", "optimize", "register_transformers", "residual_rms_norm", "rms_norm",
+           "scaled_dot_product_attention", "schedule", "softmax"]
+_LATER = {"Capture": "graph_capture", "capture": "graph_capture", "explain": "explanation", "flex_attention": "flex",
+          "optimize": "compiler.optimize", "register_transformers": "transformers_attention"}  # they load sympy, or Inductor
 compiler.register()
 
 
 def __getattr__(name):
+    if name == "schedule":  # a module that can be called; importing it makes it an attribute
+        return importlib.import_module(".schedule", __name__)
     if name not in _LATER:
         raise AttributeError(f"module 'nestor.torch' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)

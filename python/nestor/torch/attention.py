@@ -121,7 +121,7 @@ def _attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gq
         variant = f"{call.option}.{element}".lstrip(".")
         try:
             kernel = look_up(call.op, variant, call.sizes, query.device)
-            out = _result(query, value)
+            out = result_like(query, value)
             grouped = out if "heads" in call.sizes else out.unflatten(1, (call.sizes["key_heads"], call.sizes["group"]))
             tensors = {**call.tensors, "out": grouped}
             kernel(*[tensors[name] for name in kernel.tensors], scale=query.shape[-1] ** -0.5 if scale is None else scale)
@@ -131,8 +131,8 @@ def _attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gq
     return None, None, "; ".join(reasons)
 
 
-def _result(query, value):
-    """An empty result: its dimensions lie in memory in the order of the query's."""
+def result_like(query, value):
+    """An empty result of attention: its dimensions lie in memory in the order of the query's."""
     if query.shape[-1] == value.shape[-1]:
         return torch.empty_like(query)
     return torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device)
@@ -144,7 +144,7 @@ def _operator(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_
         _say(reason, str(query.dtype), query.shape[-1], value.shape[-1])
         found = F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                                                enable_gqa=enable_gqa)
-        out = _result(query, value)
+        out = result_like(query, value)
         out = found if found.stride() == out.stride() else out.copy_(found)
     return out
 
@@ -158,5 +158,5 @@ LIBRARY.define(_NAME + "(Tensor query, Tensor key, Tensor value, Tensor? attn_ma
                        " bool enable_gqa) -> Tensor")
 for _key in ("CPU", "CUDA"):
     LIBRARY.impl(_NAME, _operator, _key)
-torch.library.register_fake(f"nestor::{_NAME}", lambda query, key, value, *_: _result(query, value), lib=LIBRARY)
+torch.library.register_fake(f"nestor::{_NAME}", lambda query, key, value, *_: result_like(query, value), lib=LIBRARY)
 torch.library.register_autograd(f"nestor::{_NAME}", _no_gradient, lib=LIBRARY)

@@ -35,6 +35,22 @@ def configure(library=None, on_missing=None):
         _refused.clear()
 
 
+def database():
+    """The path of the database that configure() chose, None for the default one."""
+    return _library.path if _library is not None else None
+
+
+def refresh():
+    """Looks again for kernels that were not there: something was tuned."""
+    global _open_error
+    with _lock:
+        _open_error = None
+        if _library is not None:
+            _library.refresh()
+        _missing.clear()
+        _refused.clear()
+
+
 def find(op, option, x, weight, rows, width):
     """The kernel for `op` on rows of x's type and device (its variant: `option`, e.g. "stats.plain"), or None where there is
     none and PyTorch shall compute instead. `weight`: a tensor whose type may be f32 beside a 16-bit x, or None."""

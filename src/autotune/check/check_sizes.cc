@@ -2,6 +2,7 @@
 #include "autotune/check/check_sizes.h"
 
 #include "autotune/oracle/reference.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ std::vector<std::int64_t> values_of(const SizeParam& size, const std::set<std::i
 
 class Chooser {
  public:
-  Chooser(const CheckedKernel& kernel, const Nest& nest) : kernel_(kernel), nest_(nest) {
+  Chooser(const CheckedKernel& kernel, const Nest& nest) : kernel_(kernel), cost_(nest) {
     for (const SizeParam& size : nest.sizes) {
       if (kernel.fixed_sizes.contains(size.name)) continue;
       chosen_.dynamic.push_back(size.name);
@@ -123,7 +124,7 @@ class Chooser {
       const auto sizes = repaired(wanted[k]);
       if (!sizes) continue;
       wanted[k] = *sizes;
-      by_cost.emplace_back(definition_cost(nest_, *sizes), k);
+      by_cost.emplace_back(cost_.at(*sizes).value(), k);
     }
     std::sort(by_cost.begin(), by_cost.end());
     take_varied(wanted, by_cost);
@@ -189,14 +190,7 @@ class Chooser {
     chosen_.sizes.push_back(sizes);
   }
 
-  bool valid(const Sizes& sizes) const {
-    try {
-      complete_sizes(nest_, sizes);
-    } catch (const UserError&) {
-      return false;
-    }
-    return is_valid_for(kernel_.valid, sizes);
-  }
+  bool valid(const Sizes& sizes) const { return is_valid_for(kernel_.valid, sizes) && cost_.at(sizes); }
 
   /// The sizes, or with one of them changed where they are not valid; nothing if that does not help.
   std::optional<Sizes> repaired(Sizes sizes) const {
@@ -219,7 +213,7 @@ class Chooser {
   }
 
   const CheckedKernel& kernel_;
-  const Nest& nest_;
+  DefinitionCost cost_;
   std::map<std::string, std::vector<std::int64_t>> values_;
   std::map<std::string, std::int64_t> largest_;  ///< period of each size that has one
   CheckSizes chosen_;
@@ -240,6 +234,7 @@ SizePeriods periods_from_text(const std::string& text) {
 }
 
 CheckSizes check_sizes(const CheckedKernel& kernel, const Nest& nest, const Sizes& tuned) {
+  const DebugTimer timer("choosing check sizes");
   return Chooser(kernel, nest).choose(tuned);
 }
 

@@ -70,6 +70,15 @@ void reshape_values(HostTensor& tensor, DataKind kind, const CounterRandom& rand
   }
 }
 
+/// Of masks, truth values or 0 and 1: whole rows of each, and rows as they were drawn.
+void reshape_flags(HostTensor& tensor, const CounterRandom& random) {
+  const std::int64_t width = row_length(tensor);
+  for (std::int64_t row = 0; row < tensor.elements() / width; ++row) {
+    const std::uint64_t draw = random.at(static_cast<std::uint64_t>(row)) % 3;
+    for (std::int64_t k = 0; k < width && draw < 2; ++k) tensor.set(row * width + k, static_cast<double>(draw));
+  }
+}
+
 /// One element at least is special if any may be.
 void keep_special(HostTensor& tensor, DataKind kind, const std::vector<std::int64_t>& finite, const CounterRandom& random) {
   const double value = special_value(kind, tensor.type);
@@ -127,10 +136,13 @@ HostTensors make_data(const Nest& nest, const Sizes& sizes, const DataSet& data,
   HostTensors tensors = make_inputs(nest, sizes, seed);
   if (data.kind == DataKind::ordinary) return tensors;
   for (const Tensor& tensor : nest.tensors) {
-    if (tensor.role != TensorRole::input || !is_float(tensor.type)) continue;
+    const bool flags = tensor.type == ElementType::boolean || tensor.type == ElementType::i64;
+    if (tensor.role != TensorRole::input || (!is_float(tensor.type) && !flags)) continue;
     HostTensor& input = tensors.at(tensor.name);
     const CounterRandom random(seed_for(tensor.name, seed + 17 * static_cast<std::uint64_t>(data.kind) + 1));
-    if (!is_special(data.kind)) {
+    if (flags) {
+      if (!is_special(data.kind)) reshape_flags(input, random);
+    } else if (!is_special(data.kind)) {
       reshape_values(input, data.kind, random);
     } else if (tensor.name == data.special) {
       sprinkle(input, special_value(data.kind, tensor.type), random);

@@ -134,10 +134,13 @@ class MaskedElements {
     return at_sizes(access.relation, sizes_).intersect_range(everything(nest_.tensor(access.tensor)));
   }
 
-  /// Does the element that `relation` meets limit dim `k`?
+  /// Does the element that `relation` meets limit dim `k`, whatever the others are? Of a sum of dims, it does not.
   static bool tells(const isl::map& relation, unsigned k) {
-    return isl_map_involves_dims(relation.get(), isl_dim_in, k, 1) == isl_bool_true &&
-           isl_set_dim_is_bounded(relation.domain().get(), isl_dim_set, k) == isl_bool_true;
+    if (isl_map_involves_dims(relation.get(), isl_dim_in, k, 1) != isl_bool_true) return false;
+    isl_set* alone = relation.domain().release();
+    alone = isl_set_project_out(alone, isl_dim_set, k + 1, static_cast<unsigned>(isl_set_dim(alone, isl_dim_set)) - k - 1);
+    alone = isl_set_project_out(alone, isl_dim_set, 0, k);
+    return isl_set_is_bounded(isl::manage(alone).get()) == isl_bool_true;
   }
 
   /// Elements that `read` meets in the box around the reader's domain, and not in the domain. As tiles are rounded up, the box goes on to

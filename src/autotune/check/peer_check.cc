@@ -3,8 +3,11 @@
 
 #include "autotune/oracle/error_sum.h"
 #include "autotune/oracle/reference.h"
+#include "db/devices/host_identity.h"
+#include "support/debug.h"
 #include "support/element_codec.h"
 #include "support/error.h"
+#include "support/thread_pool.h"
 
 #include <algorithm>
 #include <array>
@@ -16,6 +19,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kPart = kBlock * 1024;  ///< of a piece, compared by one thread
 constexpr std::int64_t kMostBytes = 48 << 20, kPieces = 48;
 constexpr std::size_t kMostSuspects = 16;
 constexpr double kArbitrationCost = 2e9;
@@ -90,11 +94,25 @@ PeerCheck::~PeerCheck() = default;
 
 std::vector<PeerCheck::Suspect> PeerCheck::suspects(const OutputPiece& piece, const HostTensor& mine,
                                                     const HostTensor& peer) const {
+  const std::int64_t parts = (piece.count + kPart - 1) / kPart;
+  std::vector<std::vector<Suspect>> by_part(static_cast<std::size_t>(parts));
+  for_each(*pool_, by_part.size(), [&](std::size_t k) {
+    const std::int64_t first = static_cast<std::int64_t>(k) * kPart;
+    by_part[k] = suspects_of_part({piece.tensor, piece.first + first, std::min(kPart, piece.count - first)}, mine, peer);
+  });
   std::vector<Suspect> found;
-  const double spread = spread_.at(piece.tensor);
+  for (const auto& part : by_part) found.insert(found.end(), part.begin(), part.end());
+  keep_worst(found);
+  return found;
+}
+
+std::vector<PeerCheck::Suspect> PeerCheck::suspects_of_part(const OutputPiece& part, const HostTensor& mine,
+                                                            const HostTensor& peer) const {
+  std::vector<Suspect> found;
+  const double spread = spread_.at(part.tensor);
   const std::size_t width = size_in_bytes(mine.type);
-  for (std::int64_t first = piece.first; first < piece.first + piece.count; first += kBlock) {
-    const std::int64_t count = std::min(kBlock, piece.first + piece.count - first);
+  for (std::int64_t first = part.first; first < part.first + part.count; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, part.first + part.count - first);
     const std::size_t offset = static_cast<std::size_t>(first) * width;
     if (std::memcmp(mine.bytes.data() + offset, peer.bytes.data() + offset, static_cast<std::size_t>(count) * width) == 0)
       continue;
@@ -108,15 +126,20 @@ std::vector<PeerCheck::Suspect> PeerCheck::suspects(const OutputPiece& piece, co
       found.push_back({std::isfinite(distance) ? distance / allowed : std::numeric_limits<double>::infinity(), first + k});
     }
   }
+  keep_worst(found);
+  return found;
+}
+
+void PeerCheck::keep_worst(std::vector<Suspect>& found) {
   const std::size_t most = std::min(found.size(), kMostSuspects);
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(most), found.end(),
                     [](const Suspect& x, const Suspect& y) { return x.score > y.score; });
   found.resize(most);
-  return found;
 }
 
 Reference& PeerCheck::reference() {
   if (!reference_) {
+    const DebugTimer timer("inputs for what two kernels differ in");
     inputs_ = make_inputs(definition_, sizes_, seed_);
     reference_ = std::make_unique<Reference>(definition_, sizes_, scalars_, inputs_);
   }
@@ -124,6 +147,8 @@ Reference& PeerCheck::reference() {
 }
 
 std::string PeerCheck::compare(const HostTensors& results) {
+  const DebugTimer timer("comparing with the last kernel");
+  if (!pool_) pool_ = std::make_unique<ThreadPool>(host_threads());
   for (const OutputPiece& piece : pieces_) {
     if (!has_peer_) break;
     const HostTensor& mine = results.at(piece.tensor);

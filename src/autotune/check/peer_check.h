@@ -13,6 +13,7 @@
 namespace nestor {
 
 class Reference;
+class ThreadPool;
 
 /// Stretch of elements of an output.
 struct OutputPiece {
@@ -44,6 +45,8 @@ class PeerCheck {
   };
   Reference& reference();
   std::vector<Suspect> suspects(const OutputPiece& piece, const HostTensor& mine, const HostTensor& peer) const;
+  std::vector<Suspect> suspects_of_part(const OutputPiece& part, const HostTensor& mine, const HostTensor& peer) const;
+  static void keep_worst(std::vector<Suspect>& found);
   void keep(const HostTensors& results);
 
   const Nest& definition_;
@@ -56,6 +59,7 @@ class PeerCheck {
   bool has_peer_ = false;
   HostTensors inputs_;  ///< made when they differ for the first time
   std::unique_ptr<Reference> reference_;
+  std::unique_ptr<ThreadPool> pool_;  ///< made when first needed
 };
 
 }  // namespace nestor

@@ -3,6 +3,8 @@
 
 #include "autotune/oracle/oracle.h"
 #include "autotune/oracle/reference.h"
+#include "db/devices/host_identity.h"
+#include "poly/nest/nest_json.h"
 #include "support/debug.h"
 #include "support/error.h"
 #include "support/thread_pool.h"
@@ -10,9 +12,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -20,31 +21,6 @@ namespace nestor {
 namespace {
 
 constexpr double kCostLimit = 4e8;
-
-/// body(0) to body(count - 1), on as many threads as there are processors. Throws the first exception that one threw.
-void for_each_on_threads(std::size_t count, const std::function<void(std::size_t)>& body) {
-  struct Work {
-    const std::function<void(std::size_t)>& body;
-    std::atomic<bool> failed{false};
-    std::exception_ptr failure{};
-  } work{body};
-  ThreadPool pool(
-      static_cast<int>(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, std::max<std::size_t>(count, 1))));
-  const nestor_host_services& services = *pool.services();
-  services.parallel_for(
-      services.context, static_cast<std::int64_t>(count), 0,
-      [](void* closure, std::int64_t index, void*) {
-        Work& shared = *static_cast<Work*>(closure);
-        if (shared.failed) return;
-        try {
-          shared.body(static_cast<std::size_t>(index));
-        } catch (...) {
-          if (!shared.failed.exchange(true)) shared.failure = std::current_exception();
-        }
-      },
-      &work);
-  if (work.failure) std::rethrow_exception(work.failure);
-}
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;
@@ -77,6 +53,31 @@ std::string CheckReport::str() const {
                      fmt::join(parts, ", "), fmt::join(data, ", "), worst_error);
 }
 
+/// The processors, each with a copy of the definition: isl objects belong to the thread that made them.
+class ResultCheck::Workers {
+ public:
+  explicit Workers(const Nest& definition) : text_(nest_to_json(definition)) {}
+
+  const ThreadPool& pool() const { return pool_; }
+
+  /// The calling thread's copy.
+  const Nest& definition() {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = copies_.find(std::this_thread::get_id()); found != copies_.end()) return found->second;
+    }
+    Nest copy = nest_from_json(text_);
+    const std::scoped_lock lock(mutex_);
+    return copies_.emplace(std::this_thread::get_id(), std::move(copy)).first->second;
+  }
+
+ private:
+  nlohmann::json text_;
+  ThreadPool pool_{host_threads()};
+  std::mutex mutex_;
+  std::map<std::thread::id, Nest> copies_;
+};
+
 ResultCheck::ResultCheck(Nest definition, std::map<std::string, double> scalars, std::uint64_t seed)
     : definition_(std::move(definition)), scalars_(std::move(scalars)), seed_(seed) {}
 ResultCheck::~ResultCheck() = default;
@@ -90,38 +91,56 @@ const ResultCheck::Expected& ResultCheck::expected(const CheckCase& wanted) {
 void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   struct Job {
     const CheckCase* wanted;
-    Expected* made;
-    const Reference* compiled;  ///< for its sizes
+    ElementLists finite{};
+    Expected made{};
+    std::optional<Reference> reference{};
   };
-  std::map<Sizes, std::unique_ptr<Reference>> compiled;
-  std::map<std::string, Expected> made;  // kept when all are whole
-  std::vector<Job> jobs;
+  std::map<std::string, Job> jobs;
+  std::map<Sizes, std::vector<Job*>> of_sizes;
   for (const CheckCase& wanted : cases) {
     const std::string key = wanted.str();
-    if (expected_.contains(key) || made.contains(key)) continue;
-    Expected& fresh = made.emplace(key, Expected{make_data(definition_, wanted.sizes, wanted.data, seed_, finite_at(wanted)), {}})
-                          .first->second;
-    std::unique_ptr<Reference>& reference = compiled[wanted.sizes];
-    if (!reference) {
-      reference = std::make_unique<Reference>(definition_, wanted.sizes, scalars_, fresh.inputs);
-      reference->compile_all();
-    }
-    jobs.push_back({&wanted, &fresh, reference.get()});
+    if (expected_.contains(key) || jobs.contains(key)) continue;
+    Job& job = jobs.emplace(key, Job{&wanted, finite_at(wanted)}).first->second;
+    of_sizes[wanted.sizes].push_back(&job);
   }
-  for_each_on_threads(jobs.size(), [&](std::size_t k) {
-    const Job& job = jobs[k];
-    Reference reference = job.compiled->copy_for(job.made->inputs);
-    reference.evaluate_all(kCostLimit);
-    job.made->samples = all_samples(reference, definition_, std::numeric_limits<std::int64_t>::max());
-    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made->samples, definition_.tolerance);
+  if (jobs.empty()) return;
+  const DebugTimer timer(fmt::format("reference values of {} cases", jobs.size()));
+  if (!workers_) workers_ = std::make_unique<Workers>(definition_);
+  std::vector<std::vector<Job*>> groups;
+  for (auto& [sizes, found] : of_sizes) groups.push_back(std::move(found));
+  for_each(workers_->pool(), groups.size(), [&](std::size_t k) {
+    const Nest& nest = workers_->definition();
+    std::optional<Reference> compiled;
+    for (Job* job : groups[k]) {
+      job->made.inputs = make_data(nest, job->wanted->sizes, job->wanted->data, seed_, job->finite);
+      if (!compiled) {
+        compiled.emplace(nest, job->wanted->sizes, scalars_, job->made.inputs);
+        compiled->compile_all();
+      }
+      job->reference.emplace(compiled->copy_for(job->made.inputs));
+    }
   });
-  expected_.merge(made);
+  std::vector<Job*> all;
+  for (auto& entry : jobs) all.push_back(&entry.second);
+  for_each(workers_->pool(), all.size(), [&](std::size_t k) {
+    Job& job = *all[k];
+    job.reference->evaluate_all(kCostLimit);
+    job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
+    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_);
+    job.reference.reset();
+  });
+  for (auto& [key, job] : jobs) expected_.emplace(key, std::move(job.made));
 }
 
 ElementLists ResultCheck::finite_at(const CheckCase& wanted) {
   if (wanted.data.special.empty()) return {};
   if (!masked_) masked_ = std::make_unique<MaskedFactors>(definition_);
-  ElementLists places = masked_->at(wanted.sizes);
+  auto found = masked_places_.find(wanted.sizes);
+  if (found == masked_places_.end()) {
+    const DebugTimer timer("masked places");
+    found = masked_places_.emplace(wanted.sizes, masked_->at(wanted.sizes)).first;
+  }
+  ElementLists places = found->second;
   std::erase_if(places, [&](const auto& list) { return list.first != wanted.data.special; });
   return places;
 }

@@ -64,6 +64,7 @@ class ResultCheck {
   const Expected& expected(const CheckCase& wanted);
 
  private:
+  class Workers;
   /// Makes what `expected` gives for all of them.
   void prepare(const std::vector<CheckCase>& cases);
   /// False when the launch was refused.
@@ -78,6 +79,8 @@ class ResultCheck {
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
   std::unique_ptr<MaskedFactors> masked_;
+  std::map<Sizes, ElementLists> masked_places_;
+  std::unique_ptr<Workers> workers_;  ///< made when first needed
 };
 
 }  // namespace nestor

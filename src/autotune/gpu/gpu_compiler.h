@@ -2,18 +2,17 @@
 #pragma once
 
 #include "autotune/gpu/gpu_problem.h"
-#include "autotune/workers/trial_stages.h"
+#include "autotune/target/candidate_compiler.h"
 
 namespace nestor {
 
-class GpuCompiler : public TrialCompiler {
+class GpuCompiler : public CandidateCompiler {
  public:
-  explicit GpuCompiler(std::shared_ptr<GpuProblem> problem) : problem_(std::move(problem)) {}
-  std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) override;
+  explicit GpuCompiler(const std::shared_ptr<GpuProblem>& problem) : CandidateCompiler(problem), problem_(problem) {}
 
  private:
-  /// Replay to machine code.
-  std::optional<TrialOutcome> generate(const TrialJob& job, CompiledTrial& compiled);
+  std::vector<std::string> generate(const TileProgram& program, CompiledTrial& compiled) override;
+  std::string finish(CompiledTrial& compiled, double generated_ms) override;
 
   std::shared_ptr<GpuProblem> problem_;
 };

@@ -1,7 +1,6 @@
 // Inputs, reference values and the device's limits.
 #include "autotune/gpu/gpu_problem.h"
 
-#include "autotune/trial/argument_facts.h"
 #include "support/debug.h"
 
 namespace nestor {
@@ -20,18 +19,10 @@ GpuProblem::Data make_data(const Nest& original, const Sizes& sizes, const Measu
 }  // namespace
 
 std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options) {
-  check_scalars(tried.start, options.scalars);
-  auto problem = std::make_shared<GpuProblem>(
-      GpuProblem{tried.definition, BaseSchedules(tried.start), tried.sizes, options, gpu_facts(options.target), {}, {}, 0});
+  auto problem = std::make_shared<GpuProblem>(GpuProblem{{tried, options}, gpu_facts(options.target)});
   problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed));
-  for (const Tensor& tensor : tried.start.tensors) {
-    if (tensor.role == TensorRole::temporary) continue;
-    const HostTensor& data = problem->data.front().tensors.at(tensor.name);
-    const bool output = tensor.role == TensorRole::output;
-    problem->arguments.push_back(
-        {tensor.name, dense_strides(data.shape), output, output && writes_every_element(tried.definition, tensor, tried.sizes)});
-    problem->argument_bytes += data.elements() * static_cast<std::int64_t>(size_in_bytes(data.type));
-  }
+  for (const auto& [name, tensor] : problem->data.front().tensors)
+    problem->argument_bytes += tensor.elements() * static_cast<std::int64_t>(size_in_bytes(tensor.type));
   if (problem->argument_bytes <= kCheapBytes)
     problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed + 1));
   return problem;

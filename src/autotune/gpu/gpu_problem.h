@@ -1,38 +1,23 @@
-// GpuProblem: one problem's arguments and reference values, made by the tuner and inherited by its processes.
+// GpuProblem: one problem's arguments and reference values on a GPU, made by the tuner and inherited by its processes.
 #pragma once
 
 #include "autotune/oracle/oracle.h"
-#include "autotune/target/measure_options.h"
+#include "autotune/target/measured_problem.h"
 #include "autotune/target/target.h"
-#include "autotune/trial/base_schedules.h"
-#include "autotune/trial/trial_problem.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace nestor {
 
-struct GpuProblem {
-  /// An argument of the kernel, in the nest's order.
-  struct Argument {
-    std::string name;
-    std::vector<std::int64_t> strides;  ///< elements
-    bool output = false;
-    bool covered = false;  ///< an output every element of which is written
-  };
+struct GpuProblem : MeasuredProblem {
   /// Arguments filled with one set of random numbers, and what should come of them.
   struct Data {
     HostTensors tensors;  ///< inputs; outputs without bytes
     std::vector<OracleSample> samples;
   };
-  Nest definition;
-  BaseSchedules schedules;
-  Sizes sizes;
-  MeasureOptions options;
-  GpuFacts gpu;  ///< what is compiled for
-  std::vector<Argument> arguments;
-  std::vector<Data> data;           ///< the first one is timed as well; a second one where that is cheap
+  GpuFacts gpu;                     ///< what is compiled for
+  std::vector<Data> data{};         ///< the first one is timed as well; a second one where that is cheap
   std::int64_t argument_bytes = 0;  ///< of all arguments, each once
 };
 

@@ -4,6 +4,7 @@
 #include "autotune/check/winners.h"
 #include "autotune/trial/argument_facts.h"
 #include "autotune/workers/worker_process.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -96,7 +97,7 @@ GpuRunner::Loaded GpuRunner::load(const CompiledTrial& compiled) {
   LaunchRecipe recipe = recipe_from_json(nlohmann::json::parse(compiled.kernel.recipe));
   RecipeLauncher launcher(CudaModule::load(device_, compiled.binary.empty() ? compiled.kernel.code : compiled.binary), recipe);
   Loaded loaded{std::move(recipe), std::move(launcher), {}, {}, {}, {}, nullptr, "", parsed_report(compiled.report), 0};
-  loaded.report["load_ms"] = std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count();
+  loaded.report["load_ms"] = milliseconds_since(start);
   loaded.report["assembler"] = compiled.binary.empty() ? "driver" : "ptxas";
   loaded.report["kernels"] = driver_report(loaded.launcher, loaded.recipe);
   loaded.report["argument_bytes"] = problem_->argument_bytes;
@@ -109,16 +110,8 @@ GpuRunner::Loaded GpuRunner::load(const CompiledTrial& compiled) {
 }
 
 void GpuRunner::bind(Loaded& loaded, GpuMemory& memory) {
-  loaded.pointers.clear();
-  loaded.strides.clear();
-  for (const ArgumentSpec& argument : loaded.recipe.arguments) {
-    const auto found = std::find_if(problem_->arguments.begin(), problem_->arguments.end(),
-                                    [&](const GpuProblem::Argument& known) { return known.name == argument.name; });
-    if (found == problem_->arguments.end())
-      internal_error("the kernel takes an argument '{}' that the nest does not have", argument.name);
-    loaded.pointers.push_back(memory.pointer(static_cast<std::size_t>(found - problem_->arguments.begin())));
-    loaded.strides.insert(loaded.strides.end(), found->strides.begin(), found->strides.end());
-  }
+  const auto pointer = [&](std::size_t argument) { return memory.pointer(argument); };
+  problem_->bind(loaded.recipe, pointer, loaded.pointers, loaded.strides);
   loaded.workspace = memory.workspace(loaded.launcher.workspace_bytes(loaded.sizes));
 }
 
@@ -164,11 +157,12 @@ void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, Tri
   const CheckSizes sizes = check_sizes(kernel, problem_->definition, problem_->sizes);
   CheckReport report = check_.run(sizes, [&](const Sizes& at, HostTensors& tensors) { return run_case(loaded, at, tensors); });
   if (report.wrong.empty()) report.wrong = compare_with_peer(loaded);
-  note_check(report, std::chrono::duration<double>(WorkerClock::now() - start).count(), outcome);
+  note_check(report, milliseconds_since(start) / 1000, outcome);
 }
 
 std::string GpuRunner::compare_with_peer(Loaded& loaded) {
   if (peers_.pieces().empty()) return "";
+  const DebugTimer timer("running and comparing with the last kernel");
   GpuMemory& memory = *memories_.front();
   bind(loaded, memory);
   memory.poison_outputs();
@@ -250,7 +244,7 @@ Settling GpuRunner::time(const TrialJob& job, Loaded& loaded, double first_ms, T
   while (const int runs = race.next_runs()) {
     const auto start = WorkerClock::now();
     const std::vector<double> samples = timer_.time([&] { loaded.launch(stream_); }, runs, loaded.name);
-    race.add(samples, std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count());
+    race.add(samples, milliseconds_since(start));
   }
   outcome.samples_ms = race.samples();
   outcome.median_ms = race.median_ms();

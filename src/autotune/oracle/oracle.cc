@@ -209,7 +209,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
         result.push_back(std::move(sample));
     }
   }
-  limit_bounds(result, nest.tolerance);
+  limit_bounds(result, nest);
   return result;
 }
 

@@ -73,8 +73,22 @@ struct CompiledStatement {
   double points = 0;                    ///< of the bounding box of the domain
 };
 
-/// Elementary evaluations that the whole definition takes at those sizes, about; cheaper to have than a Reference.
-double definition_cost(const Nest& nest, const Sizes& sizes);
+/// Elementary evaluations that the whole definition takes, about: prepared once, then cheap at many sizes.
+class DefinitionCost {
+ public:
+  explicit DefinitionCost(const Nest& nest);
+  /// Of a value for every size; nothing where the nest does not admit these sizes.
+  std::optional<double> at(const Sizes& sizes) const;
+
+ private:
+  struct Box {
+    double nodes;                    ///< of the statement's value
+    std::vector<IndexExpr> extents;  ///< of the box around its domain, by dim; functions of the sizes
+  };
+  std::vector<SizeParam> sizes_;
+  IndexExpr context_;  ///< whether the sizes are admitted
+  std::vector<Box> boxes_;
+};
 
 class Reference {
  public:

@@ -67,6 +67,17 @@ IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context
   return result;
 }
 
+/// Whether the values of parameters are in a set, where they are in `context`.
+IndexExpr membership(const isl::set& set, const isl::set& context, const SlotMap& slots) {
+  isl_ast_build* build = isl_ast_build_from_context(context.copy());
+  isl_ast_expr* expr = isl_ast_build_expr_from_set(build, set.copy());
+  if (!expr) internal_error("oracle: isl gives no expression for a condition");
+  IndexExpr result(expr, slots);
+  isl_ast_expr_free(expr);
+  isl_ast_build_free(build);
+  return result;
+}
+
 /// The functions behind a single-valued relation, and its guard where it does not hold on the whole domain.
 CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, int tensor,
                               const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
@@ -82,12 +93,7 @@ CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, 
   const isl::map exact = isl::manage(inside);
   const isl::set domain_params = dims_as_params(isl::manage(isl_map_from_domain_and_range(domain.copy(), domain.copy())));
   if (!domain.is_subset(exact.domain())) {
-    isl_ast_build* build = isl_ast_build_from_context(isl_set_params(domain_params.copy()));
-    isl_set* guard = isl_set_params(dims_as_params(exact).release());
-    isl_ast_expr* expr = isl_ast_build_expr_from_set(build, guard);
-    access.guard = IndexExpr(expr, slots);
-    isl_ast_expr_free(expr);
-    isl_ast_build_free(build);
+    access.guard = membership(dims_as_params(exact).params(), domain_params.params(), slots);
   }
   isl_pw_multi_aff* functions = isl_pw_multi_aff_from_set(dims_as_params(exact).release());
   functions = isl_pw_multi_aff_gist_params(functions, isl_set_params(domain_params.copy()));
@@ -162,12 +168,39 @@ isl_map* order_of(const isl::set& domain, int position) {
 
 }  // namespace
 
-double definition_cost(const Nest& nest, const Sizes& sizes) {
+DefinitionCost::DefinitionCost(const Nest& nest) : sizes_(nest.sizes) {
+  SlotMap slots;
+  for (const SizeParam& size : sizes_) slots.emplace(size.name, static_cast<int>(slots.size()));
+  with_isl_budget("counting a definition's points", [&] {
+    context_ =
+        membership(nest.context.params(), isl::manage(isl_set_universe(nest.context.params().get_space().release())), slots);
+    for (const Statement& statement : nest.statements) {
+      Box box{1, {}};
+      statement.value.visit([&](const ScalarExpr&) { ++box.nodes; });
+      const isl::set context = statement.domain.params();
+      for (int k = 0; k < static_cast<int>(statement.dims.size()); ++k) {
+        isl_pw_aff* most = isl_set_dim_max(statement.domain.copy(), k);
+        isl_pw_aff* extent = isl_pw_aff_sub(most, isl_set_dim_min(statement.domain.copy(), k));
+        box.extents.push_back(expression_of(isl_pw_aff_gist_params(extent, context.copy()), context, slots));
+      }
+      boxes_.push_back(std::move(box));
+    }
+  });
+}
+
+std::optional<double> DefinitionCost::at(const Sizes& sizes) const {
+  std::vector<std::int64_t> frame;
+  for (const SizeParam& size : sizes_) {
+    frame.push_back(sizes.at(size.name));
+    if (frame.back() < size.min || (size.max && frame.back() > *size.max)) return std::nullopt;
+  }
+  if (!context_.evaluate(frame.data())) return std::nullopt;
   double cost = 0;
-  for (const Statement& statement : nest.statements) {
-    double nodes = 1;
-    statement.value.visit([&](const ScalarExpr&) { ++nodes; });
-    cost += nodes * box_points(at_sizes(statement.domain, sizes));
+  for (const Box& box : boxes_) {
+    double points = box.nodes;
+    for (const IndexExpr& extent : box.extents)
+      points *= static_cast<double>(std::max<std::int64_t>(extent.evaluate(frame.data()) + 1, 0));
+    cost += points;
   }
   return cost;
 }

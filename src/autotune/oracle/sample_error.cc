@@ -37,11 +37,13 @@ double half_step(ElementType type, double value) {
 
 }  // namespace
 
-void limit_bounds(std::vector<OracleSample>& samples, double tolerance) {
+void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   const std::map<std::string, double> typical = typical_magnitudes(samples);
+  std::map<std::string, double> tolerances;
+  for (const auto& [name, magnitude] : typical) tolerances[name] = nest.tolerance_of(name);
   for (OracleSample& sample : samples) {
     if (std::isfinite(sample.value) && std::isfinite(sample.bound))
-      sample.bound = std::min(sample.bound, tolerance * (typical.at(sample.tensor) + std::fabs(sample.value)));
+      sample.bound = std::min(sample.bound, tolerances.at(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
   }
 }
 

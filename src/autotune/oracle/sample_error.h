@@ -18,8 +18,8 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
-/// Cuts bounds at tolerance (m + |value|), with m the median of the output's |value|, at least 1.
-void limit_bounds(std::vector<OracleSample>& samples, double tolerance);
+/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the median of its |value|, at least 1.
+void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
 /// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison

@@ -130,6 +130,31 @@ double erf_error(const Value& a, double result) {
   return rounded(result, 1.13 * a.error, 8);
 }
 
+double sine_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  return rounded(result, std::min(a.error, 2.0), 8);
+}
+
+double atan_error(const Value& a, double result) {
+  if (std::isnan(a.value) || a.error == kInfinite) return special(a, a);
+  return rounded(result, std::isinf(a.value) ? 0 : a.error, 8);
+}
+
+double log1p_error(const Value& a, double result) {
+  if (!std::isfinite(a.value) || a.error == kInfinite) return special(a, a);
+  if (a.error > 0 && std::fabs(1 + a.value) <= a.margin()) return kInfinite;
+  if (a.value <= -1) return 0;
+  return rounded(result, a.error / (1 + a.value - a.error), 8);
+}
+
+double expm1_error(const Value& a, double result) {
+  if (a.error == kInfinite) return kInfinite;
+  if (!std::isfinite(a.value)) return 0;
+  if (a.value - a.margin() > kLargestExponent + 0.01) return 0;  // infinite, whoever computes it
+  if (a.value + a.margin() > kLargestExponent - 0.01) return kInfinite;
+  return rounded(result, std::exp(a.value + a.error) - std::exp(a.value), 8);
+}
+
 /// A step function: exact unless a step is near.
 template <class F>
 double step_error(const Value& a, F&& step) {
@@ -147,6 +172,7 @@ double cast_error_of(ElementType to, ElementType from, const Value& a) {
     case ElementType::bf16:
       return std::isfinite(a.value) ? cast_error(to, a.value, a.error) : special(a, a);
     case ElementType::i32:
+    case ElementType::i64:
       return step_error(a, [](double x) { return std::trunc(x); });
     case ElementType::boolean:
       return a.error > 0 && std::fabs(a.value) <= a.margin() ? 1 : 0;
@@ -222,6 +248,15 @@ double floating_error(const ValueCode& code, const ValueCode::Instruction& i, co
       return tanh_error(a, result, model.matrix_type == ElementType::bf16);
     case ScalarOp::erf:
       return erf_error(a, result);
+    case ScalarOp::sin:
+    case ScalarOp::cos:
+      return sine_error(a, result);
+    case ScalarOp::log1p:
+      return log1p_error(a, result);
+    case ScalarOp::expm1:
+      return expm1_error(a, result);
+    case ScalarOp::atan:
+      return atan_error(a, result);
     default:
       return integer_error(a, b);
   }

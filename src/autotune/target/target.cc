@@ -1,7 +1,6 @@
 // Devices by name, and which there are.
 #include "autotune/target/target.h"
 
-#include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "db/devices/cuda_identity.h"
 #include "db/devices/host_identity.h"
@@ -54,15 +53,14 @@ FoundGpus ask_driver() {
       send_message(socket, {{"devices", nlohmann::json::array()}, {"reason", error.what()}});
     }
   });
-  const auto limit = after_seconds(kPatience_s);
-  while (!wait_readable(asker, limit)) {
-    if (WorkerClock::now() >= limit) return {{}, {}, fmt::format("the CUDA driver does not answer within {:.0f} s", kPatience_s)};
-  }
-  const auto answer = receive_message(asker.socket());
-  if (!answer) return {{}, {}, "asking the CUDA driver failed: the process was " + asker.end(true)};
+  asker.limit(kPatience_s);
+  const Heard heard = asker.wait_and_hear();
+  if (heard.kind == Heard::Kind::too_late)
+    return {{}, {}, fmt::format("the CUDA driver does not answer within {:.0f} s", kPatience_s)};
+  if (heard.kind == Heard::Kind::death) return {{}, {}, "asking the CUDA driver failed: the process was " + heard.death};
   FoundGpus found;
-  found.reason = answer->at("reason");
-  for (const auto& gpu : answer->at("devices")) {
+  found.reason = heard.message.at("reason");
+  for (const auto& gpu : heard.message.at("devices")) {
     found.devices.push_back({"cuda", gpu.at("name"), gpu.at("arch"), gpu.at("units"), gpu.at("details")});
     found.facts.push_back({gpu.at("sm"), gpu.at("units"), gpu.at("shared_limit")});
   }

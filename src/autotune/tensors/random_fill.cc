@@ -5,6 +5,7 @@
 #include "support/element_codec.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,14 @@ void fill_part(ElementType type, std::byte* data, std::int64_t first, std::int64
     }
     case ElementType::i32:
       for (std::int64_t k = first; k < last; ++k) store_element(type, data, k, static_cast<double>(at(k) % 17) - 8);
+      return;
+    case ElementType::i64:
+      for (std::int64_t k = first; k < last; ++k) {
+        const std::uint64_t draw = at(k);
+        auto value = static_cast<std::int64_t>(draw % 17) - 8;
+        if ((draw >> 32) % 64 == 0) value += (value < 0 ? -1 : 1) * (std::int64_t{1} << 40);  // beyond i32
+        std::memcpy(data + k * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
+      }
       return;
     case ElementType::boolean:
       for (std::int64_t k = first; k < last; ++k) store_element(type, data, k, static_cast<double>(at(k) % 2));

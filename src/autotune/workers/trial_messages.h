@@ -1,4 +1,4 @@
-// Messages between the tuner and its worker processes: length-prefixed CBOR over a socket.
+// Messages between the tuner and its worker processes.
 #pragma once
 
 #include "autotune/workers/trial_stages.h"
@@ -6,20 +6,39 @@
 #include <nlohmann/json.hpp>
 
 #include <optional>
+#include <string>
+#include <variant>
 
 namespace nestor {
 
-nlohmann::json job_to_json(const TrialJob& job);
-TrialJob job_from_json(const nlohmann::json& json);
-nlohmann::json outcome_to_json(const TrialOutcome& outcome);
-TrialOutcome outcome_from_json(const nlohmann::json& json);
+/// What a worker is asked: a job, with its code once that is there.
+struct TrialRequest {
+  TrialJob job;
+  std::optional<CompiledTrial> compiled{};
+};
 
-nlohmann::json compiled_to_json(const CompiledTrial& compiled);
-CompiledTrial compiled_from_json(const nlohmann::json& json);
+/// The worker can take jobs.
+struct WorkerReady {};
 
-/// False when the other end is gone.
-bool send_message(int socket, const nlohmann::json& message);
-/// Blocks until a whole message is there; nothing when the other end is gone or sent what is no message.
-std::optional<nlohmann::json> receive_message(int socket);
+/// The worker cannot start. `user`: what was asked for is at fault (UserError), not the device (DeviceError).
+struct WorkerRefusal {
+  std::string reason;
+  bool user = false;
+};
+
+/// A trial that ended in this stage.
+struct TrialEnd {
+  TrialOutcome outcome;  ///< without its kernel, which the other side has
+  bool lost = false;     ///< the worker must be replaced
+};
+
+/// What a worker says: WorkerReady or WorkerRefusal at first; then one of the others for each request.
+using WorkerAnswer = std::variant<WorkerReady, WorkerRefusal, TrialEnd, CompiledTrial>;
+
+nlohmann::json request_to_json(const TrialRequest& request);
+TrialRequest request_from_json(const nlohmann::json& json);
+nlohmann::json answer_to_json(const WorkerAnswer& answer);
+/// Throws nlohmann::json::exception or InternalError for what is no answer.
+WorkerAnswer answer_from_json(const nlohmann::json& json);
 
 }  // namespace nestor

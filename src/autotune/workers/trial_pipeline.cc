@@ -1,291 +1,287 @@
-// The event loop behind a pipeline: jobs to compilers, code to devices, and what becomes of processes that die.
+// The event loop behind a pipeline: requests to the processes of each stage, and what becomes of processes that die.
 #include "autotune/workers/trial_pipeline.h"
 
-#include "autotune/workers/pipeline_workers.h"
 #include "autotune/workers/trial_messages.h"
+#include "autotune/workers/trial_worker.h"
 #include "autotune/workers/worker_process.h"
 #include "support/error.h"
 
-#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 
 namespace nestor {
 namespace {
 
-struct Entry {
-  std::int64_t ticket = 0;
-  TrialJob job;
-  std::optional<CompiledTrial> compiled;
-};
-
-struct Compiler {
-  WorkerProcess process;
-  std::optional<Entry> entry;
-  WorkerClock::time_point deadline;
-};
-
-/// One job runs, the next one is there already: the device never waits for this process.
+/// One job runs, the next one is there already: a GPU never waits for this process.
 constexpr std::size_t kAhead = 2;
 /// Starts in a row that may fail.
 constexpr int kStarts = 3;
 
-struct Device {
+struct Entry {
+  std::int64_t ticket = 0;
+  TrialRequest request;
+};
+
+/// A process, and what it has been given: it works on the first.
+struct Worker {
   WorkerProcess process;
+  int number = 0;
   bool ready = false;
   int failed_starts = 0;
   std::deque<Entry> entries;
-  WorkerClock::time_point deadline;  ///< of the first entry; of the start when not ready
 };
+
+/// The processes that do the same.
+struct Stage {
+  const char* who;    ///< "the process that compiles"
+  const char* doing;  ///< "compiling"
+  double timeout_s;
+  std::int64_t memory_limit;
+  std::size_t ahead;  ///< entries that a process has at once
+  std::function<std::unique_ptr<TrialStage>(int number)> make;
+  std::vector<Worker> workers;
+  std::deque<Entry> waiting{};
+
+  bool busy() const {
+    return std::any_of(workers.begin(), workers.end(), [](const Worker& worker) { return !worker.entries.empty(); });
+  }
+};
+
+std::vector<Worker> make_workers(int count) {
+  std::vector<Worker> workers(static_cast<std::size_t>(std::max(count, 1)));
+  for (std::size_t k = 0; k < workers.size(); ++k) workers[k].number = static_cast<int>(k);
+  return workers;
+}
+
+/// What feeds a device comes first: a launch that is late would show in a measured time.
+void yield_to_devices() {
+  constexpr int kYielding = 10;
+  if (nice(kYielding) == -1) errno = 0;
+}
 
 }  // namespace
 
 struct TrialPipeline::Impl {
   PipelineLimits limits;
-  std::function<std::unique_ptr<TrialCompiler>()> make_compiler;
-  std::function<std::unique_ptr<TrialDevice>(int)> make_device;
   const std::atomic<bool>* stop;
-  std::vector<Compiler> compilers;
-  std::vector<Device> devices;
-  std::deque<Entry> waiting, compiled;
-  std::deque<SettledTrial> settled;
+  Stage compiling, running;
+  std::deque<SettledTrial> settled{};
   double best_ms = 0;
   int under_way = 0;
 
   bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
 
   void settle(Entry& entry, TrialOutcome outcome) {
-    if (entry.compiled) {
-      outcome.compile_ms = entry.compiled->compile_ms;
-      if (outcome.report.empty()) outcome.report = entry.compiled->report;
-      if (outcome.status == TrialStatus::ok) outcome.kernel = entry.compiled->kernel;
+    if (const auto& compiled = entry.request.compiled) {
+      outcome.compile_ms = compiled->compile_ms;
+      if (outcome.report.empty()) outcome.report = compiled->report;
+      if (outcome.status == TrialStatus::ok) outcome.kernel = compiled->kernel;
     }
     if (outcome.status == TrialStatus::ok && (best_ms == 0 || outcome.median_ms < best_ms)) best_ms = outcome.median_ms;
     settled.push_back({entry.ticket, std::move(outcome)});
     --under_way;
   }
 
-  // Compiling.
-
-  void start(Compiler& compiler) {
-    compiler.process.start(limits.memory_limit, [&](int socket) { serve_compiler(socket, make_compiler); });
+  Entry take_front(Stage& stage, Worker& worker) {
+    Entry entry = std::move(worker.entries.front());
+    worker.entries.pop_front();
+    limit(stage, worker);
+    return entry;
   }
 
-  void hand_to_compilers() {
-    for (Compiler& compiler : compilers) {
-      if (waiting.empty()) return;
-      if (compiler.entry) continue;
-      const nlohmann::json message = job_to_json(waiting.front().job);
-      if (!compiler.process.alive()) start(compiler);
-      if (!send_message(compiler.process.socket(), message)) {
-        // It died between two jobs.
-        compiler.process.end(true);
-        start(compiler);
-        send_message(compiler.process.socket(), message);
-      }
-      compiler.entry = std::move(waiting.front());
-      waiting.pop_front();
-      compiler.deadline = after_seconds(limits.compile_timeout_s);
-    }
+  // Processes.
+
+  /// The time that the first entry may take from now on.
+  static void limit(const Stage& stage, Worker& worker) { worker.process.limit(worker.entries.empty() ? 0 : stage.timeout_s); }
+
+  void start(Stage& stage, Worker& worker) {
+    worker.process.end(true);
+    worker.ready = false;
+    worker.process.start(stage.memory_limit,
+                         [&](int socket) { serve_trials(socket, [&] { return stage.make(worker.number); }, stage.ahead > 1); });
+    worker.process.limit(limits.start_timeout_s);
+    for (const Entry& entry : worker.entries) send(worker, entry);
   }
 
-  void hear(Compiler& compiler) {
-    const auto message = receive_message(compiler.process.socket());
-    if (!compiler.entry) {  // died while idle
-      compiler.process.end(true);
-      return;
-    }
-    Entry entry = std::move(*compiler.entry);
-    compiler.entry.reset();
-    if (!message) {
-      settle(entry, failed_outcome(TrialStatus::crash, fmt::format("worker {} while compiling", compiler.process.end(false))));
-    } else if (message->contains("outcome")) {
-      settle(entry, outcome_from_json(message->at("outcome")));
-    } else {
-      entry.compiled = compiled_from_json(message->at("compiled"));
-      compiled.push_back(std::move(entry));
-    }
-  }
-
-  // Running.
-
-  void start(Device& device) {
-    const int number = static_cast<int>(&device - devices.data());
-    device.ready = false;
-    device.process.start(0, [&](int socket) { serve_device(socket, [&] { return make_device(number); }); });
-    device.deadline = after_seconds(limits.start_timeout_s);
-    for (const Entry& entry : device.entries) send(device, entry);
-  }
-
-  void send(Device& device, const Entry& entry) {
-    TrialJob job = entry.job;
+  /// False when the process is gone.
+  bool send(Worker& worker, const Entry& entry) const {
+    TrialRequest request = entry.request;
     // What others took meanwhile.
-    if (best_ms > 0 && (job.best_ms == 0 || best_ms < job.best_ms)) job.best_ms = best_ms;
-    nlohmann::json message = job_to_json(job);
-    message["compiled"] = compiled_to_json(*entry.compiled);
-    send_message(device.process.socket(), message);  // a dead process is noticed when it is heard
+    double& to_beat = request.job.best_ms;
+    if (best_ms > 0 && (to_beat == 0 || best_ms < to_beat)) to_beat = best_ms;
+    return send_message(worker.process.socket(), request_to_json(request));
   }
 
-  void restart(Device& device) {
-    device.process.end(true);
-    start(device);
+  /// It died between two jobs, or analysis has left so much behind that it gives way to a new one.
+  static bool worn_out(const Stage& stage, const Worker& worker) {
+    return !worker.process.alive() || (stage.memory_limit > 0 && worker.process.own_memory() > stage.memory_limit / 2);
   }
 
-  void hand_to_devices() {
-    while (!compiled.empty()) {
-      const auto least = std::min_element(devices.begin(), devices.end(),
-                                          [](const Device& a, const Device& b) { return a.entries.size() < b.entries.size(); });
-      if (least->entries.size() >= kAhead) return;
-      if (!least->process.alive()) start(*least);
-      least->entries.push_back(std::move(compiled.front()));
-      compiled.pop_front();
-      send(*least, least->entries.back());
-      if (least->ready && least->entries.size() == 1) least->deadline = after_seconds(limits.run_timeout_s);
+  void hand_over(Stage& stage) {
+    while (!stage.waiting.empty()) {
+      Worker& least = *std::min_element(stage.workers.begin(), stage.workers.end(),
+                                        [](const Worker& a, const Worker& b) { return a.entries.size() < b.entries.size(); });
+      if (least.entries.size() >= stage.ahead) return;
+      const bool idle = least.entries.empty();
+      least.entries.push_back(std::move(stage.waiting.front()));
+      stage.waiting.pop_front();
+      // One that dies at work is noticed when it is heard.
+      const bool gone = idle && worn_out(stage, least);
+      const bool sent = !gone && send(least, least.entries.back());
+      if (idle && !sent)
+        start(stage, least);
+      else if (idle && least.ready)
+        limit(stage, least);
     }
   }
 
-  void settle_front(Device& device, TrialOutcome outcome) {
-    settle(device.entries.front(), std::move(outcome));
-    device.entries.pop_front();
-    device.deadline = after_seconds(limits.run_timeout_s);
+  void hand_over() {
+    if (!limits.alternating || !running.busy()) hand_over(compiling);
+    if (!limits.alternating || !compiling.busy()) hand_over(running);
   }
 
-  void hear(Device& device) {
-    const auto message = receive_message(device.process.socket());
-    if (!message) return died(device);
-    if (message->contains("error")) {
-      device.process.end(true);
-      const std::string text = message->at("error");
-      if (message->at("user")) throw UserError(text);
-      throw DeviceError(text);
+  // What they say.
+
+  void hear(Stage& stage, Worker& worker) {
+    const Heard heard = worker.process.hear();
+    if (heard.kind == Heard::Kind::message) return take(stage, worker, heard.message);
+    if (heard.kind == Heard::Kind::death) {
+      if (!worker.ready && ++worker.failed_starts >= kStarts) throw DeviceError(fmt::format("{} {}", stage.who, heard.death));
+      replace(stage, worker, failed_outcome(TrialStatus::crash, fmt::format("worker {} while {}", heard.death, stage.doing)));
     }
-    if (!device.ready) {
-      device.ready = true;
-      device.failed_starts = 0;
-      device.deadline = after_seconds(limits.run_timeout_s);
+    if (heard.kind == Heard::Kind::too_late) {
+      if (!worker.ready)
+        throw DeviceError(fmt::format("{} was not ready after {:.0f} s: {}", stage.who, limits.start_timeout_s, heard.death));
+      replace(stage, worker,
+              failed_outcome(TrialStatus::timeout, fmt::format("no result after {:.1f} s of {}", stage.timeout_s, stage.doing)));
+    }
+  }
+
+  /// `outcome`: of what it was working on.
+  void replace(Stage& stage, Worker& worker, TrialOutcome outcome) {
+    if (worker.ready && !worker.entries.empty()) {
+      Entry entry = take_front(stage, worker);
+      settle(entry, std::move(outcome));
+    }
+    start(stage, worker);
+  }
+
+  void take(Stage& stage, Worker& worker, const nlohmann::json& message) {
+    WorkerAnswer answer;
+    try {
+      answer = answer_from_json(message);
+    } catch (const std::exception& error) {
+      const std::string reason = fmt::format("worker answered nonsense while {}: {}", stage.doing, error.what());
+      return replace(stage, worker, failed_outcome(TrialStatus::crash, reason));
+    }
+    if (const auto* refusal = std::get_if<WorkerRefusal>(&answer)) {
+      worker.process.end(true);
+      if (refusal->user) throw UserError(refusal->reason);
+      throw DeviceError(refusal->reason);
+    }
+    if (std::holds_alternative<WorkerReady>(answer)) {
+      worker.ready = true;
+      worker.failed_starts = 0;
+      return limit(stage, worker);
+    }
+    if (worker.entries.empty()) return start(stage, worker);  // an answer to nothing
+    Entry entry = take_front(stage, worker);
+    if (auto* compiled = std::get_if<CompiledTrial>(&answer)) {
+      entry.request.compiled = std::move(*compiled);
+      running.waiting.push_back(std::move(entry));
       return;
     }
-    if (device.entries.empty()) return restart(device);  // an answer to nothing
-    settle_front(device, outcome_from_json(message->at("outcome")));
-    if (message->at("lost")) restart(device);
+    auto& end = std::get<TrialEnd>(answer);
+    settle(entry, std::move(end.outcome));
+    if (end.lost) start(stage, worker);
   }
 
-  void died(Device& device) {
-    const bool starting = !device.ready;
-    const std::string death = device.process.end(true);
-    if (starting && ++device.failed_starts >= kStarts) throw DeviceError("the process that uses the device " + death);
-    if (!starting && !device.entries.empty()) {
-      settle_front(device, failed_outcome(TrialStatus::crash, fmt::format("worker {} while running", death)));
-    }
-    start(device);
+  // Both stages.
+
+  void drop(std::deque<Entry>& entries) {
+    for (Entry& entry : entries) settle(entry, stopped_outcome());
+    entries.clear();
   }
 
-  // Both.
-
-  void enforce_deadlines() {
-    const auto now = WorkerClock::now();
-    for (Compiler& compiler : compilers) {
-      if (!compiler.entry || now < compiler.deadline) continue;
-      compiler.process.end(true);
-      settle(*compiler.entry, failed_outcome(TrialStatus::timeout,
-                                             fmt::format("no result after {:.1f} s of compiling", limits.compile_timeout_s)));
-      compiler.entry.reset();
+  void drop_all(Stage& stage) {
+    for (Worker& worker : stage.workers) {
+      if (worker.entries.empty()) continue;
+      worker.process.end(true);
+      drop(worker.entries);
     }
-    for (Device& device : devices) {
-      if (!device.process.alive() || now < device.deadline || (device.ready && device.entries.empty())) continue;
-      if (!device.ready) {
-        throw DeviceError(
-            fmt::format("the device was not ready after {:.0f} s: {}", limits.start_timeout_s, device.process.end(true)));
-      }
-      device.process.end(true);
-      settle_front(
-          device, failed_outcome(TrialStatus::timeout, fmt::format("no result after {:.1f} s of running", limits.run_timeout_s)));
-      start(device);
-    }
+    drop(stage.waiting);
   }
-
-  void drop(Entry& entry) { settle(entry, stopped_outcome()); }
 
   /// What no device has.
   void abandon() {
-    for (Compiler& compiler : compilers) {
-      if (!compiler.entry) continue;
-      compiler.process.end(true);
-      drop(*compiler.entry);
-      compiler.entry.reset();
-    }
-    for (std::deque<Entry>* queue : {&compiled, &waiting}) {
-      for (Entry& entry : *queue) drop(entry);
-      queue->clear();
-    }
-  }
-
-  void stop_all() {
-    abandon();
-    for (Device& device : devices) {
-      if (!device.entries.empty()) device.process.end(true);
-      for (Entry& entry : device.entries) drop(entry);
-      device.entries.clear();
-    }
+    drop_all(compiling);
+    drop(running.waiting);
   }
 
   /// Waits a little for any process to say something, and listens.
   void listen() {
-    std::vector<pollfd> sockets;
-    std::vector<std::function<void()>> hearers;
-    for (Compiler& compiler : compilers) {
-      if (!compiler.process.alive()) continue;
-      sockets.push_back({compiler.process.socket(), POLLIN, 0});
-      hearers.emplace_back([this, &compiler] { hear(compiler); });
+    std::vector<std::pair<Stage*, Worker*>> speakers;
+    std::vector<const WorkerProcess*> processes;
+    for (Stage* stage : {&compiling, &running}) {
+      for (Worker& worker : stage->workers) {
+        if (!worker.process.alive()) continue;
+        speakers.emplace_back(stage, &worker);
+        processes.push_back(&worker.process);
+      }
     }
-    for (Device& device : devices) {
-      if (!device.process.alive()) continue;
-      sockets.push_back({device.process.socket(), POLLIN, 0});
-      hearers.emplace_back([this, &device] { hear(device); });
-    }
-    // Short waits, so that a stop flag is seen even when its signal went to another thread.
-    const int ready = poll(sockets.data(), sockets.size(), 50);
-    if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
-    for (std::size_t k = 0; ready > 0 && k < sockets.size(); ++k) {
-      if (sockets[k].revents != 0) hearers[k]();
-    }
+    wait_for_any(processes);
+    for (const auto& [stage, worker] : speakers) hear(*stage, *worker);
   }
 
   void advance() {
-    if (stopped()) return stop_all();
-    hand_to_compilers();
-    hand_to_devices();
+    if (stopped()) {
+      drop_all(compiling);
+      return drop_all(running);
+    }
+    hand_over();
     listen();
-    hand_to_devices();
-    enforce_deadlines();
+    hand_over();
   }
 };
 
 TrialPipeline::TrialPipeline(PipelineLimits limits, std::function<std::unique_ptr<TrialCompiler>()> make_compiler,
-                             std::function<std::unique_ptr<TrialDevice>(int)> make_device, const std::atomic<bool>* stop)
-    : impl_(new Impl{limits, std::move(make_compiler), std::move(make_device), stop, {}, {}, {}, {}, {}, 0, 0}) {
-  impl_->compilers.resize(static_cast<std::size_t>(std::max(limits.compilers, 1)));
-  impl_->devices.resize(static_cast<std::size_t>(std::max(limits.devices, 1)));
-  for (Device& device : impl_->devices) impl_->start(device);
+                             std::function<std::unique_ptr<TrialDevice>(int)> make_device, const std::atomic<bool>* stop) {
+  const auto compile = [make = std::move(make_compiler)](int) -> std::unique_ptr<TrialStage> {
+    yield_to_devices();
+    return make();
+  };
+  // A process that reads ahead would disturb a run on the same processors.
+  impl_.reset(new Impl{limits, stop,
+                       Stage{"the process that compiles", "compiling", limits.compile_timeout_s, limits.memory_limit, 1, compile,
+                             make_workers(limits.compilers)},
+                       Stage{"the process that uses the device", "running", limits.run_timeout_s, limits.run_memory_limit,
+                             limits.alternating ? 1 : kAhead, std::move(make_device), make_workers(limits.devices)}});
+  for (Worker& device : impl_->running.workers) impl_->start(impl_->running, device);
 }
 
 TrialPipeline::~TrialPipeline() = default;
+TrialPipeline::TrialPipeline(TrialPipeline&&) noexcept = default;
 
-int TrialPipeline::depth() const { return static_cast<int>(impl_->compilers.size() + kAhead * impl_->devices.size()); }
+int TrialPipeline::depth() const {
+  const std::size_t ahead = streaming() ? impl_->running.ahead * impl_->running.workers.size() : 0;
+  return static_cast<int>(impl_->compiling.workers.size() + ahead);
+}
+
+bool TrialPipeline::streaming() const { return !impl_->limits.alternating; }
 
 void TrialPipeline::submit(std::int64_t ticket, const TrialJob& job, bool first) {
   ++impl_->under_way;
-  Entry entry{ticket, job, std::nullopt};
-  first ? impl_->waiting.push_front(std::move(entry)) : impl_->waiting.push_back(std::move(entry));
-  impl_->hand_to_compilers();
+  auto& waiting = impl_->compiling.waiting;
+  waiting.insert(first ? waiting.begin() : waiting.end(), Entry{ticket, {job}});
+  impl_->hand_over();
 }
 
 void TrialPipeline::submit(std::int64_t ticket, const TrialJob& job, CompiledTrial compiled) {
   ++impl_->under_way;
-  impl_->compiled.push_back({ticket, job, std::move(compiled)});
+  impl_->running.waiting.push_back({ticket, {job, std::move(compiled)}});
 }
 
 SettledTrial TrialPipeline::next() {

@@ -16,8 +16,11 @@ struct PipelineLimits {
   int devices = 1;
   double compile_timeout_s = 30;
   double run_timeout_s = 30;
-  double start_timeout_s = 60;    ///< until a device's process is ready
-  std::int64_t memory_limit = 0;  ///< bytes of address space a compiling process may add to what it inherits; 0: no limit
+  double start_timeout_s = 60;        ///< until a process is ready
+  std::int64_t memory_limit = 0;      ///< bytes of address space a compiling process may add to what it inherits; 0: no limit
+  std::int64_t run_memory_limit = 0;  ///< the same of a device's process
+  /// Nothing compiles while a candidate runs: the device is the processors that compile. What waits is compiled before anything runs.
+  bool alternating = false;
 };
 
 /// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start
@@ -29,16 +32,17 @@ class TrialPipeline {
   TrialPipeline(PipelineLimits limits, std::function<std::unique_ptr<TrialCompiler>()> make_compiler,
                 std::function<std::unique_ptr<TrialDevice>(int device)> make_device, const std::atomic<bool>* stop = nullptr);
   ~TrialPipeline();
-  TrialPipeline(const TrialPipeline&) = delete;
-  TrialPipeline& operator=(const TrialPipeline&) = delete;
+  TrialPipeline(TrialPipeline&&) noexcept;
 
   /// Jobs under way at once that keep every process busy.
   int depth() const;
+  /// True when new jobs are best handed over as soon as others are settled; else when all are.
+  bool streaming() const;
   /// Hands a job over. `first`: before all that wait.
   void submit(std::int64_t ticket, const TrialJob& job, bool first = false);
   /// A job that is compiled already.
   void submit(std::int64_t ticket, const TrialJob& job, CompiledTrial compiled);
-  /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short are stopped. An ok outcome has the kernel. Throws UserError or DeviceError when a device's process cannot
+  /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short are stopped. An ok outcome has the kernel. Throws UserError or DeviceError when a process cannot
   /// start, InternalError when nothing is under way.
   SettledTrial next();
   /// The same for one of them; others that are settled meanwhile wait for next().

@@ -17,21 +17,29 @@ struct CompiledTrial {
   std::string periods = "{}";  ///< of the kernel's sizes (check_sizes.h)
 };
 
-/// Compiles candidates in a worker process. May throw: UserError is an illegal trial, anything else a compile error.
-class TrialCompiler {
+/// What a worker process does for each candidate that it is given. May throw: UserError is an illegal trial, anything else a compile error.
+class TrialStage {
  public:
-  virtual ~TrialCompiler() = default;
-  /// Returns an outcome when the trial ends here; else fills `compiled`.
-  virtual std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) = 0;
+  virtual ~TrialStage() = default;
+  /// Returns an outcome when the trial ends here; else leaves in `compiled` what the next stage takes.
+  virtual std::optional<TrialOutcome> work(const TrialJob& job, CompiledTrial& compiled) = 0;
+  /// False when the process must be replaced after a failure.
+  virtual bool usable() { return true; }
 };
 
-/// Checks and times compiled candidates in the one process that uses the device. May throw.
-class TrialDevice {
+/// Compiles candidates.
+class TrialCompiler : public TrialStage {
  public:
-  virtual ~TrialDevice() = default;
+  /// Returns an outcome when the trial ends here; else fills `compiled`.
+  virtual std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) = 0;
+  std::optional<TrialOutcome> work(const TrialJob& job, CompiledTrial& compiled) final { return compile(job, compiled); }
+};
+
+/// Checks and times compiled candidates, alone with the device.
+class TrialDevice : public TrialStage {
+ public:
   virtual TrialOutcome run(const TrialJob& job, const CompiledTrial& compiled) = 0;
-  /// False when the device's state is lost after a failure: the process is replaced.
-  virtual bool usable() { return true; }
+  std::optional<TrialOutcome> work(const TrialJob& job, CompiledTrial& compiled) final { return run(job, compiled); }
 };
 
 }  // namespace nestor

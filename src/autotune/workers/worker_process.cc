@@ -1,6 +1,7 @@
-// Forking workers, and what each way of dying is called.
+// Forking workers, whole messages, and what each way of dying is called.
 #include "autotune/workers/worker_process.h"
 
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <poll.h>
@@ -28,6 +29,18 @@ namespace {
 std::set<int>& open_sockets() {
   static std::set<int> sockets;
   return sockets;
+}
+
+constexpr std::uint64_t kLongestMessage = std::uint64_t{1} << 28;
+
+bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t moved = transfer(done);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;
+    done += static_cast<std::size_t>(moved);
+  }
+  return true;
 }
 
 void limit_resources(std::int64_t memory) {
@@ -72,7 +85,8 @@ std::string describe_death(int status, int errors) {
 void WorkerProcess::start(std::int64_t memory, const std::function<void(int socket)>& serve) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) internal_error("socketpair: {}", std::strerror(errno));
-  errors_ = memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
+  // Debug lines of workers are for whoever asked for them; otherwise what a worker says last explains its death.
+  errors_ = debug_enabled(DebugSwitch::timing) ? -1 : memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t process = fork();
@@ -125,12 +139,55 @@ std::string WorkerProcess::end(bool kill_it) {
   return death;
 }
 
-bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - WorkerClock::now()).count();
-  pollfd waiting{worker.socket(), POLLIN, 0};
-  const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 50)));
+Heard WorkerProcess::hear() {
+  pollfd waiting{socket_, POLLIN, 0};
+  const int ready = poll(&waiting, 1, 0);
   if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
-  return ready > 0;
+  if (ready > 0) {
+    if (auto message = receive_message(socket_)) return {Heard::Kind::message, std::move(*message)};
+    return {Heard::Kind::death, {}, end(true)};
+  }
+  if (WorkerClock::now() < deadline_) return {};
+  return {Heard::Kind::too_late, {}, end(true)};
+}
+
+Heard WorkerProcess::wait_and_hear(WorkerClock::time_point until) {
+  for (;;) {
+    Heard heard = hear();
+    if (heard.kind != Heard::Kind::nothing || WorkerClock::now() >= until) return heard;
+    wait_for_any({this});
+  }
+}
+
+void wait_for_any(const std::vector<const WorkerProcess*>& workers) {
+  std::vector<pollfd> sockets;
+  sockets.reserve(workers.size());
+  for (const WorkerProcess* worker : workers) sockets.push_back({worker->socket(), POLLIN, 0});
+  if (poll(sockets.data(), sockets.size(), 50) < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
+}
+
+bool send_message(int socket, const nlohmann::json& message) {
+  const std::vector<std::uint8_t> body = nlohmann::json::to_cbor(message);
+  const std::uint64_t length = body.size();
+  const auto put = [&](const void* data, std::size_t size) {
+    const char* bytes = static_cast<const char*>(data);
+    return transfer_all(size, [&](std::size_t done) { return send(socket, bytes + done, size - done, MSG_NOSIGNAL); });
+  };
+  return put(&length, sizeof length) && put(body.data(), body.size());
+}
+
+std::optional<nlohmann::json> receive_message(int socket) {
+  const auto take = [&](void* data, std::size_t size) {
+    char* bytes = static_cast<char*>(data);
+    return transfer_all(size, [&](std::size_t done) { return recv(socket, bytes + done, size - done, 0); });
+  };
+  std::uint64_t length = 0;
+  if (!take(&length, sizeof length) || length > kLongestMessage) return std::nullopt;
+  std::vector<std::uint8_t> body(length);
+  if (!take(body.data(), body.size())) return std::nullopt;
+  nlohmann::json message = nlohmann::json::from_cbor(body, true, false);
+  if (message.is_discarded()) return std::nullopt;
+  return message;
 }
 
 }  // namespace nestor

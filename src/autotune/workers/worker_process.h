@@ -2,11 +2,14 @@
 #pragma once
 
 #include <sys/types.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace nestor {
 
@@ -16,7 +19,24 @@ inline WorkerClock::time_point after_seconds(double seconds) {
   return WorkerClock::now() + std::chrono::duration_cast<WorkerClock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// A child that speaks through one socket (trial_messages.h). It ignores Ctrl-C, dies with its parent, leaves no core file,
+inline double milliseconds_since(WorkerClock::time_point start) {
+  return std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count();
+}
+
+/// A message is length-prefixed CBOR. False when the other end is gone.
+bool send_message(int socket, const nlohmann::json& message);
+/// Blocks until a whole message is there; nothing when the other end is gone or sent what is no message.
+std::optional<nlohmann::json> receive_message(int socket);
+
+/// What a process said, or how its silence ended.
+struct Heard {
+  enum class Kind { nothing, message, death, too_late };
+  Kind kind = Kind::nothing;
+  nlohmann::json message{};
+  std::string death{};  ///< of one that died or was too late, as WorkerProcess::end() says it
+};
+
+/// A child that speaks through one socket. It ignores Ctrl-C, dies with its parent, leaves no core file,
 /// and its standard error goes to memory, from where the reason of a death is taken. Not copyable, movable.
 class WorkerProcess {
  public:
@@ -39,19 +59,27 @@ class WorkerProcess {
   /// fault)", with the last line it wrote on its standard error.
   std::string end(bool kill_it);
 
+  /// Its next message must come within that time from now; 0: whenever it likes.
+  void limit(double seconds) { deadline_ = seconds > 0 ? after_seconds(seconds) : WorkerClock::time_point::max(); }
+  /// What it said since, without waiting. One that died or is too late is ended by that.
+  Heard hear();
+  /// The next message, or how the silence ended; nothing when `until` came first.
+  Heard wait_and_hear(WorkerClock::time_point until = WorkerClock::time_point::max());
+
  private:
   void swap(WorkerProcess& other) noexcept {
     std::swap(process_, other.process_);
     std::swap(socket_, other.socket_);
     std::swap(errors_, other.errors_);
+    std::swap(deadline_, other.deadline_);
   }
   pid_t process_ = -1;
   int socket_ = -1;
   int errors_ = -1;
+  WorkerClock::time_point deadline_ = WorkerClock::time_point::max();
 };
 
-/// Waits until one of the workers has something to read, or `limit` passes; whether `worker` has. Short waits, so that a stop
-/// flag is seen even when its signal went to another thread.
-bool wait_readable(const WorkerProcess& worker, WorkerClock::time_point limit);
+/// Waits until one of them may have something to say, for 50 ms at most: a stop flag is seen even when its signal went to another thread.
+void wait_for_any(const std::vector<const WorkerProcess*>& workers);
 
 }  // namespace nestor

@@ -168,7 +168,9 @@ void add_tune(CLI::App& app, Action& run) {
   args->database.add_to(*command);
   args->measure.add_to(*command);
   command->add_option("--trials", args->trials, "new trials at most")->check(positive_number())->capture_default_str();
-  command->add_option("--time", args->time, "seconds at most")->check(positive_number())->capture_default_str();
+  command->add_option("--time", args->time, "seconds at most; one candidate is tried in any case")
+      ->check(positive_number())
+      ->capture_default_str();
   command->add_option("--searcher", args->searcher, "how candidates are chosen")
       ->check(CLI::IsMember({"evolutionary", "random", "exhaustive"}))
       ->capture_default_str();

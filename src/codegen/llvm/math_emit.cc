@@ -6,6 +6,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <span>
@@ -150,6 +151,9 @@ Value* MathEmitter::erf(Builder& b, Value* x) const {
 
 namespace {
 
+/// As kRounder, of f64.
+constexpr double kRounder64 = 6755399441055744.0;
+
 /// log2 of positive x in f64 by the series of 2 atanh((m-1)/(m+1)); absolute error below 2^-40.
 Value* log2_f64(Builder& b, Value* x) {
   auto [m, e] = split_exponent(b, x, 52, 0x3fe6a09e667f3bcd);
@@ -161,7 +165,6 @@ Value* log2_f64(Builder& b, Value* x) {
 
 /// 2^z in f64 for |z| <= 1000; relative error below 2^-36.
 Value* exp2_f64(Builder& b, Value* z) {
-  constexpr double kRounder64 = 6755399441055744.0;
   Value* shifted = b.CreateFAdd(z, number(z, kRounder64));
   Value* r = b.CreateFSub(z, b.CreateFSub(shifted, number(z, kRounder64)));
   double terms[11];
@@ -200,6 +203,117 @@ Value* MathEmitter::signed_power(Builder& b, Value* x, Value* y, Value* power) c
   result = b.CreateSelect(b.CreateFCmpUNO(x, y), b.CreateFAdd(x, y), result);
   Value* one = b.CreateOr(b.CreateFCmpOEQ(y, number(y, 0)), b.CreateFCmpOEQ(x, number(x, 1)));
   return b.CreateSelect(one, number(x, 1), result);
+}
+
+namespace {
+
+/// An angle as quarters of a turn.
+struct Quarters {
+  Value* angle;  ///< f32, about -pi/4 to pi/4: what is left of them
+  Value* count;  ///< i64; its lowest two bits count
+};
+
+/// The part of t that is no multiple of 4, from -2 to 2; exact.
+Value* within_turn(Builder& b, Value* t) {
+  Value* turns = b.CreateFAdd(b.CreateFMul(t, number(t, 0.25)), number(t, kRounder64));
+  return b.CreateFSub(t, b.CreateFMul(b.CreateFSub(turns, number(t, kRounder64)), number(t, 4)));
+}
+
+/// After Payne and Hanek, in f64: x 2/pi by parts of 28 bits, whose products with the 24 bits of x are exact. Parts whose products are
+/// multiples of 4 are left out: `window` says how many, and the four parts from there on leave less than 2^-59 behind.
+Quarters quarters_of(Builder& b, Value* x) {
+  constexpr double kParts[] = {170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471};
+  constexpr double kWindows[] = {0x1p53, 0x1p81, 0x1p109};  // |x| from which one more part is left out
+  Value* magnitude = fabs(b, x);
+  Value* wide = b.CreateFPExt(x, type_like(b.getDoubleTy(), x));
+  const auto by_window = [&](auto&& value) {
+    Value* chosen = number(wide, value(0));
+    for (int window = 1; window < 4; ++window)
+      chosen = b.CreateSelect(b.CreateFCmpOGE(magnitude, number(x, kWindows[window - 1])), number(wide, value(window)), chosen);
+    return chosen;
+  };
+  Value* scaled = b.CreateFMul(wide, by_window([](int window) { return std::ldexp(1.0, -28 * window); }));
+  Value* products[4];
+  for (int k = 0; k < 4; ++k)
+    products[k] = b.CreateFMul(scaled, by_window([&](int window) { return std::ldexp(kParts[window + k], -28 * (k + 1)); }));
+  Value *first = within_turn(b, products[0]), *second = within_turn(b, products[1]);
+  Value* rounded = b.CreateFAdd(b.CreateFAdd(b.CreateFAdd(first, second), products[2]), number(wide, kRounder64));
+  // What cancels, cancels exactly: the largest terms first.
+  Value* rest = b.CreateFAdd(b.CreateFSub(first, b.CreateFSub(rounded, number(wide, kRounder64))), second);
+  rest = b.CreateFAdd(b.CreateFAdd(rest, products[2]), products[3]);
+  Value* angle = b.CreateFPTrunc(b.CreateFMul(rest, number(wide, std::numbers::pi / 2)), x->getType());
+  return {angle, b.CreateBitCast(rounded, bits_type(wide))};
+}
+
+/// sin(angle + quarters pi/2). Polynomials of S. Moshier's Cephes on -pi/4 to pi/4.
+Value* sine_of(Builder& b, Value* angle, Value* quarters) {
+  constexpr double kSine[] = {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4};
+  constexpr double kCosine[] = {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5};
+  Value* square = b.CreateFMul(angle, angle);
+  Value* sine = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), angle, angle);
+  Value* cosine =
+      fma(b, b.CreateFMul(polynomial(b, square, kCosine), square), square, fma(b, square, number(angle, -0.5), number(angle, 1)));
+  const auto has = [&](std::int64_t bit) {
+    llvm::Type* type = quarters->getType();
+    return b.CreateICmpNE(b.CreateAnd(quarters, integer(type, bit)), integer(type, 0));
+  };
+  Value* result = b.CreateSelect(has(1), cosine, sine);
+  return b.CreateSelect(has(2), b.CreateFNeg(result), result);
+}
+
+}  // namespace
+
+Value* MathEmitter::sin(Builder& b, Value* x) const {
+  const Quarters turned = quarters_of(b, x);
+  return b.CreateSelect(b.CreateFCmpOEQ(x, number(x, 0)), x, sine_of(b, turned.angle, turned.count));
+}
+
+Value* MathEmitter::cos(Builder& b, Value* x) const {
+  const Quarters turned = quarters_of(b, x);
+  return sine_of(b, turned.angle, b.CreateAdd(turned.count, integer(turned.count->getType(), 1)));
+}
+
+Value* MathEmitter::log1p(Builder& b, Value* x) const {
+  // log(u) + (x - (u - 1)) / u with u = 1 + x rounded: the second term is what was lost of x.
+  Value* u = b.CreateFAdd(x, number(x, 1));
+  Value* lost = b.CreateFSub(x, b.CreateFSub(u, number(x, 1)));
+  Value* logarithm = MathEmitter::log(b, u);
+  Value* result = b.CreateFAdd(logarithm, divide(b, lost, u));
+  Value* ordinary = b.CreateAnd(b.CreateFCmpOGT(u, number(x, 0)), b.CreateFCmpOLT(u, number(x, kInfinity)));
+  result = b.CreateSelect(ordinary, result, logarithm);
+  return b.CreateSelect(b.CreateFCmpOEQ(u, number(x, 1)), x, result);
+}
+
+Value* MathEmitter::expm1(Builder& b, Value* x) const {
+  // With e^x = 2^n e^r: 2 (t (e^r - 1) + (t - 1/2)) where t = 2^(n-1), which does not overflow before the result does.
+  constexpr double kP[] = {4.999999404e-01, 1.666652113e-01, 4.166838899e-02, 8.368745446e-03, 1.381453825e-03};
+  constexpr double kLowest = -50, kHighest = 88.7228390520;  // from here down it is -1
+  Value* bounded = b.CreateSelect(b.CreateFCmpOLT(x, number(x, kLowest)), number(x, kLowest), x);
+  Value* shifted = fma(b, bounded, number(x, std::numbers::log2e), number(x, kRounder));
+  Value* n = b.CreateFSub(shifted, number(x, kRounder));
+  Value* r = fma(b, n, number(x, -0.693359375), bounded);
+  r = fma(b, n, number(x, 2.12194440054690583e-4), r);
+  Value* grown = fma(b, polynomial(b, r, kP), b.CreateFMul(r, r), r);
+  Value* t = add_exponent(b, number(x, 0.5), shifted);
+  Value* half = fma(b, t, grown, b.CreateFSub(t, number(x, 0.5)));
+  Value* result = b.CreateFAdd(half, half);
+  result = b.CreateSelect(b.CreateFCmpUGT(x, number(x, kHighest)), b.CreateFMul(x, number(x, kInfinity)), result);
+  return b.CreateSelect(b.CreateFCmpOLT(fabs(b, x), number(x, 0x1p-25)), x, result);  // half of it might be too small for f32
+}
+
+Value* MathEmitter::atan(Builder& b, Value* x) const {
+  // An odd polynomial up to 1 (coefficients of N. Shibata's SLEEF), beyond pi/2 - atan(1/|x|).
+  constexpr double kP[] = {-0.333331018686294555664062,  0.199926957488059997558594,   -0.142027363181114196777344,
+                           0.106347933411598205566406,   -0.0748900920152664184570312, 0.0425049886107444763183594,
+                           -0.0159569028764963150024414, 0.00282363896258175373077393};
+  constexpr double kQuarterHigh = 1.57079637050628662109375, kQuarterLow = -4.37113900018624283e-8;
+  Value* magnitude = fabs(b, x);
+  Value* far = b.CreateFCmpOGT(magnitude, number(x, 1));
+  Value* inner = b.CreateSelect(far, divide(b, number(x, 1), magnitude), magnitude);
+  Value* square = b.CreateFMul(inner, inner);
+  Value* near = fma(b, b.CreateFMul(polynomial(b, square, kP), square), inner, inner);
+  Value* beyond = b.CreateFAdd(b.CreateFSub(number(x, kQuarterHigh), near), number(x, kQuarterLow));
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, b.CreateSelect(far, beyond, near), x);
 }
 
 Value* MathEmitter::sqrt(Builder& b, Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }

@@ -19,6 +19,11 @@ class MathEmitter {
   virtual Value* log(Builder& b, Value* x) const;            ///< < 1.5 ulp; subnormals included
   virtual Value* tanh(Builder& b, Value* x) const;           ///< < 3 ulp
   virtual Value* erf(Builder& b, Value* x) const;            ///< < 3 ulp
+  virtual Value* sin(Builder& b, Value* x) const;            ///< < 2 ulp; arguments of any size
+  virtual Value* cos(Builder& b, Value* x) const;            ///< < 2 ulp; arguments of any size
+  virtual Value* log1p(Builder& b, Value* x) const;          ///< < 3 ulp
+  virtual Value* expm1(Builder& b, Value* x) const;          ///< < 2 ulp
+  virtual Value* atan(Builder& b, Value* x) const;           ///< < 4 ulp
   virtual Value* pow(Builder& b, Value* x, Value* y) const;  ///< computed in f64: < 1 ulp
   virtual Value* sqrt(Builder& b, Value* x) const;
   virtual Value* rsqrt(Builder& b, Value* x) const;  ///< 1/sqrt(x), two roundings

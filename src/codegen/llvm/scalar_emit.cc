@@ -1,6 +1,7 @@
 // Scalar expressions to LLVM IR.
 #include "codegen/llvm/scalar_emit.h"
 
+#include "poly/nest/scalar_semantics.h"
 #include "support/error.h"
 
 #include <llvm/IR/Constants.h>
@@ -147,6 +148,16 @@ class Emitter {
         return math_.tanh(b_, x);
       case ScalarOp::erf:
         return math_.erf(b_, x);
+      case ScalarOp::sin:
+        return math_.sin(b_, x);
+      case ScalarOp::cos:
+        return math_.cos(b_, x);
+      case ScalarOp::log1p:
+        return math_.log1p(b_, x);
+      case ScalarOp::expm1:
+        return math_.expm1(b_, x);
+      case ScalarOp::atan:
+        return math_.atan(b_, x);
       case ScalarOp::floor:
         return math_.floor(b_, x);
       default:
@@ -253,6 +264,7 @@ Value* to_f32(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, Ele
     case ElementType::bf16:
       return math.widen_bf16(b, value);
     case ElementType::i32:
+    case ElementType::i64:
       return b.CreateSIToFP(value, type_like(b.getFloatTy(), value));
     case ElementType::boolean:
       return b.CreateUIToFP(value, type_like(b.getFloatTy(), value));
@@ -278,11 +290,34 @@ llvm::Type* register_type(llvm::LLVMContext& context, ElementType type) {
     case ElementType::bf16:
       return llvm::Type::getInt16Ty(context);
     case ElementType::i32:
+    case ElementType::i64:
       return llvm::Type::getInt32Ty(context);
     case ElementType::boolean:
       return llvm::Type::getInt1Ty(context);
   }
   internal_error("unknown element type {}", static_cast<int>(type));
+}
+
+bool lies_as_held(ElementType type) { return type != ElementType::boolean && type != ElementType::i64; }
+
+llvm::Type* element_type(llvm::LLVMContext& context, ElementType type) {
+  if (lies_as_held(type)) return register_type(context, type);
+  return llvm::Type::getIntNTy(context, static_cast<unsigned>(8 * size_in_bytes(type)));
+}
+
+Value* from_element(llvm::IRBuilderBase& b, Value* element, ElementType type) {
+  if (lies_as_held(type)) return element;
+  llvm::Type* wide = element->getType();
+  if (type == ElementType::boolean) return b.CreateICmpNE(element, llvm::ConstantInt::get(wide, 0));
+  element = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, element, llvm::ConstantInt::getSigned(wide, -2147483648LL));
+  element = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, element, llvm::ConstantInt::getSigned(wide, 2147483647LL));
+  return b.CreateTrunc(element, type_like(b.getInt32Ty(), element));
+}
+
+Value* to_element(llvm::IRBuilderBase& b, Value* value, ElementType type) {
+  if (lies_as_held(type)) return value;
+  llvm::Type* wide = type_like(element_type(b.getContext(), type), value);
+  return type == ElementType::boolean ? b.CreateZExt(value, wide) : b.CreateSExt(value, wide);
 }
 
 llvm::Constant* scalar_constant(llvm::LLVMContext& context, ElementType type, double number) {
@@ -294,7 +329,8 @@ llvm::Constant* scalar_constant(llvm::LLVMContext& context, ElementType type, do
       return llvm::ConstantFP::get(ir, number);
     case ElementType::bf16:
       return llvm::ConstantInt::get(ir, bf16_bits(number));
-    case ElementType::i32: {
+    case ElementType::i32:
+    case ElementType::i64: {
       const double bounded = std::isnan(number) ? 0 : std::clamp(std::trunc(number), -2147483648.0, 2147483647.0);
       return llvm::ConstantInt::getSigned(ir, static_cast<std::int64_t>(bounded));
     }
@@ -319,6 +355,8 @@ Value* splat_to(llvm::IRBuilderBase& b, Value* value, unsigned width) {
 }
 
 Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from, ElementType to) {
+  from = semantics::value_type(from);
+  to = semantics::value_type(to);
   if (from == to) return value;
   if (from == ElementType::boolean && to == ElementType::i32) return b.CreateZExt(value, type_like(b.getInt32Ty(), value));
   if (from == ElementType::i32 && to == ElementType::boolean)
@@ -332,6 +370,7 @@ Value* emit_cast(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, 
     case ElementType::bf16:
       return math.narrow_bf16(b, wide);
     case ElementType::i32:
+    case ElementType::i64:
       return math.to_i32(b, wide);
     case ElementType::boolean:
       return b.CreateFCmpUNE(wide, llvm::ConstantFP::get(wide->getType(), 0.0));

@@ -11,8 +11,16 @@
 
 namespace nestor {
 
-/// IR type of a value of `type` in a register: float, half, i16 (bits of a bf16), i32, i1.
+/// IR type of a value of `type` in a register: float, half, i16 (bits of a bf16), i32 (of an i64 too), i1.
 llvm::Type* register_type(llvm::LLVMContext& context, ElementType type);
+
+/// Do elements of `type` lie in memory as in registers? Truth values take bytes, and an i64 is wider than its value.
+bool lies_as_held(ElementType type);
+/// IR type of an element in memory: register_type, or i8 of a truth value, or i64.
+llvm::Type* element_type(llvm::LLVMContext& context, ElementType type);
+/// From element_type to register_type and back, for one value or by lane.
+llvm::Value* from_element(llvm::IRBuilderBase& b, llvm::Value* element, ElementType type);
+llvm::Value* to_element(llvm::IRBuilderBase& b, llvm::Value* value, ElementType type);
 
 /// Supplies the leaves. A leaf that is the same in all lanes may be one value instead of a vector: what depends only on
 /// such leaves is then computed once.

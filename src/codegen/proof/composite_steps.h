@@ -21,6 +21,9 @@ struct StepOps {
 /// { [loops, dims] -> range } from { Statement[dims] -> range }, at the run's instances.
 isl::map at_instances(const isl::map& relation, const Run& run);
 
+/// Where `a` is not there yet: `b`.
+inline isl::map united(const isl::map& a, const isl::map& b) { return a.is_null() ? b : a.unite(b); }
+
 /// Terms: used in the step that made them, seen after their points, and with the right counts.
 void prove_terms(const Subject& subject, const Composite& composite, const std::vector<StepOps>& steps);
 

@@ -15,8 +15,6 @@
 namespace nestor::proof {
 namespace {
 
-isl::map united(const isl::map& a, const isl::map& b) { return a.is_null() ? b : a.unite(b); }
-
 class TermProof {
  public:
   TermProof(const Subject& subject, const Composite& composite, const std::vector<StepOps>& steps)

@@ -18,8 +18,6 @@ namespace {
 
 bool same_place_in_time(const Run& a, const Run& b) { return shared_loops(a, b) == a.depth() && a.depth() == b.depth(); }
 
-isl::map united(const isl::map& a, const isl::map& b) { return a.is_null() ? b : a.unite(b); }
-
 class CompositeProof {
  public:
   CompositeProof(const Subject& subject, const Composite& composite)

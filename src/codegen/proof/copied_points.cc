@@ -1,5 +1,6 @@
 // Points that are no instances, and copies of parts of tensors.
 #include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/reached.h"
 #include "codegen/proof/model/time_order.h"
 #include "codegen/proof/obligations.h"
 
@@ -302,15 +303,18 @@ void prove_copied(const ProgramModel& model, int buffer, const std::vector<Stage
   const std::size_t depth = staged.scope.size();
   isl::map copied;
   for (const OpMember& member : run.members) {
-    for (const TileAccess& access : member.op->reads) {
+    for (std::size_t k = 0; k < member.op->reads.size(); ++k) {
+      const TileAccess& access = member.op->reads[k];
       if (access.buffer != buffer || run.part != OpPart::points) continue;
       if (copied.is_null()) copied = copied_before(copies, run);
       if (copied.is_null())
         throw BrokenObligation(fmt::format("order: {} reads the copy {} before it is made", title(run), staged.name));
       const isl::map wanted = in_scope(model.place(member, access), member.instances, depth);
       if (wanted.is_subset(copied)) continue;
+      const isl::set reached = reached_points(model, member, static_cast<int>(k), member.instances);
+      const isl::map needed = in_scope(model.place(member, access), reached, depth);
       const std::vector<std::string>& names = run.space().variables();
-      expect_empty(wanted.subtract(copied).domain(), {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(depth)},
+      expect_empty(needed.subtract(copied).domain(), {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(depth)},
                    fmt::format("storage: {} reads places of {} that are not copied", title(run), staged.name));
     }
   }

@@ -1,5 +1,6 @@
 // Values, reads, writes and indices of ops, against the nest's statements at the claimed instances.
 #include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/reached.h"
 #include "codegen/proof/model/values.h"
 #include "codegen/proof/obligations.h"
 #include "poly/isl/isl_tools.h"
@@ -82,13 +83,16 @@ class Meaning {
     if (op.reads.size() != s_.reads.size() || op.indices.size() < s_.indices.size())
       throw BrokenObligation(fmt::format("{} has not the reads and indices of its statement", title(run_)));
     expect_element(voice, op.write, s_.write, "write");
-    for (std::size_t k = 0; k < op.reads.size(); ++k) expect_element(voice, op.reads[k], s_.reads[k], fmt::format("read {}", k));
+    for (std::size_t k = 0; k < op.reads.size(); ++k)
+      expect_element(voice, op.reads[k], s_.reads[k], fmt::format("read {}", k), static_cast<int>(k));
     for (std::size_t k = 0; k < s_.indices.size(); ++k) expect_index(voice, op.indices[k], s_.indices[k]);
     if (!matches_value(op, viewed_value(subject_, s_)))
       throw BrokenObligation(fmt::format("the value of {} is not its statement's", title(run_)));
   }
 
-  void expect_element(const Voice& voice, const TileAccess& access, const Access& wanted, const std::string& what) {
+  /// A read counts where the value comes to it: the statement's need not say what lies elsewhere.
+  void expect_element(const Voice& voice, const TileAccess& access, const Access& wanted, const std::string& what,
+                      int read = -1) {
     const Buffer& buffer = model_.buffer(access.buffer);
     const Tensor& tensor = model_.nest().tensor(wanted.tensor);
     if (buffer.tensor != wanted.tensor || buffer.type != tensor.type || access.index.size() != tensor.shape.size())
@@ -96,7 +100,9 @@ class Meaning {
     const isl::map found = model_.element(*voice.member, access).intersect_domain(voice.instances);
     const isl::map expected = isl::manage(isl_map_preimage_domain_multi_aff(wanted.relation.copy(), run_.instance.copy()));
     if (found.is_subset(expected)) return;
-    expect_empty(found.subtract(expected).domain(), voice.member->space->variables(),
+    isl::set others = found.subtract(expected).domain();
+    if (read >= 0) others = reached_points(model_, *voice.member, read, others);
+    expect_empty(others, voice.member->space->variables(),
                  fmt::format("{}: its {} is not the statement's element of {}", title(run_), what, wanted.tensor));
   }
 

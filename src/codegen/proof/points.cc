@@ -1,5 +1,6 @@
 // Bounds of accesses, and what the points of one op may have in common.
 #include "codegen/proof/model/outcome.h"
+#include "codegen/proof/model/reached.h"
 #include "codegen/proof/obligations.h"
 #include "poly/isl/conjunction.h"
 
@@ -55,14 +56,16 @@ class Bounds {
     const Buffer& held = model_.buffer(buffer);
     for (const OpMember& member : run_.members) {
       const auto accesses = accesses_of(run_, *member.op);
-      const bool uses = std::any_of(accesses.begin(), accesses.end(), [&](const TileAccess* access) {
-        return access->buffer == buffer && access->index[k].str() == index.str();
-      });
-      if (!uses) continue;
-      const auto [below, above] = outside(*member.space, index, held.extents[k]);
-      expect_empty(member.executed.intersect(below.unite(above)), member.space->variables(),
-                   fmt::format("bounds: {} accesses {} at '{}', outside of [0, {})", title(run_), held.name, index.str(),
-                               held.extents[k].str()));
+      for (std::size_t a = 0; a < accesses.size(); ++a) {
+        if (accesses[a]->buffer != buffer || accesses[a]->index[k].str() != index.str()) continue;
+        const auto [below, above] = outside(*member.space, index, held.extents[k]);
+        isl::set points = member.executed.intersect(below.unite(above));
+        // Reads are behind the write; no code reads an element that its value does not come to.
+        if (a > 0) points = reached_points(model_, member, static_cast<int>(a) - 1, points);
+        expect_empty(points, member.space->variables(),
+                     fmt::format("bounds: {} accesses {} at '{}', outside of [0, {})", title(run_), held.name, index.str(),
+                                 held.extents[k].str()));
+      }
     }
   }
 

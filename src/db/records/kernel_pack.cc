@@ -19,7 +19,7 @@
 namespace nestor {
 namespace {
 
-constexpr int kLevel = 19;
+constexpr int kPackLevel = 19;
 constexpr int kWindowLog = 27;  // 128 MiB: what readers take at most
 constexpr std::string_view kTitle = "nestor kernels 1 ";
 constexpr std::uint64_t kMostKernels = 1u << 20;
@@ -93,7 +93,7 @@ PackWriter::PackWriter(std::ostream& out, const std::vector<PackedKernel>& kerne
   }
   if (!state_->context) internal_error("zstd: no memory");
   const std::string index = index_text(kernels);
-  state_->set(ZSTD_c_compressionLevel, kLevel);
+  state_->set(ZSTD_c_compressionLevel, kPackLevel);
   state_->set(ZSTD_c_windowLog, kWindowLog);
   state_->set(ZSTD_c_enableLongDistanceMatching, 1);
   state_->set(ZSTD_c_checksumFlag, 1);

@@ -24,17 +24,17 @@ std::string function_stem(std::string name) {
     const std::string ending(suffix);
     if (name.size() > ending.size() && name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
-  static const std::set<std::string> c_functions{"expf",  "exp2f",  "logf",  "sqrtf", "tanhf", "erff",
-                                                 "fabsf", "floorf", "ceilf", "powf",  "truncf"};
+  static const std::set<std::string> c_functions{"expf",   "exp2f", "logf", "sqrtf",  "tanhf", "erff", "fabsf",
+                                                 "floorf", "ceilf", "powf", "truncf", "sinf",  "cosf", "atanf"};
   if (c_functions.count(name) != 0) name.pop_back();
   return name == "fabs" ? "abs" : name;
 }
 
 const std::map<std::string, ScalarOp>& simple_functions() {
   static const std::map<std::string, ScalarOp> all{
-      {"exp", ScalarOp::exp},     {"exp2", ScalarOp::exp2}, {"log", ScalarOp::log},
-      {"sqrt", ScalarOp::sqrt},   {"tanh", ScalarOp::tanh}, {"erf", ScalarOp::erf},
-      {"floor", ScalarOp::floor}, {"abs", ScalarOp::abs},   {"fast_inverse_sqrt", ScalarOp::rsqrt}};
+      {"exp", ScalarOp::exp},   {"exp2", ScalarOp::exp2},   {"log", ScalarOp::log}, {"sqrt", ScalarOp::sqrt},
+      {"tanh", ScalarOp::tanh}, {"erf", ScalarOp::erf},     {"sin", ScalarOp::sin}, {"cos", ScalarOp::cos},
+      {"atan", ScalarOp::atan}, {"floor", ScalarOp::floor}, {"abs", ScalarOp::abs}, {"fast_inverse_sqrt", ScalarOp::rsqrt}};
   return all;
 }
 

@@ -58,7 +58,7 @@ class JsonReader {
   }
   ElementType type() const {
     const auto found = element_type_from(text());
-    if (!found) user_error("{}: \"{}\" is no element type; the types are f32, f16, bf16, i32 and bool", place_, text());
+    if (!found) user_error("{}: \"{}\" is no element type; the types are f32, f16, bf16, i32, bool and i64", place_, text());
     return *found;
   }
   TensorRole role() const {

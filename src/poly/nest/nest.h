@@ -39,6 +39,8 @@ struct Tensor {
   ElementType type;
   TensorRole role;
   std::vector<isl::pw_aff> shape;  ///< extents, each `[params] -> { [] : ... }` a function of the parameters alone
+  /// Of an output: takes the place of the nest's tolerance.
+  std::optional<double> tolerance{};
 };
 
 /// One access: `relation` is { Statement[dims] -> Tensor[index] }, single valued.
@@ -74,6 +76,9 @@ struct Nest {
   std::vector<Statement> statements;
   /// Upper limit of what rounding may be granted with ordinary data: |result - reference| / (max(1, median |reference|) + |reference|).
   double tolerance = 1e-4;
+
+  /// What holds for the output: its own tolerance, or the nest's.
+  double tolerance_of(const std::string& output) const { return tensor(output).tolerance.value_or(tolerance); }
 
   const Tensor& tensor(const std::string& name) const;        ///< throws InternalError when absent
   const Statement& statement(const std::string& name) const;  ///< throws InternalError when absent

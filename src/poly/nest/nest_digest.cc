@@ -138,6 +138,7 @@ std::string canonical(const Nest& nest) {
   for (const Tensor& tensor : nest.tensors) {
     text += fmt::format("T {} {} {}", tensor.name, to_string(tensor.type), to_string(tensor.role));
     for (const isl::pw_aff& extent : tensor.shape) text += " " + canonical_extent(extent);
+    if (tensor.tolerance) text += fmt::format(" within {}", *tensor.tolerance);
     text += "\n";
   }
   for (const Statement& statement : nest.statements) text += canonical(statement);

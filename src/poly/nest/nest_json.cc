@@ -60,6 +60,7 @@ Statement read_statement(const JsonReader& reader) {
 Tensor read_tensor(const JsonReader& reader) {
   Tensor tensor{reader.at("name").text(), reader.at("type").type(), reader.at("role").role(), {}};
   for (const JsonReader& extent : reader.at("shape").list()) tensor.shape.push_back(parse_pw_aff(extent.text(), extent.place()));
+  if (reader.has("tolerance")) tensor.tolerance = reader.at("tolerance").number();
   return tensor;
 }
 
@@ -118,6 +119,7 @@ json nest_to_json(const Nest& nest) {
     for (const isl::pw_aff& extent : tensor.shape) shape.push_back(isl_text(extent));
     tensors.push_back(
         {{"name", tensor.name}, {"type", to_string(tensor.type)}, {"role", to_string(tensor.role)}, {"shape", shape}});
+    if (tensor.tolerance) tensors.back()["tolerance"] = *tensor.tolerance;
   }
   json statements = json::array();
   for (const Statement& statement : nest.statements) statements.push_back(statement_to_json(statement));

@@ -4,6 +4,7 @@
 #include <isl/set.h>
 
 #include <cctype>
+#include <cmath>
 #include <set>
 
 #include "poly/isl/isl_tools.h"
@@ -23,8 +24,12 @@ bool is_identifier(const std::string& name) {
   return true;
 }
 
-bool same_kind(ElementType a, ElementType b) { return (a == ElementType::i32) == (b == ElementType::i32); }
 bool is_narrow(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+/// Values of a type are stored into tensors of its kind without a cast.
+bool same_kind(ElementType a, ElementType b) {
+  const auto is_float = [](ElementType type) { return type == ElementType::f32 || is_narrow(type); };
+  return a == b || (is_float(a) && is_float(b));
+}
 
 /// Checks one nest; every method throws at the first offender.
 class Validator {
@@ -80,7 +85,11 @@ class Validator {
   }
 
   void check_tensor(const Tensor& tensor) const {
-    if (tensor.type == ElementType::boolean) user_error("tensor {} cannot hold elements of type bool", tensor.name);
+    if (tensor.type == ElementType::i64 && tensor.role != TensorRole::input) {
+      user_error("tensor {} is of type i64 and no input: outputs and temporaries hold i32, as which inputs of i64 are read",
+                 tensor.name);
+    }
+    if (tensor.tolerance) check_tolerance(tensor);
     for (const isl::pw_aff& extent : tensor.shape) {
       const std::string where = "the shape of " + tensor.name;
       const isl::space domain = isl::manage(isl_pw_aff_get_domain_space(extent.get()));
@@ -90,6 +99,15 @@ class Validator {
       if (!context_.is_subset(isl::manage(isl_pw_aff_nonneg_set(plain.copy())))) {
         user_error("{} is undefined or negative for some sizes: {}", where, isl_text(extent));
       }
+    }
+  }
+
+  void check_tolerance(const Tensor& tensor) const {
+    if (tensor.role != TensorRole::output) {
+      user_error("tensor {} has a tolerance and is no output: only outputs are compared", tensor.name);
+    }
+    if (!std::isfinite(*tensor.tolerance) || *tensor.tolerance < 0) {
+      user_error("tensor {}: its tolerance is {}; it must be a number that is not negative", tensor.name, *tensor.tolerance);
     }
   }
 
@@ -208,11 +226,23 @@ class Validator {
     }
   }
 
+  /// An i64 is what an input holds, and becomes an i32 at once.
+  static void check_wide(const std::string& where, const ScalarExpr& node) {
+    if (node.type() == ElementType::i64 && node.op() != ScalarOp::read)
+      user_error("{}: {} makes an i64; the integers of values are i32", where, to_string(node.op()));
+    for (const ScalarExpr& arg : node.args()) {
+      const bool narrows = node.op() == ScalarOp::cast && node.type() == ElementType::i32;
+      if (arg.type() == ElementType::i64 && !narrows)
+        user_error("{}: no arithmetic on i64; cast it to i32 before {}", where, to_string(node.op()));
+    }
+  }
+
   void check_value(const Statement& statement) const {
     const std::string where = "statement " + statement.name;
     if (!statement.value.defined()) user_error("{} has no value", where);
     statement.value.visit([&](const ScalarExpr& node) {
       check_leaf(statement, node);
+      check_wide(where, node);
       if (node.op() == ScalarOp::cast || node.args().empty()) return;
       for (std::size_t k = 0; k < node.args().size(); ++k) {
         const ElementType type = node.args()[k].type();
@@ -232,7 +262,11 @@ class Validator {
       }
     });
     const Tensor& target = nest_.tensor(statement.write.tensor);
-    if (statement.value.type() == ElementType::boolean || !same_kind(statement.value.type(), target.type)) {
+    if (target.type == ElementType::boolean && statement.reduction) {
+      user_error("{} accumulates into {}, whose elements are bool; accumulate i32 or f32, and compare the result", where,
+                 target.name);
+    }
+    if (!same_kind(statement.value.type(), target.type)) {
       user_error("{} writes a value of type {} to {}, whose elements are {}; cast it", where, to_string(statement.value.type()),
                  target.name, to_string(target.type));
     }

@@ -34,6 +34,11 @@ enum class ScalarOp : std::uint8_t {
   rsqrt,
   tanh,
   erf,
+  sin,
+  cos,
+  log1p,
+  expm1,
+  atan,
   floor,
   cast,    ///< converts args[0] to `type`
   select,  ///< args[0] ? args[1] : args[2]

@@ -34,8 +34,13 @@ inline double maximum(double a, double b) { return std::isnan(a) || a > b ? a : 
 /// Rounds towards minus infinity; by zero gives zero, and the one overflow wraps around.
 inline double floor_quotient(double a, double b) { return b == 0 ? 0 : from_word(to_word(std::floor(a / b))); }
 
+/// The type whose values those of `type` are: an i64 is read as an i32.
+inline ElementType value_type(ElementType type) { return type == ElementType::i64 ? ElementType::i32 : type; }
+
 /// A value of type `from` as one of type `to`. f32 values keep what precision they have.
 inline double cast_value(ElementType to, ElementType from, double value) {
+  to = value_type(to);
+  from = value_type(from);
   if (to == from) return value;
   if (from == ElementType::i32 && to != ElementType::boolean) value = as_f32(value);
   if (to == ElementType::f32) return value;
@@ -86,6 +91,16 @@ decltype(auto) with_unary(ScalarOp op, ElementType type, Use&& use) {
       return use([](double a) { return std::tanh(a); });
     case ScalarOp::erf:
       return use([](double a) { return std::erf(a); });
+    case ScalarOp::sin:
+      return use([](double a) { return std::sin(a); });
+    case ScalarOp::cos:
+      return use([](double a) { return std::cos(a); });
+    case ScalarOp::log1p:
+      return use([](double a) { return std::log1p(a); });
+    case ScalarOp::expm1:
+      return use([](double a) { return in_range(std::expm1(a)); });
+    case ScalarOp::atan:
+      return use([](double a) { return std::atan(a); });
     case ScalarOp::floor:
       return use([](double a) { return std::floor(as_f32(a)); });
     case ScalarOp::logical_not:

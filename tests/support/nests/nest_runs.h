@@ -52,7 +52,9 @@ inline Results run_definition(const Nest& nest, const NestInputs& inputs) {
   samples::Memory memory;
   for (const auto& [name, values] : inputs.tensors) {
     const auto shape = shape_at(nest.tensor(name), inputs.sizes);
-    for (std::size_t k = 0; k < values.size(); ++k) memory[name][index_of(shape, k)] = values[k];
+    for (std::size_t k = 0; k < values.size(); ++k)
+      memory[name][index_of(shape, k)] =
+          nest.tensor(name).type == ElementType::i64 ? round_to(ElementType::i64, values[k]) : values[k];
   }
   samples::Interpreter(nest, inputs.sizes, inputs.scalars).run(memory);
   Results results;
@@ -106,6 +108,10 @@ inline Results outputs_of(const TileProgram& program, const Results& memory) {
 
 inline Results run_program(const TileProgram& program, const NestInputs& inputs) {
   Results memory = arguments_of(program, inputs);
+  for (const Buffer& buffer : program.buffers) {  // as they are read: an i64 is the nearest i32
+    if (buffer.memory != Memory::argument || buffer.type != ElementType::i64) continue;
+    for (double& value : memory.at(buffer.name)) value = round_to(buffer.type, value);
+  }
   interpret(program, inputs.sizes, inputs.scalars, memory);
   return outputs_of(program, memory);
 }

@@ -14,16 +14,16 @@
 namespace nestor {
 namespace {
 
-struct Problem {
+struct BackwardProblem {
   std::string op, variant;
   std::int64_t width;
 };
 
-std::ostream& operator<<(std::ostream& out, const Problem& problem) {
+std::ostream& operator<<(std::ostream& out, const BackwardProblem& problem) {
   return out << problem.op << " " << problem.variant << " " << problem.width;
 }
 
-class BackwardSpace : public ::testing::TestWithParam<Problem> {};
+class BackwardSpace : public ::testing::TestWithParam<BackwardProblem> {};
 
 TEST_P(BackwardSpace, TheFirstCandidateReadsEachRowOnce) {
   const Nest nest = load_operator(GetParam().op, GetParam().variant);
@@ -46,8 +46,8 @@ TEST_P(BackwardSpace, TheFirstCandidateReadsEachRowOnce) {
   EXPECT_EQ(compile_nvptx(build_tile_program(schedule), {}).kernel.recipe.launches.size(), 2U) << "a pass, and one that combines";
 }
 
-std::vector<Problem> problems() {
-  std::vector<Problem> all;
+std::vector<BackwardProblem> backward_problems() {
+  std::vector<BackwardProblem> all;
   for (const char* op : {"layernorm_backward", "rmsnorm_backward"}) {
     for (const char* variant : {"f32", "f16", "bf16"}) {
       for (const std::int64_t width : {1024, 4096, 8192}) all.push_back({op, variant, width});
@@ -56,7 +56,7 @@ std::vector<Problem> problems() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(all, BackwardSpace, ::testing::ValuesIn(problems()));
+INSTANTIATE_TEST_SUITE_P(all, BackwardSpace, ::testing::ValuesIn(backward_problems()));
 
 }  // namespace
 }  // namespace nestor

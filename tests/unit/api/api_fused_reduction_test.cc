@@ -16,14 +16,14 @@ namespace {
 
 using Values = std::map<std::string, std::int64_t>;
 
-struct Problem {
+struct FusedProblem {
   std::string op, variant, rule;  ///< that states the composite
   std::int64_t width;
   Values choices;
   bool joined = true;
 };
 
-std::ostream& operator<<(std::ostream& out, const Problem& problem) {
+std::ostream& operator<<(std::ostream& out, const FusedProblem& problem) {
   out << problem.op << " " << problem.variant << " " << problem.width;
   for (const auto& [name, value] : problem.choices) out << " " << name << "=" << value;
   return out;
@@ -34,7 +34,7 @@ struct Compiled {
   std::string difference;  ///< from the definition, as emulated
 };
 
-Compiled compile(const Problem& problem, bool with_rule) {
+Compiled compile(const FusedProblem& problem, bool with_rule) {
   const Nest nest = load_operator(problem.op, problem.variant);
   const Sizes sizes = complete_sizes(nest, {{"rows", 7}, {"width", problem.width}});
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
@@ -63,10 +63,10 @@ std::size_t meetings(const CompiledNvptx& compiled, bool clusters) {
   return count(compiled.kernel.code, clusters ? "mbarrier.try_wait" : "bar.sync");
 }
 
-class FusedReduction : public ::testing::TestWithParam<Problem> {};
+class FusedReduction : public ::testing::TestWithParam<FusedProblem> {};
 
 TEST_P(FusedReduction, MeetsOnceAndIsRight) {
-  const Problem& problem = GetParam();
+  const FusedProblem& problem = GetParam();
   const bool clusters = problem.choices.contains("cluster");
   const Compiled apart = compile(problem, false), together = compile(problem, true);
   EXPECT_EQ(apart.difference, "");
@@ -81,7 +81,7 @@ TEST_P(FusedReduction, MeetsOnceAndIsRight) {
 
 TEST(JointReductionCode, TermsOf16BitRowsAreRescaledAndNotComputedAnew) {
   const auto exponentials = [](const std::string& variant, bool together) {
-    const Problem problem{"softmax", variant, "online", 1024, {{"threads", 64}}};
+    const FusedProblem problem{"softmax", variant, "online", 1024, {{"threads", 64}}};
     return count(compile(problem, together).code.kernel.code, "ex2.approx");
   };
   // 16 elements a thread, two bodies; the rest corrects the results of two warps and their terms.
@@ -92,20 +92,20 @@ TEST(JointReductionCode, TermsOf16BitRowsAreRescaledAndNotComputedAnew) {
 INSTANTIATE_TEST_SUITE_P(
     all, FusedReduction,
     ::testing::Values(
-        Problem{"softmax", "f32", "online", 1024, {{"threads", 64}}},
-        Problem{"softmax", "f16", "online", 1024, {{"threads", 128}}},
-        Problem{"softmax", "f32", "online", 1021, {{"threads", 64}}},  // warps with unequal shares
-        Problem{"softmax", "bf16", "online", 2048, {{"threads", 64}, {"cluster", 4}}},
-        Problem{"softmax", "f32", "online", 2003, {{"threads", 64}, {"cluster", 4}, {"persistent", 2}, {"prefetch", 1}}},
-        Problem{"softmax", "f32", "online", 32768, {{"threads", 512}, {"cluster", 16}}},  // blocks gather before they send
-        Problem{"log_softmax", "f32", "online", 1024, {{"threads", 64}}},
-        Problem{"layernorm", "f32", "moments", 1024, {{"threads", 64}}},
-        Problem{"layernorm", "bf16", "moments", 2048, {{"threads", 128}, {"tile.i", 2}}},
-        Problem{"layernorm", "f32", "moments", 4096, {{"threads", 128}, {"cluster", 4}}},
-        Problem{"layernorm", "f16", "moments", 4096, {{"threads", 64}, {"cluster", 8}, {"persistent", 8}, {"prefetch", 2}}},
-        Problem{"layernorm", "f32", "moments", 32768, {{"threads", 512}, {"cluster", 16}, {"persistent", 8}}},
+        FusedProblem{"softmax", "f32", "online", 1024, {{"threads", 64}}},
+        FusedProblem{"softmax", "f16", "online", 1024, {{"threads", 128}}},
+        FusedProblem{"softmax", "f32", "online", 1021, {{"threads", 64}}},  // warps with unequal shares
+        FusedProblem{"softmax", "bf16", "online", 2048, {{"threads", 64}, {"cluster", 4}}},
+        FusedProblem{"softmax", "f32", "online", 2003, {{"threads", 64}, {"cluster", 4}, {"persistent", 2}, {"prefetch", 1}}},
+        FusedProblem{"softmax", "f32", "online", 32768, {{"threads", 512}, {"cluster", 16}}},  // blocks gather before they send
+        FusedProblem{"log_softmax", "f32", "online", 1024, {{"threads", 64}}},
+        FusedProblem{"layernorm", "f32", "moments", 1024, {{"threads", 64}}},
+        FusedProblem{"layernorm", "bf16", "moments", 2048, {{"threads", 128}, {"tile.i", 2}}},
+        FusedProblem{"layernorm", "f32", "moments", 4096, {{"threads", 128}, {"cluster", 4}}},
+        FusedProblem{"layernorm", "f16", "moments", 4096, {{"threads", 64}, {"cluster", 8}, {"persistent", 8}, {"prefetch", 2}}},
+        FusedProblem{"layernorm", "f32", "moments", 32768, {{"threads", 512}, {"cluster", 16}, {"persistent", 8}}},
         // The formulas count points, and warps have unequal numbers of them.
-        Problem{"layernorm", "f32", "moments", 1000, {{"threads", 64}}, false}));
+        FusedProblem{"layernorm", "f32", "moments", 1000, {{"threads", 64}}, false}));
 
 }  // namespace
 }  // namespace nestor

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kUnits = 4;
 
-struct GpuProblem {
-  GpuProblem(const Nest& nest, const Sizes& given)
+struct SearchedProblem {
+  SearchedProblem(const Nest& nest, const Sizes& given)
       : sizes(complete_sizes(nest, given)),
         schedules(nest_for_tuning(nest, sizes)),
         space(make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits))) {}
@@ -61,7 +61,7 @@ bool takes_parts(const Candidate& candidate) {
 }
 
 TEST(GpuSpace, BlocksTakePartsOfTheRowsByDefault) {
-  const GpuProblem problem(samples::row_gradient(), {{"rows", 400}, {"cols", 512}});
+  const SearchedProblem problem(samples::row_gradient(), {{"rows", 400}, {"cols", 512}});
   const Candidate first = problem.space->candidate(problem.space->defaults().front());
   EXPECT_EQ(first.infeasible, "");
   EXPECT_TRUE(takes_parts(first));
@@ -69,7 +69,7 @@ TEST(GpuSpace, BlocksTakePartsOfTheRowsByDefault) {
 }
 
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
-  GpuProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
+  SearchedProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
   for (const Parameter& parameter : problem.space->parameters()) {
     if (parameter.name != "num_splits") continue;
     ASSERT_FALSE(parameter.choices.empty());
@@ -82,14 +82,14 @@ TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
 }
 
 TEST(GpuSpace, AKernelServesOtherNumbersOfRows) {
-  GpuProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 256}});
+  SearchedProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 256}});
   for (const std::int64_t rows : {1, 7, 91}) {
     EXPECT_EQ(problem.difference(problem.with({{"threads", 32}}), {{"rows", rows}, {"cols", 256}}), "") << rows;
   }
 }
 
 TEST(GpuSpace, OtherChoicesBesidePartsComputeTheGradientsToo) {
-  GpuProblem problem(samples::row_gradient(), {{"rows", 60}, {"cols", 512}});
+  SearchedProblem problem(samples::row_gradient(), {{"rows", 60}, {"cols", 512}});
   for (const std::map<std::string, std::int64_t>& changes :
        std::vector<std::map<std::string, std::int64_t>>{{{"prefetch", 0}},
                                                         {{"prefetch", 3}, {"staging", 2}},

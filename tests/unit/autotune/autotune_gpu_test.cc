@@ -1,12 +1,10 @@
 // Measuring on a GPU, with a driver that runs the test's own functions as kernels: what is right is timed, and whatever a
 // kernel does wrong is found.
 #include "autotune/check/check_sizes.h"
-#include "autotune/gpu/gpu_measurer.h"
 #include "autotune/gpu/gpu_memory.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/trial/trial_steps.h"
 #include "autotune/tuner.h"
-#include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
@@ -34,7 +32,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kCount = 5003;
 
 /// y = 2 x
-Nest doubled() {
+Nest doubled_vector() {
   return samples::NestBuilder("doubled", {{"n", kCount}})
       .tensor("x", TensorRole::input, {"n"})
       .tensor("y", TensorRole::output, {"n"})
@@ -62,7 +60,7 @@ void digest_words(const FakeLaunch& launch) {
 
 class Gpu : public ::testing::Test {
  protected:
-  Gpu() : nest_(doubled()), schedule_(nest_for_tuning(nest_, {{"n", kCount}})) {
+  Gpu() : nest_(doubled_vector()), schedule_(nest_for_tuning(nest_, {{"n", kCount}})) {
     // The fake cannot read what ptxas makes.
     ::setenv("NESTOR_PTXAS", "/nonexistent", 1);
     fake_.kernels["find_word"] = find_word;
@@ -231,13 +229,13 @@ TEST_F(Gpu, AStoredKernelIsCheckedAsItIs) {
   kernel_also([](const float*, float*) {});
   const TrialRecord trial = measure();
   ASSERT_TRUE(trial.kernel.has_value()) << trial.reason;
-  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel,
-                                      periods_to_text(size_periods(build_tile_program(schedule_))), options_)
+  EXPECT_EQ(measure_stored_kernel(nest_, {{"n", kCount}}, *trial.kernel,
+                                  periods_to_text(size_periods(build_tile_program(schedule_))), options_)
                 .status,
             TrialStatus::ok);
   kernel_also([](const float*, float* y) { y[0] += 1; });
-  EXPECT_EQ(measure_stored_gpu_kernel(nest_, {{"n", kCount}}, *trial.kernel,
-                                      periods_to_text(size_periods(build_tile_program(schedule_))), options_)
+  EXPECT_EQ(measure_stored_kernel(nest_, {{"n", kCount}}, *trial.kernel,
+                                  periods_to_text(size_periods(build_tile_program(schedule_))), options_)
                 .status,
             TrialStatus::wrong);
 }

@@ -1,6 +1,5 @@
 // Measuring on this machine, end to end: candidates compile in worker processes, are compared with the oracle and timed.
-#include "autotune/host/host_measurer.h"
-#include "autotune/host/host_runner.h"
+#include "autotune/host/guarded_buffer.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/trial/trial_steps.h"
 #include "autotune/tuner.h"
@@ -58,7 +57,7 @@ TEST(HostMeasurer, AResultOutsideTheToleranceIsWrong) {
 TEST(HostMeasurer, AnIllegalScheduleIsAnOutcome) {
   const Nest nest = samples::seidel(3, 17, 18);
   const Sizes sizes = complete_sizes(nest, {});
-  const auto measurer = make_host_measurer({nest, sizes, {}, nest, digest(nest)}, quick());
+  const auto measurer = make_measurer({nest, sizes, {}, nest, digest(nest)}, quick());
   const auto outcomes = measurer->measure({{{Step{"parallel", {"sweep.y"}}}, 0, true}, {{}, 0, true}});
   EXPECT_EQ(outcomes.at(0).status, TrialStatus::illegal);
   EXPECT_NE(outcomes.at(0).reason.find("sweep"), std::string::npos);
@@ -67,7 +66,7 @@ TEST(HostMeasurer, AnIllegalScheduleIsAnOutcome) {
 
 TEST(HostMeasurer, ASlowCandidateIsCutEarly) {
   const Nest nest = samples::matmul(64, 64, 64);
-  const auto measurer = make_host_measurer({nest, complete_sizes(nest, {}), {}, nest, digest(nest)}, quick());
+  const auto measurer = make_measurer({nest, complete_sizes(nest, {}), {}, nest, digest(nest)}, quick());
   const auto outcome = measurer->measure({{{}, 1e-6, false}}).at(0);
   EXPECT_EQ(outcome.status, TrialStatus::slow);
   EXPECT_EQ(outcome.samples_ms.size(), 1u);

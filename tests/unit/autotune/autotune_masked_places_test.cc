@@ -62,6 +62,21 @@ TEST(MaskedPlaces, RowsWithoutPointsMaskAll) {
   EXPECT_EQ(masked_places(Schedule(masked_sum(" and j < i")), {"u"}, {{"R", 2}, {"C", 2}}), (ElementLists{{"v", {0, 1}}}));
 }
 
+/// o[h, d, i] = sum over j of w[i, j] v[j, 2 h + d]: heads are a part of a row of v, and neither h nor d alone is told by an element.
+TEST(MaskedPlaces, OfASumOfDimsAreThoseOfAllItsParts) {
+  const Nest nest = NestBuilder("merged", {{"N", 3}})
+                        .tensor("x", TensorRole::input, {"N", "N"})
+                        .tensor("v", TensorRole::input, {"N", "4"})
+                        .tensor("w", TensorRole::temporary, {"N", "N"})
+                        .tensor("o", TensorRole::output, {"2", "2", "N"})
+                        .statement("W[i, j] : 0 <= i < N and 0 <= j <= i", "w[i, j]", {"x[i, j]"}, read(0) * number(2))
+                        .statement("O[h, d, i] : 0 <= h < 2 and 0 <= d < 2 and 0 <= i < N", "o[h, d, i]", {}, number(0))
+                        .statement("S[h, d, i, j] : 0 <= h < 2 and 0 <= d < 2 and 0 <= i < N and 0 <= j <= i", "o[h, d, i]",
+                                   {"w[i, j]", "v[j, 2h + d]"}, read(0) * read(1), ReductionOp::add)
+                        .build();
+  EXPECT_EQ(masked_places(Schedule(nest), {"v"}, {{"N", 3}}), (ElementLists{{"v", {4, 5, 6, 7, 8, 9, 10, 11}}}));
+}
+
 /// Tiles go on beyond the last key that any row sees, to the end of the tensor.
 TEST(MaskedPlaces, GoOnToTheEndsOfTensorsAndToWhatTemporariesComeFrom) {
   const Schedule schedule(masked_sum(" and j <= i"));

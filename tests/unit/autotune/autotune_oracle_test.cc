@@ -333,10 +333,14 @@ TEST(Oracle, PoisonOfNeighbouringLaunchesDiffers) {
 
 TEST(Oracle, BoundsAreCutAtTheTolerance) {
   std::vector<OracleSample> samples{{"y", 0, 1, 1e-3}, {"y", 1, 1, 1e-7}, {"y", 2, 3, kInfinite}};
-  limit_bounds(samples, 1e-4);
+  Nest nest;
+  nest.tensors = {{"y", ElementType::f32, TensorRole::output, {}}, {"z", ElementType::f32, TensorRole::output, {}, 1e-2}};
+  samples.push_back({"z", 0, 1, 1});
+  limit_bounds(samples, nest);
   EXPECT_NEAR(samples[0].bound, 2e-4, 1e-9);
   EXPECT_EQ(samples[1].bound, 1e-7);
   EXPECT_EQ(samples[2].bound, kInfinite);
+  EXPECT_NEAR(samples[3].bound, 2e-2, 1e-9) << "an output's own tolerance";
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -17,7 +18,7 @@ namespace {
 
 /// Numbers that all processes of a test see.
 struct Shared {
-  std::atomic<int> compiled, devices_started, running, most_running;
+  std::atomic<int> compiled, compiling, devices_started, device_process, running, most_running, overlaps;
 };
 
 Shared& shared() {
@@ -48,6 +49,14 @@ class ScriptedCompiler : public TrialCompiler {
     if (action == "hang_compiling") sleep_long();
     if (action == "exit_compiling") _exit(3);
     if (action == "infeasible") return outcome(TrialStatus::infeasible, "too large");
+    if (action == "memory") {
+      std::vector<std::vector<char>> hoard;
+      for (;;) hoard.emplace_back(std::size_t{64} << 20, 1);
+    }
+    ++shared().compiling;
+    if (action == "lasting") std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (shared().running > 0) ++shared().overlaps;
+    --shared().compiling;
     ++shared().compiled;
     compiled.kernel = {"sm_90", compiled_code(action), "{}", ""};
     // More than a socket takes at once: nobody may wait for a device that is busy.
@@ -60,13 +69,17 @@ class ScriptedCompiler : public TrialCompiler {
 
 class ScriptedDevice : public TrialDevice {
  public:
-  explicit ScriptedDevice(int number) : number_(number) { ++shared().devices_started; }
+  explicit ScriptedDevice(int number) : number_(number) {
+    ++shared().devices_started;
+    shared().device_process = static_cast<int>(getpid());
+  }
 
   TrialOutcome run(const TrialJob& job, const CompiledTrial& compiled) override {
     const std::string action = job.steps.at(0).name;
     const int running = ++shared().running;
     shared().most_running = std::max(shared().most_running.load(), running);
     TrialOutcome result = act(action, job, compiled);
+    if (shared().compiling > 0) ++shared().overlaps;
     --shared().running;
     return result;
   }
@@ -79,6 +92,11 @@ class ScriptedDevice : public TrialDevice {
     if (action == "abort") {
       (void)!write(STDERR_FILENO, "driver: fell over\n", 18);
       std::abort();
+    }
+    if (action == "fault") {
+      // A page that faults; a null pointer would be undefined behaviour that the compiler may drop.
+      auto* page = static_cast<volatile char*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      page[0] = 1;
     }
     if (action == "illegal_address") {
       usable_ = false;
@@ -102,14 +120,19 @@ TrialJob job(const std::string& action, bool must_finish = false) { return {{Ste
 
 class Pipeline : public ::testing::Test {
  protected:
-  void SetUp() override { shared().compiled = shared().devices_started = shared().running = shared().most_running = 0; }
+  void SetUp() override {
+    shared().compiled = shared().compiling = shared().devices_started = shared().running = shared().most_running = 0;
+    shared().overlaps = 0;
+  }
 
-  TrialPipeline make(double seconds = 60, int devices = 1, const std::atomic<bool>* stop = nullptr) {
+  /// `alternating`: as on the host.
+  TrialPipeline make(double seconds = 60, int devices = 1, const std::atomic<bool>* stop = nullptr, bool alternating = false) {
     PipelineLimits limits;
     limits.compilers = 2;
     limits.devices = devices;
     limits.compile_timeout_s = limits.run_timeout_s = seconds;
     limits.memory_limit = std::int64_t{512} << 20;
+    limits.alternating = alternating;
     return TrialPipeline(
         limits, [] { return std::make_unique<ScriptedCompiler>(); },
         [](int number) { return std::make_unique<ScriptedDevice>(number); }, stop);
@@ -147,23 +170,68 @@ TEST_F(Pipeline, EveryWayToFailIsAnOutcomeAndTheOthersSucceed) {
                                                  {"abort", TrialStatus::crash},          {"illegal_address", TrialStatus::crash},
                                                  {"wrong", TrialStatus::wrong},          {"infeasible", TrialStatus::infeasible},
                                                  {"launch_failure", TrialStatus::crash}, {"slow", TrialStatus::slow}};
-  TrialPipeline pipeline = make();
-  for (const auto& [action, status] : cases) {
-    const auto outcomes = run_all(pipeline, {"good", action, "good", "good"});
-    EXPECT_EQ(outcomes.at(1).status, status) << action;
-    EXPECT_FALSE(outcomes.at(1).reason.empty()) << action;
-    EXPECT_FALSE(outcomes.at(1).kernel.has_value()) << action;
-    for (const std::size_t other : {0, 2, 3}) EXPECT_EQ(outcomes.at(other).status, TrialStatus::ok) << action;
+  for (const bool alternating : {false, true}) {
+    TrialPipeline pipeline = make(60, 1, nullptr, alternating);
+    for (const auto& [action, status] : cases) {
+      const auto outcomes = run_all(pipeline, {"good", action, "good", "good"});
+      EXPECT_EQ(outcomes.at(1).status, status) << action;
+      EXPECT_FALSE(outcomes.at(1).reason.empty()) << action;
+      EXPECT_FALSE(outcomes.at(1).kernel.has_value()) << action;
+      for (const std::size_t other : {0, 2, 3}) EXPECT_EQ(outcomes.at(other).status, TrialStatus::ok) << action;
+    }
   }
+}
+
+TEST_F(Pipeline, NothingCompilesWhileAnythingRunsOnTheSameProcessors) {
+  TrialPipeline pipeline = make(60, 1, nullptr, true);
+  EXPECT_FALSE(pipeline.streaming());
+  EXPECT_EQ(pipeline.depth(), 2);
+  for (const TrialOutcome& lasting : run_all(pipeline, std::vector<std::string>(5, "lasting")))
+    EXPECT_EQ(lasting.status, TrialStatus::ok) << lasting.reason;
+  EXPECT_EQ(shared().overlaps, 0);
+  EXPECT_EQ(shared().most_running, 1);
+  // On a device of its own both go on at once: the counter can see it.
+  TrialPipeline apart = make();
+  EXPECT_TRUE(apart.streaming());
+  run_all(apart, std::vector<std::string>(12, "lasting"));
+  EXPECT_GT(shared().overlaps, 0);
+}
+
+TEST_F(Pipeline, AMemoryHogIsAnOutcome) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer reserves more than any limit";
+#endif
+  TrialPipeline pipeline = make();
+  const auto outcomes = run_all(pipeline, {"memory", "good"});
+  EXPECT_EQ(outcomes.at(0).status, TrialStatus::crash);
+  EXPECT_EQ(outcomes.at(0).reason, "out of memory");
+  EXPECT_EQ(outcomes.at(1).status, TrialStatus::ok);
+}
+
+TEST_F(Pipeline, AProcessKilledBetweenTwoJobsIsReplacedAndNoJobIsBlamed) {
+  TrialPipeline pipeline = make();
+  EXPECT_EQ(run_all(pipeline, {"good"}).at(0).status, TrialStatus::ok);
+  kill(shared().device_process, SIGKILL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const TrialOutcome next = run_all(pipeline, {"good"}).at(0);
+  EXPECT_EQ(next.status, TrialStatus::ok) << next.reason;
+  EXPECT_EQ(shared().devices_started, 2);
 }
 
 TEST_F(Pipeline, ReasonsSayWhatHappened) {
   TrialPipeline pipeline = make();
-  const auto outcomes = run_all(pipeline, {"abort", "exit_compiling", "illegal_address"});
+  const auto outcomes = run_all(pipeline, {"abort", "exit_compiling", "illegal_address", "fault", "illegal"});
   EXPECT_NE(outcomes.at(0).reason.find("while running"), std::string::npos) << outcomes.at(0).reason;
   EXPECT_NE(outcomes.at(0).reason.find("driver: fell over"), std::string::npos) << outcomes.at(0).reason;
   EXPECT_NE(outcomes.at(1).reason.find("code 3"), std::string::npos) << outcomes.at(1).reason;
   EXPECT_NE(outcomes.at(2).reason.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << outcomes.at(2).reason;
+#if defined(__SANITIZE_ADDRESS__)
+  const std::string end = "code 1";  // the sanitizer takes the signal, reports and exits
+#else
+  const std::string end = "signal 11";
+#endif
+  EXPECT_NE(outcomes.at(3).reason.find(end), std::string::npos) << outcomes.at(3).reason;
+  EXPECT_EQ(outcomes.at(4).reason, "split(i): no such loop");
 }
 
 TEST_F(Pipeline, ALostContextIsMadeAnewAndAnyOtherFailureKeepsIt) {

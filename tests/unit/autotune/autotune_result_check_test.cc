@@ -116,7 +116,7 @@ TEST(ResultCheckRun, EveryCaseMustBeRight) {
 }
 
 /// o[i] = sum over j <= i of w[i, j] v[j], with w = 2 x.
-Nest masked_sum() {
+Nest masked_row_sum() {
   const std::string seen = "0 <= i < r and 0 <= j < c and j <= i";
   const ScalarExpr twice = ScalarExpr::make(ScalarOp::mul, {samples::number(2), samples::read(0)});
   return samples::NestBuilder("masked_sum", {{"r", 24}, {"c", 16}})
@@ -146,7 +146,7 @@ KernelRun whole_rows(double (*value)(double)) {
 
 /// A kernel may multiply what the mask hides by 0: those places are finite. Where every row sees it, v is NaN and infinite like others.
 TEST(ResultCheckRun, MaskedPlacesOfFactorsAreFiniteAndOthersAreNot) {
-  const Nest nest = masked_sum();
+  const Nest nest = masked_row_sum();
   const CheckSizes sizes = sizes_of(nest, {"split(S.i, 8, io, ii)"});
   ResultCheck check(nest, {}, 1);
   EXPECT_EQ(check.run(sizes, whole_rows([](double v) { return v; })).wrong, "");

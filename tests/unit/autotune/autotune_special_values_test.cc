@@ -109,7 +109,8 @@ void expect_operation(const std::string& what, const ScalarExpr& value, ElementT
       {{"N", static_cast<std::int64_t>(x.size())}, {"M", static_cast<std::int64_t>(y.size())}}, {{"x", x}, {"y", y}}, {}};
   Results want;
   for (const double a : x) {
-    for (const double b : y) want["out"].push_back(round_to(value.type(), evaluate_at(value, a, b)));
+    for (const double b : y)
+      want["out"].push_back(round_to(value.type(), evaluate_at(value, round_to(type, a), round_to(type, b))));
   }
   expect_same_everywhere(nest, inputs, want, tolerance, what);
 }
@@ -145,6 +146,11 @@ TEST(SpecialValues, FloatFunctions) {
                              {ScalarOp::rsqrt, 1e-6},
                              {ScalarOp::tanh, 1e-6},
                              {ScalarOp::erf, 1e-6},
+                             {ScalarOp::sin, 1e-6},
+                             {ScalarOp::cos, 1e-6},
+                             {ScalarOp::log1p, 1e-6},
+                             {ScalarOp::expm1, 1e-6},
+                             {ScalarOp::atan, 1e-6},
                              {ScalarOp::floor, 0}}) {
     const ScalarExpr value = ScalarExpr::make(o.op, {read(0)});
     // The second column depends on the sign of zeros.
@@ -159,7 +165,8 @@ TEST(SpecialValues, FunctionsOf16BitKernels) {
   std::vector<double> narrow;
   for (const double value : floats()) narrow.push_back(round_to(ElementType::bf16, value));
   for (const ScalarOp op : {ScalarOp::exp, ScalarOp::exp2, ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh,
-                            ScalarOp::erf, ScalarOp::floor, ScalarOp::div, ScalarOp::pow, ScalarOp::max, ScalarOp::min}) {
+                            ScalarOp::erf, ScalarOp::sin, ScalarOp::cos, ScalarOp::log1p, ScalarOp::expm1, ScalarOp::atan,
+                            ScalarOp::floor, ScalarOp::div, ScalarOp::pow, ScalarOp::max, ScalarOp::min}) {
     std::vector<ScalarExpr> args{ScalarExpr::cast(ElementType::f32, read(0, ElementType::bf16))};
     if (arity(op) == 2) args.push_back(ScalarExpr::cast(ElementType::f32, read(1, ElementType::bf16)));
     expect_operation(fmt::format("{} of bf16", to_string(op)), ScalarExpr::make(op, args), ElementType::bf16, narrow, narrow,
@@ -209,6 +216,31 @@ TEST(SpecialValues, Casts) {
   for (const ElementType to : types)
     expect_operation(fmt::format("bool to {}", to_string(to)), ScalarExpr::cast(to, negative), ElementType::f32, floats(),
                      floats(), 0);
+}
+
+/// Inputs of truth values and of i64, numbers beyond 32 bits among them, and outputs of truth values.
+TEST(SpecialValues, TruthValuesAndWideIntegers) {
+  const ScalarExpr flag = read(0, ElementType::boolean), other = read(1, ElementType::boolean);
+  const std::vector<double> flags{0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1, 0, 0, 1, 1};
+  for (const ElementType to : {ElementType::f32, ElementType::bf16, ElementType::i32, ElementType::boolean})
+    expect_operation(fmt::format("bool in memory to {}", to_string(to)), ScalarExpr::cast(to, flag), ElementType::boolean, flags,
+                     flags, 0);
+  expect_operation("a choice by bool", ScalarExpr::make(ScalarOp::select, {flag, number(kNaN), number(-kInf)}),
+                   ElementType::boolean, flags, flags, 0);
+  for (const ScalarOp op : {ScalarOp::logical_and, ScalarOp::logical_or})
+    expect_operation(std::string(to_string(op)), ScalarExpr::make(op, {flag, ScalarExpr::make(ScalarOp::logical_not, {other})}),
+                     ElementType::boolean, flags, flags, 0);
+  for (const ScalarOp op : {ScalarOp::lt, ScalarOp::le, ScalarOp::eq})
+    expect_operation(fmt::format("{} stored as bool", to_string(op)), ScalarExpr::make(op, {read(0), read(1)}), ElementType::f32,
+                     floats(), floats(), 0);
+  std::vector<double> wide = integers();
+  for (const double value : {0x1p31, 0x1p31 + 1, -0x1p31 - 1, 0x1p32, 0x1p40, -0x1p40, 0x1p62, -0x1p63}) wide.push_back(value);
+  const ScalarExpr a = ScalarExpr::cast(ElementType::i32, read(0, ElementType::i64)),
+                   b = ScalarExpr::cast(ElementType::i32, read(1, ElementType::i64));
+  for (const ElementType to : {ElementType::f32, ElementType::f16, ElementType::i32, ElementType::boolean})
+    expect_operation(fmt::format("i64 to {}", to_string(to)), ScalarExpr::cast(to, a), ElementType::i64, wide, wide, 0);
+  for (const ScalarOp op : {ScalarOp::lt, ScalarOp::eq, ScalarOp::add, ScalarOp::max})
+    expect_operation(fmt::format("{} of i64", to_string(op)), ScalarExpr::make(op, {a, b}), ElementType::i64, wide, wide, 0);
 }
 
 /// Which special values a nest can take: sums of huge ones overflow in one order and not in another, and close ones cancel.

@@ -147,6 +147,12 @@ TEST_F(Tuner, TheStartingPointIsNeverCutEarlyAndOthersRaceTheBest) {
   EXPECT_GT(measurer->races.back(), 0);
 }
 
+TEST_F(Tuner, TriesOneCandidateWhereTheTimeIsOverBeforeTheFirst) {
+  TuneRequest hurried = request(std::make_shared<FakeMeasurer>(), 30);
+  hurried.time_budget_s = 1e-9;
+  EXPECT_EQ(tune(hurried).trials, 1);
+}
+
 TEST_F(Tuner, ResumesWithoutMeasuringAnythingAgain) {
   const auto first = std::make_shared<FakeMeasurer>();
   const TuneResult before = tune(request(first, 15));

@@ -13,7 +13,7 @@
 namespace nestor::test {
 namespace {
 
-MeasureOptions one_thread() {
+MeasureOptions on_one_thread() {
   MeasureOptions options;
   options.threads = 1;
   return options;
@@ -28,7 +28,7 @@ class WrongTrials : public testing::Test {
     const Nest nest = load_operator("layernorm", "f32");
     const Sizes sizes = complete_sizes(nest, {{"rows", 5}, {"width", 16}});
     Database database = Database::open(path_);
-    TrialRecord record = measure_schedule(Schedule(nest_for_tuning(nest, sizes)), nest, sizes, one_thread());
+    TrialRecord record = measure_schedule(Schedule(nest_for_tuning(nest, sizes)), nest, sizes, on_one_thread());
     ASSERT_EQ(record.status, TrialStatus::ok) << record.reason;
     const auto add = [&](const TrialRecord& trial) {
       return database.add_trial(device_identity_host(1), problem_key(nest, sizes), nest_to_json(nest).dump(), trial);

@@ -80,13 +80,13 @@ const Buffer& buffer_named(const TileProgram& program, const std::string& name) 
   return *std::find_if(program.buffers.begin(), program.buffers.end(), [&](const Buffer& buffer) { return buffer.name == name; });
 }
 
-struct Case {
+struct PartsCase {
   std::string name;
   AttentionForm form;
 };
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::ostream& operator<<(std::ostream& out, const PartsCase& test) { return out << test.name; }
 
-class PartsOnTensorCores : public ::testing::TestWithParam<Case> {};
+class PartsOnTensorCores : public ::testing::TestWithParam<PartsCase> {};
 
 TEST_P(PartsOnTensorCores, keep_their_running_results_and_mean_the_same) {
   const AttentionForm& form = GetParam().form;
@@ -122,11 +122,12 @@ TEST_P(PartsOnTensorCores, have_a_proved_plan_and_code) {
   EXPECT_EQ(compile_nvptx(program, {}).kernel.recipe.launches.size(), launches.kernels.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, PartsOnTensorCores,
-                         ::testing::Values(Case{"plain", {.result = ElementType::f32, .depth = kTensorDepth}},
-                                           Case{"biased", {.result = ElementType::f32, .depth = kTensorDepth, .biased = true}},
-                                           Case{"packed", {.result = ElementType::f32, .depth = kTensorDepth, .grouped = true}}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, PartsOnTensorCores,
+    ::testing::Values(PartsCase{"plain", {.result = ElementType::f32, .depth = kTensorDepth}},
+                      PartsCase{"biased", {.result = ElementType::f32, .depth = kTensorDepth, .biased = true}},
+                      PartsCase{"packed", {.result = ElementType::f32, .depth = kTensorDepth, .grouped = true}}),
+    [](const auto& info) { return info.param.name; });
 
 // The result of a block's first op is not its own where another op of the block finds what a block before has left.
 TEST(PrivateTiles, stay_in_memory_where_a_block_reads_what_it_has_not_written) {

@@ -94,6 +94,86 @@ TEST(ProgramProof, FullTilesAloneDoNotCoverRaggedEnds) {
   }
 }
 
+/// y[i] = x[i - 4] where the value comes to it: from `reads` on the read has an element, from `chooses` on the select takes it.
+Nest shifted(const std::string& reads, double chooses, bool in_rows = false) {
+  const std::string x = in_rows ? "x[i]" : "x[i - 4]";
+  const ScalarExpr here = ScalarExpr::make(ScalarOp::le, {ScalarExpr::constant(chooses, ElementType::i32), ScalarExpr::index(0)});
+  return NestBuilder("shifted", {{"n", 40}})
+      .tensor("x", TensorRole::input, {"n"})
+      .tensor("y", TensorRole::output, {"n"})
+      .statement("s[i] : 0 <= i < n", "y[i]", {x + " : i >= " + reads},
+                 ScalarExpr::make(ScalarOp::select, {here, read(0), number(0)}), std::nullopt, {"i"})
+      .build();
+}
+
+TEST(ProgramProof, AReadNeedNotExistWhereTheValueDoesNotComeToIt) {
+  for (const bool in_rows : {false, true}) {
+    for (const std::vector<std::string>& steps :
+         {std::vector<std::string>{}, {"split(s.i, 8, io, ii)", "parallel(io)"}, {"split(s.i, 8, io, ii)", "gpu_blocks(io)"}}) {
+      const Proved proved(scheduled(shifted("4", 4, in_rows), steps));
+      EXPECT_EQ(proved.refutation(proved.program), "");
+    }
+  }
+}
+
+TEST(ProgramProof, AGuardThatLetsAReadThroughIsRefuted) {
+  // The nest says nothing of the element of i = 4, and the select takes it.
+  for (const bool in_rows : {false, true}) {
+    const Schedule schedule(shifted("5", 4, in_rows));
+    const ProgramProof proof = prove_program(build_tile_program(schedule), schedule);
+    EXPECT_EQ(proof.verdict, ProofVerdict::refuted);
+    EXPECT_THAT(proof.reason, HasSubstr("op 's': its read 0 is not the statement's element of x, for example n = 5: s_i = 4"));
+  }
+  const Proved proved(scheduled(shifted("4", 4), {}));
+  const auto with_read = [&](const IntExpr& index) {
+    return proved.refutation(with_op(proved.program, "s", [&](TileOp& op) { op.reads[0].index[0] = index; }));
+  };
+  const IntExpr i = IntExpr::variable("s_i");
+  EXPECT_THAT(with_read(i - IntExpr(3)), HasSubstr("its read 0 is not the statement's element of x"));
+  EXPECT_THAT(with_read(i - IntExpr(5)), HasSubstr("its read 0 is not the statement's element of x"));
+  const auto without_guard = [&](TileOp& op) { op.value = read(0); };
+  EXPECT_THAT(proved.refutation(with_op(proved.program, "s", without_guard)),
+              HasSubstr("element of x, for example n = 1: s_i = 0"));
+  const auto other_guard = [&](TileOp& op) {
+    const ScalarExpr one = ScalarExpr::constant(1, ElementType::i32);
+    op.value = op.value.with_args({ScalarExpr::make(ScalarOp::le, {one, ScalarExpr::index(0)}), read(0), number(0)});
+  };
+  EXPECT_THAT(proved.refutation(with_op(proved.program, "s", other_guard)),
+              HasSubstr("element of x, for example n = 2: s_i = 1"));
+}
+
+/// Conditions joined by and, or and not; data beside them; the same read on both sides.
+TEST(ProgramProof, GuardsOfSeveralConditions) {
+  const auto at_least = [](double least) {
+    return ScalarExpr::make(ScalarOp::le, {ScalarExpr::constant(least, ElementType::i32), ScalarExpr::index(0)});
+  };
+  const ScalarExpr low = at_least(4), high = ScalarExpr::make(ScalarOp::logical_not, {at_least(9)});
+  const ScalarExpr positive = ScalarExpr::make(ScalarOp::lt, {number(0), read(1)});
+  const auto verdict = [&](const ScalarExpr& value, const std::string& exists) {
+    const Nest nest = NestBuilder("shifted", {{"n", 40}})
+                          .tensor("x", TensorRole::input, {"n"})
+                          .tensor("y", TensorRole::output, {"n"})
+                          .statement("s[i] : 0 <= i < n", "y[i]", {"x[i - 4] : " + exists, "x[i]"}, value, std::nullopt, {"i"})
+                          .build();
+    const Schedule schedule(nest);
+    return prove_program(build_tile_program(schedule), schedule).verdict;
+  };
+  const auto chosen = [&](const ScalarExpr& condition) {
+    return ScalarExpr::make(ScalarOp::select, {condition, read(0), number(0)});
+  };
+  const auto both = [](const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(ScalarOp::logical_and, {a, b}); };
+  EXPECT_EQ(verdict(chosen(both(low, high)), "4 <= i <= 8"), ProofVerdict::proved);
+  EXPECT_EQ(verdict(chosen(both(low, high)), "4 <= i <= 7"), ProofVerdict::refuted);
+  EXPECT_EQ(verdict(chosen(both(low, positive)), "4 <= i"), ProofVerdict::refuted)
+      << "data beside the condition: it is not looked into";
+  EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {low, chosen(positive), number(1)}), "4 <= i"), ProofVerdict::proved);
+  EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {low, read(0), chosen(positive)}), "4 <= i"), ProofVerdict::refuted);
+  const ScalarExpr compares = both(low, ScalarExpr::make(ScalarOp::lt, {number(0), read(0)}));
+  EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {compares, read(1), number(0)}), "4 <= i"), ProofVerdict::proved);
+  const ScalarExpr either = ScalarExpr::make(ScalarOp::logical_or, {low, ScalarExpr::make(ScalarOp::lt, {number(0), read(0)})});
+  EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {either, read(1), number(0)}), "4 <= i"), ProofVerdict::refuted);
+}
+
 /// The sum `u` point by point.
 TileProgram one_by_one(const TileProgram& program) {
   return with_op(program, "u", [](TileOp& op) {

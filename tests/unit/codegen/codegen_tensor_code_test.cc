@@ -72,7 +72,7 @@ std::vector<Case> mma_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Tensor, MmaCode, ::testing::ValuesIn(mma_cases()), [](const auto& info) { return info.param.name; });
 
-std::vector<Case> cases() {
+std::vector<Case> code_cases() {
   constexpr ElementType bf16 = ElementType::bf16;
   const std::vector<std::string> overlap{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)"};
   std::vector<std::string> all = overlap;
@@ -91,7 +91,7 @@ std::vector<Case> cases() {
       {"results_of_32_bits", {.result = ElementType::f32}, {.rows = 64, .columns = 64, .warpgroups = 1}}};
 }
 
-INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tensor, TensorCode, ::testing::ValuesIn(code_cases()), [](const auto& info) { return info.param.name; });
 
 TEST(TensorRecipe, tells_boxes_of_tensor_maps_and_threads) {
   const TileProgram program = tensor_program(attention_nest({.depth = 128}), {.columns = 80});

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using Case = NamedCase<ProductForm, ProductSteps>;
+using ProductCase = NamedCase<ProductForm, ProductSteps>;
 
 const std::vector<ProductShape>& shapes() {
   static const std::vector<ProductShape> kShapes{{1, 1, 1},      {64, 64, 64},   {130, 70, 33},
@@ -22,7 +22,7 @@ const std::vector<ProductShape>& shapes() {
   return kShapes;
 }
 
-std::vector<Case> cases() {
+std::vector<ProductCase> product_cases() {
   const ElementType f32 = ElementType::f32;
   const std::vector<std::string> overlap{"intra_warpgroup_overlap(out.io)"};
   return {{"plain", {.result = f32}, {.rows = 64, .warpgroups = 1}},
@@ -45,13 +45,14 @@ std::vector<Case> cases() {
            {.more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "persistent(out.io, 1)"}}}};
 }
 
-class TensorProduct : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Tensor, TensorProduct, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+class TensorProduct : public ::testing::TestWithParam<ProductCase> {};
+INSTANTIATE_TEST_SUITE_P(Tensor, TensorProduct, ::testing::ValuesIn(product_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 double tolerance(const ProductForm& form) { return form.result == ElementType::f32 ? 1e-9 : 6e-4; }
 
 TEST_P(TensorProduct, the_plan_is_the_definition) {
-  const Case& test = GetParam();
+  const ProductCase& test = GetParam();
   const TileProgram program = product_program(test.form, test.steps);
   unsigned seed = 0;
   for (const ProductShape& shape : shapes()) {
@@ -62,7 +63,7 @@ TEST_P(TensorProduct, the_plan_is_the_definition) {
 }
 
 TEST_P(TensorProduct, the_plan_of_compute_capability_8_is_the_definition) {
-  const Case& test = GetParam();
+  const ProductCase& test = GetParam();
   ProductSteps steps = test.steps;
   std::erase(steps.more, "ping_pong(out.io)");
   const TileProgram program = product_program(test.form, steps);

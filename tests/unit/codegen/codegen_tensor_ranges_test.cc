@@ -53,7 +53,7 @@ Tile tile_at(const TensorShape& shape, Seen seen, std::int64_t query_tile, std::
   return all ? Tile::full : some ? Tile::partial : Tile::empty;
 }
 
-std::vector<TensorShape> shapes_for(Seen seen) {
+std::vector<TensorShape> launches_for(Seen seen) {
   std::vector<TensorShape> shapes;
   for (const std::int64_t queries : {1, 63, 64, 65, 200}) {
     for (const std::int64_t extra : {0, 1, 31, 100}) {
@@ -118,7 +118,7 @@ TEST_P(TensorRanges, tests_are_left_out_exactly_where_tiles_are_whole) {
                                                {.rows = kRows, .columns = kColumns, .warpgroups = 1, .more = more});
     const PlannedTensor planned(program);
     int full = 0, partial = 0;
-    for (const TensorShape& shape : shapes_for(seen)) {
+    for (const TensorShape& shape : launches_for(seen)) {
       SCOPED_TRACE(describe(shape));
       const Counts counts = check_iterations(planned.plan, shape, seen);
       full += counts.full;

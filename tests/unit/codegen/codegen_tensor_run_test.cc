@@ -56,7 +56,7 @@ TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_defin
   }
 }
 
-std::vector<Case> cases() {
+std::vector<Case> attention_cases() {
   std::vector<Case> result;
   const std::vector<std::string> plain{}, overlap{"intra_warpgroup_overlap(out.io)"},
       all{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"};
@@ -89,7 +89,8 @@ std::vector<Case> cases() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(Tensor, Attention, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tensor, Attention, ::testing::ValuesIn(attention_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(TensorRuns, of_compute_capability_8_refuse_loops_that_leave_out_tiles_in_their_middle) {
   const TileProgram program = tensor_program(attention_nest({.seen = Seen::sinks}));

@@ -21,7 +21,7 @@ TEST_P(TensorWgmma, kernels_compute_what_the_program_says) {
 }
 
 /// Those of other capabilities with rows that tensor copies can start at, and some of their own.
-std::vector<SimtCase> cases() {
+std::vector<SimtCase> wgmma_cases() {
   const std::set<std::string> chosen{"causal_three_slots",
                                      "resident",
                                      "odd_columns",
@@ -56,7 +56,8 @@ std::vector<SimtCase> cases() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(cases, TensorWgmma, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(cases, TensorWgmma, ::testing::ValuesIn(wgmma_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace nestor::testing

@@ -51,6 +51,31 @@ TEST(NestJson, RangesOfScalarsSurviveAndDistinguish) {
   EXPECT_NE(digest(after), digest(before));
 }
 
+TEST(NestJson, TolerancesOfOutputsSurviveAndDistinguish) {
+  Nest nest = samples::matmul();
+  EXPECT_FALSE(nest_to_json(nest).at("tensors").at(2).contains("tolerance"));
+  EXPECT_EQ(nest.tolerance_of("C"), nest.tolerance);
+  const std::string before = digest(nest);
+  nest.tensors.at(2).tolerance = 1e-2;
+  const Nest after = nest_from_json(nlohmann::json::parse(nest_to_json(nest).dump()));
+  EXPECT_EQ(after.tolerance_of("C"), 1e-2);
+  EXPECT_NE(digest(after), before);
+}
+
+TEST(NestJson, TruthValuesAndWideIntegersSurvive) {
+  const Nest nest = samples::NestBuilder("flags", {{"N", 8}})
+                        .tensor("x", TensorRole::input, {"N"}, ElementType::i64)
+                        .tensor("y", TensorRole::output, {"N"}, ElementType::boolean)
+                        .statement("S[i] : 0 <= i < N", "y[i]", {"x[i]"},
+                                   ScalarExpr::cast(ElementType::boolean,
+                                                    ScalarExpr::cast(ElementType::i32, samples::read(0, ElementType::i64))))
+                        .build();
+  const nlohmann::json json = nest_to_json(nest);
+  EXPECT_EQ(json.at("tensors").at(0).at("type"), "i64");
+  EXPECT_EQ(json.at("tensors").at(1).at("type"), "bool");
+  EXPECT_EQ(nest_to_json(nest_from_json(json)), json);
+}
+
 TEST(NestJson, DigestsDiffer) {
   std::set<std::string> digests;
   for (const Nest& nest : all_samples()) digests.insert(digest(nest));

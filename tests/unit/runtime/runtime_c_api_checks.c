@@ -40,6 +40,12 @@ static const char* check_launches(nestor_kernel* kernel) {
   tensors[0].type = NESTOR_BF16;
   REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
   REQUIRE(strstr(nestor_last_error(), "holds f32, not bf16") != NULL);
+  tensors[0].type = NESTOR_I64;
+  REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
+  REQUIRE(strstr(nestor_last_error(), "holds f32, not i64") != NULL);
+  tensors[0].type = NESTOR_BOOL;
+  REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
+  REQUIRE(strstr(nestor_last_error(), "holds f32, not bool") != NULL);
   tensors[0].type = (nestor_type)77;
   REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
   REQUIRE(nestor_launch(kernel, 2, NULL, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
@@ -67,6 +73,11 @@ static const char* check_queries(nestor_library* library) {
   REQUIRE(nestor_query(library, "scale", "f32", "host", 2, kNames, invalid, &again) == NESTOR_NOT_FOUND);
   REQUIRE(again == NULL && strstr(nestor_last_error(), "nestor tune") != NULL);
   REQUIRE(nestor_query(library, "scale", "f32", "host", 2, kNames, zero, &again) == NESTOR_USER_ERROR);
+  REQUIRE(nestor_query_nest(library, "0123456789abcdef0123456789abcdef", "host", 2, kNames, near, &again) == NESTOR_NOT_FOUND);
+  REQUIRE(again == NULL && strstr(nestor_last_error(), "no kernel of the nest 0123456789abcdef0123456789abcdef for host") != NULL);
+  REQUIRE(nestor_query_nest(library, "d1", "host", 2, kNames, near, &again) == NESTOR_USER_ERROR);
+  REQUIRE(strstr(nestor_last_error(), "\"d1\" is no digest of a nest") != NULL);
+  REQUIRE(nestor_query_nest(library, NULL, "host", 2, kNames, near, &again) == NESTOR_USER_ERROR);
   REQUIRE(nestor_query(library, "scale", "f32", "tpu", 2, kNames, measured, &again) == NESTOR_USER_ERROR);
   REQUIRE(strstr(nestor_last_error(), "tpu") != NULL);
   REQUIRE(nestor_query(library, NULL, "f32", "host", 2, kNames, measured, &again) == NESTOR_USER_ERROR);

@@ -70,11 +70,12 @@ inline LaunchRecipe scale_recipe() {
 /// Stores a kernel as measured on this machine at rows x cols.
 inline void store_kernel(const std::string& path, const std::string& code, const LaunchRecipe& recipe, std::int64_t rows,
                          std::int64_t cols, const std::string& op = "scale",
-                         const std::string& architecture = "x86-64:x86-64:+sse2", int threads = 0) {
+                         const std::string& architecture = "x86-64:x86-64:+sse2", int threads = 0,
+                         const std::string& digest = "d1") {
   Database database = Database::open(path);
   TrialRecord trial = ok_trial(1, code);
   trial.kernel = KernelRecord{architecture, code, recipe_to_json(recipe).dump(), ""};
-  database.add_trial(host_device(threads), {op, "f32", "d1", {{"rows", rows}, {"cols", cols}}}, kNest, trial);
+  database.add_trial(host_device(threads), {op, "f32", digest, {{"rows", rows}, {"cols", cols}}}, kNest, trial);
 }
 
 /// The object of kScaleSource, compiled once a process.

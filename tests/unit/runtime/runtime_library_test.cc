@@ -2,6 +2,7 @@
 #include "nestor/runtime.h"
 
 #include "support/error.h"
+#include "support/error_text.h"
 #include "unit/runtime/runtime_fixture.h"
 
 #include <gmock/gmock.h>
@@ -43,6 +44,34 @@ TEST_F(LibraryTest, AKernelRunsAtTheSizesItWasMeasuredAt) {
   std::vector<float> x = numbers(32 * 16), y(32 * 16);
   kernel.launch({{x.data()}, {y.data()}}, {{"rows", 32}, {"cols", 16}});
   for (std::size_t k = 0; k < x.size(); ++k) ASSERT_EQ(y[k], 2 * x[k]);
+}
+
+TEST_F(LibraryTest, TwoDefinitionsOfOneNameAreToldApartByDigest) {
+  const std::string twice(32, 'a'), thrice(32, 'b');
+  LaunchRecipe other = scale_recipe();
+  other.scalars[0].default_value = 3;
+  for (const auto& [digest, recipe] : {std::pair(twice, scale_recipe()), std::pair(thrice, other)})
+    store_kernel(path, scale_object(), recipe, 8, 8, "scale", "x86-64:x86-64:+sse2", 0, digest);
+  const Library library = open();
+  const Sizes measured{{"rows", 8}, {"cols", 8}}, near{{"rows", 4}, {"cols", 8}};
+  for (const auto& [digest, factor] : {std::pair(twice, 2.0f), std::pair(thrice, 3.0f)}) {
+    const Kernel exact = library.query_nest(digest, measured), nearest = library.query_nest(digest, near);
+    ASSERT_TRUE(exact && nearest);
+    EXPECT_EQ(exact.match(), MatchKind::exact);
+    EXPECT_EQ(nearest.match(), MatchKind::nearest);
+    for (const Kernel& kernel : {exact, nearest, library.query_nest(digest, measured)}) {
+      EXPECT_EQ(nlohmann::json::parse(kernel.info()).at("nest_digest"), digest);
+      std::vector<float> x = numbers(64), y(64);
+      kernel.launch({{x.data()}, {y.data()}}, {{"rows", 8}, {"cols", 8}});
+      EXPECT_EQ(y[63], factor * x[63]);
+    }
+  }
+  EXPECT_TRUE(library.query("scale", "f32", measured)) << "by name: one of them";
+  EXPECT_FALSE(library.query_nest(std::string(32, 'c'), measured));
+  EXPECT_FALSE(library.query_nest(twice, Sizes{{"rows", 8}, {"cols", 7}}));
+  for (const std::string& none : {std::string(), std::string(31, 'a'), std::string(32, 'g'), std::string("scale")})
+    EXPECT_THAT(message_of([&] { library.query_nest(none, measured); }), HasSubstr("is no digest of a nest"));
+  EXPECT_THAT(message_of([&] { library.query("", "f32", measured); }), HasSubstr("the operator's name is empty"));
 }
 
 TEST_F(LibraryTest, AndAtOthersForWhichItIsValid) {

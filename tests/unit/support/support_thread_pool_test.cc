@@ -14,6 +14,7 @@
 #include <iterator>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -163,6 +164,19 @@ TEST(ThreadPool, UnusedPoolsStop) {
 }
 
 TEST(ThreadPool, NeedsAThread) { EXPECT_THROW(ThreadPool(0), UserError); }
+
+TEST(ForEach, RunsEveryTaskAndPassesOnTheFirstException) {
+  const ThreadPool pool(4);
+  std::vector<std::atomic<int>> runs(1000);
+  for_each(pool, runs.size(), [&](std::size_t k) { ++runs[k]; });
+  for (const auto& count : runs) EXPECT_EQ(count, 1);
+  EXPECT_THROW(for_each(pool, 100,
+                        [](std::size_t k) {
+                          if (k == 37) throw std::runtime_error("37");
+                        }),
+               std::runtime_error);
+  for_each(pool, 0, [](std::size_t) { FAIL(); });
+}
 
 }  // namespace
 }  // namespace nestor

@@ -45,7 +45,7 @@ def choose(described, options, device):
     if not is_worth(region):
         return Choice(False, "a product alone is PyTorch's")
     found = region_of(key_of(told, options.db, False))
-    sizes = dict(zip(told.sizes[:told.nest_sizes], described.hints))
+    sizes = told.nest_values(described.hints)
     race = races.find(options.db, told.op, told.variant, sizes, races.device_name(device))
     try:
         kernel = found.kernel(described.hints, device)

@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 
 from ...errors import UserError
+from ...nests.generalise import generalise
 from ...nests.model import Nest
 from ..explanation import absorbed
 from .layouts import is_readable, row_major_chain
@@ -31,7 +32,8 @@ class Argument:
 @dataclasses.dataclass(frozen=True)
 class Description:
     """A region. op, variant: the nest's name; sizes: names of the integers that a call passes, of which the first `nest_sizes`
-    are the nest's; calls, results: what PyTorch itself would compute (subgraph.py)."""
+    are the nest's; fixed: the nest's other sizes with their values, which are constants in the graph; calls, results: what PyTorch
+    itself would compute (subgraph.py)."""
     op: str
     variant: str
     device: str
@@ -41,6 +43,7 @@ class Description:
     outputs: Tuple[Argument, ...]
     calls: List[Any]
     results: Tuple[int, ...]
+    fixed: Tuple[Tuple[str, int], ...] = ()
 
     def text(self):
         """JSON that parse reads."""
@@ -52,11 +55,16 @@ class Description:
         for key in ("inputs", "outputs"):
             found[key] = tuple(Argument(**{name: tuple(value) if isinstance(value, list) else value
                                            for name, value in argument.items()}) for argument in found[key])
-        return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"])})
+        return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"]),
+                              "fixed": tuple(map(tuple, found["fixed"]))})
 
     def named_sizes(self, values):
         """{name: value} of the integers of a call."""
         return dict(zip(self.sizes, values))
+
+    def nest_values(self, values):
+        """{name: value} of the nest's sizes."""
+        return {**{name: int(value) for name, value in zip(self.sizes[:self.nest_sizes], values)}, **dict(self.fixed)}
 
     def module(self, values, device):
         """A GraphModule that computes the region in PyTorch's ops, at sizes."""
@@ -98,19 +106,25 @@ class Described:
         self.region = region
         self.inputs = [port.node for port in region.inputs]
         self.symbols = _symbols(region)
-        self.nest, names = _renamed(region.nest, self.symbols)
+        found = [row_major_chain(port, read) for port in region.outputs]
+        whole = [port.name for port, (_, order) in zip(region.outputs, found) if order is None]
+        general, names = _general(region.nest, self.symbols, (*(port.name for port in region.inputs), *whole))
+        self.nest = general.nest
         self.hints = [int(hints.get(str(symbol), _DEFAULT_SIZE)) for symbol in names]
         self.size_symbols = list(names)
-        found = [row_major_chain(port, read) for port in region.outputs]
         self.outputs = [node for node, _ in found]
         self.chains = {each for port, node in zip(region.outputs, self.outputs) for each in _between(port.node, node)}
         nodes = sorted({*absorbed(region), *region.nodes, *self.chains}, key=order.__getitem__)
         calls, numbers = encode_calls(nodes, self.inputs, names)
+
+        def view(port):
+            return general.views.get(port.name, port.extents)
+
         self.description = Description(
-            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(self.nest.sizes),
-            tuple(self._readable(_argument(port.node, port.extents, names), names) for port in region.inputs),
-            tuple(_argument(node, port.extents, names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
-            calls, tuple(numbers[node] for node in self.outputs))
+            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(region.nest.sizes),
+            tuple(self._readable(_argument(port.node, view(port), names), names) for port in region.inputs),
+            tuple(_argument(node, view(port), names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
+            calls, tuple(numbers[node] for node in self.outputs), tuple(general.values.items()))
 
 
     def _readable(self, argument, names):
@@ -161,26 +175,28 @@ def _symbols(region):
     return sorted(found, key=lambda symbol: first.get(str(symbol), len(first)))
 
 
-_nests = {}  # by name and symbols: what they are renamed to
+_generals = {}  # by a nest's name, symbols and arguments: what became of it
 
 
-def _renamed(nest, symbols):
-    """(the nest with sizes n0, n1, ..., {symbol: its name}): names that do not depend on the graph."""
+def _general(nest, symbols, arguments):
+    """(the nest, with extents that are constants in the graph as sizes too, {symbol: its name}). Names of sizes and nest depend
+    neither on the graph nor on such constants. arguments: those that may be seen with other extents."""
     names = {symbol: f"n{number}" for number, symbol in enumerate(symbols)}
-    if nest.sizes:
-        key = nest.op, nest.variant, tuple(names)
-        if key not in _nests:
-            _nests[key] = _with_names(nest, names)
-        nest = _nests[key]
-    return nest, names
+    key = nest.op, nest.variant, tuple(names), arguments
+    if key not in _generals:
+        general = generalise(_with_names(nest, names), arguments)
+        sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in general.nest.sizes)
+        named = dataclasses.replace(general.nest, sizes=sizes)
+        _generals[key] = general._replace(nest=dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"))
+    return _generals[key], names
 
 
 def _with_names(nest, names):
+    if not nest.sizes:
+        return nest
     table = {str(symbol): name for symbol, name in names.items()}
     words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
-    nest = Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
-    nest = dataclasses.replace(nest, sizes=tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in nest.sizes))
-    return dataclasses.replace(nest, op=f"captured_{nest.fingerprint()[:16]}")
+    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
 
 
 def _mapped(found, function):

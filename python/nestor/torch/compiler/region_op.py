@@ -98,10 +98,9 @@ class Region:
 
     def kernel(self, sizes, device):
         """The kernel for sizes. Raises NotFound, UserError or DeviceError where the database has none that runs."""
-        names = self.description.sizes[:self.description.nest_sizes]
         where = "host" if device.type == "cpu" else f"cuda:{device.index or 0}"
         found = opened(self.database).query(self.description.op, self.description.variant,
-                                            {name: int(size) for name, size in zip(names, sizes)}, where)
+                                            self.description.nest_values(sizes), where)
         return found
 
     def call_at(self, sizes, device):
@@ -138,7 +137,7 @@ class _Call:
     def __init__(self, region, sizes, device):
         told = region.description
         named = told.named_sizes(sizes)
-        self.sizes = {name: named[name] for name in told.sizes[:told.nest_sizes]} or None
+        self.sizes = told.nest_values(sizes) or None
         self.views = [tuple(extents(argument.view, named)) for argument in told.inputs]
         self.outputs = [(extents(argument.shape, named), dtype_of(argument), *_placed(argument, named))
                         for argument in told.outputs]

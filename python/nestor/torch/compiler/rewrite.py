@@ -105,7 +105,8 @@ class Rewriting:
         found = {}
         for each in self.candidates:
             if each.choice.waits:
-                found.setdefault((each.described.nest.op, tuple(each.described.hints)), each)
+                values = each.described.description.nest_values(each.described.hints)
+                found.setdefault((each.described.nest.op, tuple(sorted(values.items()))), each)
         return found
 
     def promising(self):
@@ -141,7 +142,7 @@ def _report(candidate):
     region, choice = candidate.region, candidate.choice
     nest = candidate.described.nest if candidate.described else region.nest
     raced = choice.race or {}
-    sizes = dict(zip((size.name for size in nest.sizes), candidate.described.hints)) if candidate.described else {}
+    sizes = candidate.described.description.nest_values(candidate.described.hints) if candidate.described else {}
     return RegionReport(nest.op, nest.variant, ops_of(region.nodes), sources_of(region.nodes), sizes, choice.taken, choice.why,
                         repr(choice.kernel) if choice.kernel is not None else None, raced.get("kernel_us"),
                         raced.get("inductor_us"), candidate.key if choice.taken else None)

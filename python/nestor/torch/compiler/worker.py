@@ -91,13 +91,11 @@ def _tune_and_race(job, database, seconds):
 
     region, device = region_of(job["key"]), torch.device(job["device"])
     told = region.description
-    sizes = dict(zip(told.sizes[:told.nest_sizes], job["sizes"]))
+    sizes = told.nest_values(job["sizes"])
     found = races.entry(told.op, told.variant, sizes, races.device_name(device))
     found["products"] = job["products"]
     try:
-        try:
-            region.kernel(job["sizes"], device)
-        except Error:
+        if not _is_measured(region, job["sizes"], device):
             tune(Nest.from_dict(job["nest"]), sizes, time=seconds, db=database, progress=False,
                  target="host" if device.type == "cpu" else str(device))
             refresh(region.database)
@@ -105,6 +103,14 @@ def _tune_and_race(job, database, seconds):
     except (Error, RuntimeError) as error:
         found["failed"] = str(error).splitlines()[0] if str(error) else type(error).__name__
     races.remember(database, found)
+
+
+def _is_measured(region, sizes, device):
+    """Whether the database has a kernel that was tuned at these sizes on this device."""
+    try:
+        return region.kernel(sizes, device).match == "exact"
+    except Error:
+        return False
 
 
 def refresh(database):

@@ -1,52 +1,33 @@
 """Ops that are several statements: softmaxes, norms, attention. Here is what they are defined as."""
 
+import dataclasses
+
 import torch
 
 from ...nests.affine import Affine
-from ...nests.values import as_type, constant, exp, from_condition, log, maximum, rsqrt, select
+from ...nests.values import as_type, constant, exp, from_condition, log, rsqrt, select
+from .conditions import HIDDEN
+from .exponentials import combine, lowest_of, normal_powers, powers_of, stored
 from .extents import Unsupported, expression, product, quotient, variable
-from .lazy import Lazy, conform, expanded, pointwise
+from .lazy import Lazy, conform, expanded
 from .products import contract
 from .reductions import deviations, mean_of, reduce, squares
 from .table import op
 
-_HIDDEN = float("-inf")
-
-
-def combine(context, function, *operands, dtype=torch.float32):
-    return pointwise(function, operands, dtype, context.builder, context.name)
-
-
-def stored(context, x, suffix):
-    return context.builder.cheap(x, f"{context.name}_{suffix}")
-
 
 def typed(context, x, dtype=None):
     """A tensor as one of the result's type."""
-    return Lazy(x.dims, dtype or context.dtype, x.element, x.cost, x.data, x.leaf)
-
-
-def powers_of(context, x, dim, empty=False):
-    """(exp(x - maximum), their sum over a dim, the maximum). empty: rows may be -inf throughout; their powers are then 0."""
-    largest = reduce(context, "max", x, [dim], True, f"{context.name}_max", torch.float32)
-    if empty:
-        largest = stored(context, combine(context, lambda m: select(m == _HIDDEN, 0.0, m), largest), "reference")
-    power = stored(context, combine(context, lambda a, m: exp(a - m), x, largest), "exp")
-    return power, reduce(context, "add", power, [dim], True, f"{context.name}_sum", torch.float32), largest
+    return dataclasses.replace(x, dtype=dtype or context.dtype)
 
 
 @op("aten._softmax.default", "aten.softmax.int", kind="definition")
 def softmax(context, x, dim, *_):
-    x = stored(context, x, "x")
-    power, total, _ = powers_of(context, x, dim)
-    return combine(context, lambda p, t: p / t, power, total, dtype=context.dtype)
+    return normal_powers(context, powers_of(context, x, dim))
 
 
 @op("aten._safe_softmax.default", kind="definition", note="rows of -inf are 0")
 def safe_softmax(context, x, dim, *_):
-    x = stored(context, x, "x")
-    power, total, _ = powers_of(context, x, dim, True)
-    return combine(context, lambda p, t: p / maximum(t, 1.0), power, total, dtype=context.dtype)
+    return normal_powers(context, powers_of(context, x, dim, True))
 
 
 @op("aten._log_softmax.default", "aten.log_softmax.int", kind="definition")
@@ -179,21 +160,17 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
     letters = "stuvwxyz"[:len(query.dims) - 2]
     factor = context.value(scale) if scale is not None else _inverse_root(context, query)
     scores = contract(context, f"{letters}ie,{letters}je->{letters}ij", query, key, name=f"{context.name}_dot")
-    scores = combine(context, lambda s: s * factor, scores)
+    scores, lowest = combine(context, lambda s: s * factor, scores), None
     if causal:
         scores = _causal(scores)
-    if mask is not None:
-        if mask.dtype == torch.bool:
-            scores = combine(context, lambda s, m: select(m, s, _HIDDEN, False), scores, mask)
-        else:
-            scores = combine(context, lambda s, m: s + m, scores, mask)
-    scores = stored(context, scores, "score")
-    power, total, largest = powers_of(context, scores, -1, mask is not None)
-    if mask is not None:
-        total = combine(context, lambda t: maximum(t, 1.0), total)
-    weight = combine(context, lambda p, t: p / t, power, total)
-    out = contract(context, f"{letters}ij,{letters}jd->{letters}id", weight, value, name=f"{context.name}_out")
-    lse = combine(context, lambda m, t: m + log(t), largest, total)
+    if mask is not None and mask.dtype == torch.bool:
+        scores = combine(context, lambda s, m: select(m, s, HIDDEN, False), scores, mask)
+    elif mask is not None:
+        scores, lowest = combine(context, lambda s, m: s + m, scores, mask), lowest_of(mask.dtype)
+    powers = powers_of(context, scores, -1, mask is not None, lowest)
+    out = contract(context, f"{letters}ij,{letters}jd->{letters}id", powers.terms, value, name=f"{context.name}_out")
+    out = combine(context, powers.quotient, out, powers.total)
+    lse = combine(context, lambda m, t: m + log(t), powers.largest, powers.total)
     return out, lse.mapped(lse.dims[:-1], [variable(k) for k in range(len(lse.atoms))])
 
 
@@ -222,7 +199,7 @@ def _causal(scores):
         key = indices[end - 1] if column else Affine((), 0)
         query = indices[end - 1 - len(column)] if row else Affine((), 0)
         kept = from_condition(key <= query)
-        return select(kept, conform(scores.element(indices), torch.float32), constant(_HIDDEN), False)
+        return select(kept, conform(scores.element(indices), torch.float32), constant(HIDDEN), False)
 
     return Lazy(scores.dims, torch.float32, element, 1, True)
 

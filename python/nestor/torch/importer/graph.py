@@ -5,6 +5,7 @@ import operator
 import torch
 
 from ...nests.values import as_value, from_affine
+from .bounds import is_never_negative
 from .extents import Unsupported, expression
 from .lazy import Lazy
 from .table import RULES, name_of
@@ -61,6 +62,11 @@ class Context:
     def length(self, dim):
         """The extent of a dim of the result."""
         return self.shape[dim]
+
+    def require_inside(self, position, extent, ranges):
+        """Raises Unsupported unless an index is plainly one of a dim, at all values of the variables of `ranges`."""
+        if not (is_never_negative(position, ranges) and is_never_negative(extent - 1 - position, ranges)):
+            raise Unsupported("reads at indices that may be negative or lie outside")
 
     def value(self, found):
         """A Python number or a size as a Value; a tensor of one element as that."""

@@ -9,21 +9,23 @@ import sympy
 import torch
 
 from ...nests import definitions as nests
-from ...nests.affine import TRUE, Affine
+from ...nests.affine import TRUE, Affine, Condition
 from ...nests.assemble import nodes_of
-from ...nests.values import Value, as_type, constant, select, widened
+from ...nests.values import Value, as_type, constant, from_condition, select, widened
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
-ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}  #: what tensors of nests hold
+ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
+            torch.bool: "bool"}  #: what tensors of nests hold
+READABLE = {**ELEMENTS, torch.int64: "i64"}  #: and inputs: each element of i64 is read as the nearest i32
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def element_type(dtype):
-    """The nest type of a tensor in memory. Raises Unsupported for types that the nest format has not."""
-    if dtype not in ELEMENTS:
+def element_type(dtype, known=ELEMENTS):
+    """The nest type of a tensor in memory. Raises Unsupported for types that are not among the known."""
+    if dtype not in known:
         raise Unsupported(f"the nest format has no tensors of {str(dtype).removeprefix('torch.')}")
-    return ELEMENTS[dtype]
+    return known[dtype]
 
 
 def conform(value, dtype):
@@ -58,13 +60,35 @@ def as_number(value):
 class Lazy:
     """dims: for each dim the extents of its atoms, outermost first (none for a dim of 1). dtype: PyTorch's. element: the Value
     at flat indices, an Affine for each atom. cost: 0 for what is read or follows from indices alone, 1 where elements take
-    work. data: whether elements depend on memory. leaf: the nest tensor whose elements these are, in order, or None."""
+    work. data: whether elements depend on memory. leaf: the nest tensor whose elements these are, in order, or None. support:
+    None, or the condition at flat indices outside of which elements are 0; inner: what they are inside."""
     dims: Tuple[Tuple[sympy.Expr, ...], ...]
     dtype: torch.dtype
     element: Callable[[Tuple[Affine, ...]], Value]
     cost: int = 0
     data: bool = True
     leaf: Optional[nests.Tensor] = None
+    support: Optional[Callable[[Tuple[Affine, ...]], Condition]] = None
+    inner: Optional[Callable[[Tuple[Affine, ...]], Value]] = None
+
+    @staticmethod
+    def supported(dims, dtype, support, inner, cost=1, data=True):
+        """A tensor of floats that is inner(indices) where support(indices) holds, else 0; support None: everywhere."""
+        if support is None:
+            return Lazy(tuple(dims), dtype, inner, cost, data)
+
+        def element(indices):
+            return select(from_condition(support(indices)), conform(inner(indices), dtype), constant(0.0))
+
+        return Lazy(tuple(dims), dtype, element, cost, data, None, support, inner)
+
+    def where(self, indices):
+        """The condition under which an element may be other than 0."""
+        return TRUE if self.support is None else self.support(indices)
+
+    def inside(self, indices):
+        """An element where `where` holds."""
+        return (self.inner or self.element)(indices)
 
     @property
     def atoms(self):
@@ -92,11 +116,14 @@ class Lazy:
         if list(forms) == [variable(k) for k in range(sum(map(len, dims)))]:
             return dataclasses.replace(self, dims=tuple(dims))
 
-        def element(indices):
-            values = {f"#{k}": index for k, index in enumerate(indices)}
-            return self.element(tuple(form.substitute(values) for form in forms))
+        def through(function):
+            def element(indices):
+                values = {f"#{k}": index for k, index in enumerate(indices)}
+                return function(tuple(form.substitute(values) for form in forms))
+            return function and element
 
-        return Lazy(tuple(dims), self.dtype, element, self.cost, self.data)
+        return Lazy(tuple(dims), self.dtype, through(self.element), self.cost, self.data, None, through(self.support),
+                    through(self.inner))
 
     def reshaped(self, shape):
         """Seen with other extents, as torch's view does without one that is -1."""
@@ -204,7 +231,8 @@ class Builder:
     def argument(self, name, dims, dtype):
         """A tensor that comes from outside."""
         atoms = [atom for dim in dims for atom in dim]
-        return self.of_tensor(nests.Tensor(tensor_name(name), element_type(dtype), self.extents(atoms)), dims, dtype)
+        return self.of_tensor(nests.Tensor(tensor_name(name), element_type(dtype, READABLE), self.extents(atoms)), dims,
+                              dtype)
 
     def of_tensor(self, tensor, dims, dtype):
         def element(indices):
@@ -215,22 +243,36 @@ class Builder:
 
     def stored(self, lazy, name, kind=None):
         """The tensor computed into memory once: a statement. Floats are kept in f32 unless `kind` says otherwise."""
+        return self.of_tensor(self._written(lazy, name, kind, lazy.element, lambda at: TRUE), lazy.dims, lazy.dtype)
+
+    def partly(self, lazy, name, kind=None):
+        """The same, but computed only where the tensor may be other than 0."""
+        if lazy.support is None:
+            return self.stored(lazy, name, kind)
+        tensor = self._written(lazy, name, kind, lazy.inner, lazy.support)
+        return Lazy.supported(lazy.dims, lazy.dtype, lazy.support, self.of_tensor(tensor, lazy.dims, lazy.dtype).element, 0)
+
+    def _written(self, lazy, name, kind, element, where):
         own = self.indices(lazy.atoms, "d")
         at = tuple(index.affine for index in own)
-        value = lazy.element(at)
+        value = element(at)
         kind = kind or ("f32" if lazy.dtype in FLOATS else "i32")
         tensor = nests.Tensor(tensor_name(name), kind, [index.extent for index in own])
-        tensor.write(own, at, as_number(value) if value.type == "bool" else widened(value) if kind == "f32" else value)
-        return self.of_tensor(tensor, lazy.dims, lazy.dtype)
+        if kind == "bool":
+            value = as_type(value, "bool")
+        elif value.type == "bool":
+            value = as_number(value)
+        return tensor.write(own, at, widened(value) if kind == "f32" else value, where=where(at))
 
     def cheap(self, lazy, name):
         """The tensor as one whose elements cost nothing more: stored, unless they do already. Conditions and integers are not
         stored."""
-        return self.stored(lazy, name) if lazy.cost and lazy.dtype in FLOATS else lazy
+        return self.partly(lazy, name) if lazy.cost and lazy.dtype in FLOATS else lazy
 
-    def reduced(self, op, lazy, dims, keep, name, value=None):
-        """A reduction over dims; keep: these dims stay, as 1. value: of an element, if not its own. The result costs
-        nothing."""
+    def reduced(self, op, lazy, dims, keep, name, where=None, start=None):
+        """A reduction over dims; keep: these dims stay, as 1. where: the condition at indices under which elements are taken, for
+        sums that of being other than 0; start: a number, if not the reduction's neutral one. The result costs nothing."""
+        where = where or (lazy.support if op == "add" else None)
         dims = sorted({lazy.dim(dim) for dim in dims})
         over = {number for dim in dims for number in lazy.flat(dim)}
         free = [number for number in range(len(lazy.atoms)) if number not in over]
@@ -238,16 +280,17 @@ class Builder:
         inner = self.indices([lazy.atoms[number] for number in sorted(over)], "r")
         place = dict(zip(free, outer)) | dict(zip(sorted(over), inner))
         at = tuple(place[number].affine for number in range(len(lazy.atoms)))
-        element = as_number((value or lazy.element)(at))
+        element = as_number((lazy.inside if where else lazy.element)(at))
         left = [() if dim in dims else atoms for dim, atoms in enumerate(lazy.dims) if keep or dim not in dims]
-        return self.sum_of(op, widened(element), outer, inner, left, lazy.dtype, name)
+        return self.sum_of(op, widened(element), outer, inner, left, lazy.dtype, name,
+                           where(at) if where else TRUE, start)
 
-    def sum_of(self, op, value, outer, inner, dims, dtype, name, where=TRUE):
+    def sum_of(self, op, value, outer, inner, dims, dtype, name, where=TRUE, start=None):
         """The tensor over `outer` that reduces a value over `inner`, where a condition holds."""
         kind = "i32" if value.type == "i32" else "f32"
         tensor = nests.Tensor(tensor_name(name), kind, [index.extent for index in outer])
         at = tuple(index.affine for index in outer)
-        tensor.write(outer, at, nests.neutral(op, kind), suffix="_init")
+        tensor.write(outer, at, nests.neutral(op, kind) if start is None else constant(start), suffix="_init")
         tensor.write((*outer, *inner), at, value, reduction=op, where=where)
         return self.of_tensor(tensor, dims, dtype)
 

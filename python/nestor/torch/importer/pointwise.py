@@ -1,13 +1,15 @@
 """Pointwise ops: a table from op to the value of an element."""
 
+import dataclasses
 import math
 
 import torch
 
 from ...nests import values as v
-from ...nests.values import absolute, as_type, cast, erf, exp, exp2, floor, log, maximum, minimum, rsqrt, select, sqrt, tanh
+from ...nests.values import (absolute, as_type, atan, cast, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum, minimum,
+                             rsqrt, select, sin, sqrt, tanh)
 from .extents import Unsupported
-from .lazy import FLOATS, Lazy, as_number, conform, element_type, pointwise
+from .lazy import FLOATS, Lazy, as_number, conform, pointwise
 from .table import op
 
 
@@ -53,7 +55,7 @@ def real(x):
 
 def softplus(x, beta=1, threshold=20):
     scaled = real(x) * beta
-    return select(scaled > threshold, x, log(1 + exp(scaled)) / beta)
+    return select(scaled > threshold, x, log1p(exp(scaled)) / beta)
 
 
 def gelu(x, approximate="none"):
@@ -72,6 +74,12 @@ for _name, _function in {
         "rsqrt": rsqrt,
         "tanh": tanh,
         "erf": erf,
+        "sin": sin,
+        "cos": cos,
+        "tan": lambda x: sin(x) / cos(x),
+        "log1p": log1p,
+        "expm1": expm1,
+        "atan": atan,
         "neg": lambda x: -x,
         "floor": floor,
         "ceil": lambda x: -floor(-x),
@@ -100,10 +108,10 @@ for _name, _function in {
     _unary(f"aten.{_name}.default")(_function)
 
 _unary("aten.gelu.default")(gelu)
-_unary("aten.softplus.default", note="log(1 + exp): less exact far below 0")(softplus)
+_unary("aten.softplus.default")(softplus)
 _unary("aten.leaky_relu.default")(lambda x, slope=0.01: select(x > 0, x, x * slope))
-_unary("aten.elu.default", note="exp(x) - 1: less exact near 0")(
-    lambda x, alpha=1, scale=1, input_scale=1: select(x > 0, x * scale, (exp(x * input_scale) - 1) * (alpha * scale)))
+_unary("aten.elu.default")(
+    lambda x, alpha=1, scale=1, input_scale=1: select(x > 0, x * scale, expm1(x * input_scale) * (alpha * scale)))
 _unary("aten.hardtanh.default")(lambda x, low=-1, high=1: minimum(maximum(x, low), high))
 _unary("aten.pow.Tensor_Scalar", note="small integer exponents by products")(lambda x, power: _power(x, power))
 _binary("aten.pow.Tensor_Tensor", "aten.pow.Scalar")(lambda x, y: real(x) ** real(y))
@@ -237,14 +245,10 @@ def lerp(context, x, end, weight):
 
 
 @op("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default", kind="pointwise",
-    note="to 16 bits it rounds; no 64-bit integers or floats")
+    note="between floats it does not round inside a nest, as in Inductor; no 64-bit integers or floats")
 def to_copy(context, x, *_, **__):
-    if context.dtype in FLOATS and x.dtype in FLOATS and context.dtype != torch.float32 and x.dtype != context.dtype:
-        kind = element_type(context.dtype)
-        rounded = Lazy(x.dims, context.dtype, lambda indices: cast(kind, as_type(x.element(indices), "f32")), 1, x.data)
-        return context.builder.stored(rounded, context.name, kind) if x.data else rounded
     if context.dtype == x.dtype or {context.dtype, x.dtype} <= set(FLOATS):
-        return Lazy(x.dims, context.dtype, x.element, x.cost, x.data)
+        return dataclasses.replace(x, dtype=context.dtype, leaf=None)
     return Lazy(x.dims, context.dtype, lambda indices: _converted(x.element(indices), context.dtype), x.cost, x.data)
 
 

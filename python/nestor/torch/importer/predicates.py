@@ -63,6 +63,26 @@ def iota(context, length, *, start, step, **_):
     return arange(context, start, None, step)
 
 
+def counted(context, x, dim):
+    """The running sum along a dim of a tensor that is one number there: its place times that, plus it. None for others."""
+    place = x.flat(dim)
+    if x.data or len(place) != 1:
+        return None
+    number = x.element(tuple(Affine.variable(f"?{k}") for k in range(len(x.atoms))))
+    if number.type == "bool":
+        number = select(number, constant(1), constant(0))
+    if number.op != "constant":
+        return None
+
+    def element(indices):
+        count = indices[place.start] + 1
+        if float(number.payload).is_integer() and abs(number.payload) < 2**24:
+            return conform(from_affine(count * int(number.payload)), context.dtype)
+        return conform(from_affine(count), context.dtype) * number
+
+    return Lazy(x.dims, context.dtype, element, 0, False)
+
+
 @op("aten.eye.default", "aten.eye.m", kind="index")
 def eye(context, *args, **_):
     dims = tuple(() if is_one(extent) else (extent,) for extent in context.shape)

@@ -1,15 +1,19 @@
 """Products: sums of products over the dims that operands share."""
 
+import dataclasses
+
 import torch
 
+from ...nests.affine import TRUE, both
 from ...nests.values import as_type
 from .extents import Unsupported
-from .lazy import Lazy, align_groups, pointwise
+from .lazy import align_groups, pointwise
 from .table import op
 
 
 def contract(context, equation, *operands, name=None):
-    """The sum of products that an einsum equation of letters names: "bik,bkj->bij". f32, whatever the operands are."""
+    """The sum of products that an einsum equation of letters names: "bik,bkj->bij". f32, whatever the operands are. Terms of
+    which an operand says that they are 0 are left out."""
     inputs, output = equation.split("->")
     labels = inputs.split(",")
     groups, atoms = {}, {}
@@ -27,20 +31,21 @@ def contract(context, equation, *operands, name=None):
         waiting = list(made)
         for letter in letters:
             index[letter] = [waiting.pop(0).affine for _ in atoms[letter]]
-    value = None
+    value, where = None, TRUE
     for number, (label, operand) in enumerate(zip(labels, operands)):
         at = []
         for place, letter in enumerate(label):
             values = {f"#{k}": each for k, each in enumerate(index[letter])}
             at += [form.substitute(values) for form in groups[letter][number, place]]
-        element = as_type(operand.element(tuple(at)), "f32")
+        element = as_type(operand.inside(tuple(at)), "f32")
+        where = both(where, operand.where(tuple(at)))
         value = element if value is None else value * element
     dims = [atoms[letter] for letter in output]
-    return context.builder.sum_of("add", value, outer, inner, dims, torch.float32, name)
+    return context.builder.sum_of("add", value, outer, inner, dims, torch.float32, name, where)
 
 
 def typed(context, x):
-    return Lazy(x.dims, context.dtype, x.element, x.cost, x.data, x.leaf)
+    return dataclasses.replace(x, dtype=context.dtype)
 
 
 def _floats(context):

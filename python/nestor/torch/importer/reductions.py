@@ -5,6 +5,7 @@ import torch
 from ...nests.values import absolute, as_type, exp, log, select, sqrt
 from .extents import Unsupported, variable
 from .lazy import FLOATS, Lazy, as_number, conform, pointwise
+from .predicates import counted
 from .table import op
 
 
@@ -139,8 +140,12 @@ def std(context, x, dims=None, *, correction=None, keepdim=False):
 
 @op("aten.var_mean.correction", kind="reduction")
 def var_mean(context, x, dims=None, *, correction=None, keepdim=False):
-    found, _ = variance(context, x, dims, correction, keepdim, context.name)
-    return found, mean_of(context, x, dims, keepdim, f"{context.name}_again")
+    found, average = variance(context, x, dims, correction, keepdim, context.name)
+    if keepdim:
+        return found, average
+    gone = {x.dim(dim) for dim in over(x, dims)}
+    left = tuple(dim for number, dim in enumerate(average.dims) if number not in gone)
+    return found, average.mapped(left, [variable(number) for number in range(len(average.atoms))])
 
 
 @op("aten.linalg_vector_norm.default", kind="reduction", note="orders 1, 2, inf")
@@ -172,9 +177,10 @@ def _finite(context, x):
     return context.builder.cheap(shifted, f"{context.name}_reference")
 
 
-@op("aten.cumsum.default", kind="reduction", note="floats; a dim of one atom")
+@op("aten.cumsum.default", kind="reduction", note="floats, a dim of one atom; of ones and the like, an index")
 def cumsum(context, x, dim, **_):
-    return _running(context, "add", x, dim)
+    found = counted(context, x, x.dim(dim))
+    return _running(context, "add", x, dim) if found is None else found
 
 
 @op("aten.cumprod.default", kind="reduction", note="floats; a dim of one atom")

@@ -16,11 +16,13 @@ from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
-from .lazy import ELEMENTS, Builder, Lazy, element_type
+from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
+from .needed import shrink
 from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
 TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
+_TOLERANCE = 1e-4  # of other types
 _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
 
@@ -245,7 +247,7 @@ class _Walk:
             tensors = values_of(node)
             if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
                 raise Unsupported("several results of a node of another region")
-            element_type(tensors[0].dtype)
+            element_type(tensors[0].dtype, READABLE)
             require_elements(tensors[0])
             dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
             self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
@@ -342,10 +344,14 @@ class _Walk:
                 tensor = self._output(builder, lazy, f"y{len(outputs)}", values_of(node)[0].dtype, arguments, outputs)
                 outputs.append((tensor, node, lazy))
         tensors = [tensor for tensor, _, _ in outputs]
+        shrink(tensors)
         inputs = _named_inputs(tensors, arguments)
         variant = element_type(values_of(outputs[0][1])[0].dtype)
-        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs],
-                        tolerance=TOLERANCES.get(variant, 1e-4))
+        tolerance = TOLERANCES.get(variant, _TOLERANCE)
+        for tensor in tensors:
+            own = TOLERANCES.get(tensor.type, _TOLERANCE)
+            tensor.tolerance = own if own != tolerance else None
+        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance)
         return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
                       [Port(lazy.leaf.name, node, lazy.atoms) for node, lazy in inputs],
                       [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])

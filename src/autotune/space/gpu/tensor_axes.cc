@@ -152,8 +152,9 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
 
 /// Functions in an evaluation that few loop groups compute, for which multiplications of others can stand in.
 int functions_of(const ScalarExpr& value) {
-  static const std::set<ScalarOp> kFunctions{ScalarOp::exp,  ScalarOp::exp2, ScalarOp::log,   ScalarOp::pow,
-                                             ScalarOp::sqrt, ScalarOp::erf,  ScalarOp::rsqrt, ScalarOp::tanh};
+  static const std::set<ScalarOp> kFunctions{ScalarOp::exp,   ScalarOp::exp2,  ScalarOp::log,  ScalarOp::pow, ScalarOp::sqrt,
+                                             ScalarOp::erf,   ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::sin, ScalarOp::cos,
+                                             ScalarOp::log1p, ScalarOp::expm1, ScalarOp::atan};
   int functions = 0;
   value.visit([&](const ScalarExpr& expr) { functions += kFunctions.count(expr.op()) != 0 ? 1 : 0; });
   return functions;

@@ -157,30 +157,17 @@ Value* Frame::invariant_load(llvm::Type* type, Value* address) {
 }
 
 llvm::Type* memory_type(llvm::LLVMContext& context, ElementType type) {
-  switch (type) {
-    case ElementType::f32:
-      return llvm::Type::getFloatTy(context);
-    case ElementType::i32:
-      return llvm::Type::getInt32Ty(context);
-    case ElementType::boolean:
-      return llvm::Type::getInt8Ty(context);
-    case ElementType::f16:
-    case ElementType::bf16:
-      return llvm::Type::getInt16Ty(context);
-  }
-  internal_error("unknown element type {}", static_cast<int>(type));
+  return type == ElementType::f16 ? llvm::Type::getInt16Ty(context) : element_type(context, type);
 }
 
 Value* to_register(llvm::IRBuilderBase& b, Value* value, ElementType type) {
   if (type == ElementType::f16) return b.CreateBitCast(value, type_like(b.getHalfTy(), value));
-  if (type == ElementType::boolean) return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
-  return value;
+  return from_element(b, value, type);
 }
 
 Value* to_memory(llvm::IRBuilderBase& b, Value* value, ElementType type) {
   if (type == ElementType::f16) return b.CreateBitCast(value, type_like(b.getInt16Ty(), value));
-  if (type == ElementType::boolean) return b.CreateZExt(value, type_like(b.getInt8Ty(), value));
-  return value;
+  return to_element(b, value, type);
 }
 
 Value* first_lanes(llvm::IRBuilderBase& b, Value* count, unsigned width) {

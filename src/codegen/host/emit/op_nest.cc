@@ -133,9 +133,14 @@ unsigned wished_vectors(const TileOp& op) {
         break;
       case ScalarOp::tanh:
       case ScalarOp::erf:
+      case ScalarOp::log1p:
+      case ScalarOp::expm1:
+      case ScalarOp::atan:
         heavy += 2;
         break;
       case ScalarOp::pow:
+      case ScalarOp::sin:
+      case ScalarOp::cos:
         heavy += 4;
         break;
       default:

@@ -40,6 +40,11 @@ class PartFinder {
       case ScalarOp::neg:
       case ScalarOp::tanh:
       case ScalarOp::erf:
+      case ScalarOp::sin:
+      case ScalarOp::cos:
+      case ScalarOp::log1p:
+      case ScalarOp::expm1:
+      case ScalarOp::atan:
         return mapped(expr, domain);
       case ScalarOp::add:
       case ScalarOp::sub:
@@ -178,6 +183,10 @@ class PartFinder {
       const bool divides = node.op() == ScalarOp::div && node.type() != ElementType::i32;
       const bool falls = node.op() == ScalarOp::log || node.op() == ScalarOp::rsqrt;
       if (divides || falls) found = found || range_of(nest_, statement, node.args().back()).has_zero();
+      if (node.op() == ScalarOp::log1p) {
+        const ValueRange argument = range_of(nest_, statement, node.args()[0]);
+        found = found || (argument.low <= -1 && argument.high >= -1);
+      }
       if (found || node.op() != ScalarOp::read) return;
       const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
       if (is_elementwise_temporary(nest_, tensor)) {

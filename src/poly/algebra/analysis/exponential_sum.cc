@@ -16,8 +16,7 @@
 namespace nestor {
 namespace {
 
-/// As rule online allows: doublings by which terms may exceed 1 while the leading value stays behind.
-constexpr double kMostHeld = 0x1p14, kRounding = 2, kMostPoints = 0x1p31;
+constexpr double kRounding = 2, kMostPoints = 0x1p31;
 
 /// The tensor of the extremum if the value is an exponential that reads one, or an element of a temporary that holds such.
 std::optional<std::string> lead_of(const Nest& nest, const Statement& statement, const ScalarExpr& value) {

@@ -5,12 +5,12 @@
 #include <functional>
 #include <limits>
 
+#include "poly/algebra/analysis/value_range.h"
 #include "poly/algebra/values/builders.h"
 
 namespace nestor {
 namespace {
 
-constexpr double kLargest = std::numeric_limits<float>::max();
 /// So that a rounded quotient times its divisor is finite.
 constexpr double kShrink = 1 - 0x1p-23;
 /// Limits beyond this change no term: where m lies beyond, all terms are 0, or 1 where they equal it.
@@ -20,7 +20,8 @@ constexpr double kFarthest = 1e30;
 double lowest_multiplied(double lowest, double factor) {
   const auto multiple = [&](float number) { return static_cast<float>(static_cast<double>(number) * factor); };
   auto bound = static_cast<float>(lowest / factor);
-  while (std::isfinite(multiple(bound)) && std::fabs(bound) < kLargest) bound = std::nextafter(bound, static_cast<float>(lowest));
+  while (std::isfinite(multiple(bound)) && std::fabs(bound) < kLargestFloat)
+    bound = std::nextafter(bound, static_cast<float>(lowest));
   while (!std::isfinite(multiple(bound))) bound = std::nextafter(bound, 0.0F);
   return bound;
 }
@@ -33,7 +34,7 @@ ScalarExpr limit_for(double lowest, const ScalarExpr& factor) {
   const ScalarExpr quotient = build::div(build::number(lowest), factor);
   const ScalarExpr product = build::unary(ScalarOp::abs, build::mul(quotient, factor));
   const ScalarExpr bound =
-      build::select(at_most(product, kLargest), quotient, build::div(build::number(lowest * kShrink), factor));
+      build::select(at_most(product, kLargestFloat), quotient, build::div(build::number(lowest * kShrink), factor));
   return build::select(at_most(factor, 1), build::number(lowest), bound);
 }
 
@@ -43,7 +44,7 @@ bool is_multiplied(const Monomial& factor) { return !factor.factors.empty() || s
 
 ScalarExpr finite_lead(const OnlinePlan& plan, ReductionOp reduction, const ScalarExpr& m) {
   const ScalarOp extremum = reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min;
-  const double lowest = reduction == ReductionOp::max ? -kLargest : kLargest;
+  const double lowest = reduction == ReductionOp::max ? -kLargestFloat : kLargestFloat;
   ScalarExpr limit = build::number(lowest);
   for (Monomial factor : plan.lead_factors) {
     factor.coefficient = std::fabs(factor.coefficient);
@@ -61,7 +62,7 @@ std::optional<ScalarExpr> inside_finite_lead(ReductionOp reduction, const Scalar
   const std::function<bool(const ScalarExpr&)> is_limit = [&](const ScalarExpr& limit) {
     if (limit.op() == ScalarOp::constant) return std::isfinite(limit.number()) && limit.number() * sign >= kFarthest;
     if (limit.op() == expr.op()) return is_limit(limit.args()[0]) && is_limit(limit.args()[1]);
-    return limit.op() == ScalarOp::select && limit.args()[1].is_constant(sign * kLargest);
+    return limit.op() == ScalarOp::select && limit.args()[1].is_constant(sign * kLargestFloat);
   };
   return is_limit(expr.args()[1]) ? std::optional(expr.args()[0]) : std::nullopt;
 }

@@ -19,8 +19,6 @@
 namespace nestor {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -95,7 +93,8 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
 
 std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, std::string* why) {
   const std::optional<double> infinity = infinity_of(nest, plan);
-  const KnownValues seen = infinite_row(nest, plan, infinity, 0), defined = infinite_row(nest, plan, infinity, kNan);
+  const KnownValues seen = infinite_row(nest, plan, infinity, 0),
+                    defined = infinite_row(nest, plan, infinity, std::numeric_limits<double>::quiet_NaN());
   Nest result = nest;
   std::set<std::string> done;
   for (const Reading& reading : readings(nest, plan)) {

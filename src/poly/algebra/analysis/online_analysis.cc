@@ -17,9 +17,6 @@
 namespace nestor {
 namespace {
 
-/// By which terms may exceed 1 while the leading value stays behind (rule online with a threshold).
-constexpr double kMostHeld = 0x1p14;
-constexpr double kLargest = std::numeric_limits<float>::max();
 /// What scalars are taken to multiply without overflow.
 constexpr double kRoomForScalars = 0x1p100;
 
@@ -352,7 +349,7 @@ class OnlineAnalysis {
       const double magnitude = range_of(nest_, *start, start->value).magnitude();
       return may_be_infinite(*start) ||
              std::any_of(plan_.lead_factors.begin(), plan_.lead_factors.end(), [&](const Monomial& factor) {
-               return magnitude * std::fabs(factor.coefficient) > (factor.factors.empty() ? kLargest : kRoomForScalars);
+               return magnitude * std::fabs(factor.coefficient) > (factor.factors.empty() ? kLargestFloat : kRoomForScalars);
              });
     });
   }

@@ -11,6 +11,9 @@
 
 namespace nestor {
 
+/// By which terms may exceed 1 while the leading value stays behind (rule online with a threshold).
+inline constexpr double kMostHeld = 0x1p14;
+
 /// A leading maximum (or minimum) m and the statements that are homogeneous in phi = exp(c (a - m)).
 struct OnlinePlan {
   std::string lead;

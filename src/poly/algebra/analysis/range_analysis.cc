@@ -15,7 +15,6 @@
 namespace nestor {
 namespace {
 
-constexpr double kLargest = std::numeric_limits<float>::max();
 constexpr double kLowestInteger = -2147483648.0, kHighestInteger = 2147483647.0;
 /// Values that a reduction takes of each of its dims, at most.
 constexpr double kMostPoints = 0x1p31;
@@ -29,7 +28,7 @@ ValueRange unknown() { return {}; }
 ValueRange integer() { return between(kLowestInteger, kHighestInteger); }
 
 /// With what lies beyond f32 as infinities.
-ValueRange with_overflow(ValueRange range, double largest = kLargest) {
+ValueRange with_overflow(ValueRange range, double largest = kLargestFloat) {
   if (is_empty(range)) return range;
   if (std::isnan(range.low) || std::isnan(range.high)) return unknown();
   range.minus_infinity = range.minus_infinity || range.low < -largest;
@@ -125,6 +124,23 @@ ValueRange logarithm(const ValueRange& x) {
   return range;
 }
 
+/// -104: of the least number above -1 that wider values may have.
+ValueRange logarithm_of_successor(const ValueRange& x) {
+  if (is_empty(x)) return unknown();
+  ValueRange range = x.high > -1 ? between(x.low > -1 ? std::log1p(x.low) : -104, std::log1p(x.high)) : nothing();
+  range.minus_infinity = x.low <= -1 && x.high >= -1;
+  range.plus_infinity = x.plus_infinity;
+  range.nan = x.nan || x.low < -1 || x.minus_infinity;
+  return range;
+}
+
+/// Of a sine or cosine.
+ValueRange oscillation(const ValueRange& x) {
+  ValueRange range = between(-1, 1);
+  range.nan = x.nan || x.infinite();
+  return range;
+}
+
 ValueRange root(const ValueRange& x) {
   if (is_empty(x)) return unknown();
   ValueRange range = between(std::sqrt(std::max(x.low, 0.0)), std::sqrt(std::max(x.high, 0.0)));
@@ -160,6 +176,7 @@ ValueRange extremum(const ValueRange& a, const ValueRange& b, bool maximum) {
 ValueRange as_type(ElementType type, const ValueRange& x) {
   switch (type) {
     case ElementType::i32:
+    case ElementType::i64:
       if (is_empty(x) || x.infinite() || x.nan) return integer();
       return between(std::clamp(std::trunc(x.low), kLowestInteger, kHighestInteger),
                      std::clamp(std::trunc(x.high), kLowestInteger, kHighestInteger));
@@ -203,7 +220,7 @@ class RangeFinder {
 
   ValueRange of_tensor(const std::string& name) {
     const Tensor& tensor = nest_.tensor(name);
-    if (tensor.role == TensorRole::input) return tensor.type == ElementType::i32 ? integer() : as_type(tensor.type, unknown());
+    if (tensor.role == TensorRole::input) return as_type(tensor.type, unknown());
     if (const auto known = tensors_.find(name); known != tensors_.end()) return known->second;
     if (!open_.insert(name).second) return tensor.type == ElementType::i32 ? integer() : unknown();  // it reads itself
     const ValueRange range = as_type(tensor.type, of_writers(tensor));
@@ -229,7 +246,7 @@ class RangeFinder {
   ValueRange of_scalar(const std::string& name) const {
     for (const ScalarParam& scalar : nest_.scalars) {
       if (scalar.name != name) continue;
-      ValueRange range = between(std::max(scalar.minimum, -kLargest), std::min(scalar.maximum, kLargest));
+      ValueRange range = between(std::max(scalar.minimum, -kLargestFloat), std::min(scalar.maximum, kLargestFloat));
       range.minus_infinity = range.plus_infinity = std::isinf(scalar.minimum) && std::isinf(scalar.maximum);
       return range;
     }
@@ -315,6 +332,15 @@ class RangeFinder {
         return rising(x, [](double v) { return std::tanh(v); });
       case ScalarOp::erf:
         return rising(x, [](double v) { return std::erf(v); });
+      case ScalarOp::expm1:
+        return rising(x, [](double v) { return std::expm1(v); });
+      case ScalarOp::atan:
+        return rising(x, [](double v) { return std::atan(v); });
+      case ScalarOp::sin:
+      case ScalarOp::cos:
+        return oscillation(x);
+      case ScalarOp::log1p:
+        return logarithm_of_successor(x);
       case ScalarOp::floor:
         return is_empty(x) || x.infinite() ? unknown() : rising(x, [](double v) { return std::floor(v); });
       case ScalarOp::log:

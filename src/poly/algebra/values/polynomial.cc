@@ -177,7 +177,7 @@ bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr
   }
 }
 
-bool is_float(ElementType type) { return type != ElementType::i32 && type != ElementType::boolean; }
+bool is_float(ElementType type) { return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16; }
 
 ScalarExpr strip_casts(const ScalarExpr& expr) {
   ScalarExpr result = expr;

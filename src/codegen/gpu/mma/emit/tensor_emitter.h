@@ -140,7 +140,7 @@ class TensorEmitter {
   Value* element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place);
   ScalarExpr row_factor(const TensorOp& op) const;
   Value* ring_element(int ring, const FragmentPlace& place);
-  Value* argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place);
+  Value* argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place, Value* wanted);
   Value* shared_element(const TensorOp& op, int read, const FragmentPlace& place);
   Value* argument_load(const TileAccess& access, Value* address);
   Value* argument_address(const TileAccess& access, bool bounded = false);
@@ -155,6 +155,7 @@ class TensorEmitter {
   Value* row_bound(Tests& tests, std::int64_t slope, int row);
   Value* mixed_test(Tests& tests, const ClauseTest& test, int row, int column);
   Value* finite_or_zero(Value* value, int buffer);
+  void store_where(Value* test, Value* address, Value* value, std::size_t bytes);
   Value* quad_sum(Value* value, ReductionOp op, ElementType type);
   Value* pack(Value* low, Value* high, ElementType from);
   int pairs_of(const TensorOp& op) const;

@@ -94,13 +94,16 @@ llvm::Value* TensorEmitter::argument_address(const TileAccess& access, bool boun
     offset = offset == nullptr ? index : b_.CreateNSWAdd(offset, index);
   }
   if (offset == nullptr) offset = b_.getInt64(0);
-  return b_.CreateInBoundsGEP(register_type(b_.getContext(), buffer.type), arguments_.pointers.at(access.buffer), offset);
+  return b_.CreateInBoundsGEP(element_type(b_.getContext(), buffer.type), arguments_.pointers.at(access.buffer), offset);
 }
 
-/// An element of an argument; outside of the op's points, where there may be none, that of the argument's first element.
-llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place) {
+/// An element of an argument; outside of the op's points, and where `wanted` (null: nowhere) does not hold, there may be none: then it
+/// is the argument's first element.
+llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place,
+                                             Value* wanted) {
   Tests tests = masks(op, op.memory_mask);
   Value* test = inside(op, tests, place);
+  if (wanted != nullptr) test = test == nullptr ? wanted : b_.CreateAnd(test, wanted);
   set_point(op, place);
   Value* address = argument_address(access);
   if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
@@ -129,10 +132,10 @@ llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const F
 
 llvm::Value* TensorEmitter::argument_load(const TileAccess& access, Value* address) {
   const Buffer& buffer = plan_->buffer(access.buffer);
-  llvm::LoadInst* load = b_.CreateLoad(register_type(b_.getContext(), buffer.type), address);
+  llvm::LoadInst* load = b_.CreateLoad(element_type(b_.getContext(), buffer.type), address);
   if (buffer.role == TensorRole::input)
     load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
-  return load;
+  return from_element(b_, load, buffer.type);
 }
 
 /// An infinity that comes from points stays.
@@ -155,7 +158,7 @@ llvm::Value* TensorEmitter::ring_element(int ring, const FragmentPlace& place) {
 
 llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place) {
   ScalarLeaves leaves;
-  leaves.read = [&](int ordinal, Value*) -> Value* {
+  leaves.read = [&](int ordinal, Value* wanted) -> Value* {
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
     if (const auto ring = op.read_rings.find(ordinal); ring != op.read_rings.end()) return ring_element(ring->second, place);
     const auto fragment = plan_->fragments.find(access.buffer);
@@ -164,7 +167,7 @@ llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value,
       return op.finite_rows && fragment->second.columns == 0 ? finite_or_zero(found, access.buffer) : found;
     }
     if (Value* shared = shared_element(op, ordinal, place)) return shared;
-    return argument_element(op, access, place);
+    return argument_element(op, access, place, wanted);
   };
   leaves.index = [&](int ordinal) {
     set_point(op, place);
@@ -365,6 +368,16 @@ void TensorEmitter::quad_reduction(int buffer) {
 
 void TensorEmitter::store(const TensorOp& op, int number) { op.through_shared ? store_tile(op, number) : store_elements(op); }
 
+/// An element of 4, 2 or (truth values) 1 bytes, where `test` holds.
+void TensorEmitter::store_where(Value* test, Value* address, Value* value, std::size_t bytes) {
+  const bool half = bytes == 2;
+  Value* bits =
+      bytes == 1 ? b_.CreateZExt(value, b_.getInt32Ty()) : b_.CreateBitCast(value, half ? b_.getInt16Ty() : b_.getInt32Ty());
+  ptx_.assembly(b_.getVoidTy(),
+                fmt::format("{{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.b{} [$0], $1;\n\t}}", 8 * bytes),
+                half ? "l,h,r" : "l,r,r", {address, bits, b_.CreateZExt(test, b_.getInt32Ty())});
+}
+
 void TensorEmitter::store_elements(const TensorOp& op) {
   const Buffer& buffer = plan_->buffer(op.op.write.buffer);
   Tests tests = masks(op, op.memory_mask);
@@ -383,12 +396,7 @@ void TensorEmitter::store_elements(const TensorOp& op) {
           set_point(op, place);
           Value* address = argument_address(op.op.write);
           if (test == nullptr) test = b_.getTrue();
-          const bool wide = size_in_bytes(buffer.type) == 4;
-          Value* bits = b_.CreateBitCast(value, wide ? b_.getInt32Ty() : b_.getInt16Ty());
-          ptx_.assembly(b_.getVoidTy(),
-                        wide ? "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.b32 [$0], $1;\n\t}"
-                             : "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.b16 [$0], $1;\n\t}",
-                        wide ? "l,r,r" : "l,h,r", {address, bits, b_.CreateZExt(test, b_.getInt32Ty())});
+          store_where(test, address, value, size_in_bytes(buffer.type));
         }
       }
     }

@@ -11,8 +11,6 @@ using Kind = Event::Kind;
 /// Of kAmidParts: how much of a chain's exponentials stays in front of the wait for products of other chains.
 constexpr int kChainParts = 6;
 
-bool is(const EventNode& node, Kind kind) { return node.kind == EventNode::Kind::event && node.event.kind == kind; }
-
 /// The op computes a tile of exponentials, none of which is below 0.
 bool has_exponentials(const TensorOp& op) {
   const ScalarOp outermost = op.op.value.op();

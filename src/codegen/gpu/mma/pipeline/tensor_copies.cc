@@ -20,8 +20,6 @@ using Nodes = std::vector<EventNode>;
 
 EventNode copy_event(Kind kind, int ring = -1, int count = 0) { return event_node(kind, -1, ring, count); }
 
-bool is(const EventNode& node, Kind kind) { return node.kind == EventNode::Kind::event && node.event.kind == kind; }
-
 void append(Nodes& to, Nodes more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }

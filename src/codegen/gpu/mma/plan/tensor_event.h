@@ -47,6 +47,8 @@ struct EventNode {
   Event event{};
 };
 
+inline bool is(const EventNode& node, Event::Kind kind) { return node.kind == EventNode::Kind::event && node.event.kind == kind; }
+
 /// One event as a node of a role's program.
 EventNode event_node(Event::Kind kind, int op, int ring = -1, int count = 0);
 

@@ -61,6 +61,8 @@ class Intervals {
         return {std::max(x.low, y.low), std::max(x.high, y.high)};
       }
       case ScalarOp::tanh:
+      case ScalarOp::sin:
+      case ScalarOp::cos:
         return {-1, 1};
       case ScalarOp::select:
         return hull(arg(1), arg(2));

@@ -14,7 +14,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Known = std::optional<double>;
 
 /// var >= lower and var < upper as conditions, without those that hold for 0 <= var < extent.
@@ -217,7 +216,8 @@ class Outside {
       return;
     }
     const int buffer = op.op.write.buffer;
-    for (const double value : {0.0, -kInfinity, kInfinity}) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    for (const double value : {0.0, -infinity, infinity}) {
       bool wanted = false, good = true;
       for (std::size_t j = k + 1; j < plan_.ops.size() && plan_.ops[j].op.write.buffer != buffer; ++j) {
         const auto& reads = plan_.ops[j].op.reads;
@@ -268,7 +268,7 @@ Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalar
     case ScalarOp::read:
       return read(expr.ordinal());
     case ScalarOp::cast:
-      return expr.type() == ElementType::i32 ? std::nullopt : arg(0);
+      return is_float(expr.type()) ? arg(0) : std::nullopt;
     case ScalarOp::exp:
     case ScalarOp::exp2: {
       const Known x = arg(0);

@@ -56,7 +56,9 @@ class BlockEmitter {
   Value* condition(const IntExpr& expr);
   Value* extent(const OpDim& dim);
   const Position& position(const Layout& layout);
+  /// Of a value of the buffer, and of an element of it in memory.
   llvm::Type* type_of(const Buffer& buffer) { return register_type(b_.getContext(), buffer.type); }
+  llvm::Type* element_of(const Buffer& buffer) { return element_type(b_.getContext(), buffer.type); }
 
   // memory
   Value* address(const TileAccess& access);

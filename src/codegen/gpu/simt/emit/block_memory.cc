@@ -31,7 +31,7 @@ Value* BlockEmitter::shared_address(llvm::Type* type, std::int64_t bytes, Value*
 Value* BlockEmitter::address(const TileAccess& access) {
   const Buffer& buffer = plan_->buffer(access.buffer);
   const Placement* place = plan_->placement(access.buffer);
-  llvm::Type* type = type_of(buffer);
+  llvm::Type* type = element_of(buffer);
   const auto rank = access.index.size();
   Value* offset = b_.getInt64(0);
   Value* stride = b_.getInt64(1);
@@ -57,11 +57,11 @@ Value* BlockEmitter::address(const TileAccess& access) {
 
 Value* BlockEmitter::load_element(const TileAccess& access) {
   const Buffer& buffer = plan_->buffer(access.buffer);
-  auto* result = b_.CreateAlignedLoad(type_of(buffer), address(access), llvm::Align(size_in_bytes(buffer.type)));
+  auto* result = b_.CreateAlignedLoad(element_of(buffer), address(access), llvm::Align(size_in_bytes(buffer.type)));
   if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
     result->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
   }
-  return result;
+  return from_element(b_, result, buffer.type);
 }
 
 /// 16 bytes of an input that nobody reads again: they take no room in the first cache.
@@ -145,13 +145,14 @@ Value* BlockEmitter::outside_address(int buffer, int element) {
 std::vector<Value*> BlockEmitter::load_outside(const TileAccess& access, int width, Slot slot) {
   const ElementType type = plan_->buffer(access.buffer).type;
   const int piece = piece_width(type, 16);
-  const bool pieces =
-      plan_->placement(access.buffer)->by_column && width % piece == 0 && slot_number(access, slot, 0) % piece == 0;
+  const bool pieces = lies_as_held(type) && plan_->placement(access.buffer)->by_column && width % piece == 0 &&
+                      slot_number(access, slot, 0) % piece == 0;
   std::vector<Value*> values;
   for (int e = 0; e < width; e += pieces ? piece : 1) {
     Value* address = outside_address(access.buffer, slot_number(access, slot, e));
     if (!pieces) {
-      values.push_back(b_.CreateAlignedLoad(type_of(plan_->buffer(access.buffer)), address, llvm::Align(size_in_bytes(type))));
+      Value* loaded = b_.CreateAlignedLoad(element_type(b_.getContext(), type), address, llvm::Align(size_in_bytes(type)));
+      values.push_back(from_element(b_, loaded, type));
       continue;
     }
     const std::vector<Value*> loaded = load_piece(address, type, 16);
@@ -163,12 +164,12 @@ std::vector<Value*> BlockEmitter::load_outside(const TileAccess& access, int wid
 void BlockEmitter::store_outside(const TileAccess& access, const std::vector<Value*>& values, Slot slot) {
   const ElementType type = plan_->buffer(access.buffer).type;
   const auto piece = static_cast<std::size_t>(piece_width(type, 16));
-  const bool pieces = plan_->placement(access.buffer)->by_column && values.size() % piece == 0 &&
+  const bool pieces = lies_as_held(type) && plan_->placement(access.buffer)->by_column && values.size() % piece == 0 &&
                       static_cast<std::size_t>(slot_number(access, slot, 0)) % piece == 0;
   for (std::size_t e = 0; e < values.size(); e += pieces ? piece : 1) {
     Value* address = outside_address(access.buffer, slot_number(access, slot, static_cast<int>(e)));
     if (!pieces) {
-      b_.CreateAlignedStore(values[e], address, llvm::Align(size_in_bytes(type)));
+      b_.CreateAlignedStore(to_element(b_, values[e], type), address, llvm::Align(size_in_bytes(type)));
       continue;
     }
     const auto first = values.begin() + static_cast<std::ptrdiff_t>(e);
@@ -243,7 +244,8 @@ void BlockEmitter::store(const BlockOp& op, const std::vector<Value*>& values, E
     if (plan_->in_registers(access)) {
       b_.CreateStore(value, register_slot(access, slot, e));
     } else {
-      at_element(op, e, [&] { b_.CreateAlignedStore(value, address(access), llvm::Align(size_in_bytes(buffer.type))); });
+      Value* element = to_element(b_, value, buffer.type);
+      at_element(op, e, [&] { b_.CreateAlignedStore(element, address(access), llvm::Align(size_in_bytes(buffer.type))); });
     }
   }
 }

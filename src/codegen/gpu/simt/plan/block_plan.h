@@ -192,6 +192,8 @@ inline constexpr std::int64_t kPartialsPad = 8;
 
 /// Name of the number of trips before the current one: of work tiles that a resident block has taken, of iterations of a loop.
 inline constexpr const char* kTrip = "$trip";
+/// Name of the work tile that a resident block has taken.
+inline constexpr const char* kWorkTile = "$work_tile";
 /// Pieces of its circular buffer that a thread holds of a register tile.
 std::int64_t pieces_of(const BlockPlan& plan, int buffer);
 

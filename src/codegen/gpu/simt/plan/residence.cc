@@ -12,8 +12,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kWorkTile = "$work_tile";
-
 BlockNode loop_node(const std::string& var, const IntExpr& lower, const IntExpr& upper, BlockNode body) {
   BlockNode node;
   node.kind = TileNode::Kind::loop;
@@ -95,7 +93,8 @@ bool runs_ahead(const BlockPlan& plan, const BlockNode& node, const Trips& trips
   if (node.kind != TileNode::Kind::op || !plan.vector_memory || !is_staged_input(plan, node.op)) return false;
   const TileOp& op = plan.ops[static_cast<std::size_t>(node.op)].op;
   const Buffer& buffer = plan.buffer(op.write.buffer);
-  return buffer.stages >= 2 && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
+  const bool in_words = buffer.type != ElementType::boolean && buffer.type != ElementType::i64;
+  return buffer.stages >= 2 && in_words && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
 }
 
 /// The nodes of a sequence, in order, those of sequences within it among them.

@@ -25,11 +25,17 @@ bool divides(const IntExpr& expr, std::int64_t width, const Multiples& multiples
   return known_multiple(expr, multiples, sizes, width, out.sizes) % width == 0;
 }
 
+/// Elements that fill words as they are: truth values take bytes, and an i64 is wider than its value.
+bool in_words(const BlockPlan& plan, const TileAccess& access) {
+  const ElementType type = plan.buffer(access.buffer).type;
+  return type != ElementType::boolean && type != ElementType::i64;
+}
+
 /// The access moves `width` elements along `var` when its last index runs along it and starts at a multiple of `width`.
 bool access_fits(const BlockPlan& plan, const TileAccess& access, const std::string& var, std::int64_t width,
                  const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out) {
   const Buffer& buffer = plan.buffer(access.buffer);
-  if (access.index.empty() || access.index.back().coefficient(var) != 1) return false;
+  if (!in_words(plan, access) || access.index.empty() || access.index.back().coefficient(var) != 1) return false;
   for (std::size_t k = 0; k + 1 < access.index.size(); ++k) {
     if (access.index[k].uses(var)) return false;
   }
@@ -79,7 +85,7 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit) {
   const auto examine = [&](const TileAccess& access, bool& flag) {
     flag = false;
     if (!uses_any(access, dim.var) || plan.in_registers(access)) return true;
-    if (!contiguous(access, dim.var)) return true;
+    if (!contiguous(access, dim.var) || !in_words(plan, access)) return true;
     flag = access_fits(plan, access, dim.var, width, multiples, sizes, conditions);
     any = any || flag;
     return flag;

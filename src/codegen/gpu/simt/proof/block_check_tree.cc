@@ -8,8 +8,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kWorkTileName = "$work_tile";
-
 /// One op of the body and those of the plan that compute it.
 struct Match {
   OpPath body, plan;
@@ -262,7 +260,7 @@ class TreeProver {
     }
     const auto& around = proof_.sites[static_cast<std::size_t>(match.position)].around;
     const bool of_work_tile =
-        std::any_of(around.begin(), around.end(), [](const BlockNode* node) { return node->var == kWorkTileName; });
+        std::any_of(around.begin(), around.end(), [](const BlockNode* node) { return node->var == kWorkTile; });
     for (const GridLoop& loop : proof_.plan.kernel->grid) {
       if (proof_.persistent() && !of_work_tile && uses(copy, loop.var))
         proof_.fail("{} is made once, and differs with {}", name(match), loop.var);
@@ -301,7 +299,7 @@ class TreeProver {
     if (!proof_.persistent()) return;
     for (const OpSite& site : proof_.sites) {
       const BlockNode* work_tile = nullptr;
-      for (const BlockNode* node : site.around) work_tile = node->var == kWorkTileName ? node : work_tile;
+      for (const BlockNode* node : site.around) work_tile = node->var == kWorkTile ? node : work_tile;
       const BlockOp& op = proof_.op(site.op);
       const IntExpr trip = IntExpr::variable(kTrip) + IntExpr(op.ahead);
       const IntExpr number = IntExpr::variable(kBlockNumber) + IntExpr::variable(kBlockCount) * trip;

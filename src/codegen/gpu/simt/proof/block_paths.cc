@@ -7,8 +7,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kWorkTileName = "$work_tile";
-
 void collect(const TileTree& tree, OpPath& path, std::vector<OpPath>& paths) {
   if (tree->kind == TileNode::Kind::op) {
     OpPath leaf = path;
@@ -95,7 +93,7 @@ OpPath plan_path(const BlockProof& proof, const OpSite& site) {
       if (!tests_trip(*node)) path.conditions.push_back(node->condition);
     } else if (node->var == kTrip) {
       trips = node;
-    } else if (proof.persistent() && (node->var == kWorkTileName || (is_name(*node) && proof.is_grid_variable(node->var)))) {
+    } else if (proof.persistent() && (node->var == kWorkTile || (is_name(*node) && proof.is_grid_variable(node->var)))) {
       continue;
     } else if (is_name(*node)) {
       const IntExpr count = trips != nullptr && is_loop(*trips) ? trips->upper : IntExpr();
@@ -164,7 +162,7 @@ IntExpr product_after(const std::vector<GridLoop>& grid, std::size_t k) {
 
 /// The coordinate of a work tile: its digit in the mixed radix of the grid's counts.
 IntExpr coordinate(const std::vector<GridLoop>& grid, std::size_t k) {
-  const IntExpr work_tile = IntExpr::variable(kWorkTileName), after = product_after(grid, k);
+  const IntExpr work_tile = IntExpr::variable(kWorkTile), after = product_after(grid, k);
   IntExpr digit = after.is_constant(1) ? work_tile : IntExpr::make(IntOp::floor_div, {work_tile, after});
   if (k > 0) digit = IntExpr::make(IntOp::mod, {digit, grid[k].count});
   return grid[k].lower + IntExpr(grid[k].step) * digit;
@@ -192,7 +190,7 @@ class WorkTileProver {
         proof_.fail("a loop is not over the work tiles of a resident block");
     }
     if (node.kind == TileNode::Kind::loop && node.var == kTrip) trips = &node;
-    if (proof_.persistent() && is_name(node) && node.var == kWorkTileName) return work_tile(node, trips, loops);
+    if (proof_.persistent() && is_name(node) && node.var == kWorkTile) return work_tile(node, trips, loops);
     if (proof_.persistent() && proof_.is_grid_variable(node.var))
       proof_.fail("{} has a value that is not its work tile's", node.var);
     for (const BlockNode& child : node.children) visit(child, trips, loops);

@@ -6,8 +6,6 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr const char* kWorkTileName = "$work_tile";
-
 void collect_sites(const BlockNode& node, std::vector<const BlockNode*>& around, std::vector<OpSite>& sites) {
   if (node.kind == TileNode::Kind::op) {
     sites.push_back({node.op, around});
@@ -68,7 +66,7 @@ std::vector<Axis> BlockProof::axes(const OpSite& site) const {
   }
   for (const BlockNode* node : site.around) {
     if (node->kind != TileNode::Kind::loop) continue;
-    if (persistent() && (node->var == kTrip || node->var == kWorkTileName)) continue;
+    if (persistent() && (node->var == kTrip || node->var == kWorkTile)) continue;
     if (persistent() && is_name(*node) && is_grid_variable(node->var)) {
       for (const GridLoop& loop : plan.kernel->grid) {
         if (loop.var == node->var) add_grid(loop, node);

@@ -1,0 +1,277 @@
+"""flex_attention: PyTorch's, with score_mod and mask_mod as parts of one nest."""
+
+import math
+from typing import NamedTuple, Optional
+
+import torch
+from torch._higher_order_ops.flex_attention import math_attention
+from torch.nn.attention import flex_attention as pytorch
+
+from ..errors import UserError
+from ..library import Kernel
+from ..nests.model import Nest
+from .attention import result_like
+from .captured_tensors import argument
+from .flex_compiled import Replayed, program, program_of, record
+from .flex_mods import traced
+from .flex_nest import Flex, Shape, flex_nest
+from .importer.extents import Unsupported
+from .kept_mask import KeptMask
+from .kernels import element_of, missing
+from .nest_calls import check_tune, kernel_for, launch, tune_nest
+from .operators import LIBRARY
+
+_NAME = "flex_attention"
+
+
+class Explanation(NamedTuple):
+    """What serves a call of flex_attention: the nest that says it, the kernel, and why PyTorch computes it, each or None."""
+    nest: Optional[Nest]
+    kernel: Optional[Kernel]
+    reason: Optional[str]
+
+
+class _Call(NamedTuple):
+    """A call in a nest's terms. tensors: its inputs in order."""
+    flex: Flex
+    tensors: list
+    sizes: dict
+    shape: Shape
+
+
+def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
+                   kernel_options=None, *, return_aux=None, tune="off", budget_s=20):
+    """softmax(score_mod(query key^T scale)) value over the keys that block_mask shows, as PyTorch's flex_attention has it.
+
+    query: [batch, heads, queries, head_dim], key: [batch, key_heads, keys, head_dim], value: [batch, key_heads, keys,
+    value_dim]; f32, f16 or bf16. score_mod(score, b, h, q_idx, kv_idx) and the mask are traced and become one nest for all sizes.
+    block_mask: a BlockMask, of which mask_mod alone matters, or a function mask_mod(b, h, q_idx, kv_idx) itself. return_lse: the
+    logarithm of each row's sum too, f32. Rows that see nothing are 0, and -inf. tune: "now" searches for budget_s seconds where no
+    kernel is known; "off" leaves the call to PyTorch then (flex_attention.tune tunes). PyTorch computes, with a warning that says
+    why, once: what is not affine (reads at indices from data), calls that need gradients, and what no kernel is tuned for.
+    Raises UserError for another `tune`, and what PyTorch raises.
+    """
+    check_tune(tune)
+    lse = return_lse or (return_aux is not None and return_aux.lse)
+    if needs_gradient(query, key, value):
+        found, reason = None, "no kernel computes the gradients of attention"
+    elif return_aux is not None and return_aux.max_scores:
+        found, reason = None, "no kernel returns the largest scores"
+    else:
+        found, reason = attend(query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s)
+    if found is None:
+        say(f"{_NAME}: {reason}")
+        return _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux)
+    out, logarithm = found
+    if return_aux is not None:
+        return out, pytorch.AuxOutput(lse=logarithm, max_scores=None)
+    return (out, logarithm) if return_lse else out
+
+
+def tune(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, **options):
+    """Searches a kernel for calls of flex_attention such as this one, into the database of nestor.torch.configure. options: those
+    of nestor.tune, such as time=20 (seconds) and progress. Returns the nestor.Tuning. Raises UserError where no nest says the
+    call, and as nestor.tune does."""
+    call, reason = call_of(query, key, value, score_mod, block_mask, enable_gqa, return_lse)
+    if call is None:
+        raise UserError(f"{_NAME}: {reason}")
+    return tune_nest(call.flex.nest, call.sizes, query.device, scalars={"scale": _scale(query, scale)}, **options)
+
+
+def explain(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False):
+    """The Explanation of a call of flex_attention with these arguments. Nothing is computed."""
+    call, reason = call_of(query, key, value, score_mod, block_mask, enable_gqa, return_lse)
+    if call is None:
+        return Explanation(None, None, reason)
+    kernel, reason = kernel_for(call.flex.nest, call.sizes, query.device)
+    return Explanation(call.flex.nest, kernel, reason)
+
+
+def call_of(query, key, value, score_mod=None, block_mask=None, enable_gqa=False, lse=False):
+    """(the call in a nest's terms, None), or (None, why no nest says it)."""
+    query, key, value = _cast(query, key, value)
+    reason = _refusal(query, key, value, enable_gqa)
+    return (None, reason) if reason else _call(*traced(score_mod, mask_of(block_mask)), query, key, value, lse)
+
+
+flex_attention.tune, flex_attention.explain = tune, explain
+
+
+def needs_gradient(*tensors):
+    """Whether autograd has to see what is computed of these."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def mask_of(block_mask):
+    """The mask_mod of a BlockMask, of a function, or None."""
+    return getattr(block_mask, "mask_mod", block_mask)
+
+
+@torch.compiler.assume_constant_result
+def say(reason):
+    """Once for each reason, also while torch.compile traces a call."""
+    missing((_NAME, reason), reason)
+
+
+def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s):
+    """((result, its log-sum-exp or None), None) by a kernel, or (None, why there is none). For calls that need no gradients."""
+    query, key, value = _cast(query, key, value)
+    reason = _refusal(query, key, value, enable_gqa)
+    if reason is not None:
+        return None, reason
+    scale = _scale(query, scale)
+    if torch.compiler.is_dynamo_compiling():
+        return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s)
+    found, tensors = traced(score_mod, mask_mod)
+    if found.reason is None and needs_gradient(*tensors):
+        return None, "no kernel computes the gradients of what score_mod reads"
+    return _run(found, tensors, query, key, value, scale, lse, tune, budget_s)
+
+
+def _run(found, tensors, query, key, value, scale, lse, tune, budget_s):
+    call, reason = _call(found, tensors, query, key, value, lse)
+    if call is None:
+        return None, reason
+    kernel, reason = kernel_for(call.flex.nest, call.sizes, query.device, tune, budget_s)
+    if kernel is None:
+        return None, reason
+    out, outputs = _outputs(query, value, call.shape)
+    reason = launch(kernel, call.flex.nest, [*call.tensors, *outputs], call.sizes, scale=scale)
+    if reason is not None:
+        return None, reason
+    return (out, outputs[1].flatten(1, -2) if lse else None), None
+
+
+def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s):
+    """The same as one operator of a graph that torch.compile traces."""
+    records, results, kinds, captured = record(score_mod, mask_mod, query.device)
+    if needs_gradient(*captured):
+        return None, "no kernel computes the gradients of what score_mod reads"
+    name, reason = program_of(records, results, kinds, query.device)
+    if reason is None and tune == "off":
+        dims = tuple([range(extent, extent + 1)[0] for extent in (query.shape[1], key.shape[1], query.shape[-1], value.shape[-1])])
+        reason = _why_not(name, query.dtype, query.device, dims, lse)
+    if reason is not None:
+        return None, reason
+    out, logarithm = torch.ops.nestor.flex_attention(query, key, value, captured, name, scale, lse, tune, budget_s)
+    return (out, logarithm if lse else None), None
+
+
+@torch.compiler.assume_constant_result
+def _why_not(name, dtype, device, dims, lse):
+    """Why no kernel will serve calls of these heads, key heads, head and value sizes; None where one may."""
+    heads, key_heads, width, value_width = dims
+    likely = [torch.empty(shape, dtype=dtype, device=device)
+              for shape in ((1, heads, 3, width), (1, key_heads, 3, width), (1, key_heads, 3, value_width))]
+    call, reason = _call(*program(name), *likely, lse)
+    return reason if call is None else kernel_for(call.flex.nest, call.sizes, device)[1]
+
+
+def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s):
+    """nestor::flex_attention: by a kernel, else as PyTorch defines it."""
+    found, _ = program(mods)
+    results, reason = _run(found, captured, query, key, value, scale, lse, tune, budget_s)
+    if results is None:
+        say(f"{_NAME}: {reason}")
+        mods = Replayed(found, captured)
+        out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (mods.mask_mod,), scale, {})
+        results = result_like(query, value).copy_(out), (logarithm * math.log(2)).float()
+    return results[0], results[1] if lse else _nothing(query)
+
+
+def _shapes(query, key, value, captured, mods, scale, lse, *_):
+    return result_like(query, value), query.new_empty(query.shape[:-1], dtype=torch.float32) if lse else _nothing(query)
+
+
+def _nothing(query):
+    return query.new_empty((0,), dtype=torch.float32)
+
+
+for _key in ("CPU", "CUDA"):
+    LIBRARY.impl(_NAME, _operator, _key)
+torch.library.register_fake(f"nestor::{_NAME}", _shapes, lib=LIBRARY)
+
+
+def _cast(query, key, value):
+    """The tensors in autocast's type, where that is on."""
+    kind = query.device.type
+    if not torch.is_autocast_enabled(kind) or not query.is_floating_point():
+        return query, key, value
+    return tuple(tensor.to(torch.get_autocast_dtype(kind)) for tensor in (query, key, value))
+
+
+def _scale(query, scale):
+    return query.shape[-1] ** -0.5 if scale is None else float(scale)
+
+
+def _refusal(query, key, value, enable_gqa):
+    """Why no kernel could take the call, whatever is tuned; None where one might."""
+    if not query.dim() == key.dim() == value.dim() == 4:
+        return "kernels take tensors [batch, heads, rows, head_dim]"
+    if element_of(query) is None:
+        return f"no kernels for {query.dtype} on {query.device.type}"
+    if not query.dtype == key.dtype == value.dtype or not query.device == key.device == value.device:
+        return "query, key and value must be of one type, on one device"
+    if 0 in (*query.shape, *key.shape, *value.shape):
+        return "a tensor has no elements"
+    batch, heads, _, width = query.shape
+    if key.shape[-1] != width or key.shape[:3] != value.shape[:3] or key.shape[0] not in (1, batch) or heads % key.shape[1]:
+        return "kernels take keys and values of the query's batch and a number of heads that divides its own"
+    if heads != key.shape[1] and not enable_gqa:
+        return "query and key have different numbers of heads, without enable_gqa"
+    return None
+
+
+def _call(found, tensors, query, key, value, lse):
+    """(_Call, None), or (None, why no nest says the call). No _refusal stands against it."""
+    if found.reason is not None:
+        return None, found.reason
+    (batch, heads, queries, width), (_, key_heads, keys, value_width) = query.shape, value.shape
+    group = 0 if heads == key_heads else heads // key_heads
+    shape = Shape(element_of(query), group, lse, value_width != width)
+    sizes = {"batch": batch, "heads": heads, "key_heads": key_heads, "group": group, "queries": queries, "keys": keys,
+             "head_dim": width, "value_dim": value_width}
+    try:
+        flex = _flex_of(found, tensors, shape, sizes)
+        captured = [argument(tensors[number], query.device) for number in flex.captured]
+    except Unsupported as error:
+        return None, str(error)
+    if shape.group:
+        query = query.unflatten(1, (key_heads, group))
+    inputs = [query, key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)]
+    inputs = [tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous() for tensor in inputs]
+    return _Call(flex, inputs + captured, _all_sizes(flex, tensors, sizes), shape), None
+
+
+def _flex_of(found, tensors, shape, sizes):
+    """The Flex of this shape that holds for the sizes, made if none is there. Raises Unsupported."""
+    made = found.known.setdefault(shape, [])
+    for flex in made:
+        if flex.holds(_all_sizes(flex, tensors, sizes)):
+            return flex
+    made.append(flex_nest(found, tensors, shape, sizes))
+    return made[-1]
+
+
+def _all_sizes(flex, tensors, sizes):
+    """The nest's sizes: those of the call, extents of captured tensors, and values given at launch."""
+    found = dict(sizes)
+    for place, number in enumerate(flex.captured):
+        found.update({f"extent{place}_{dim}": extent for dim, extent in enumerate(tensors[number].shape)})
+    found.update({name: int(tensors[number]) + 1 for name, number in flex.given.items()})
+    return {size.name: found[size.name] for size in flex.nest.sizes}
+
+
+def _outputs(query, value, shape):
+    """(the result, what the kernel writes)"""
+    out = result_like(query, value)
+    written = [out] + ([query.new_empty(query.shape[:-1], dtype=torch.float32)] if shape.lse else [])
+    return out, [each.unflatten(1, (each.shape[1] // shape.group, shape.group)) if shape.group else each for each in written]
+
+
+def _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux):
+    if isinstance(block_mask, KeptMask) or (block_mask is not None and not isinstance(block_mask, pytorch.BlockMask)):
+        block_mask = pytorch.create_block_mask(mask_of(block_mask), query.shape[0], query.shape[1], query.shape[2], key.shape[2],
+                                               device=query.device)
+    return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
+                                  return_aux=return_aux)

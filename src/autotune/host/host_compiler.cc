@@ -1,0 +1,39 @@
+// Scratch memory, object code, sizes to check at.
+#include "autotune/host/host_compiler.h"
+
+#include "autotune/check/check_sizes.h"
+#include "codegen/host/host_backend.h"
+#include "support/element_codec.h"
+
+namespace nestor {
+namespace {
+
+/// Bytes of scratch memory one task takes, where they are constant.
+std::int64_t scratch_bytes(const TileProgram& program) {
+  std::int64_t total = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.memory != Memory::scratch) continue;
+    std::int64_t bytes = static_cast<std::int64_t>(size_in_bytes(buffer.type));
+    for (std::size_t k = 0; k < buffer.extents.size(); ++k) bytes *= buffer.extents[k].as_constant().value_or(1);
+    total += bytes;
+  }
+  return total;
+}
+
+constexpr std::int64_t kScratchLimit = 16 << 20;
+
+}  // namespace
+
+std::string HostCompiler::refusal(const TileProgram& program) const {
+  const std::int64_t scratch = scratch_bytes(program);
+  return scratch > kScratchLimit ? fmt::format("one task needs {} KiB of scratch memory", scratch >> 10) : "";
+}
+
+std::vector<std::string> HostCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
+  const CompiledKernel kernel = compile_host(program, detect_host()).kernel;
+  compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
+  compiled.periods = periods_to_text(size_periods(program));
+  return {};
+}
+
+}  // namespace nestor

@@ -1,0 +1,22 @@
+// HostProblem: one problem's arguments and reference values on this machine, made by the tuner and inherited by its processes.
+#pragma once
+
+#include "autotune/host/guarded_buffer.h"
+#include "autotune/oracle/oracle.h"
+#include "autotune/target/measured_problem.h"
+
+#include <memory>
+#include <vector>
+
+namespace nestor {
+
+struct HostProblem : MeasuredProblem {
+  HostTensors outputs{};                 ///< shapes and poison; inputs are in `buffers` only
+  std::vector<GuardedBuffer> buffers{};  ///< one an argument, inputs read-only
+  std::vector<OracleSample> samples{};
+};
+
+/// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive.
+std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options);
+
+}  // namespace nestor

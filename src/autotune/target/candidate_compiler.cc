@@ -1,0 +1,55 @@
+// Replay, tile program, code, proof; and what each way to fail there is called.
+#include "autotune/target/candidate_compiler.h"
+
+#include "autotune/trial/proof_gate.h"
+#include "autotune/workers/worker_process.h"
+#include "poly/isl/candidate_time.h"
+#include "support/error.h"
+
+namespace nestor {
+
+std::optional<TrialOutcome> CandidateCompiler::compile(const TrialJob& job, CompiledTrial& compiled) {
+  const auto start = WorkerClock::now();
+  std::optional<TrialOutcome> outcome;
+  try {
+    with_candidate_time([&] { outcome = attempt(job, compiled); });
+  } catch (const UserError& error) {
+    return failed_outcome(TrialStatus::infeasible, error.what(), milliseconds_since(start));
+  }
+  return outcome;
+}
+
+std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, CompiledTrial& compiled) {
+  const auto start = WorkerClock::now();
+  const auto ended = [&](TrialStatus status, const std::string& reason) {
+    return failed_outcome(status, reason, milliseconds_since(start));
+  };
+  std::optional<Schedule> schedule;
+  try {
+    schedule = problem_->schedules.replay(job.steps);
+  } catch (const UserError& error) {
+    return ended(TrialStatus::illegal, error.what());
+  }
+  try {
+    const TileProgram program = build_tile_program(*schedule);
+    std::string why = refusal(program);
+    if (!why.empty()) return ended(TrialStatus::infeasible, why);
+    if (!is_valid_for(program.valid, problem_->sizes, &why))
+      return ended(TrialStatus::infeasible, "the kernel is not valid at these sizes: " + why);
+    const std::vector<std::string> open = generate(program, compiled);
+    if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
+    if (auto unproved = outcome_without_plan_proof(open, milliseconds_since(start))) return unproved;
+  } catch (const UserError& error) {
+    return ended(TrialStatus::infeasible, error.what());
+  } catch (const InternalError& error) {
+    return ended(TrialStatus::wrong, internal_reason(error));
+  } catch (const Error& error) {
+    return ended(TrialStatus::compile_error, error.what());
+  }
+  if (const std::string refused = finish(compiled, milliseconds_since(start)); !refused.empty())
+    return ended(TrialStatus::compile_error, refused);
+  compiled.compile_ms = milliseconds_since(start);
+  return std::nullopt;
+}
+
+}  // namespace nestor
