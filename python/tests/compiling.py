@@ -32,7 +32,7 @@ class QuickWorker:
         for job in self._jobs:
             QuickWorker.jobs += 1
             told = region_of(job["key"]).description
-            sizes = dict(zip(told.sizes[:told.nest_sizes], job["sizes"]))
+            sizes = told.nest_values(job["sizes"])
             nestor.tune(Nest.from_dict(job["nest"]), sizes, trials=2, time=5, target="host", db=self._options.db,
                         progress=False)
             races.remember(self._options.db, races.entry(told.op, told.variant, sizes, races.device_name(torch.device("cpu")),

@@ -1,9 +1,15 @@
 """nestor::region: the operator that compiled code calls, its text, and how its first results are verified."""
 
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
 import unittest
 from unittest import mock
 
-from support import numpy
+from support import FOLDER, numpy
 
 import nestor
 
@@ -168,6 +174,30 @@ class ChoiceTest(RegionCase):
         self.assertEqual(races.find(self.db, "op", "f32", dict(n0=900), "cpu")["kernel_us"], 3.0)
         self.assertEqual(races.find(self.db, "op", "f32", dict(n0=4), "cpu")["kernel_us"], 1.0)
         self.assertIsNone(races.find(self.db, "op", "f16", dict(n0=4), "cpu"))
+
+
+_FINDS = """
+import sys, torch._dynamo
+assert "nestor" in torch._dynamo.list_backends() and "nestor.torch" not in sys.modules
+found = torch._dynamo.backends.registry.lookup_backend("nestor")
+import nestor.torch
+assert found is nestor.torch.compiler.nestor
+"""
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class EntryPointTest(unittest.TestCase):
+    def test_the_installed_package_needs_no_import(self):
+        """torch.compile finds the backend by the package's metadata, and importing nestor.torch does not clash with that."""
+        wanted = re.search(r"\[project.entry-points.\"(.*)\"\]\n(nestor) = \"(.*)\"", (FOLDER / "pyproject.toml").read_text())
+        with tempfile.TemporaryDirectory() as place:
+            metadata = pathlib.Path(place) / "nestor-0.1.0.dist-info"
+            metadata.mkdir()
+            (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: nestor\nVersion: 0.1.0\n")
+            (metadata / "entry_points.txt").write_text(f"[{wanted[1]}]\n{wanted[2]} = {wanted[3]}\n")
+            done = subprocess.run([sys.executable, "-c", _FINDS], env={**os.environ, "PYTHONPATH": f"{place}:{FOLDER}"},
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
