@@ -2,6 +2,7 @@
 #include "autotune/check/data_sets.h"
 
 #include "autotune/tensors/random_fill.h"
+#include "poly/algebra/values/polynomial.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 
@@ -16,7 +17,6 @@ namespace {
 constexpr std::size_t kMostSpecials = 12;
 
 bool is_special(DataKind kind) { return kind >= DataKind::plus_infinity; }
-bool is_float(ElementType type) { return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16; }
 
 double special_value(DataKind kind, ElementType type) {
   switch (kind) {

@@ -3,6 +3,7 @@
 
 #include "autotune/oracle/error_sum.h"
 #include "autotune/trial/statistics.h"
+#include "poly/algebra/values/polynomial.h"
 
 #include <fmt/format.h>
 
@@ -35,9 +36,22 @@ double half_step(ElementType type, double value) {
   return std::ldexp(unit, (value == 0 ? least : std::max(exponent, least)) - 1);
 }
 
+/// Whether integers of tensors become floats: of any size, as -1e4 (1 - mask) with numbers where a model has 0 and 1.
+bool has_floats_of_integers(const Nest& nest) {
+  bool found = false;
+  for (const Statement& statement : nest.statements) {
+    statement.value.visit([&](const ScalarExpr& e) {
+      if (e.op() != ScalarOp::cast || !is_float(e.type()) || is_float(e.args()[0].type())) return;
+      e.args()[0].visit([&](const ScalarExpr& part) { found = found || part.op() == ScalarOp::read; });
+    });
+  }
+  return found;
+}
+
 }  // namespace
 
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
+  if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
   std::map<std::string, double> tolerances;
   for (const auto& [name, magnitude] : typical) tolerances[name] = nest.tolerance_of(name);

@@ -18,7 +18,8 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
-/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the median of its |value|, at least 1.
+/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the median of its |value|, at least 1. Not for nests that
+/// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
