@@ -53,10 +53,11 @@ def check_regions(regions, values, symbols, tolerance=2e-6):
     for region in regions:
         known = {size.name: symbols[size.name] for size in region.nest.sizes}
         general = generalise(region.nest, [tensor.name for tensor in region.nest.arguments])
-        for nest, sizes, views in ((region.nest, known, {}), (general.nest, {**known, **general.values}, general.views)):
+        for nest, sizes in ((region.nest, known), (general.nest, {**known, **general.values})):
 
             def seen(port):
-                return values[port.node].detach().reshape(views.get(port.name) or port.shape(symbols)).numpy()
+                shape = port.shape(symbols)
+                return values[port.node].detach().reshape(general.view(port.name, shape) if nest is general.nest else shape).numpy()
 
             found = evaluate(nest, {port.name: seen(port) for port in region.inputs}, sizes)
             for port in region.outputs:

@@ -60,7 +60,9 @@ class GeneraliseTest(unittest.TestCase):
     @unittest.skipUnless(numpy, "numpy is not installed")
     def test_rows_of_rows_become_indices(self):
         nest, general = self.copied((24, 6), {"a": 4, "b": 2, "c": 6, "d": 3}, "6a + c, 3b + d")
-        self.assertEqual(general.views, {"x": (4, 6, 2, 3)})
+        self.assertEqual(general.rows, {"x": ((4, 6), (2, 3))})
+        self.assertEqual(general.view("x", (24, 6)), (4, 6, 2, 3))
+        self.assertEqual(general.view("y", (4, 2, 6, 3)), (4, 2, 6, 3))
         self.assertEqual(sorted(general.values.values()), [2, 3, 4, 6])
         x = numpy.random.default_rng(1).normal(size=(24, 6))
         found = evaluate(general.nest, {"x": x.reshape(4, 6, 2, 3)}, general.values)["y"]

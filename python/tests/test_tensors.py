@@ -13,7 +13,7 @@ import nestor
 from nestor import capi
 from nestor.library import Kernel
 
-GPU_INFO = {"device": "cuda:1", "op": "scale", "variant": "f32", "sizes": ["rows", "width"], "scalars": [],
+GPU_INFO = {"device": "cuda:1", "nest_digest": "0" * 32, "op": "scale", "variant": "f32", "sizes": ["rows", "width"], "scalars": [],
             "measured": {"sizes": {"rows": 4}, "median_ms": 1.0},
             "tensors": [{"name": "x", "output": False, "shape": ["rows", "width"], "type": "bf16"},
                         {"name": "out", "output": True, "shape": ["rows", "width"], "type": "f32"}]}

@@ -11,7 +11,7 @@ compiled, as such sizes are in definitions written by hand.
 
 import dataclasses
 import re
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from .affine import Affine, Joined
 from .isl_text import pieces
@@ -19,17 +19,22 @@ from .model import Access, Nest, SizeEntry
 
 
 class General(NamedTuple):
-    """nest: with the new sizes; values: {size: what the constant was}; views: {tensor: its extents}, of arguments with indices
-    that became several, at those values."""
+    """nest: with the new sizes; values: {size: what the constant was}; rows: {argument: for each of its indices the extents of
+    those that it became, or None}, of arguments with an index that became several."""
     nest: Nest
     values: Dict[str, int]
-    views: Dict[str, Tuple[int, ...]]
+    rows: Dict[str, Tuple[Optional[Tuple[int, ...]], ...]]
+
+    def view(self, argument, extents):
+        """The extents of an argument's indices, given those that it had before."""
+        rows = self.rows.get(argument, (None,) * len(extents))
+        return tuple(each for extent, row in zip(extents, rows) for each in row or (extent,))
 
 
 def generalise(nest, arguments=()):
     """A General of a nest. arguments: names of tensors whose indices may become several. New sizes are named n0, n1, ... after
     those that the nest has. Raises UserError for text that is no nest's."""
-    nest, views = _split(nest, set(arguments))
+    nest, split = _split(nest, set(arguments))
     classes = _classes_of(nest)
     values, names = {}, {}
     taken = {entry.name for entry in (*nest.sizes, *nest.tensors)} | {dim for each in nest.statements for dim in each.dims}
@@ -40,7 +45,7 @@ def generalise(nest, arguments=()):
         names[root], values[f"n{number}"] = f"n{number}", extent
         number += 1
     fixed = {names[root] for root in names if classes.is_last(root)}
-    return General(_rewritten(nest, classes, names, values, fixed) if values else nest, values, views)
+    return General(_rewritten(nest, classes, names, values, fixed) if values else nest, values, split)
 
 
 def _only(text):
@@ -76,13 +81,13 @@ def _accesses(statement):
 
 
 def _split(nest, arguments):
-    """(the nest, {argument: extents}) with indices of arguments as several where all accesses are rows of them."""
+    """(the nest, General.rows) with indices of arguments as several where all accesses are rows of them."""
     ranges = {statement.name: _ranges(statement) for statement in nest.statements}
     found = {}
     for tensor in nest.tensors:
         if tensor.name in arguments:
             rows = [_rows(nest, ranges, tensor, place) for place in range(len(tensor.shape))]
-            if any(len(row) > 1 for row in rows):
+            if any(row is not None for row in rows):
                 found[tensor.name] = rows
     if not found:
         return nest, {}
@@ -92,17 +97,16 @@ def _split(nest, arguments):
             return given
         piece = _only(given.relation)
         forms = [part for form, row in zip(piece.functions, found[given.tensor])
-                 for part in ([form] if len(row) == 1 else _radix_terms(form))]
+                 for part in ([form] if row is None else _radix_terms(form))]
         return Access(given.tensor, _relation(given, statement, forms))
 
     tensors = tuple(dataclasses.replace(tensor, shape=tuple(
         text for place, row in enumerate(found[tensor.name])
-        for text in ([tensor.shape[place]] if len(row) == 1 else [_framed(tensor.shape[place], f"{{ [({each})] }}") for each in row])))
+        for text in ([tensor.shape[place]] if row is None else [_framed(tensor.shape[place], f"{{ [({each})] }}") for each in row])))
         if tensor.name in found else tensor for tensor in nest.tensors)
     statements = tuple(dataclasses.replace(each, write=access(each, each.write),
                                            reads=tuple(access(each, read) for read in each.reads)) for each in nest.statements)
-    views = {name: tuple(extent for row in rows for extent in row) for name, rows in found.items()}
-    return dataclasses.replace(nest, tensors=tensors, statements=statements), views
+    return dataclasses.replace(nest, tensors=tensors, statements=statements), {name: tuple(rows) for name, rows in found.items()}
 
 
 def _framed(text, body):
@@ -122,7 +126,7 @@ def _radix_terms(form):
 
 
 def _rows(nest, ranges, tensor, place):
-    """The extents into which an index may be split: one, or more where each access is mixed-radix digits of full range."""
+    """The extents into which an index may be split, where each access is mixed-radix digits of full range; None elsewhere."""
     extent = _extent(tensor.shape[place])
     found = set()
     for statement in nest.statements:
@@ -131,7 +135,7 @@ def _rows(nest, ranges, tensor, place):
                 piece = _only(access.relation)
                 found.add(_digits(piece.functions[place], ranges[statement.name], extent) if piece else None)
     row = found.pop() if len(found) == 1 else None
-    return row or (extent,)
+    return row if row and len(row) > 1 else None
 
 
 def _digits(form, ranges, extent):

@@ -228,13 +228,13 @@ class Validator {
 
   /// An i64 is what an input holds, and becomes an i32 at once.
   static void check_wide(const std::string& where, const ScalarExpr& node) {
-    if (node.type() == ElementType::i64 && node.op() != ScalarOp::read)
-      user_error("{}: {} makes an i64; the integers of values are i32", where, to_string(node.op()));
     for (const ScalarExpr& arg : node.args()) {
       const bool narrows = node.op() == ScalarOp::cast && node.type() == ElementType::i32;
       if (arg.type() == ElementType::i64 && !narrows)
         user_error("{}: no arithmetic on i64; cast it to i32 before {}", where, to_string(node.op()));
     }
+    if (node.type() == ElementType::i64 && node.op() != ScalarOp::read)
+      user_error("{}: {} makes an i64; the integers of values are i32", where, to_string(node.op()));
   }
 
   void check_value(const Statement& statement) const {

@@ -118,7 +118,7 @@ class Described:
         calls, numbers = encode_calls(nodes, self.inputs, names)
 
         def view(port):
-            return general.views.get(port.name, port.extents)
+            return general.view(port.name, port.extents)
 
         self.description = Description(
             self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(region.nest.sizes),
