@@ -24,11 +24,19 @@ if torch and transformers:
 TINY = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
-def tearDownModule():
-    """Its modules load what is asked of them; assertWarns asks each for its registry, and would load what is not installed."""
+def keep_registries():
+    """Modules of transformers load what is asked of them; assertWarns asks each for its registry, and would load what is not
+    installed."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "transformers":
             vars(module).setdefault("__warningregistry__", {})
+
+
+keep_registries()
+
+
+def tearDownModule():
+    keep_registries()
 
 
 def bert():

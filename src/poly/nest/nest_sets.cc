@@ -6,6 +6,9 @@
 #include <isl/set.h>
 #include <isl/space.h>
 
+#include <map>
+#include <string>
+
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
@@ -25,12 +28,25 @@ isl::set tensor_box(const Tensor& tensor) {
   return box;
 }
 
+namespace {
+
+/// A set of sizes. Every rule asks for the same few again and again, and reading text takes longer than the rest.
+isl::set range_of_size(const std::string& text, const std::string& name) {
+  constexpr std::size_t kMost = 256;
+  thread_local std::map<std::string, isl::set> known;
+  if (const auto found = known.find(text); found != known.end()) return found->second;
+  if (known.size() >= kMost) known.clear();
+  return known.emplace(text, parse_set(text, "size " + name)).first->second;
+}
+
+}  // namespace
+
 isl::set full_context(const Nest& nest) {
   isl::set context = nest.context;
   for (const SizeParam& size : nest.sizes) {
     std::string text = fmt::format("[{0}] -> {{ : {0} >= {1}", size.name, size.min);
     if (size.max) text += fmt::format(" and {} <= {}", size.name, *size.max);
-    context = context.intersect(parse_set(text + " }", "size " + size.name));
+    context = context.intersect(range_of_size(text + " }", size.name));
   }
   return context;
 }

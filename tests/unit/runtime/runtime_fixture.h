@@ -25,7 +25,7 @@ inline bool have_c_compiler() {
 inline std::string compile_c(const std::string& source, const std::string& flags = "-c -O2 -fPIC") {
   const TemporaryFolder folder;
   std::ofstream(folder.file("in.c")) << source;
-  const std::string include = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path() / "include";
+  const std::string include = NESTOR_SOURCE_FOLDER "/include";
   const std::string command = "cc " + flags +
                               " -fno-asynchronous-unwind-tables -fno-builtin -fno-tree-loop-distribute-patterns -I" + include +
                               " -o " + folder.file("out.o") + " " + folder.file("in.c");

@@ -55,7 +55,7 @@ TEST(SharedLibrary, ServesACProgram) {
 #endif
   TemporaryFolder folder;
   store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 4, 8);
-  const std::string root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+  const std::string root = NESTOR_SOURCE_FOLDER;
   std::ofstream(folder.file("main.c")) << R"c(
 #include <stdio.h>
 const char* nestor_c_api_checks(const char* path, const char* missing_path);

@@ -11,7 +11,7 @@ import torch
 from ...nests import definitions as nests
 from ...nests.affine import TRUE, Affine, Condition
 from ...nests.assemble import nodes_of
-from ...nests.values import Value, as_type, constant, from_condition, select, widened
+from ...nests.values import Value, as_type, as_value, constant, from_condition, select, widened
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
 ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
@@ -313,14 +313,26 @@ def tensor_name(name):
         return f"t_{cleaned}"
 
 
+_LIGHT = {"read", "index", "constant", "scalar", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "eq", "ne", "lt",
+          "le", "gt", "ge", "and", "or", "not", "condition", "bit_and", "bit_or", "bit_xor"}
+_MOST_LIGHT = 16
+
+
+def is_light(lazy):
+    """Whether an element is made of arguments by a few operations that cost no more than reading it."""
+    nodes = nodes_of(as_value(lazy.element(tuple(Affine.variable(f"?{number}") for number in range(len(lazy.atoms))))))
+    return len(nodes) <= _MOST_LIGHT and all(
+        node.op in _LIGHT and (node.op != "read" or not node.payload[0].updates) for node in nodes)
+
+
 def pointwise(function, lazies, dtype, builder, name="value"):
     """function(values) at each element of a broadcast, as a value of `dtype`. Operands that take work and are broadcast are
-    stored first, so that they are computed once."""
+    stored first, so that they are computed once; but for a few operations of arithmetic on arguments, such as slope * (j - i)."""
     dims, views = aligned(lazies)
     total = sum(map(len, dims))
     operands = []
     for number, (lazy, view) in enumerate(zip(lazies, views)):
-        if lazy.cost and len(lazy.atoms) < total:
+        if lazy.cost and len(lazy.atoms) < total and not is_light(lazy):
             _, (_, view) = aligned([Lazy(dims, lazy.dtype, lambda indices: None), builder.cheap(lazy, f"{name}_{number}")])
         operands.append(view)
 
