@@ -85,6 +85,18 @@ class GeneraliseTest(unittest.TestCase):
         nest = nest_of({"n0": ("input", (4,)), "y": ("output", (4,))}, [("S", {"n1": 4}, ("y", "n1"), [("n0", "n1")], READ)])
         self.assertEqual(generalise(nest).values, {"n2": 4})
 
+    def test_dims_that_are_compared_are_one_size_where_they_are_equal(self):
+        for extent, sizes in ((6, 1), (7, 2)):
+            with self.subTest(extent=extent):
+                nest = nest_of({"x": ("input", (6, extent)), "y": ("output", (6, extent))},
+                               [("S", {"i": 6, "j": extent}, ("y", "i, j"), [("x", "i, j")],
+                                 {"op": "select", "args": [{"op": "le", "args": [{"op": "index", "ordinal": 0},
+                                                                                 {"op": "index", "ordinal": 1}]},
+                                                           READ, {"op": "constant", "number": 0.0, "type": "f32"}]})])
+                found = nest.to_dict()
+                found["statements"][0]["indices"] = ["{ S[i, j] -> [(i)] }", "{ S[i, j] -> [(j)] }"]
+                self.assertEqual(len(generalise(Nest.from_dict(found)).values), sizes)
+
     def test_ones_stay(self):
         _, general = self.copied((1, 5), {"i": 1, "j": 5}, "i, j")
         self.assertEqual(general.values, {"n0": 5})

@@ -1,7 +1,7 @@
 """A nest of constant extents as one of symbolic sizes, so that its kernels serve other extents too and are checked at small ones.
 
 Extents are one size where index maps make them equal: index k of a tensor and dim d of a statement, wherever an access is
-T[..., d, ...]. Where all accesses are T[512d + e] with e < 512, the index is two, d and e: another view of the same memory. An
+T[..., d, ...], and where a statement tests or computes with two dims of equal extents (query <= key). Where all accesses are T[512d + e] with e < 512, the index is two, d and e: another view of the same memory. An
 extent stays a constant where an access depends on it in another way (T[d + 1], T[0], a part of a dim), so every access stays
 inside its tensor at all sizes. At the constants' own values the two nests say the same.
 
@@ -168,6 +168,13 @@ class _Classes:
     def join(self, a, b):
         self._parent[self.root(a)] = self.root(b)
 
+    def join_equal(self, a, b):
+        """Joins two classes that are sizes of one extent."""
+        known = dict(self.sizes())
+        first, second = known.get(self.root(a)), known.get(self.root(b))
+        if first is not None and first == second:
+            self.join(a, b)
+
     def keep(self, place):
         self._kept.add(place)
 
@@ -207,7 +214,25 @@ def _classes_of(nest):
     for statement in nest.statements:
         for access in _accesses(statement):
             _relate(classes, nest, statement, access)
+    for statement in nest.statements:
+        _join_compared(classes, statement)
     return classes
+
+
+def _join_compared(classes, statement):
+    """Makes dims of equal extents one size where a statement's value or domain relates them: what follows from their being equal
+    (that a query sees a key) is lost otherwise."""
+    names = set()
+    for text in statement.indices:
+        piece = _only(text)
+        names |= piece.functions[0].names() if piece else set()
+    domain = _only(statement.domain)
+    parts = (domain.condition.parts if isinstance(domain.condition, Joined) else (domain.condition,)) if domain else ()
+    names.update(name for part in parts if len(part.names()) > 1 for name in part.names())
+    places = [(_owner(statement), dim) for dim in statement.dims if dim in names]
+    for number, place in enumerate(places):
+        for other in places[:number]:
+            classes.join_equal(place, other)
 
 
 def _owner(statement):

@@ -14,6 +14,7 @@ from ..explanation import absorbed
 from .layouts import is_readable, row_major_chain
 from .subgraph import decode_calls, encode_calls, size_text, size_value
 
+_LARGEST_SIZE = 2**28  # so that sums of indices stay in 32 bits, and conditions on them are exact
 _DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the sizes that a model was first called with
 
 
@@ -185,7 +186,8 @@ def _general(nest, symbols, arguments):
     key = nest.op, nest.variant, tuple(names), arguments
     if key not in _generals:
         general = generalise(_with_names(nest, names), arguments)
-        sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE) for size in general.nest.sizes)
+        sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE, max=size.max or _LARGEST_SIZE)
+                      for size in general.nest.sizes)
         named = dataclasses.replace(general.nest, sizes=sizes)
         _generals[key] = general._replace(nest=dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"))
     return _generals[key], names
