@@ -15,45 +15,6 @@ std::size_t index_of(const std::string& name, std::span<const std::string> names
   return static_cast<std::size_t>(found - names.begin());
 }
 
-[[noreturn]] void does_not_fit() { user_error("sizes too large: a size formula of the kernel does not fit 64 bits"); }
-
-std::int64_t floored_quotient(std::int64_t a, std::int64_t b) {
-  if (b <= 0) user_error("launch recipe: division by {} in a size formula", b);
-  return a / b - (a % b < 0 ? 1 : 0);
-}
-
-std::int64_t binary(IntOp op, std::int64_t a, std::int64_t b) {
-  std::int64_t out = 0;
-  switch (op) {
-    case IntOp::add:
-      return __builtin_add_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::sub:
-      return __builtin_sub_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::mul:
-      return __builtin_mul_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
-    case IntOp::floor_div:
-      return floored_quotient(a, b);
-    case IntOp::mod:
-      return a - floored_quotient(a, b) * b;
-    case IntOp::min:
-      return std::min(a, b);
-    case IntOp::max:
-      return std::max(a, b);
-    case IntOp::ge:
-      return a >= b ? 1 : 0;
-    case IntOp::gt:
-      return a > b ? 1 : 0;
-    case IntOp::eq:
-      return a == b ? 1 : 0;
-    case IntOp::logical_and:
-      return a != 0 && b != 0 ? 1 : 0;
-    case IntOp::logical_or:
-      return a != 0 || b != 0 ? 1 : 0;
-    default:
-      internal_error("size formula with operator {}", static_cast<int>(op));
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> size_names(const LaunchRecipe& recipe) {
@@ -103,7 +64,7 @@ std::int64_t SizeFormula::evaluate(std::span<const std::int64_t> sizes) const {
         break;
       default:
         --top;
-        stack[top - 1] = binary(instruction.op, stack[top - 1], stack[top]);
+        stack[top - 1] = compute_binary(instruction.op, stack[top - 1], stack[top]);
     }
   }
   return stack[0];

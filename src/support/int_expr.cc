@@ -9,46 +9,17 @@
 namespace nestor {
 namespace {
 
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
-  const std::int64_t quotient = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+[[noreturn]] void does_not_fit() { user_error("sizes too large: an integer expression does not fit 64 bits"); }
+
+std::int64_t floored_quotient(std::int64_t a, std::int64_t b) {
+  if (b <= 0) user_error("an integer expression divides by {}", b);
+  return a / b - (a % b < 0 ? 1 : 0);
 }
 
 std::int64_t compute(IntOp op, const std::vector<std::int64_t>& v) {
-  switch (op) {
-    case IntOp::add:
-      return v[0] + v[1];
-    case IntOp::sub:
-      return v[0] - v[1];
-    case IntOp::mul:
-      return v[0] * v[1];
-    case IntOp::floor_div:
-      return floor_divide(v[0], v[1]);
-    case IntOp::mod:
-      return v[0] - v[1] * floor_divide(v[0], v[1]);
-    case IntOp::min:
-      return std::min(v[0], v[1]);
-    case IntOp::max:
-      return std::max(v[0], v[1]);
-    case IntOp::select:
-      return v[0] != 0 ? v[1] : v[2];
-    case IntOp::ge:
-      return v[0] >= v[1];
-    case IntOp::gt:
-      return v[0] > v[1];
-    case IntOp::eq:
-      return v[0] == v[1];
-    case IntOp::logical_and:
-      return v[0] != 0 && v[1] != 0;
-    case IntOp::logical_or:
-      return v[0] != 0 || v[1] != 0;
-    case IntOp::logical_not:
-      return v[0] == 0;
-    case IntOp::constant:
-    case IntOp::variable:
-      break;
-  }
-  internal_error("integer operation {} has no value of its own", static_cast<int>(op));
+  if (op == IntOp::select) return v[0] != 0 ? v[1] : v[2];
+  if (op == IntOp::logical_not) return v[0] == 0;
+  return compute_binary(op, v[0], v[1]);
 }
 
 bool same(const IntExpr& a, const IntExpr& b) {
@@ -66,7 +37,7 @@ bool same(const IntExpr& a, const IntExpr& b) {
 IntExpr decided_by_constant(IntOp op, const IntExpr& bound, const IntExpr& other) {
   if (!bound.as_constant() || other.op() != (op == IntOp::min ? IntOp::max : IntOp::min)) return {};
   for (const IntExpr& arg : other.args()) {
-    if (arg.as_constant() && compute(op, {*bound.as_constant(), *arg.as_constant()}) == *bound.as_constant()) return bound;
+    if (arg.as_constant() && compute_binary(op, *bound.as_constant(), *arg.as_constant()) == *bound.as_constant()) return bound;
   }
   return {};
 }
@@ -148,6 +119,38 @@ const char* infix(IntOp op) {
 }
 
 }  // namespace
+
+std::int64_t compute_binary(IntOp op, std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  switch (op) {
+    case IntOp::add:
+      return __builtin_add_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::sub:
+      return __builtin_sub_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::mul:
+      return __builtin_mul_overflow(a, b, &out) ? (does_not_fit(), 0) : out;
+    case IntOp::floor_div:
+      return floored_quotient(a, b);
+    case IntOp::mod:
+      return a - floored_quotient(a, b) * b;
+    case IntOp::min:
+      return std::min(a, b);
+    case IntOp::max:
+      return std::max(a, b);
+    case IntOp::ge:
+      return a >= b;
+    case IntOp::gt:
+      return a > b;
+    case IntOp::eq:
+      return a == b;
+    case IntOp::logical_and:
+      return a != 0 && b != 0;
+    case IntOp::logical_or:
+      return a != 0 || b != 0;
+    default:
+      internal_error("integer operation {} does not take two values", static_cast<int>(op));
+  }
+}
 
 IntExpr::IntExpr(std::int64_t value) : IntExpr(Node{IntOp::constant, value, {}, {}}) {}
 

@@ -29,6 +29,9 @@ enum class IntOp : std::uint8_t {
   logical_not,  // 0 or 1
 };
 
+/// The value of an operation of two arguments. Throws UserError if it does not fit 64 bits or a divisor is not positive.
+std::int64_t compute_binary(IntOp op, std::int64_t a, std::int64_t b);
+
 /// Immutable integer expression, 64 bits wide. Factories fold constants.
 class IntExpr {
  public:
@@ -49,6 +52,7 @@ class IntExpr {
   /// Coefficient of `variable` if the expression is linear in it with a constant coefficient (0 when absent).
   std::optional<std::int64_t> coefficient(const std::string& variable) const;
   IntExpr substitute(const std::string& variable, const IntExpr& value) const;
+  /// Throws UserError like compute_binary().
   std::int64_t evaluate(const std::function<std::int64_t(const std::string&)>& value_of) const;
   std::string str() const;  ///< C-like text
 

@@ -8,14 +8,14 @@
 namespace nestor {
 namespace {
 
-/// Bytes of scratch memory one task takes, where they are constant.
+/// Bytes of scratch memory one task takes, where they are constant. Throws UserError if they do not fit 64 bits.
 std::int64_t scratch_bytes(const TileProgram& program) {
   std::int64_t total = 0;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.memory != Memory::scratch) continue;
-    std::int64_t bytes = static_cast<std::int64_t>(size_in_bytes(buffer.type));
-    for (std::size_t k = 0; k < buffer.extents.size(); ++k) bytes *= buffer.extents[k].as_constant().value_or(1);
-    total += bytes;
+    IntExpr bytes = static_cast<std::int64_t>(size_in_bytes(buffer.type));
+    for (const IntExpr& extent : buffer.extents) bytes = bytes * IntExpr(extent.as_constant().value_or(1));
+    total = compute_binary(IntOp::add, total, bytes.value());
   }
   return total;
 }

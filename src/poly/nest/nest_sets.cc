@@ -6,6 +6,7 @@
 #include <isl/set.h>
 #include <isl/space.h>
 
+#include <limits>
 #include <map>
 #include <string>
 
@@ -39,16 +40,24 @@ isl::set range_of_size(const std::string& text, const std::string& name) {
   return known.emplace(text, parse_set(text, "size " + name)).first->second;
 }
 
-}  // namespace
-
-isl::set full_context(const Nest& nest) {
+/// The context with minima of sizes, and maxima up to `largest_maximum`.
+isl::set context_within(const Nest& nest, std::int64_t largest_maximum) {
   isl::set context = nest.context;
   for (const SizeParam& size : nest.sizes) {
     std::string text = fmt::format("[{0}] -> {{ : {0} >= {1}", size.name, size.min);
-    if (size.max) text += fmt::format(" and {} <= {}", size.name, *size.max);
+    if (size.max && *size.max <= largest_maximum) text += fmt::format(" and {} <= {}", size.name, *size.max);
     context = context.intersect(range_of_size(text + " }", size.name));
   }
   return context;
+}
+
+}  // namespace
+
+isl::set full_context(const Nest& nest) { return context_within(nest, std::numeric_limits<std::int64_t>::max()); }
+
+isl::set shape_context(const Nest& nest) {
+  constexpr std::int64_t kLargestTile = 1024;
+  return context_within(nest, kLargestTile);
 }
 
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink) {

@@ -15,6 +15,9 @@ isl::set tensor_box(const Tensor& tensor);
 /// The nest's context with the minima and maxima of its sizes.
 isl::set full_context(const Nest& nest);
 
+/// full_context() without maxima that no tile reaches: whole dims of up to 2^28 elements are not taken for tiles of that extent.
+isl::set shape_context(const Nest& nest);
+
 /// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
 

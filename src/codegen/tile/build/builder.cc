@@ -7,6 +7,7 @@
 #include "codegen/tile/build/variants.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/debug.h"
 #include "support/error.h"
 
@@ -81,7 +82,7 @@ class ProgramBuilder {
     isl_set* anywhere = isl_set_universe(isl_space_set_from_params(isl_set_get_space(plan_.context.get())));
     program.root = scan(plan_.tree, {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
-    program.valid = size_constraints(plan_.context);
+    program.valid = size_constraints(full_context(plan_.schedule->nest()));
     for (const Composite& composite : schedule_.composites()) {
       const bool active =
           std::any_of(composites_.begin(), composites_.end(), [&](const Composite& a) { return a.lead == composite.lead; });

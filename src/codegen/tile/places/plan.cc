@@ -189,7 +189,7 @@ const StatementPlan& ProgramPlan::plan(const std::string& statement) const { ret
 ProgramPlan make_plan(const Schedule& schedule) {
   ProgramPlan plan;
   plan.schedule = &schedule;
-  plan.context = full_context(schedule.nest());
+  plan.context = shape_context(schedule.nest());
   plan.fixed = fixed_values(plan.context);
   plan.tree = with_one_grid(schedule, schedule.tree(), Around::nothing);
   std::vector<Path> paths;

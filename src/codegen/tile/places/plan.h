@@ -43,7 +43,7 @@ struct StatementPlan {
 struct ProgramPlan {
   const Schedule* schedule = nullptr;
   Tree tree;         ///< the schedule's, with one grid around a task: further loops over tasks in it are serial
-  isl::set context;  ///< sizes for which the program holds, minima and maxima included
+  isl::set context;  ///< sizes that shapes are derived for, with all that the program is valid for (shape_context)
   std::map<std::string, std::int64_t> fixed;  ///< sizes with one possible value
   std::vector<StatementPlan> statements;      ///< in tree order (the order of execution at equal outer loops)
   std::map<std::string, std::size_t> index;   ///< by statement name
