@@ -3,12 +3,14 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "db/trust/printable.h"
 #include "support/debug.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -33,7 +35,8 @@ exit codes: 0 done, 1 bad input, 2 a bug in nestor, 3 no kernel found, 4 the dev
 
 int fail(const char* kind, const std::string& message, int code) {
   if (output_mode().json) print_json({{"error", {{"kind", kind}, {"message", message}}}});
-  fmt::print(stderr, "nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "", message);
+  fmt::print(stderr, "nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "",
+             printable(message, true));
   return code;
 }
 
@@ -90,4 +93,7 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace nestor::cli
 
-int main(int argc, char** argv) { return nestor::cli::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is an error of the write, which says so
+  return nestor::cli::run_program(argc, argv);
+}

@@ -2,6 +2,7 @@
 #include "cli/terminal/output.h"
 
 #include "autotune/trial/trial_spelling.h"
+#include "db/trust/printable.h"
 #include "poly/schedule/schedule.h"
 
 #include <fmt/format.h>
@@ -27,7 +28,7 @@ OutputMode& output_mode() {
 }
 
 void print(const std::string& text) {
-  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  fmt::print("{}{}", output_mode().json ? text : printable(text, true), text.ends_with('\n') ? "" : "\n");
   std::fflush(stdout);
 }
 
@@ -98,7 +99,9 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
 
 std::string waiting_text(std::int64_t kernels) {
   return fmt::format(
-      "{} wait for a check by this program (code revision {}) and are not served until then: nestor db check --run",
+      "{} wait for a check by this program (code revision {}), or come from somebody whose key is not trusted, and are not "
+      "served until "
+      "then: nestor db check --run, or nestor db trust KEY",
       count_of(kernels, "kernel"), kCodegenRevision);
 }
 
