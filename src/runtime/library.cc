@@ -2,12 +2,14 @@
 #include "runtime/library.h"
 
 #include "db/devices/host_identity.h"
+#include "device/cuda.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -33,6 +35,7 @@ json tensors_to_json(const LaunchRecipe& recipe) {
   return tensors;
 }
 
+/// What belongs to the kernel: the same for all sizes that it serves.
 std::string info_text(const Match& match, const LaunchRecipe& recipe, const std::string& device) {
   json scalars = json::array(), valid = json::array();
   for (const ScalarSpec& scalar : recipe.scalars) {
@@ -40,9 +43,7 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe, const std:
     range_to_json(scalar, scalars.back());
   }
   for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());
-  return json{{"match", to_string(match.kind)},
-              {"distance", match.distance},
-              {"device", device},
+  return json{{"device", device},
               {"op", match.problem.op},
               {"variant", match.problem.variant},
               {"nest_digest", match.problem.nest_digest},
@@ -56,8 +57,9 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe, const std:
               {"sizes", recipe.sizes},
               {"fixed_sizes", recipe.fixed_sizes},
               {"scalars", scalars},
-              {"valid", valid}}
-      .dump();
+              {"valid", valid},
+              {"passed_over", match.passed_over}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // Sizes of a map as an array on the stack, so that asking with a map allocates nothing either.
@@ -80,6 +82,12 @@ void require_digest(std::string_view digest) {
   if (!good) user_error("\"{}\" is no digest of a nest: those are {} digits, 0 to 9 and a to f", digest, kDigits);
 }
 
+std::shared_ptr<const KernelState> usable(std::shared_ptr<const KernelState> state) {
+  if (state->refused == KernelState::Refused::user) user_error("{}", state->reason);
+  if (state->refused == KernelState::Refused::device) throw DeviceError(state->reason);
+  return state;
+}
+
 const KernelState& require(const std::shared_ptr<const KernelState>& state) {
   if (!state) user_error("there is no kernel to launch: the query found none");
   return *state;
@@ -100,32 +108,96 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
     if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
     user = std::exchange(system, "");
   }
-  return std::make_shared<Impl>(Database::open(user, {.read_only = true, .system_path = system}), options.threads);
+  return std::make_shared<Impl>(
+      Database::open(user, {.read_only = true, .system_path = system, .allow_unsigned = options.allow_unsigned}),
+      options.threads);
 }
 
-const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
-  if (const auto* remembered = table.find(key)) return remembered;
+std::shared_ptr<const KernelState> Library::Impl::query(const KernelKey& key) {
+  if (auto remembered = table_.find(key)) return usable(std::move(remembered));
   if (key.op.empty()) require_digest(key.digest);
   const std::lock_guard lock(mutex_);
-  if (const auto* remembered = table.find(key)) return remembered;
-  return look_up(key);
+  if (auto remembered = table_.find(key)) return usable(std::move(remembered));
+  return usable(table_.insert(key, look_up(key)));
 }
 
-std::int64_t Library::Impl::waiting(const KernelKey& key) {
+void Library::Impl::allow_unsigned(bool allowed) {
+  {
+    const std::lock_guard lock(mutex_);
+    database_.allow_unsigned(allowed);
+  }
+  refresh();
+}
+
+void Library::Impl::refresh() {
+  table_.clear();
   const std::lock_guard lock(mutex_);
-  return database_.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  std::erase_if(cores_, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
 }
 
-const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey& key) {
+std::string Library::Impl::reason_of(const KernelKey& key, const std::vector<std::string>& passed_over) {
+  const std::string what =
+      key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
+  std::string reason = fmt::format("no kernel of {} for {} fits these sizes: `nestor tune` makes one", what, key.device);
+  const std::int64_t waiting = database_.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  if (waiting > 0)
+    reason += fmt::format(
+        "; {} that this revision has not checked, or that no trusted key signed, are not served: `nestor db check --run`",
+        waiting);
+  for (const std::string& why : std::set<std::string>(passed_over.begin(), passed_over.end())) reason += "; " + why;
+  return reason;
+}
+
+std::shared_ptr<const KernelState> Library::Impl::look_up(const KernelKey& key) {
   const Device& on = device(key.device);
-  const Match match =
-      database_.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest), to_map(key.sizes));
-  if (match.kind == MatchKind::none) return nullptr;
-  const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
+  using Refused = KernelState::Refused;
+  Refused refused = Refused::no;
+  std::vector<std::string> passed_over;
+  std::vector<std::shared_ptr<const LoadedKernel>> held;  // until the answer holds it
+  const TryKernel loads = [&](const TrialRecord& trial) {
+    try {
+      const LaunchRecipe recipe = recipe_from_json(json::parse(trial.kernel->recipe));
+      LaunchPlan(recipe, std::string(key.op));
+      held.push_back(load(on, *trial.kernel, recipe));
+    } catch (const CudaError& error) {
+      if (error.context_lost() || error.out_of_memory()) throw;
+      refused = Refused::device;
+      passed_over.emplace_back(error.what());
+      user_error("{}", error.what());
+    } catch (const UserError& error) {
+      if (refused == Refused::no) refused = Refused::user;
+      passed_over.emplace_back(error.what());
+      throw;
+    }
+  };
+  const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest),
+                                      to_map(key.sizes), loads);
+  if (match.kind == MatchKind::none)
+    return std::make_shared<const KernelState>(KernelState{.reason = reason_of(key, passed_over), .refused = refused});
+  return kept({match.kind, match.distance, core_of(match, on)});
+}
+
+std::shared_ptr<const KernelCore> Library::Impl::core_of(const Match& match, const Device& device) {
+  const KernelRecord& kernel = *match.trial.kernel;
+  const LaunchRecipe recipe = recipe_from_json(json::parse(kernel.recipe));
+  std::string info = info_text(match, recipe, device.name());
+  std::weak_ptr<const KernelCore>& place = cores_[info];
+  if (auto known = place.lock()) return known;
   const std::string title = fmt::format("{} ({})", match.problem.op, match.problem.variant);
-  auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
-                                                               LaunchPlan(recipe, title), load(on, *match.trial.kernel, recipe)});
-  return &table.insert(key, std::move(state));
+  auto made =
+      std::make_shared<const KernelCore>(KernelCore{std::move(info), LaunchPlan(recipe, title), load(device, kernel, recipe)});
+  place = made;
+  return made;
+}
+
+std::shared_ptr<const KernelState> Library::Impl::kept(KernelState state) {
+  const std::tuple key(state.core.get(), state.match, state.distance);
+  const auto found = kept_.find(key);
+  if (found != kept_.end()) return found->second;
+  auto made = std::make_shared<const KernelState>(std::move(state));
+  if (keep_answers_) kept_.emplace(key, made);
+  return made;
 }
 
 const Device& Library::Impl::device(std::string_view name) {
@@ -140,9 +212,11 @@ const Device& Library::Impl::device(std::string_view name) {
 std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel,
                                                         const LaunchRecipe& recipe) {
   const std::string key = device.name() + "/" + kernel.hash;
-  const auto found = loaded_.find(key);
-  if (found != loaded_.end()) return found->second;
-  return loaded_.emplace(key, device.load(kernel, recipe)).first->second;
+  std::weak_ptr<const LoadedKernel>& place = loaded_[key];
+  if (auto known = place.lock()) return known;
+  std::shared_ptr<const LoadedKernel> made = device.load(kernel, recipe);
+  place = made;
+  return made;
 }
 
 Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -152,8 +226,8 @@ Library Library::open(const std::string& path, const LibraryOptions& options) { 
 Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
                       std::string_view device) const {
   if (op.empty()) user_error("the operator's name is empty");
-  const auto* state = impl_->query({op, variant, device, sizes});
-  return state == nullptr ? Kernel() : Kernel(*state);
+  std::shared_ptr<const KernelState> state = impl_->query({op, variant, device, sizes});
+  return state->core ? Kernel(std::move(state)) : Kernel();
 }
 
 Kernel Library::query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device) const {
@@ -166,21 +240,21 @@ Kernel Library::query(std::string_view op, std::string_view variant, std::initia
 }
 
 Kernel Library::query_nest(std::string_view digest, std::span<const NamedSize> sizes, std::string_view device) const {
-  const auto* state = impl_->query({"", "", device, sizes, digest});
-  return state == nullptr ? Kernel() : Kernel(*state);
+  std::shared_ptr<const KernelState> state = impl_->query({"", "", device, sizes, digest});
+  return state->core ? Kernel(std::move(state)) : Kernel();
 }
 
 Kernel Library::query_nest(std::string_view digest, const Sizes& sizes, std::string_view device) const {
   return query_nest(digest, std::span<const NamedSize>(SizeArray(sizes)), device);
 }
 
-void Library::refresh() { impl_->table.clear(); }
+void Library::refresh() { impl_->refresh(); }
 
 int Library::threads() const { return impl_->threads; }
 
 MatchKind Kernel::match() const { return state_ ? state_->match : MatchKind::none; }
 double Kernel::distance() const { return state_ ? state_->distance : 0; }
-std::string_view Kernel::info() const { return state_ ? std::string_view(state_->info) : R"({"match":"none"})"; }
+std::string_view Kernel::info() const { return state_ ? std::string_view(state_->core->info) : R"({"match":"none"})"; }
 
 void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
                     const LaunchOptions& options) const {
