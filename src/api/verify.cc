@@ -10,6 +10,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/architecture.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <algorithm>
 
@@ -26,12 +27,19 @@ std::string compared_text(double max_error, const std::string& report) {
   return text;
 }
 
+/// What this machine did to the run is no finding about the trial.
+void require_verdict(TrialStatus status, const std::string& reason) {
+  if (ended_from_outside(status, reason)) throw DeviceError(reason);
+}
+
 Finding check_oracle(const std::string& check, const TrialRecord& record) {
+  require_verdict(record.status, record.reason);
   if (record.status != TrialStatus::ok) return {check, false, fmt::format("{}: {}", to_string(record.status), record.reason)};
   return {check, true, fmt::format("{}; median {:.4g} ms", compared_text(record.max_error, record.report), record.median_ms)};
 }
 
 Finding check_outcome(const std::string& check, const TrialOutcome& outcome) {
+  require_verdict(outcome.status, outcome.reason);
   if (outcome.status != TrialStatus::ok) return {check, false, fmt::format("{}: {}", to_string(outcome.status), outcome.reason)};
   return {check, true, compared_text(outcome.max_error, outcome.report)};
 }
@@ -156,6 +164,8 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
     here.target = *target;
     result.findings.push_back(check_compiled_now(nest, sizes, schedule, here));
     if (trial->kernel) result.findings.push_back(check_stored_kernel(nest, sizes, schedule, *trial->kernel, here));
+  } catch (const LackOfResources&) {
+    throw;
   } catch (const UserError& error) {
     result.findings.push_back({"steps", false, error.what()});
   }
