@@ -39,6 +39,29 @@ class LibraryTest(unittest.TestCase):
         self.kernel(x, row(1.0), row(0.0), out)
         self.assert_normalised(out, x)
 
+    def test_a_forked_child_launches_and_exits(self):
+        program = """if True:
+            import os, sys, time
+            sys.path[:0] = sys.argv[2:]
+            import nestor
+            from support import matrix, row, WIDTH
+            library = nestor.Library(sys.argv[1], system_path="")
+            kernel = library.query("layernorm", "f32", {"rows": 64, "width": WIDTH})
+            x, out = matrix(64, seed=1), matrix(64)
+            kernel(x, row(1.0), row(0.0), out)
+            time.sleep(0.2)  # its threads sleep now
+            child = os.fork()
+            if child == 0:
+                kernel(x, row(1.0), row(0.0), out)
+                library.query("layernorm", "f32", {"rows": 32, "width": WIDTH})
+                sys.exit(0)
+            sys.exit(os.waitpid(child, 0)[1])
+        """
+        folder = os.path.dirname(__file__)
+        command = [sys.executable, "-c", program, tuned("layernorm f32"), folder, os.path.dirname(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_tensors_may_be_given_by_name(self):
         x, out = matrix(2, seed=3), matrix(2)
         self.kernel(x, out=out, bias=row(0.25), weight=row(1.0), eps=0.1)

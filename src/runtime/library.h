@@ -6,7 +6,9 @@
 #include "runtime/device.h"
 #include "runtime/kernel_state.h"
 #include "runtime/kernel_table.h"
+#include "support/system/fork_count.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,7 +17,8 @@
 namespace nestor {
 
 struct Library::Impl {
-  Impl(Database opened, int threads);
+  /// `open`: the database, in this process and again in each that is forked from it.
+  Impl(std::function<Database()> open, int threads);
 
   /// nullptr when none fits. The pointee lives as long as this object. Throws UserError for what cannot be a digest.
   const std::shared_ptr<const KernelState>* query(const KernelKey& key);
@@ -29,14 +32,21 @@ struct Library::Impl {
   int threads;
 
  private:
-  const std::shared_ptr<const KernelState>* look_up(const KernelKey& key);
-  const Device& device(std::string_view name);
-  std::shared_ptr<const LoadedKernel> load(const Device& device, const KernelRecord& kernel, const LaunchRecipe& recipe);
+  struct LookUps;
+  const std::shared_ptr<const KernelState>* look_up(LookUps& shared, const KernelKey& key);
+  const Device& device(LookUps& shared, std::string_view name) const;
+  static std::shared_ptr<const LoadedKernel> load(LookUps& shared, const Device& device, const KernelRecord& kernel,
+                                                  const LaunchRecipe& recipe);
 
-  std::mutex mutex_;  // everything below
-  Database database_;
-  std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices_;       // by the name asked for
-  std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded_;  // by device and kernel hash
+  // What look-ups share. A forked child must not use its parent's connection to a database, nor its GPU.
+  struct LookUps {
+    explicit LookUps(Database opened) : database(std::move(opened)) {}
+    std::mutex mutex;  // everything below
+    Database database;
+    std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices;       // by the name asked for
+    std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded;  // by device and kernel hash
+  };
+  PerProcess<LookUps> look_ups_;
 };
 
 }  // namespace nestor
