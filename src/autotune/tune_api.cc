@@ -17,6 +17,7 @@ TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   request.nest = nest;
   request.sizes = options.sizes;
   request.fix_all_sizes = options.fix_all_sizes;
+  request.retry_failed = options.retry_failed;
   request.searcher = *searcher;
   request.max_trials = options.max_trials;
   request.time_budget_s = options.time_budget_s;
@@ -47,6 +48,7 @@ TuneReport tune_nest(const Nest& nest, const TuneOptions& options) {
   }
   for (const auto& [status, count] : result.counts) report.counts[std::string(to_string(status))] = count;
   report.trials = result.trials;
+  report.lost = result.lost;
   report.elapsed_s = result.elapsed_s;
   return report;
 }

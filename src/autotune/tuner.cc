@@ -100,6 +100,10 @@ class Tuning {
       if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
       const auto ms = learned_ms(trial.status, trial.median_ms);
       const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
+      if (to_be_repeated(trial, trial_key(json))) {
+        if (point && request_.retry_failed) try_soon(*point);
+        continue;
+      }
       if (trial.revision != kCodegenRevision) {
         if (point && ms) of_other_revisions.emplace(*ms, *point);
         continue;
@@ -111,10 +115,21 @@ class Tuning {
       if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
       if (point) searcher_->report(*point, ms);
     }
+    // Without it nobody knows what the search has gained.
+    if (result_.known > 0 && !known_.contains(baseline_key_)) try_soon(space_->baseline());
     for (const auto& [ms, point] : of_other_revisions) {
       if (neighbours_.size() == kMostNeighbours) break;
       try_soon(point);
     }
+  }
+
+  /// What is no verdict, the starting point that crashed, and, where that was asked for, all that failed.
+  bool to_be_repeated(const TrialRecord& trial, const std::string& key) const {
+    if (ended_from_outside(trial.status, trial.reason)) return true;
+    if (key == baseline_key_ && trial.status == TrialStatus::crash) return true;
+    const bool failed =
+        trial.status == TrialStatus::crash || trial.status == TrialStatus::timeout || trial.status == TrialStatus::compile_error;
+    return request_.retry_failed && failed;
   }
 
   void try_soon(const Point& point) {
@@ -249,8 +264,22 @@ class Tuning {
     under_way_.erase(found);
     const std::vector<Point> equal = std::move(equal_points_.at(pending.key));
     equal_points_.erase(pending.key);
-    if (!trial.outcome.stopped) settle(pending, std::move(trial.outcome));
-    for (const Point& point : equal) searcher_->report(point, known_.at(pending.key));
+    if (trial.outcome.outside)
+      lose(pending);
+    else if (!trial.outcome.stopped)
+      settle(pending, std::move(trial.outcome));
+    const auto known = known_.find(pending.key);
+    for (const Point& point : equal) searcher_->report(point, known == known_.end() ? std::nullopt : known->second);
+  }
+
+  /// Nothing is known about a candidate that something outside ended. The starting point is tried once more.
+  void lose(const Pending& pending) {
+    ++result_.lost;
+    searcher_->report(pending.point, std::nullopt);
+    if (pending.key != baseline_key_ || repaired_) return;
+    repaired_ = true;
+    known_.erase(pending.key);
+    try_soon(pending.point);
   }
 
   /// A winner by a wide margin is measured once more, and counts with the slower of its two medians.
@@ -260,7 +289,7 @@ class Tuning {
     TrialJob again = pending.job;
     again.must_finish = true;
     const TrialOutcome second = measurer_->measure({again}).at(0);
-    if (second.stopped) return;
+    if (second.stopped || second.outside) return;
     if (second.status != TrialStatus::ok) {
       outcome = second;
       outcome.reason = "measured again: " + second.reason;
@@ -324,6 +353,7 @@ class Tuning {
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;
+  bool repaired_ = false;  ///< the starting point was tried again
   TuneResult result_;
 };
 

@@ -25,7 +25,8 @@ struct PipelineLimits {
 
 /// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start
 /// up while the caller still prepares. Each lives for many trials and is replaced when it dies; what it was working on is an
-/// outcome. Not thread safe.
+/// outcome. One that was killed from outside is replaced, and its job tried again, three times at most; then the outcome says so and has
+/// no verdict (TrialOutcome::outside). When nothing but such deaths happens, next() throws DeviceError. Not thread safe.
 class TrialPipeline {
  public:
   /// Each function is called in the new processes; `make_device` with the number of the device, before the first job.
