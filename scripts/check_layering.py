@@ -27,7 +27,8 @@ MAY_INCLUDE = {
 # Within a layer a room may include itself, these, and whatever these may include.
 STANDS_ON = {
     "support/system": [],
-    "support": ["support/system"],
+    "support/words": [],
+    "support": ["support/system", "support/words"],
     "poly/isl": [],
     "poly/nest": ["poly/isl"],
     "poly/algebra/values": ["poly/nest"],

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import warnings
 
-from . import program
+from . import capi, program
 from .errors import NotFound, UserError
 from .library import Library
 from .nests.model import Nest
@@ -24,7 +24,7 @@ def _problem(nest, variant=None, sizes=None):
     """The arguments that name a problem to the program."""
     flags = ["--variant", variant] if variant else []
     if sizes:
-        flags += ["--sizes", ",".join(f"{name}={int(value)}" for name, value in sizes.items())]
+        flags += ["--sizes", ",".join(f"{name}={capi.integer(value, f'size {name}')}" for name, value in sizes.items())]
     if not isinstance(nest, Nest):
         if not isinstance(nest, (str, os.PathLike)):
             raise UserError(

@@ -39,6 +39,32 @@ class LibraryTest(unittest.TestCase):
         self.kernel(x, row(1.0), row(0.0), out)
         self.assert_normalised(out, x)
 
+    def test_integers_beyond_64_bits_are_refused(self):
+        for value in (2**64 + 64, 2**63, -2**63 - 1, 10**100000):
+            with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+                self.library.query("layernorm", "f32", {"rows": value, "width": WIDTH})
+            with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+                nestor.tune("layernorm", {"rows": value, "width": WIDTH})
+        with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer, not 2.5"):
+            self.library.query("layernorm", "f32", {"rows": 2.5, "width": WIDTH})
+        with self.assertRaisesRegex(nestor.UserError, "threads must be an integer of 32 bits, not 4294967297"):
+            nestor.Library(tuned("layernorm f32"), threads=2**32 + 1)
+        x, out = matrix(4, seed=1), matrix(4)
+        with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+            self.kernel(x, row(1.0), row(0.0), out, sizes={"rows": 2**64 + 4})
+
+        class Strange:  # as much memory as anybody claims
+            __array_interface__ = {"version": 3, "typestr": "<f4", "data": (ctypes.addressof(x), False),
+                                   "shape": (2**64 + 4, WIDTH)}
+
+        with self.assertRaises(nestor.UserError):
+            self.kernel(Strange(), row(1.0), row(0.0), out)
+
+    def test_text_that_c_cannot_take_is_refused(self):
+        for op in ("layer\0norm", "\ud800", 7, None):
+            with self.assertRaisesRegex(nestor.UserError, "the operator must be text"):
+                self.library.query(op, "f32", SIZES)
+
     def test_a_forked_child_launches_and_exits(self):
         program = """if True:
             import os, sys, time

@@ -11,6 +11,7 @@
 #include "support/architecture.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 
@@ -21,7 +22,7 @@ constexpr const char* kStoredCheck = "stored kernel against the oracle";
 
 /// "worst error 0.4 of what is allowed; in full: 4,400 elements at ..."
 std::string compared_text(double max_error, const std::string& report) {
-  const nlohmann::json json = nlohmann::json::parse(report.empty() ? "{}" : report, nullptr, false);
+  const nlohmann::json json = json_or_discarded(report.empty() ? "{}" : report);
   std::string text = fmt::format("worst error {:.2g} of what is allowed", max_error);
   if (json.is_object() && json.contains("check")) text += "; in full: " + json.at("check").get<std::string>();
   return text;
@@ -117,7 +118,7 @@ std::optional<Target> target_for(const DeviceIdentity& device, const Target& ask
   return found;
 }
 
-Nest as_defined(const Database::Origin& origin) { return nest_from_json(nlohmann::json::parse(origin.nest_json)); }
+Nest as_defined(const Database::Origin& origin) { return nest_from_json(json_from_text(origin.nest_json, "the stored nest")); }
 
 }  // namespace
 
@@ -153,7 +154,7 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   result.findings.push_back(check_nest(nest, origin->problem.nest_digest));
   try {
     const Sizes& sizes = origin->problem.sizes;
-    const Schedule schedule = replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
+    const Schedule schedule = replay_trial_steps(nest, sizes, json_from_text(trial->steps, "the stored schedule"));
     if (!prove(schedule, origin->device, result)) return result;
     const std::optional<Target> target = target_for(origin->device, options.target);
     if (!target) {

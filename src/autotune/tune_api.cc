@@ -5,6 +5,7 @@
 #include "autotune/tuner.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 namespace nestor {
 
@@ -29,7 +30,7 @@ TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   request.stop = options.stop;
   if (options.progress) {
     request.progress = [&](const TuneProgress& progress) {
-      options.progress(progress.trials, progress.best_ms, progress.left_s);
+      if (progress.last != nullptr) options.progress(progress.trials, progress.best_ms, progress.left_s);
     };
   }
   return request;
@@ -54,8 +55,7 @@ TuneReport tune_nest(const Nest& nest, const TuneOptions& options) {
 }
 
 TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options) {
-  const nlohmann::json json = nlohmann::json::parse(nest_json, nullptr, false);
-  if (json.is_discarded()) user_error("the nest is not valid JSON");
+  const nlohmann::json json = json_from_text(nest_json, "the nest");
   Nest nest = nest_from_json(json);
   specialize_product_sizes(nest);  // as wherever a nest is loaded
   return tune_nest(nest, options);

@@ -9,7 +9,7 @@
 namespace nestor {
 
 /// Arrays and objects inside each other in what is read from outside; readers and writers recurse that deep.
-inline constexpr int kDeepestJson = 512;
+inline constexpr int kDeepestJson = 2000;
 
 /// Throws UserError, which begins with `what` ("nest.json"), for text that is no JSON or is nested deeper than that.
 nlohmann::json json_from_text(std::string_view text, const std::string& what);
