@@ -28,7 +28,7 @@ struct TuneProgress {
   double elapsed_s = 0;
   double trials_per_s = 0;
   double left_s = 0;                  ///< estimate: until the trial or the time limit, whichever comes first
-  const TrialRecord* last = nullptr;  ///< the trial just stored
+  const TrialRecord* last = nullptr;  ///< the trial just stored; null while a candidate is compiled or runs
 };
 
 struct TuneRequest {
@@ -45,7 +45,8 @@ struct TuneRequest {
   MeasureOptions measure{};
   std::string database{};  ///< path; "": Database::default_path()
   DatabaseOptions database_options{};
-  std::function<void(const TuneProgress&)> progress{};  ///< called after each trial, on the calling thread
+  /// Called after each trial, and four times a second while one is waited for, on the calling thread.
+  std::function<void(const TuneProgress&)> progress{};
   const std::atomic<bool>* stop = nullptr;  ///< set from a signal handler: the search ends, the trial under way is killed
   /// Measures instead of the processes of `measure.target` (tests, other devices); null: those.
   std::shared_ptr<Measurer> measurer{};

@@ -98,6 +98,8 @@ int run_program(int argc, char** argv) {
   add_bench(app, run);
   add_db(app, run);
   add_devices(app, run);
+  add_completion(app, run);
+  add_manual(app, run);
   const std::vector<std::string> args(argv, argv + argc);
   output_mode().json = std::find(args.begin(), args.end(), "--json") != args.end();
   if (const char* debug = std::getenv("NESTOR_DEBUG")) {

@@ -2,6 +2,7 @@
 #include "runtime/library.h"
 
 #include "db/devices/host_identity.h"
+#include "db/no_match.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 
@@ -87,8 +88,9 @@ const KernelState& require(const std::shared_ptr<const KernelState>& state) {
 
 }  // namespace
 
-Library::Impl::Impl(std::function<Database()> open, int thread_count)
+Library::Impl::Impl(std::function<Database()> open, std::string system, int thread_count)
     : threads(thread_count > 0 ? thread_count : host_threads()),
+      system_(std::move(system)),
       look_ups_([open = std::move(open)] { return std::make_unique<LookUps>(open()); }) {
   const NoFork whole;
   look_ups_.get();
@@ -105,7 +107,7 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
     user = std::exchange(system, "");
   }
   const auto open_both = [user, system] { return Database::open(user, {.read_only = true, .system_path = system}); };
-  return std::make_shared<Impl>(open_both, options.threads);
+  return std::make_shared<Impl>(open_both, system, options.threads);
 }
 
 const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
@@ -123,6 +125,24 @@ std::int64_t Library::Impl::waiting(const KernelKey& key) {
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
   return shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+}
+
+std::string Library::Impl::why_none(const KernelKey& key) {
+  const NoFork whole;
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  std::vector<Database::ProblemSummary> records = shared.database.summary();
+  std::error_code ignored;
+  if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
+    const auto more = Database::open(system_, {.read_only = true}).summary();
+    records.insert(records.end(), more.begin(), more.end());
+  }
+  const Asked asked{std::string(key.op),
+                    std::string(key.variant),
+                    std::string(key.digest),
+                    to_map(key.sizes),
+                    {device(shared, key.device).identity()}};
+  return why_no_match(records, asked);
 }
 
 const std::shared_ptr<const KernelState>* Library::Impl::look_up(LookUps& shared, const KernelKey& key) {

@@ -18,13 +18,17 @@ namespace nestor {
 
 struct Library::Impl {
   /// `open`: the database, in this process and again in each that is forked from it.
-  Impl(std::function<Database()> open, int threads);
+  /// `system`: the path of the system database that it consults, "" for none.
+  Impl(std::function<Database()> open, std::string system, int threads);
 
   /// nullptr when none fits. The pointee lives as long as this object. Throws UserError for what cannot be a digest.
   const std::shared_ptr<const KernelState>* query(const KernelKey& key);
 
   /// Kernels of what is asked for that are not served because this revision has not checked them.
   std::int64_t waiting(const KernelKey& key);
+
+  /// Which of operator, variant, digest, device and sizes fits no record.
+  std::string why_none(const KernelKey& key);
 
   static std::shared_ptr<Impl> open(const std::string& path, const LibraryOptions& options);
 
@@ -33,6 +37,7 @@ struct Library::Impl {
 
  private:
   struct LookUps;
+  std::string system_;
   const std::shared_ptr<const KernelState>* look_up(LookUps& shared, const KernelKey& key);
   const Device& device(LookUps& shared, std::string_view name) const;
   static std::shared_ptr<const LoadedKernel> load(LookUps& shared, const Device& device, const KernelRecord& kernel,

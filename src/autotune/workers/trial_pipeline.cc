@@ -77,6 +77,7 @@ struct TrialPipeline::Impl {
   double best_ms = 0;
   int under_way = 0;
   std::size_t kills_in_a_row = 0;
+  std::function<void()> told{};  ///< called while it waits
 
   bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
 
@@ -261,6 +262,7 @@ struct TrialPipeline::Impl {
       }
     }
     wait_for_any(processes);
+    if (told) told();
     for (const auto& [stage, worker] : speakers) hear(*stage, *worker);
   }
 
@@ -321,6 +323,8 @@ SettledTrial TrialPipeline::next() {
   impl_->settled.pop_front();
   return first;
 }
+
+void TrialPipeline::while_waiting(std::function<void()> told) { impl_->told = std::move(told); }
 
 void TrialPipeline::abandon() { impl_->abandon(); }
 

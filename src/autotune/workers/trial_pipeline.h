@@ -48,6 +48,8 @@ class TrialPipeline {
   SettledTrial next();
   /// The same for one of them; others that are settled meanwhile wait for next().
   TrialOutcome wait_for(std::int64_t ticket);
+  /// `told` is called every now and then, up to 20 times a second, while next() and wait_for() wait.
+  void while_waiting(std::function<void()> told);
   /// Gives up what no device has begun with; next() tells of it as stopped.
   void abandon();
 

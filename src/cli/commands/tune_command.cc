@@ -30,8 +30,8 @@ struct TuneArgs {
 std::string progress_text(const TuneProgress& progress) {
   const double speedup = progress.best_ms > 0 && progress.baseline_ms > 0 ? progress.baseline_ms / progress.best_ms : 0;
   const std::string factor = speedup > 0 ? fmt::format(" ({:.2f}x)", speedup) : "";
-  return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s left", progress.trials, progress.max_trials,
-                     format_ms(progress.best_ms), factor, progress.trials_per_s, progress.left_s);
+  return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s, {:.0f} s left", progress.trials, progress.max_trials,
+                     format_ms(progress.best_ms), factor, progress.trials_per_s, progress.elapsed_s, progress.left_s);
 }
 
 TuneRequest make_request(const TuneArgs& args) {

@@ -261,6 +261,14 @@ TEST_F(Pipeline, WhenAllAreKilledInARowTheRunStopsAndSaysWhy) {
   EXPECT_NE(reason.find("of memory"), std::string::npos) << reason;
 }
 
+TEST_F(Pipeline, WhoWaitsIsToldWhileACandidateRuns) {
+  TrialPipeline pipeline = make(0.6);
+  int told = 0;
+  pipeline.while_waiting([&] { ++told; });
+  EXPECT_EQ(run_all(pipeline, {"hang"}).at(0).status, TrialStatus::timeout);
+  EXPECT_GE(told, 5);  // in 0.6 s, 50 ms apart at most
+}
+
 TEST_F(Pipeline, WhatAKernelDoesToItselfStaysAVerdict) {
   TrialPipeline pipeline = make();
   for (const TrialOutcome& bad : run_all(pipeline, {"abort", "fault", "exit"})) {
