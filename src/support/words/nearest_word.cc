@@ -36,7 +36,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
 std::optional<std::string> nearest_word(std::string_view word, const std::vector<std::string>& known) {
   if (word.empty() || word.size() > kLongest) return std::nullopt;
   const std::string wanted = lower(word);
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  // Of a single letter nothing would be left.
+  std::size_t least = (word.size() == 1 ? 0 : std::max<std::size_t>(1, word.size() / 3)) + 1;
   std::optional<std::string> nearest;
   for (const std::string& candidate : known) {
     if (candidate.size() > kLongest) continue;

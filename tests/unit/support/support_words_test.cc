@@ -17,6 +17,8 @@ TEST(NearestWord, IsTheOneWithTheFewestSlips) {
   EXPECT_EQ(nearest_word("sfotmax", known), "softmax");
   EXPECT_EQ(nearest_word("attention", known), std::nullopt);
   EXPECT_EQ(nearest_word("", known), std::nullopt);
+  EXPECT_EQ(nearest_word("z", {"m", "n"}), std::nullopt);
+  EXPECT_EQ(nearest_word("m", {"M", "N"}), "M");
   EXPECT_EQ(nearest_word(std::string(100000, 'm'), known), std::nullopt);
   EXPECT_EQ(did_you_mean("matmul", known), "");
   EXPECT_EQ(did_you_mean("matmu", known), "; did you mean 'matmul'?");
