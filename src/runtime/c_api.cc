@@ -216,4 +216,14 @@ nestor_status nestor_refresh(nestor_library* library) {
   });
 }
 
+const char* nestor_version(void) {
+#define NESTOR_TEXT_OF(x) #x
+#define NESTOR_TEXT(x) NESTOR_TEXT_OF(x)
+  return NESTOR_TEXT(NESTOR_VERSION_MAJOR) "." NESTOR_TEXT(NESTOR_VERSION_MINOR) "." NESTOR_TEXT(NESTOR_VERSION_PATCH);
+#undef NESTOR_TEXT
+#undef NESTOR_TEXT_OF
+}
+
+int32_t nestor_version_number(void) { return NESTOR_VERSION; }
+
 const char* nestor_last_error(void) { return last_error.c_str(); }

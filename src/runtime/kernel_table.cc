@@ -65,7 +65,7 @@ std::shared_ptr<const KernelState> KernelTable::find(const KernelKey& key) const
 }
 
 std::shared_ptr<const KernelState> KernelTable::insert(const KernelKey& key, std::shared_ptr<const KernelState> state) {
-  const std::lock_guard lock(writer_);
+  const std::lock_guard lock(writer_.get());
   const std::uint64_t hashed = hash(key);
   if (const Entry* present = probe(*current_.load(std::memory_order_relaxed), hashed, key)) return present->state;
   if (generation_.entries.size() == kMostAnswers) start_afresh();
@@ -92,7 +92,7 @@ std::shared_ptr<const KernelState> KernelTable::insert(const KernelKey& key, std
 }
 
 void KernelTable::clear() {
-  const std::lock_guard lock(writer_);
+  const std::lock_guard lock(writer_.get());
   start_afresh();
 }
 

@@ -3,6 +3,7 @@
 
 #include "nestor/runtime.h"
 #include "runtime/reader_epochs.h"
+#include "support/system/fork_count.h"
 
 #include <atomic>
 #include <cstdint>
@@ -65,7 +66,7 @@ class KernelTable {
 
   std::atomic<Slots*> current_{nullptr};
   mutable ReaderEpochs readers_;
-  std::mutex writer_;
+  PerProcess<std::mutex> writer_{[] { return std::make_unique<std::mutex>(); }};
   Generation generation_;
   std::vector<Generation> retired_;  // that a reader may still see
 };

@@ -2,6 +2,7 @@
 #include "runtime/library.h"
 
 #include "db/devices/host_identity.h"
+#include "db/no_match.h"
 #include "device/cuda.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
@@ -95,8 +96,17 @@ const KernelState& require(const std::shared_ptr<const KernelState>& state) {
 
 }  // namespace
 
-Library::Impl::Impl(Database opened, int thread_count)
-    : threads(thread_count > 0 ? thread_count : host_threads()), database_(std::move(opened)) {}
+Library::Impl::Impl(std::function<Database()> open, std::string system, int thread_count)
+    : threads(thread_count > 0 ? thread_count : host_threads()),
+      system_(std::move(system)),
+      look_ups_([this, open = std::move(open)] {
+        auto made = std::make_unique<LookUps>(open());
+        if (unsigned_ >= 0) made->database.allow_unsigned(unsigned_ > 0);
+        return made;
+      }) {
+  const NoFork whole;
+  look_ups_.get();
+}
 
 std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, const LibraryOptions& options) {
   if (options.threads < 0) user_error("a kernel cannot run with {} threads", options.threads);
@@ -108,39 +118,61 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
     if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
     user = std::exchange(system, "");
   }
-  return std::make_shared<Impl>(
-      Database::open(user, {.read_only = true, .system_path = system, .allow_unsigned = options.allow_unsigned}),
-      options.threads);
+  const DatabaseOptions wanted{.read_only = true, .system_path = system, .allow_unsigned = options.allow_unsigned};
+  return std::make_shared<Impl>([user, wanted] { return Database::open(user, wanted); }, system, options.threads);
 }
 
 std::shared_ptr<const KernelState> Library::Impl::query(const KernelKey& key) {
   if (auto remembered = table_.find(key)) return usable(std::move(remembered));
   if (key.op.empty()) require_digest(key.digest);
-  const std::lock_guard lock(mutex_);
+  const NoFork whole;  // SQLite has locks of its own
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
   if (auto remembered = table_.find(key)) return usable(std::move(remembered));
-  return usable(table_.insert(key, look_up(key)));
+  return usable(table_.insert(key, look_up(shared, key)));
 }
 
 void Library::Impl::allow_unsigned(bool allowed) {
+  unsigned_ = allowed ? 1 : 0;
   {
-    const std::lock_guard lock(mutex_);
-    database_.allow_unsigned(allowed);
+    const NoFork whole;
+    LookUps& shared = look_ups_.get();
+    const std::lock_guard lock(shared.mutex);
+    shared.database.allow_unsigned(allowed);
   }
   refresh();
 }
 
 void Library::Impl::refresh() {
+  const NoFork whole;
   table_.clear();
-  const std::lock_guard lock(mutex_);
-  std::erase_if(cores_, [](const auto& entry) { return entry.second.expired(); });
-  std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  std::erase_if(shared.cores, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(shared.loaded, [](const auto& entry) { return entry.second.expired(); });
 }
 
-std::string Library::Impl::reason_of(const KernelKey& key, const std::vector<std::string>& passed_over) {
+std::string Library::Impl::why_none(LookUps& shared, const KernelKey& key) const {
+  std::vector<Database::ProblemSummary> records = shared.database.summary();
+  std::error_code ignored;
+  if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
+    const auto more = Database::open(system_, {.read_only = true}).summary();
+    records.insert(records.end(), more.begin(), more.end());
+  }
+  const Asked asked{std::string(key.op),
+                    std::string(key.variant),
+                    std::string(key.digest),
+                    to_map(key.sizes),
+                    {device(shared, key.device).identity()}};
+  return why_no_match(records, asked);
+}
+
+std::string Library::Impl::reason_of(LookUps& shared, const KernelKey& key, const std::vector<std::string>& passed_over) const {
   const std::string what =
       key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
-  std::string reason = fmt::format("no kernel of {} for {} fits these sizes: `nestor tune` makes one", what, key.device);
-  const std::int64_t waiting = database_.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  std::string reason = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
+                                   why_none(shared, key));
+  const std::int64_t waiting = shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
   if (waiting > 0)
     reason += fmt::format(
         "; {} that this revision has not checked, or that no trusted key signed, are not served: `nestor db check --run`",
@@ -149,8 +181,8 @@ std::string Library::Impl::reason_of(const KernelKey& key, const std::vector<std
   return reason;
 }
 
-std::shared_ptr<const KernelState> Library::Impl::look_up(const KernelKey& key) {
-  const Device& on = device(key.device);
+std::shared_ptr<const KernelState> Library::Impl::look_up(LookUps& shared, const KernelKey& key) {
+  const Device& on = device(shared, key.device);
   using Refused = KernelState::Refused;
   Refused refused = Refused::no;
   std::vector<std::string> passed_over;
@@ -159,7 +191,7 @@ std::shared_ptr<const KernelState> Library::Impl::look_up(const KernelKey& key) 
     try {
       const LaunchRecipe recipe = recipe_from_json(json::parse(trial.kernel->recipe));
       LaunchPlan(recipe, std::string(key.op));
-      held.push_back(load(on, *trial.kernel, recipe));
+      held.push_back(load(shared, on, *trial.kernel, recipe));
     } catch (const CudaError& error) {
       if (error.context_lost() || error.out_of_memory()) throw;
       refused = Refused::device;
@@ -171,48 +203,48 @@ std::shared_ptr<const KernelState> Library::Impl::look_up(const KernelKey& key) 
       throw;
     }
   };
-  const Match match = database_.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest),
-                                      to_map(key.sizes), loads);
+  const Match match = shared.database.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest),
+                                            to_map(key.sizes), loads);
   if (match.kind == MatchKind::none)
-    return std::make_shared<const KernelState>(KernelState{.reason = reason_of(key, passed_over), .refused = refused});
-  return kept({match.kind, match.distance, core_of(match, on)});
+    return std::make_shared<const KernelState>(KernelState{.reason = reason_of(shared, key, passed_over), .refused = refused});
+  return kept(shared, {match.kind, match.distance, core_of(shared, match, on)});
 }
 
-std::shared_ptr<const KernelCore> Library::Impl::core_of(const Match& match, const Device& device) {
+std::shared_ptr<const KernelCore> Library::Impl::core_of(LookUps& shared, const Match& match, const Device& device) {
   const KernelRecord& kernel = *match.trial.kernel;
   const LaunchRecipe recipe = recipe_from_json(json::parse(kernel.recipe));
   std::string info = info_text(match, recipe, device.name());
-  std::weak_ptr<const KernelCore>& place = cores_[info];
+  std::weak_ptr<const KernelCore>& place = shared.cores[info];
   if (auto known = place.lock()) return known;
   const std::string title = fmt::format("{} ({})", match.problem.op, match.problem.variant);
-  auto made =
-      std::make_shared<const KernelCore>(KernelCore{std::move(info), LaunchPlan(recipe, title), load(device, kernel, recipe)});
+  auto made = std::make_shared<const KernelCore>(
+      KernelCore{std::move(info), LaunchPlan(recipe, title), load(shared, device, kernel, recipe)});
   place = made;
   return made;
 }
 
-std::shared_ptr<const KernelState> Library::Impl::kept(KernelState state) {
+std::shared_ptr<const KernelState> Library::Impl::kept(LookUps& shared, KernelState state) const {
   const std::tuple key(state.core.get(), state.match, state.distance);
-  const auto found = kept_.find(key);
-  if (found != kept_.end()) return found->second;
+  const auto found = shared.kept.find(key);
+  if (found != shared.kept.end()) return found->second;
   auto made = std::make_shared<const KernelState>(std::move(state));
-  if (keep_answers_) kept_.emplace(key, made);
+  if (keep_answers_) shared.kept.emplace(key, made);
   return made;
 }
 
-const Device& Library::Impl::device(std::string_view name) {
-  const auto found = devices_.find(name);
-  if (found != devices_.end()) return *found->second;
+const Device& Library::Impl::device(LookUps& shared, std::string_view name) const {
+  const auto found = shared.devices.find(name);
+  if (found != shared.devices.end()) return *found->second;
   std::shared_ptr<const Device> made = make_device(name, threads);
-  made = devices_.try_emplace(made->name(), made).first->second;  // "cuda" and "cuda:0" are one
-  return *devices_.try_emplace(std::string(name), made).first->second;
+  made = shared.devices.try_emplace(made->name(), made).first->second;  // "cuda" and "cuda:0" are one
+  return *shared.devices.try_emplace(std::string(name), made).first->second;
 }
 
 // Several sizes often share one kernel.
-std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel,
+std::shared_ptr<const LoadedKernel> Library::Impl::load(LookUps& shared, const Device& device, const KernelRecord& kernel,
                                                         const LaunchRecipe& recipe) {
   const std::string key = device.name() + "/" + kernel.hash;
-  std::weak_ptr<const LoadedKernel>& place = loaded_[key];
+  std::weak_ptr<const LoadedKernel>& place = shared.loaded[key];
   if (auto known = place.lock()) return known;
   std::shared_ptr<const LoadedKernel> made = device.load(kernel, recipe);
   place = made;

@@ -6,7 +6,10 @@
 #include "runtime/device.h"
 #include "runtime/kernel_state.h"
 #include "runtime/kernel_table.h"
+#include "support/system/fork_count.h"
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,7 +20,9 @@
 namespace nestor {
 
 struct Library::Impl {
-  Impl(Database opened, int threads);
+  /// `open`: the database, in this process and again in each that is forked from it.
+  /// `system`: the path of the system database that it consults, "" for none.
+  Impl(std::function<Database()> open, std::string system, int threads);
 
   /// An answer, remembered; without a core when no kernel fits. Throws UserError for what cannot be a digest.
   std::shared_ptr<const KernelState> query(const KernelKey& key);
@@ -32,22 +37,33 @@ struct Library::Impl {
   int threads;
 
  private:
-  std::shared_ptr<const KernelState> look_up(const KernelKey& key);
-  const Device& device(std::string_view name);
-  std::shared_ptr<const LoadedKernel> load(const Device& device, const KernelRecord& kernel, const LaunchRecipe& recipe);
+  /// What look-ups share. A forked child must not use its parent's connection to a database, nor its GPU.
+  struct LookUps {
+    explicit LookUps(Database opened) : database(std::move(opened)) {}
+    std::mutex mutex;  // everything below
+    Database database;
+    std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices;     // by the name asked for
+    std::map<std::string, std::weak_ptr<const LoadedKernel>, std::less<>> loaded;  // by device and kernel hash
+    std::map<std::string, std::weak_ptr<const KernelCore>> cores;                  // by what info() says
+    std::map<std::tuple<const KernelCore*, MatchKind, double>, std::shared_ptr<const KernelState>> kept;
+  };
+
+  std::shared_ptr<const KernelState> look_up(LookUps& shared, const KernelKey& key);
+  const Device& device(LookUps& shared, std::string_view name) const;
+  static std::shared_ptr<const LoadedKernel> load(LookUps& shared, const Device& device, const KernelRecord& kernel,
+                                                  const LaunchRecipe& recipe);
   /// Why nothing fits, as a message.
-  std::string reason_of(const KernelKey& key, const std::vector<std::string>& passed_over);
-  std::shared_ptr<const KernelCore> core_of(const Match& match, const Device& device);
-  std::shared_ptr<const KernelState> kept(KernelState state);
+  std::string reason_of(LookUps& shared, const KernelKey& key, const std::vector<std::string>& passed_over) const;
+  /// Which of operator, variant, digest, device and sizes fits no record.
+  std::string why_none(LookUps& shared, const KernelKey& key) const;
+  static std::shared_ptr<const KernelCore> core_of(LookUps& shared, const Match& match, const Device& device);
+  std::shared_ptr<const KernelState> kept(LookUps& shared, KernelState state) const;
 
   KernelTable table_;
-  std::mutex mutex_;  // everything below
+  std::string system_;
   bool keep_answers_ = false;
-  Database database_;
-  std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices_;     // by the name asked for
-  std::map<std::string, std::weak_ptr<const LoadedKernel>, std::less<>> loaded_;  // by device and kernel hash
-  std::map<std::string, std::weak_ptr<const KernelCore>> cores_;                  // by device and all that is said of the record
-  std::map<std::tuple<const KernelCore*, MatchKind, double>, std::shared_ptr<const KernelState>> kept_;
+  std::atomic<int> unsigned_{-1};  ///< what allow_unsigned() said last; -1: nothing
+  PerProcess<LookUps> look_ups_;
 };
 
 }  // namespace nestor
