@@ -1,7 +1,7 @@
 // Store: what rows say against what was sealed, and sealing them anew.
 #include "db/records/encoding.h"
-#include "db/sealing.h"
 #include "db/store.h"
+#include "db/trust/sealing.h"
 #include "support/error.h"
 
 #include <sqlite3.h>

@@ -4,7 +4,7 @@
 #include "db/file_checks.h"
 #include "db/records/encoding.h"
 #include "db/schema.h"
-#include "db/sealing.h"
+#include "db/trust/sealing.h"
 #include "support/error.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Digests of nests and pins.
-#include "db/sealing.h"
+#include "db/trust/sealing.h"
 
 #include "db/trust/blake2b.h"
 
