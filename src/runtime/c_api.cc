@@ -205,7 +205,7 @@ nestor_status nestor_launch_trusted(const nestor_kernel* kernel, int32_t tensor_
 nestor_status nestor_refresh(nestor_library* library) {
   return guarded_call([&] {
     if (library == nullptr) user_error("the library is NULL");
-    library->impl->table.clear();
+    library->impl->refresh();
     return NESTOR_OK;
   });
 }

@@ -127,22 +127,32 @@ std::int64_t Library::Impl::waiting(const KernelKey& key) {
   return shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
 }
 
+void Library::Impl::refresh() {
+  table.clear();
+  const NoFork whole;
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  shared.records.reset();
+}
+
 std::string Library::Impl::why_none(const KernelKey& key) {
   const NoFork whole;
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
-  std::vector<Database::ProblemSummary> records = shared.database.summary();
-  std::error_code ignored;
-  if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
-    const auto more = Database::open(system_, {.read_only = true}).summary();
-    records.insert(records.end(), more.begin(), more.end());
+  if (!shared.records) {
+    shared.records = shared.database.summary();
+    std::error_code ignored;
+    if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
+      const auto more = Database::open(system_, {.read_only = true}).summary();
+      shared.records->insert(shared.records->end(), more.begin(), more.end());
+    }
   }
   const Asked asked{std::string(key.op),
                     std::string(key.variant),
                     std::string(key.digest),
                     to_map(key.sizes),
                     {device(shared, key.device).identity()}};
-  return why_no_match(records, asked);
+  return why_no_match(*shared.records, asked);
 }
 
 const std::shared_ptr<const KernelState>* Library::Impl::look_up(LookUps& shared, const KernelKey& key) {
@@ -204,7 +214,7 @@ Kernel Library::query_nest(std::string_view digest, const Sizes& sizes, std::str
   return query_nest(digest, std::span<const NamedSize>(SizeArray(sizes)), device);
 }
 
-void Library::refresh() { impl_->table.clear(); }
+void Library::refresh() { impl_->refresh(); }
 
 int Library::threads() const { return impl_->threads; }
 

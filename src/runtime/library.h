@@ -12,7 +12,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace nestor {
 
@@ -29,6 +31,9 @@ struct Library::Impl {
 
   /// Which of operator, variant, digest, device and sizes fits no record.
   std::string why_none(const KernelKey& key);
+
+  /// Forgets answers.
+  void refresh();
 
   static std::shared_ptr<Impl> open(const std::string& path, const LibraryOptions& options);
 
@@ -48,6 +53,7 @@ struct Library::Impl {
     explicit LookUps(Database opened) : database(std::move(opened)) {}
     std::mutex mutex;  // everything below
     Database database;
+    std::optional<std::vector<Database::ProblemSummary>> records;                    // what why_none() reads, once
     std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices;       // by the name asked for
     std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded;  // by device and kernel hash
   };
