@@ -50,6 +50,12 @@ const Database::ProblemSummary& nearest(const Records& records, const Sizes& siz
   return **std::min_element(records.begin(), records.end(), [&](const auto* a, const auto* b) { return far(*a) < far(*b); });
 }
 
+/// Whether a record is of the kind of one of the devices; of any where there are none.
+bool is_for(const Database::ProblemSummary& entry, const std::vector<DeviceIdentity>& devices) {
+  const auto same_kind = [&](const DeviceIdentity& device) { return device.kind == entry.device.kind; };
+  return devices.empty() || std::any_of(devices.begin(), devices.end(), same_kind);
+}
+
 }  // namespace
 
 std::string why_no_match(const std::vector<Database::ProblemSummary>& records, const Asked& asked) {
@@ -78,11 +84,7 @@ std::string why_no_match(const std::vector<Database::ProblemSummary>& records, c
   const auto served = [](const auto& entry) { return entry.ok > 0; };
   if (!keep(served))
     return fmt::format("no trial of {} ({}) was correct, or none is checked yet", op, left.front()->problem.variant);
-  const auto on_device = [&](const auto& entry) {
-    return asked.devices.empty() || std::any_of(asked.devices.begin(), asked.devices.end(),
-                                                [&](const DeviceIdentity& device) { return device.kind == entry.device.kind; });
-  };
-  if (!keep(on_device)) {
+  if (!keep([&](const auto& entry) { return is_for(entry, asked.devices); })) {
     return fmt::format("no kernel of {} is for {}: there are some for {}", op, device_name(asked.devices.front()),
                        list(distinct(left, [](const auto& entry) { return device_name(entry.device); })));
   }
