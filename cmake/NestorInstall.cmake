@@ -2,6 +2,24 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS nestor_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Manual pages and completions, as the program writes them.
+install(CODE "
+  set(root \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+  function(write_by_program file)
+    get_filename_component(folder \"\${root}/\${file}\" DIRECTORY)
+    file(MAKE_DIRECTORY \"\${folder}\")
+    execute_process(COMMAND \"\${root}/${CMAKE_INSTALL_BINDIR}/nestor\" \${ARGN} OUTPUT_FILE \"\${root}/\${file}\" COMMAND_ERROR_IS_FATAL ANY)
+  endfunction()
+  write_by_program(share/man/man1/nestor.1 manual)
+  foreach(command tune query explore show verify bench db devices)
+    write_by_program(share/man/man1/nestor-\${command}.1 manual \${command})
+  endforeach()
+  write_by_program(share/bash-completion/completions/nestor completion bash)
+  write_by_program(share/zsh/site-functions/_nestor completion zsh)
+  write_by_program(share/fish/vendor_completions.d/nestor.fish completion fish)
+")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/nestor)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/schemas DESTINATION share/nestor)
 # Found from the program's own place: ../share/nestor/records.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuning_db/ DESTINATION share/nestor/records FILES_MATCHING PATTERN "*.jsonl"
         PATTERN "*.pack" PATTERN migrations EXCLUDE)

@@ -26,6 +26,9 @@ MAY_INCLUDE = {
 
 # Within a layer a room may include itself, these, and whatever these may include.
 STANDS_ON = {
+    "support/system": [],
+    "support/words": [],
+    "support": ["support/system", "support/words"],
     "poly/isl": [],
     "poly/nest": ["poly/isl"],
     "poly/algebra/values": ["poly/nest"],

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
@@ -45,6 +46,23 @@ def platform_tag(paths):
     if needed or not versions:
         return f"linux_{machine}", sorted(needed)
     return f"manylinux_{max(versions)[0]}_{max(versions)[1]}_{machine}", []
+
+
+def wrong_tag(wheel):
+    """Why a wheel's name does not fit what is in it; "" where it does."""
+    tag = wheel.stem.split("-")[-1]
+    with zipfile.ZipFile(wheel) as content:
+        native = [name for name in content.namelist() if content.open(name).read(4) == b"\x7fELF"]
+        description = next(name for name in content.namelist() if name.endswith(".dist-info/WHEEL"))
+        text = content.read(description).decode()
+    tags = {line.rsplit("-", 1)[1] for line in re.findall(r"(?m)^Tag: (.*?)\s*$", text)}
+    if tags != {tag}:
+        return f"{wheel.name} says {', '.join(sorted(tags))} inside"
+    if native and (tag == "any" or "Root-Is-Purelib: true" in text):
+        return f"{wheel.name} holds native code ({', '.join(native)}), but its tag is that of every platform"
+    if native and not tag.endswith("_" + platform.machine()):
+        return f"{wheel.name} was made on {platform.machine()}"
+    return "" if native or tag == "any" else f"{wheel.name} holds no native code, but is for {tag} alone"
 
 
 def with_tag(wheel, tag):
@@ -77,6 +95,7 @@ def make(program, runtime, records, out):
             subprocess.run(["strip", "--strip-unneeded", place], check=True)
         shutil.copytree(records, package / "share" / "nestor" / "records", ignore=lambda folder, names: [
             name for name in names if not name.endswith((".jsonl", ".pack"))])
+        shutil.copy(ROOT / "LICENSE", source / "LICENSE")
         with open(source / "pyproject.toml", "a", encoding="utf-8") as file:
             file.write(SCRIPT)
         subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-deps", "--no-build-isolation",
@@ -85,6 +104,8 @@ def make(program, runtime, records, out):
         wheel, = pathlib.Path(folder).glob("*.whl")
         tag, beyond = platform_tag([program, runtime])
         wheel = with_tag(wheel, tag)
+        if reason := wrong_tag(wheel):
+            fail(reason)
         out.mkdir(parents=True, exist_ok=True)
         return pathlib.Path(shutil.copy(wheel, out)), beyond
 
@@ -95,7 +116,12 @@ def main():
     parser.add_argument("--runtime", type=pathlib.Path, default=ROOT / "build/portable/src/libnestor_runtime.so.0")
     parser.add_argument("--records", type=pathlib.Path, default=ROOT / "tuning_db", help="for `nestor db import --shipped`")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist")
+    parser.add_argument("--check", type=pathlib.Path, metavar="WHEEL", help="only say whether a wheel's tag fits what is in it")
     args = parser.parse_args()
+    if args.check:
+        if reason := wrong_tag(args.check):
+            fail(reason)
+        return
     for module in ("setuptools", "wheel"):
         if importlib.util.find_spec(module) is None:
             fail(f"{sys.executable} has no {module}: pip install {module}")

@@ -13,6 +13,12 @@
 extern "C" {
 #endif
 
+/* The version of this header; nestor_version() tells that of the library. */
+#define NESTOR_VERSION_MAJOR 0
+#define NESTOR_VERSION_MINOR 1
+#define NESTOR_VERSION_PATCH 0
+#define NESTOR_VERSION (NESTOR_VERSION_MAJOR * 10000 + NESTOR_VERSION_MINOR * 100 + NESTOR_VERSION_PATCH)
+
 typedef enum nestor_status {
   NESTOR_OK = 0,
   NESTOR_NOT_FOUND = 1,     /* no kernel fits what was asked */
@@ -100,6 +106,10 @@ NESTOR_API nestor_status nestor_launch_trusted(const nestor_kernel* kernel, int3
 
 /* Forgets remembered answers, so that what was tuned since is found; kernels in use stay valid. */
 NESTOR_API nestor_status nestor_refresh(nestor_library* library);
+
+/* The library's version: "0.1.0", and as NESTOR_VERSION has it. May be called at any time. */
+NESTOR_API const char* nestor_version(void);
+NESTOR_API int32_t nestor_version_number(void);
 
 /* Message of this thread's last call that failed; "" when there is none. Valid until the thread's next call. */
 NESTOR_API const char* nestor_last_error(void);

@@ -30,6 +30,7 @@ struct TuneOptions {
   const std::atomic<bool>* stop = nullptr;     ///< set it (also from a signal handler) to end the search early
   /// After each trial: trials so far, fastest median in ms (0: none yet), seconds left.
   std::function<void(int trials, double best_ms, double left_s)> progress = {};
+  bool retry_failed = false;  ///< what crashed, took too long or did not compile in earlier runs is tried again, first
 };
 
 struct TuneReport {
@@ -40,6 +41,7 @@ struct TuneReport {
   std::map<std::string, int> counts;  ///< trials of this run by status: "ok", "slow", "wrong", ...
   int trials = 0;
   double elapsed_s = 0;  ///< seconds of wall clock
+  int lost = 0;  ///< candidates that something outside ended (a signal, lack of memory): not stored, the next run tries them
 };
 
 /// As tune() below, of the operator in the text of a nest file (docs/nest.md).
@@ -52,7 +54,8 @@ namespace nestor_api {
 /// Tunes the operator and stores every trial; it goes on where earlier runs with the same database ended. Forks processes
 /// that compile and measure, and for a GPU those alone use it; no other thread should hold locks meanwhile. Throws UserError
 /// for unknown sizes or scalars or values out of range, for a target that is no device of this machine, and for a database
-/// that cannot be opened; DeviceError when the GPU itself fails, InternalError for a bug. `sizes`: in elements; those that
+/// that cannot be opened; DeviceError when the GPU itself fails or all processes are killed again and
+/// again, InternalError for a bug. Sizes that do not fit the memory of this machine or the GPU are a UserError before anything is allocated. `sizes`: in elements; those that
 /// it lacks are `options.sizes`, then the nest's defaults. Throws UserError where the two give one size two values.
 NESTOR_API nestor::TuneReport tune(const Nest& nest, const nestor::Sizes& sizes = {}, const nestor::TuneOptions& options = {});
 

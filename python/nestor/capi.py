@@ -1,6 +1,7 @@
 """The C API of libnestor_runtime (include/nestor/nestor.h) in ctypes."""
 
 import ctypes
+import operator
 import os
 import pathlib
 import threading
@@ -94,9 +95,34 @@ def check(library, status):
         raise _ERRORS.get(status, InternalError)(message)
 
 
+def integer(value, what, bits=64):
+    """The value, an integer of so many bits. Raises UserError for another one, which ctypes would cut off silently."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UserError(f"{what} must be an integer, not {value!r:.100}") from None
+    if not -1 << (bits - 1) <= number < 1 << (bits - 1):
+        digits = str(number) if number.bit_length() < 256 else f"a number of {number.bit_length()} bits"
+        raise UserError(f"{what} must be an integer of {bits} bits, not {digits}")
+    return number
+
+
+def text(value, what):
+    """The UTF-8 bytes of a string. Raises UserError for what C cannot take: other types, zeros, lone surrogates."""
+    try:
+        encoded = value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise UserError(f"{what} must be text, not {value!r:.100}") from None
+    if b"\0" in encoded:
+        raise UserError(f"{what} must be text without zero bytes, not {value!r:.100}")
+    return encoded
+
+
 def named(pairs, value_type):
-    """(count, names, values) of a dictionary, as the C functions take it."""
+    """(count, names, values) of a dictionary, as the C functions take it. Raises UserError for integers of more than 64 bits."""
     count = len(pairs)
-    names = (ctypes.c_char_p * count)(*[name.encode() for name in pairs])
-    values = (value_type * count)(*pairs.values())
-    return count, names, values
+    names = (ctypes.c_char_p * count)(*[text(name, "a name") for name in pairs])
+    values = pairs.values()
+    if value_type is ctypes.c_int64:
+        values = [integer(value, f"size {name}") for name, value in pairs.items()]
+    return count, names, (value_type * count)(*values)

@@ -18,8 +18,9 @@ class _Handle:
         self.c = capi.load()
         self.closed = False
         self.value = ctypes.c_void_p()
-        options = capi.Options(threads, None if system_path is None else system_path.encode())
-        text = None if path is None else str(path).encode()
+        options = capi.Options(capi.integer(threads, "threads", 32),
+                               None if system_path is None else capi.text(str(system_path), "system_path"))
+        text = None if path is None else capi.text(str(path), "the path of the database")
         capi.check(self.c, self.c.nestor_open(text, ctypes.byref(options), ctypes.byref(self.value)))
 
     def require_open(self):
@@ -116,7 +117,8 @@ class _Plan:
 
 def _fill(tensor, layout: Layout):
     rank = len(layout.shape)
-    shape, strides = (ctypes.c_int64 * rank)(*layout.shape), (ctypes.c_int64 * rank)(*layout.strides)
+    shape = (ctypes.c_int64 * rank)(*[capi.integer(extent, "a tensor's shape") for extent in layout.shape])
+    strides = (ctypes.c_int64 * rank)(*[capi.integer(stride, "a tensor's strides") for stride in layout.strides])
     tensor.type = capi.TYPE_CODES.get(layout.type, capi.ANY_TYPE)
     tensor.rank = rank
     tensor.shape, tensor.strides = ctypes.cast(shape, capi.Integers), ctypes.cast(strides, capi.Integers)
@@ -142,11 +144,11 @@ class Kernel:
         self._handle, self._c = handle, handle.c
         self._pointer = ctypes.c_void_p()
         count, names, values = capi.named(sizes, ctypes.c_int64)
-        rest = (device.encode(), count, names, values, ctypes.byref(self._pointer))
+        rest = (capi.text(device, "the device"), count, names, values, ctypes.byref(self._pointer))
         if digest:
-            capi.check(self._c, self._c.nestor_query_nest(handle.value, digest.encode(), *rest))
+            capi.check(self._c, self._c.nestor_query_nest(handle.value, capi.text(digest, "the digest"), *rest))
         else:
-            capi.check(self._c, self._c.nestor_query(handle.value, op.encode(), variant.encode(), *rest))
+            capi.check(self._c, self._c.nestor_query(handle.value, capi.text(op, "the operator"), capi.text(variant, "the variant"), *rest))
         match, distance, text = ctypes.c_int(), ctypes.c_double(), ctypes.c_char_p()
         capi.check(self._c, self._c.nestor_kernel_info(self._pointer, ctypes.byref(match), ctypes.byref(distance),
                                                        ctypes.byref(text)))

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import warnings
 
-from . import program
+from . import capi, program
 from .errors import NotFound, UserError
 from .library import Library
 from .nests.model import Nest
@@ -24,7 +24,7 @@ def _problem(nest, variant=None, sizes=None):
     """The arguments that name a problem to the program."""
     flags = ["--variant", variant] if variant else []
     if sizes:
-        flags += ["--sizes", ",".join(f"{name}={int(value)}" for name, value in sizes.items())]
+        flags += ["--sizes", ",".join(f"{name}={capi.integer(value, f'size {name}')}" for name, value in sizes.items())]
     if not isinstance(nest, Nest):
         if not isinstance(nest, (str, os.PathLike)):
             raise UserError(
@@ -55,19 +55,20 @@ def _scalar_flags(scalars):
 
 
 def tune(nest, sizes=None, *, time=20, trials=None, variant=None, target=None, db=None, scalars=None, threads=None, seed=None,
-         fix_all=False, progress=None):
+         fix_all=False, retry_failed=False, progress=None):
     """Searches the fastest schedule of a nest at sizes, and returns a Tuning; call it to run the best kernel.
 
     nest: a Nest (of @nestor.nest), the name of an operator, or the path of a nest file. sizes: {name: value}; others take their
     default. time: seconds; trials: at most so many. variant: of an operator. target: "host", "cuda", "cuda:1"; None: the first
     GPU, else the host. db: the database that keeps every trial; None: the user's. scalars: {name: value} while it measures.
-    threads: of a kernel on the host. fix_all: for exactly these sizes. progress: None shows a line in a terminal and in a
+    threads: of a kernel on the host. fix_all: for exactly these sizes. retry_failed: what crashed, took too long or
+    did not compile in earlier runs is tried again. progress: None shows a line in a terminal and in a
     notebook, False nothing, a function is called with each text. Ctrl-C keeps what was measured, and raises KeyboardInterrupt.
     Raises UserError for bad input with the program's text, NotFound if no schedule was correct, DeviceError, InternalError.
     """
     shown = program.Progress(getattr(nest, "op", nest)) if progress is None else progress or None
     arguments = _flags(time=time, trials=trials, target=target, db=db, threads=threads, seed=seed,
-                       fix_all=fix_all) + _scalar_flags(scalars)
+                       fix_all=fix_all, retry_failed=retry_failed) + _scalar_flags(scalars)
     with _problem(nest, variant, sizes) as problem:
         try:
             found = program.run(["tune", *problem, *arguments], shown if getattr(shown, "shown", True) else None, accept=(0, 3))

@@ -3,6 +3,8 @@
 import glob
 import importlib.util
 import os
+import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -28,6 +30,31 @@ class InstallTest(unittest.TestCase):
         }
         text = (support.FOLDER / "pyproject.toml").read_text(encoding="utf-8")
         self.assertEqual(set(re.search(r"packages = \[(.*)\]", text).group(1).replace('"', "").split(", ")), folders)
+
+    def test_a_wheel_with_native_code_has_the_tag_of_its_platform(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = f"{folder}/source"
+            subprocess.run(["cp", "-r", str(support.FOLDER), source], check=True)
+            make = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--wheel-dir", folder, source]
+            check = [sys.executable, str(support.FOLDER.parent / "scripts" / "make_wheel.py"), "--check"]
+            for native in (False, True):
+                if native:
+                    shutil.rmtree(f"{source}/build", ignore_errors=True)
+                    pathlib.Path(source, "nestor", "libnestor_runtime.so.0").write_bytes(b"\x7fELF" + bytes(100))
+                subprocess.run(make, check=True, env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"})
+                wheel, = glob.glob(f"{folder}/*.whl")
+                tag = f"linux_{platform.machine()}" if native else "any"
+                self.assertTrue(wheel.endswith(f"-py3-none-{tag}.whl"), wheel)
+                self.assertEqual(subprocess.run([*check, wheel], check=False).returncode, 0)
+                if native:
+                    wrong = wheel.replace(tag, "any")
+                    os.rename(wheel, wrong)
+                    refused = subprocess.run([*check, wrong], capture_output=True, text=True, check=False)
+                    self.assertEqual(refused.returncode, 1)
+                    self.assertIn(f"says linux_{platform.machine()} inside", refused.stderr)
+                else:
+                    os.remove(wheel)
 
     def test_an_installed_package_finds_kernels(self):
         with tempfile.TemporaryDirectory() as folder:

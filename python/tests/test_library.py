@@ -39,6 +39,55 @@ class LibraryTest(unittest.TestCase):
         self.kernel(x, row(1.0), row(0.0), out)
         self.assert_normalised(out, x)
 
+    def test_integers_beyond_64_bits_are_refused(self):
+        for value in (2**64 + 64, 2**63, -2**63 - 1, 10**100000):
+            with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+                self.library.query("layernorm", "f32", {"rows": value, "width": WIDTH})
+            with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+                nestor.tune("layernorm", {"rows": value, "width": WIDTH})
+        with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer, not 2.5"):
+            self.library.query("layernorm", "f32", {"rows": 2.5, "width": WIDTH})
+        with self.assertRaisesRegex(nestor.UserError, "threads must be an integer of 32 bits, not 4294967297"):
+            nestor.Library(tuned("layernorm f32"), threads=2**32 + 1)
+        x, out = matrix(4, seed=1), matrix(4)
+        with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):
+            self.kernel(x, row(1.0), row(0.0), out, sizes={"rows": 2**64 + 4})
+
+        class Strange:  # as much memory as anybody claims
+            __array_interface__ = {"version": 3, "typestr": "<f4", "data": (ctypes.addressof(x), False),
+                                   "shape": (2**64 + 4, WIDTH)}
+
+        with self.assertRaises(nestor.UserError):
+            self.kernel(Strange(), row(1.0), row(0.0), out)
+
+    def test_text_that_c_cannot_take_is_refused(self):
+        for op in ("layer\0norm", "\ud800", 7, None):
+            with self.assertRaisesRegex(nestor.UserError, "the operator must be text"):
+                self.library.query(op, "f32", SIZES)
+
+    def test_a_forked_child_launches_and_exits(self):
+        program = """if True:
+            import os, sys, time
+            sys.path[:0] = sys.argv[2:]
+            import nestor
+            from support import matrix, row, WIDTH
+            library = nestor.Library(sys.argv[1], system_path="")
+            kernel = library.query("layernorm", "f32", {"rows": 64, "width": WIDTH})
+            x, out = matrix(64, seed=1), matrix(64)
+            kernel(x, row(1.0), row(0.0), out)
+            time.sleep(0.2)  # its threads sleep now
+            child = os.fork()
+            if child == 0:
+                kernel(x, row(1.0), row(0.0), out)
+                library.query("layernorm", "f32", {"rows": 32, "width": WIDTH})
+                sys.exit(0)
+            sys.exit(os.waitpid(child, 0)[1])
+        """
+        folder = os.path.dirname(__file__)
+        command = [sys.executable, "-c", program, tuned("layernorm f32"), folder, os.path.dirname(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_tensors_may_be_given_by_name(self):
         x, out = matrix(2, seed=3), matrix(2)
         self.kernel(x, out=out, bias=row(0.25), weight=row(1.0), eps=0.1)

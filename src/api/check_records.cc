@@ -8,6 +8,7 @@
 #include "codegen/host/host_backend.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -104,15 +105,22 @@ RecordCheck failed_check(std::int64_t trial, TrialStatus status, const std::stri
   return check;
 }
 
+/// Nothing is known about the record; it keeps waiting.
+RecordCheck unrun_check(std::int64_t trial, const std::string& reason) {
+  RecordCheck check;
+  check.trial = trial;
+  check.reason = reason;
+  return check;
+}
+
 /// A record that cannot be verified at all: its kernel is damaged, or Nestor is at fault.
 RecordCheck guarded_check(const std::string& path, std::int64_t id, const MeasureOptions& options) {
   try {
     return check_one(path, id, options);
   } catch (const DeviceError& error) {
-    RecordCheck check;
-    check.trial = id;
-    check.reason = error.what();
-    return check;
+    return unrun_check(id, error.what());
+  } catch (const LackOfResources& error) {
+    return unrun_check(id, error.what());
   } catch (const std::exception& error) {
     return failed_check(id, TrialStatus::compile_error, error.what());
   }
@@ -168,6 +176,7 @@ class Checker {
 
   RecordCheck check_from(std::int64_t trial, const Heard& heard) const {
     if (heard.kind == Heard::Kind::message) return check_from_json(trial, heard.message);
+    if (heard.outside) return unrun_check(trial, fmt::format("its check was {}, from outside", heard.death));
     if (heard.kind == Heard::Kind::death) return failed_check(trial, TrialStatus::crash, "its check was " + heard.death);
     return failed_check(trial, TrialStatus::timeout, fmt::format("its check took more than {} s", options_.timeout_s));
   }

@@ -5,11 +5,12 @@
 #include "poly/nest/nest_json.h"
 #include "support/embedded_nests.h"
 #include "support/error.h"
+#include "support/words/nearest_word.h"
+#include "support/words/whole_number.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace nestor {
 namespace {
@@ -31,8 +32,8 @@ const OperatorEntry& find_operator(const std::vector<OperatorEntry>& operators, 
   std::vector<std::string> names;
   names.reserve(operators.size());
   for (const OperatorEntry& entry : operators) names.push_back(entry.op);
-  user_error("there is no operator '{}': built in are {}; any other operator can be given as a path to its .nest.json file", name,
-             fmt::join(names, ", "));
+  user_error("there is no operator '{}'{}; built in are {}; any other operator can be given as a path to its .nest.json file",
+             name, did_you_mean(name, names), fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -58,7 +59,8 @@ Nest nest_of(const std::string& source, const std::string& variant) {
   for (const EmbeddedNest& nest : embedded_nests()) {
     if (nest.op == source && nest.variant == wanted) return nest_from_json(nlohmann::json::parse(nest.json));
   }
-  user_error("{} does not take '{}': it takes {}", source, wanted, fmt::join(entry.variants, ", "));
+  user_error("{} does not take '{}'{}; it takes {}", source, wanted, did_you_mean(wanted, entry.variants),
+             fmt::join(entry.variants, ", "));
 }
 
 }  // namespace
@@ -95,12 +97,12 @@ std::pair<std::string, std::int64_t> parse_size(std::string_view text) {
     user_error("'{}' is no size: write name=value, for example rows=4096", text);
   }
   const std::string_view digits = text.substr(equals + 1);
-  std::int64_t value = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc() || end != digits.data() + digits.size()) {
-    user_error("size {}: '{}' is not an integer", text.substr(0, equals), digits);
+  const auto value = whole_number(digits);
+  if (!value) {
+    user_error("size {}: '{}' is not an integer of 64 bits; write 4096, 4k (times 1024; M and G likewise) or 1e6",
+               text.substr(0, equals), digits.size() > 64 ? std::string(digits.substr(0, 64)) + "..." : std::string(digits));
   }
-  return {std::string(text.substr(0, equals)), value};
+  return {std::string(text.substr(0, equals)), *value};
 }
 
 }  // namespace nestor

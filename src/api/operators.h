@@ -32,7 +32,7 @@ Sizes specialized_sizes(const Nest& nest, const Sizes& sizes);
 /// The nest's JSON as one line, as the database keeps it.
 std::string nest_to_text(const Nest& nest);
 
-/// Parses "rows=4096". Throws UserError when there is no name or the value is no integer.
+/// Parses "rows=4096", "rows=4k" (times 1024) and "rows=1e6". Throws UserError when there is no name or the value is no integer.
 std::pair<std::string, std::int64_t> parse_size(std::string_view text);
 
 }  // namespace nestor

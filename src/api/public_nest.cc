@@ -7,6 +7,7 @@
 #include "poly/nest/dependences.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 namespace nestor_api {
 
@@ -19,8 +20,7 @@ Nest Nest::load(const std::string& source, const std::string& variant) {
 }
 
 Nest Nest::from_json(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) user_error("the nest is not valid JSON");
+  const nlohmann::json json = json_from_text(text, "the nest");
   nestor::Nest nest = nest_from_json(json);
   specialize_product_sizes(nest);  // as load() does
   return Nest(std::make_shared<const Impl>(Impl{std::move(nest)}));

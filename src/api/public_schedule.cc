@@ -8,6 +8,7 @@
 #include "autotune/trial/trial_steps.h"
 #include "poly/schedule/schedule.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 namespace nestor_api {
 
@@ -70,8 +71,7 @@ Schedule::Schedule(const Nest& nest, const Sizes& sizes) : impl_(Impl::make(nest
 
 Schedule Schedule::from_json(const Nest& nest, const std::string& text, const Sizes& sizes) {
   Schedule schedule(nest, sizes);
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) user_error("the schedule is not valid JSON");
+  const nlohmann::json json = json_from_text(text, "the schedule");
   schedule.impl_ = schedule.impl_->with(replay_trial_steps(nest.impl_->nest, schedule.impl_->sizes, json));
   return schedule;
 }

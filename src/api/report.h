@@ -22,6 +22,8 @@ enum class View : std::uint8_t { nest, deps, tree, loops, tile, tiles, plan, ir,
 std::optional<View> view_from(std::string_view name);
 /// "nest, deps, tree, loops, tile, tiles, plan, ir, asm, ptx, schedule"
 std::string view_names();
+/// The names one by one.
+std::vector<std::string> view_words();
 
 /// What some views need besides the schedule.
 struct ViewOptions {

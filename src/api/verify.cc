@@ -10,6 +10,8 @@
 #include "poly/nest/nest_json.h"
 #include "support/architecture.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 
@@ -20,18 +22,25 @@ constexpr const char* kStoredCheck = "stored kernel against the oracle";
 
 /// "worst error 0.4 of what is allowed; in full: 4,400 elements at ..."
 std::string compared_text(double max_error, const std::string& report) {
-  const nlohmann::json json = nlohmann::json::parse(report.empty() ? "{}" : report, nullptr, false);
+  const nlohmann::json json = json_or_discarded(report.empty() ? "{}" : report);
   std::string text = fmt::format("worst error {:.2g} of what is allowed", max_error);
   if (json.is_object() && json.contains("check")) text += "; in full: " + json.at("check").get<std::string>();
   return text;
 }
 
+/// What this machine did to the run is no finding about the trial.
+void require_verdict(TrialStatus status, const std::string& reason) {
+  if (ended_from_outside(status, reason)) throw DeviceError(reason);
+}
+
 Finding check_oracle(const std::string& check, const TrialRecord& record) {
+  require_verdict(record.status, record.reason);
   if (record.status != TrialStatus::ok) return {check, false, fmt::format("{}: {}", to_string(record.status), record.reason)};
   return {check, true, fmt::format("{}; median {:.4g} ms", compared_text(record.max_error, record.report), record.median_ms)};
 }
 
 Finding check_outcome(const std::string& check, const TrialOutcome& outcome) {
+  require_verdict(outcome.status, outcome.reason);
   if (outcome.status != TrialStatus::ok) return {check, false, fmt::format("{}: {}", to_string(outcome.status), outcome.reason)};
   return {check, true, compared_text(outcome.max_error, outcome.report)};
 }
@@ -109,7 +118,7 @@ std::optional<Target> target_for(const DeviceIdentity& device, const Target& ask
   return found;
 }
 
-Nest as_defined(const Database::Origin& origin) { return nest_from_json(nlohmann::json::parse(origin.nest_json)); }
+Nest as_defined(const Database::Origin& origin) { return nest_from_json(json_from_text(origin.nest_json, "the stored nest")); }
 
 }  // namespace
 
@@ -145,7 +154,7 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   result.findings.push_back(check_nest(nest, origin->problem.nest_digest));
   try {
     const Sizes& sizes = origin->problem.sizes;
-    const Schedule schedule = replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
+    const Schedule schedule = replay_trial_steps(nest, sizes, json_from_text(trial->steps, "the stored schedule"));
     if (!prove(schedule, origin->device, result)) return result;
     const std::optional<Target> target = target_for(origin->device, options.target);
     if (!target) {
@@ -156,6 +165,8 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
     here.target = *target;
     result.findings.push_back(check_compiled_now(nest, sizes, schedule, here));
     if (trial->kernel) result.findings.push_back(check_stored_kernel(nest, sizes, schedule, *trial->kernel, here));
+  } catch (const LackOfResources&) {
+    throw;
   } catch (const UserError& error) {
     result.findings.push_back({"steps", false, error.what()});
   }

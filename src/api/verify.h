@@ -26,7 +26,8 @@ struct Verification {
 /// A trial of the database: its nest's digest, the replay of its steps (each proved again), its kernel's hash, the kernel
 /// compiled anew and, when a device here can run it, the stored bytes themselves, both against the oracle; without such a device
 /// (a GPU's trial on a machine without GPU) it is compiled only. A step that cannot be
-/// replayed is a finding; a trial that does not exist is a UserError.
+/// replayed is a finding; a trial that does not exist is a UserError, as are sizes that do not fit this machine's memory.
+/// DeviceError when something outside ends the run.
 Verification verify_trial(const Database& database, std::int64_t trial_id, const MeasureOptions& options = {});
 
 /// A schedule from a file: replay, certificate, and one measured run against the oracle.

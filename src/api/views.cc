@@ -85,6 +85,12 @@ std::string view_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::vector<std::string> view_words() {
+  std::vector<std::string> names;
+  for (const ViewName& view : kViews) names.emplace_back(view.name);
+  return names;
+}
+
 std::string show(const Schedule& schedule, View view, const ViewOptions& options) {
   const DebugTimer timer("view " + std::string(name_of(view)));
   switch (view) {

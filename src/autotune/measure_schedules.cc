@@ -27,6 +27,7 @@ class PipelineMeasurer : public Measurer {
   void submit(std::int64_t ticket, const TrialJob& job) override { pipeline_.submit(ticket, job); }
   SettledTrial next() override { return pipeline_.next(); }
   void abandon() override { pipeline_.abandon(); }
+  void while_waiting(std::function<void()> told) override { pipeline_.while_waiting(std::move(told)); }
   /// Before everything that was submitted.
   std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override {
     const std::int64_t first = next_own_;

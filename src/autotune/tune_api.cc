@@ -5,6 +5,7 @@
 #include "autotune/tuner.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 namespace nestor {
 
@@ -17,6 +18,7 @@ TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   request.nest = nest;
   request.sizes = options.sizes;
   request.fix_all_sizes = options.fix_all_sizes;
+  request.retry_failed = options.retry_failed;
   request.searcher = *searcher;
   request.max_trials = options.max_trials;
   request.time_budget_s = options.time_budget_s;
@@ -28,7 +30,7 @@ TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   request.stop = options.stop;
   if (options.progress) {
     request.progress = [&](const TuneProgress& progress) {
-      options.progress(progress.trials, progress.best_ms, progress.left_s);
+      if (progress.last != nullptr) options.progress(progress.trials, progress.best_ms, progress.left_s);
     };
   }
   return request;
@@ -47,13 +49,13 @@ TuneReport tune_nest(const Nest& nest, const TuneOptions& options) {
   }
   for (const auto& [status, count] : result.counts) report.counts[std::string(to_string(status))] = count;
   report.trials = result.trials;
+  report.lost = result.lost;
   report.elapsed_s = result.elapsed_s;
   return report;
 }
 
 TuneReport tune_nest_json(const std::string& nest_json, const TuneOptions& options) {
-  const nlohmann::json json = nlohmann::json::parse(nest_json, nullptr, false);
-  if (json.is_discarded()) user_error("the nest is not valid JSON");
+  const nlohmann::json json = json_from_text(nest_json, "the nest");
   Nest nest = nest_from_json(json);
   specialize_product_sizes(nest);  // as wherever a nest is loaded
   return tune_nest(nest, options);

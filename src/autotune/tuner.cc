@@ -11,6 +11,7 @@
 #include "db/lookup.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 #include <chrono>
@@ -49,6 +50,7 @@ class Tuning {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
+    if (request_.progress) measurer_->while_waiting([this] { tick(); });
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     result_.device = measurer_->device();
@@ -93,13 +95,17 @@ class Tuning {
     baseline_key_ = key_of(space_->candidate(space_->baseline()).steps);
     std::multimap<double, Point> of_other_revisions;  // by time
     for (const TrialRecord& trial : database_.trials(result_.device, result_.problem)) {
-      nlohmann::json json = nlohmann::json::parse(trial.steps, nullptr, false);
+      nlohmann::json json = json_or_discarded(trial.steps);
       if (json.is_discarded() || !json.is_object()) continue;
       json = current_trial_steps(std::move(json));
       std::map<std::string, std::int64_t> values;
       if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
       const auto ms = learned_ms(trial.status, trial.median_ms);
       const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
+      if (to_be_repeated(trial, trial_key(json))) {
+        if (point && request_.retry_failed) try_soon(*point);
+        continue;
+      }
       if (trial.revision != kCodegenRevision) {
         if (point && ms) of_other_revisions.emplace(*ms, *point);
         continue;
@@ -111,10 +117,21 @@ class Tuning {
       if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
       if (point) searcher_->report(*point, ms);
     }
+    // Without it nobody knows what the search has gained.
+    if (result_.known > 0 && !known_.contains(baseline_key_)) try_soon(space_->baseline());
     for (const auto& [ms, point] : of_other_revisions) {
       if (neighbours_.size() == kMostNeighbours) break;
       try_soon(point);
     }
+  }
+
+  /// What is no verdict, the starting point that crashed, and, where that was asked for, all that failed.
+  bool to_be_repeated(const TrialRecord& trial, const std::string& key) const {
+    if (ended_from_outside(trial.status, trial.reason)) return true;
+    if (key == baseline_key_ && trial.status == TrialStatus::crash) return true;
+    const bool failed =
+        trial.status == TrialStatus::crash || trial.status == TrialStatus::timeout || trial.status == TrialStatus::compile_error;
+    return request_.retry_failed && failed;
   }
 
   void try_soon(const Point& point) {
@@ -148,7 +165,7 @@ class Tuning {
 
   void learn_neighbour(const ProblemKey& problem) {
     const std::optional<TrialRecord> best = database_.best(result_.device, problem, Database::Kernels::unchecked_too);
-    const auto json = best ? nlohmann::json::parse(best->steps, nullptr, false) : nlohmann::json();
+    const auto json = best ? json_or_discarded(best->steps) : nlohmann::json();
     if (!json.is_object() || !json.contains("parameters")) return;
     const auto values = current_trial_steps(json).at("parameters").get<NamedValues>();
     const auto point =
@@ -249,8 +266,22 @@ class Tuning {
     under_way_.erase(found);
     const std::vector<Point> equal = std::move(equal_points_.at(pending.key));
     equal_points_.erase(pending.key);
-    if (!trial.outcome.stopped) settle(pending, std::move(trial.outcome));
-    for (const Point& point : equal) searcher_->report(point, known_.at(pending.key));
+    if (trial.outcome.outside)
+      lose(pending);
+    else if (!trial.outcome.stopped)
+      settle(pending, std::move(trial.outcome));
+    const auto known = known_.find(pending.key);
+    for (const Point& point : equal) searcher_->report(point, known == known_.end() ? std::nullopt : known->second);
+  }
+
+  /// Nothing is known about a candidate that something outside ended. The starting point is tried once more.
+  void lose(const Pending& pending) {
+    ++result_.lost;
+    searcher_->report(pending.point, std::nullopt);
+    if (pending.key != baseline_key_ || repaired_) return;
+    repaired_ = true;
+    known_.erase(pending.key);
+    try_soon(pending.point);
   }
 
   /// A winner by a wide margin is measured once more, and counts with the slower of its two medians.
@@ -260,7 +291,7 @@ class Tuning {
     TrialJob again = pending.job;
     again.must_finish = true;
     const TrialOutcome second = measurer_->measure({again}).at(0);
-    if (second.stopped) return;
+    if (second.stopped || second.outside) return;
     if (second.status != TrialStatus::ok) {
       outcome = second;
       outcome.reason = "measured again: " + second.reason;
@@ -287,10 +318,17 @@ class Tuning {
       if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();
     }
     if (pending.key == baseline_key_ && ms) result_.baseline_ms = *ms;
-    if (request_.progress) show(record);
+    if (request_.progress) show(&record);
   }
 
-  void show(const TrialRecord& record) const {
+  /// While a candidate is waited for.
+  void tick() {
+    constexpr double kTick_s = 0.25;
+    if (elapsed() - shown_s_ >= kTick_s) show(nullptr);
+  }
+
+  void show(const TrialRecord* record) {
+    shown_s_ = elapsed();
     TuneProgress progress;
     progress.trials = result_.trials;
     progress.known = result_.known;
@@ -299,9 +337,10 @@ class Tuning {
     progress.baseline_ms = result_.baseline_ms;
     progress.elapsed_s = elapsed();
     progress.trials_per_s = result_.trials / std::max(progress.elapsed_s, 1e-9);
-    const double by_trials = (request_.max_trials - result_.trials) / progress.trials_per_s;
-    progress.left_s = std::max(0.0, std::min(by_trials, request_.time_budget_s - progress.elapsed_s));
-    progress.last = &record;
+    const double by_time = request_.time_budget_s - progress.elapsed_s;
+    const double by_trials = result_.trials > 0 ? (request_.max_trials - result_.trials) / progress.trials_per_s : by_time;
+    progress.left_s = std::max(0.0, std::min(by_trials, by_time));
+    progress.last = record;
     request_.progress(progress);
   }
 
@@ -324,6 +363,8 @@ class Tuning {
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;
+  double shown_s_ = 0;     ///< when progress was told last
+  bool repaired_ = false;  ///< the starting point was tried again
   TuneResult result_;
 };
 

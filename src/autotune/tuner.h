@@ -28,7 +28,7 @@ struct TuneProgress {
   double elapsed_s = 0;
   double trials_per_s = 0;
   double left_s = 0;                  ///< estimate: until the trial or the time limit, whichever comes first
-  const TrialRecord* last = nullptr;  ///< the trial just stored
+  const TrialRecord* last = nullptr;  ///< the trial just stored; null while a candidate is compiled or runs
 };
 
 struct TuneRequest {
@@ -40,10 +40,13 @@ struct TuneRequest {
   int max_trials = 200;       ///< new measurements in this run
   double time_budget_s = 60;  ///< wall clock; the trial under way when it runs out is finished
   std::uint64_t seed = 1;     ///< of the search; the same seed gives the same order of candidates
+  bool retry_failed =
+      false;  ///< candidates that crashed, took too long or did not compile in earlier runs are tried again, first
   MeasureOptions measure{};
   std::string database{};  ///< path; "": Database::default_path()
   DatabaseOptions database_options{};
-  std::function<void(const TuneProgress&)> progress{};  ///< called after each trial, on the calling thread
+  /// Called after each trial, and four times a second while one is waited for, on the calling thread.
+  std::function<void(const TuneProgress&)> progress{};
   const std::atomic<bool>* stop = nullptr;  ///< set from a signal handler: the search ends, the trial under way is killed
   /// Measures instead of the processes of `measure.target` (tests, other devices); null: those.
   std::shared_ptr<Measurer> measurer{};
@@ -57,6 +60,7 @@ struct TuneResult {
   std::map<TrialStatus, int> counts;  ///< of this run
   int trials = 0;                     ///< measured in this run
   int known = 0;                      ///< already in the database when the run began
+  int lost = 0;                       ///< ended from outside, again and again: not stored, and tried again by the next run
   double first_correct_s = 0;         ///< wall clock until the first correct kernel was stored; 0: none
   double elapsed_s = 0;
   std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none

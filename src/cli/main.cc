@@ -5,10 +5,14 @@
 #include "cli/terminal/output.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/words/nearest_word.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -31,10 +35,24 @@ exit codes: 0 done, 1 bad input, 2 a bug in nestor, 3 no kernel found, 4 the dev
             130 interrupted (everything measured is stored)
 )";
 
-int fail(const char* kind, const std::string& message, int code) {
-  if (output_mode().json) print_json({{"error", {{"kind", kind}, {"message", message}}}});
-  fmt::print(stderr, "nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "", message);
+int fail(const char* kind, const std::string& whole, int code) {
+  const std::string message = shortened(whole);
+  try {
+    if (output_mode().json) print_json({{"error", {{"kind", kind}, {"message", message}}}});
+  } catch (const UserError&) {  // standard error has it, too
+  }
+  print_error(fmt::format("nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "", message));
   return code;
+}
+
+/// What the first word that is no option was meant to be, where it is no command.
+std::string meant_command(const CLI::App& app, const std::vector<std::string>& args) {
+  const auto word = std::find_if(args.begin() + 1, args.end(), [](const std::string& text) { return !text.starts_with("-"); });
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(command->get_name());
+  if (word == args.end() || std::find(commands.begin(), commands.end(), *word) != commands.end()) return "";
+  return did_you_mean(*word, commands);
 }
 
 int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Action& run) {
@@ -44,13 +62,25 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Acti
   try {
     app.parse(args);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    return fail("user", fmt::format("{} (see 'nestor --help')", error.what()), kUserError);
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, or the version
+    return fail("user", fmt::format("{}{} (see 'nestor --help')", error.what(), meant_command(app, raw)), kUserError);
   }
   return run();
 }
 
+/// A file that is opened must not take the place of a stream that is closed: whatever is written there would go into it.
+void occupy_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    // Streams for output refuse what is written.
+    const int opened = open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != stream) close(opened);
+  }
+}
+
 int run_program(int argc, char** argv) {
+  occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
   CLI::App app(
       "Nestor proves which orders of a loop nest are legal, searches them for the fastest, and remembers what it measured.",
       "nestor");
@@ -68,14 +98,18 @@ int run_program(int argc, char** argv) {
   add_bench(app, run);
   add_db(app, run);
   add_devices(app, run);
+  add_completion(app, run);
+  add_manual(app, run);
   const std::vector<std::string> args(argv, argv + argc);
   output_mode().json = std::find(args.begin(), args.end(), "--json") != args.end();
   if (const char* debug = std::getenv("NESTOR_DEBUG")) {
     const std::string unknown = unknown_debug_switches(debug);
-    if (!unknown.empty()) fmt::print(stderr, "nestor: NESTOR_DEBUG has no switch {} (see docs/debugging.md)\n", unknown);
+    if (!unknown.empty()) print_error(fmt::format("nestor: NESTOR_DEBUG has no switch {} (see docs/debugging.md)\n", unknown));
   }
   try {
-    return parse_and_run(app, args, run);
+    const int code = parse_and_run(app, args, run);
+    require_written();
+    return code;
   } catch (const UserError& error) {
     return fail("user", error.what(), kUserError);
   } catch (const DeviceError& error) {

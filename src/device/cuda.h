@@ -110,6 +110,8 @@ class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
   const cuda::Api& api() const { return driver_.api(); }
   cuda::Context context() const { return context_; }
 
+  /// False in a process that was forked after the device was opened: CUDA does not work there.
+  bool of_this_process() const;
   /// Waits for everything that was launched in this context.
   void synchronise() const;
   std::size_t free_memory() const;  ///< bytes
@@ -119,6 +121,7 @@ class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
   const CudaDriver& driver_;
   CudaIdentity identity_;
   cuda::Context context_ = nullptr;
+  std::uint64_t forks_ = 0;  ///< fork_count() where it was opened
 };
 
 /// Every device; none, with the reason in `why`, when there is no driver that can be used. Makes no context.
@@ -126,7 +129,8 @@ std::vector<CudaIdentity> cuda_identities(std::string& why);
 
 using CudaDevicePtr = std::shared_ptr<const CudaDevice>;
 
-/// Makes a device's context current on this thread, and what was current before at the end.
+/// Makes a device's context current on this thread, and what was current before at the end. Throws DeviceError in a process that was
+/// forked after the device was opened, before any call of the driver.
 class ContextScope {
  public:
   explicit ContextScope(const CudaDevice& device);

@@ -1,6 +1,7 @@
 // Devices, their identity and their primary contexts.
 #include "device/cuda.h"
 #include "support/error.h"
+#include "support/system/fork_count.h"
 
 #include <map>
 #include <mutex>
@@ -75,11 +76,16 @@ std::vector<CudaIdentity> cuda_identities(std::string& why) {
   return found;
 }
 
-CudaDevice::CudaDevice(const CudaDriver& driver, CudaIdentity identity) : driver_(driver), identity_(std::move(identity)) {
+CudaDevice::CudaDevice(const CudaDriver& driver, CudaIdentity identity)
+    : driver_(driver), identity_(std::move(identity)), forks_(fork_count()) {
   driver.check(api().primary_retain(&context_, device_of(driver, identity_.ordinal)), "cuDevicePrimaryCtxRetain");
 }
 
-CudaDevice::~CudaDevice() { api().primary_release(identity_.ordinal); }
+CudaDevice::~CudaDevice() {
+  if (of_this_process()) api().primary_release(identity_.ordinal);
+}
+
+bool CudaDevice::of_this_process() const { return forks_ == fork_count(); }
 
 std::shared_ptr<const CudaDevice> CudaDevice::open(int ordinal) {
   static std::mutex mutex;
@@ -105,6 +111,13 @@ std::size_t CudaDevice::free_memory() const {
 }
 
 ContextScope::ContextScope(const CudaDevice& device) {
+  if (!device.of_this_process()) {
+    throw DeviceError(
+        fmt::format("this process was forked after cuda:{} was opened, and CUDA does not work in such a process: start it anew "
+                    "instead (in Python "
+                    "multiprocessing's \"spawn\"), or open the GPU after the fork alone",
+                    device.ordinal()));
+  }
   cuda::Context current = nullptr;
   device.driver().check(device.api().ctx_get_current(&current), "cuCtxGetCurrent");
   if (current == device.context()) return;

@@ -104,7 +104,11 @@ StreamMemoryPool::Lease::Lease(const StreamMemoryPool& pool, std::size_t bytes, 
   if (bytes == 0) return;
   const auto result = pool.device_->api().pool_alloc_async(&address_, bytes, pool.handle_, stream);
   if (result == cuda::kSuccess) return;
-  pool.device_->driver().fail(result, "cuMemAllocFromPoolAsync", {}, fmt::format("{} bytes were asked for", bytes));
+  std::size_t free = 0, total = 0;
+  const bool known = result == cuda::kOutOfMemory && pool.device_->api().mem_get_info(&free, &total) == cuda::kSuccess;
+  const std::string there = known ? fmt::format(", {} of {} are free", free, total) : "";
+  pool.device_->driver().fail(result, "cuMemAllocFromPoolAsync", {},
+                              fmt::format("{} bytes were asked for a workspace{}", bytes, there));
 }
 
 StreamMemoryPool::Lease::~Lease() {

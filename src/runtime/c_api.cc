@@ -108,7 +108,8 @@ nestor_status find(nestor_library* library, const KernelKey& key, nestor_kernel*
   if (state == nullptr) {
     const std::string what =
         key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
-    last_error = fmt::format("no kernel of {} for {} fits these sizes: `nestor tune` makes one", what, key.device);
+    last_error = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
+                             library->impl->why_none(key));
     if (const std::int64_t waiting = library->impl->waiting(key); waiting > 0)
       last_error += fmt::format("; {} that this revision has not checked are not served: `nestor db check --run`", waiting);
     return NESTOR_NOT_FOUND;
@@ -204,9 +205,19 @@ nestor_status nestor_launch_trusted(const nestor_kernel* kernel, int32_t tensor_
 nestor_status nestor_refresh(nestor_library* library) {
   return guarded_call([&] {
     if (library == nullptr) user_error("the library is NULL");
-    library->impl->table.clear();
+    library->impl->refresh();
     return NESTOR_OK;
   });
 }
+
+const char* nestor_version(void) {
+#define NESTOR_TEXT_OF(x) #x
+#define NESTOR_TEXT(x) NESTOR_TEXT_OF(x)
+  return NESTOR_TEXT(NESTOR_VERSION_MAJOR) "." NESTOR_TEXT(NESTOR_VERSION_MINOR) "." NESTOR_TEXT(NESTOR_VERSION_PATCH);
+#undef NESTOR_TEXT
+#undef NESTOR_TEXT_OF
+}
+
+int32_t nestor_version_number(void) { return NESTOR_VERSION; }
 
 const char* nestor_last_error(void) { return last_error.c_str(); }

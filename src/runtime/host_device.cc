@@ -6,48 +6,39 @@
 #include "runtime/workspace_pool.h"
 #include "support/architecture.h"
 #include "support/error.h"
+#include "support/system/fork_count.h"
 #include "support/thread_pool.h"
 
-#include <mutex>
-#include <optional>
+#include <memory>
 
 namespace nestor {
 namespace {
 
-// What all kernels of one host device share. Threads start with the first launch: many programs only look things up.
-class HostResources {
- public:
-  explicit HostResources(int threads) : threads_(threads) {}
-
-  const nestor_host_services* services() {
-    std::call_once(started_, [&] { pool_.emplace(threads_); });
-    return pool_->services();
-  }
-  WorkspacePool& workspaces() { return workspaces_; }
-
- private:
-  int threads_;
-  std::once_flag started_;
-  std::optional<ThreadPool> pool_;
-  WorkspacePool workspaces_;
+// What all kernels of one host device share, in each process. Threads start with the first launch: many programs only look things up.
+struct HostResources {
+  explicit HostResources(int threads) : pool(threads) {}
+  ThreadPool pool;
+  WorkspacePool workspaces;
 };
+using SharedResources = PerProcess<HostResources>;
 
 class HostKernel : public LoadedKernel {
  public:
-  HostKernel(std::shared_ptr<HostResources> resources, const std::string& code, const std::string& symbol)
+  HostKernel(std::shared_ptr<SharedResources> resources, const std::string& code, const std::string& symbol)
       : resources_(std::move(resources)),
         object_(LoadedObject::load(code)),
         entry_(reinterpret_cast<nestor_host_kernel>(object_->function(symbol))) {}
 
   void launch(const PreparedLaunch& launch, const LaunchOptions& options, const LaunchPlan& plan) const override {
     if (options.stream != nullptr) user_error("{}: a kernel of the host takes no stream", plan.title());
-    const WorkspacePool::Lease workspace(resources_->workspaces(), launch.workspace_bytes);
+    HostResources& here = resources_->get();
+    const WorkspacePool::Lease workspace(here.workspaces, launch.workspace_bytes);
     entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(),
-           resources_->services());
+           here.pool.services());
   }
 
  private:
-  std::shared_ptr<HostResources> resources_;
+  std::shared_ptr<SharedResources> resources_;
   std::shared_ptr<const LoadedObject> object_;
   nestor_host_kernel entry_;
 };
@@ -55,7 +46,9 @@ class HostKernel : public LoadedKernel {
 class HostDevice : public Device {
  public:
   explicit HostDevice(int threads)
-      : identity_(host_device(threads)), resources_(std::make_shared<HostResources>(identity_.units)) {}
+      : identity_(host_device(threads)), resources_(std::make_shared<SharedResources>([threads = identity_.units] {
+          return std::make_unique<HostResources>(threads);
+        })) {}
 
   const DeviceIdentity& identity() const override { return identity_; }
   std::string name() const override { return "host"; }
@@ -70,7 +63,7 @@ class HostDevice : public Device {
 
  private:
   DeviceIdentity identity_;
-  std::shared_ptr<HostResources> resources_;
+  std::shared_ptr<SharedResources> resources_;
 };
 
 }  // namespace

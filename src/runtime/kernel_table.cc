@@ -64,7 +64,7 @@ const std::shared_ptr<const KernelState>* KernelTable::find(const KernelKey& key
 }
 
 const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& key, std::shared_ptr<const KernelState> state) {
-  const std::lock_guard lock(writer_);
+  const std::lock_guard lock(writer_.get());
   Slots* slots = current_.load(std::memory_order_relaxed);
   const std::uint64_t hashed = hash(key);
   if (const Entry* present = probe(*slots, hashed, key)) return present->state;
@@ -91,7 +91,7 @@ const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& k
 }
 
 void KernelTable::clear() {
-  const std::lock_guard lock(writer_);
+  const std::lock_guard lock(writer_.get());
   used_ = 0;
   current_.store(add_slots(kFirstSlots), std::memory_order_release);
 }

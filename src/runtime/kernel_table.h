@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nestor/runtime.h"
+#include "support/system/fork_count.h"
 
 #include <atomic>
 #include <cstdint>
@@ -55,7 +56,7 @@ class KernelTable {
   Slots* add_slots(std::size_t count);
 
   std::atomic<Slots*> current_{nullptr};
-  std::mutex writer_;
+  PerProcess<std::mutex> writer_{[] { return std::make_unique<std::mutex>(); }};
   std::size_t used_ = 0;                           // entries in *current_
   std::vector<std::unique_ptr<Slots>> all_slots_;  // the current ones last
   std::vector<std::unique_ptr<Entry>> all_entries_;

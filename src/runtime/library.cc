@@ -2,6 +2,7 @@
 #include "runtime/library.h"
 
 #include "db/devices/host_identity.h"
+#include "db/no_match.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 
@@ -87,8 +88,13 @@ const KernelState& require(const std::shared_ptr<const KernelState>& state) {
 
 }  // namespace
 
-Library::Impl::Impl(Database opened, int thread_count)
-    : threads(thread_count > 0 ? thread_count : host_threads()), database_(std::move(opened)) {}
+Library::Impl::Impl(std::function<Database()> open, std::string system, int thread_count)
+    : threads(thread_count > 0 ? thread_count : host_threads()),
+      system_(std::move(system)),
+      look_ups_([open = std::move(open)] { return std::make_unique<LookUps>(open()); }) {
+  const NoFork whole;
+  look_ups_.get();
+}
 
 std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, const LibraryOptions& options) {
   if (options.threads < 0) user_error("a kernel cannot run with {} threads", options.threads);
@@ -100,49 +106,83 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
     if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
     user = std::exchange(system, "");
   }
-  return std::make_shared<Impl>(Database::open(user, {.read_only = true, .system_path = system}), options.threads);
+  const auto open_both = [user, system] { return Database::open(user, {.read_only = true, .system_path = system}); };
+  return std::make_shared<Impl>(open_both, system, options.threads);
 }
 
 const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
   if (const auto* remembered = table.find(key)) return remembered;
   if (key.op.empty()) require_digest(key.digest);
-  const std::lock_guard lock(mutex_);
+  const NoFork whole;  // SQLite has locks of its own
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
   if (const auto* remembered = table.find(key)) return remembered;
-  return look_up(key);
+  return look_up(shared, key);
 }
 
 std::int64_t Library::Impl::waiting(const KernelKey& key) {
-  const std::lock_guard lock(mutex_);
-  return database_.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  const NoFork whole;  // SQLite has locks of its own
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  return shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
 }
 
-const std::shared_ptr<const KernelState>* Library::Impl::look_up(const KernelKey& key) {
-  const Device& on = device(key.device);
-  const Match match =
-      database_.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest), to_map(key.sizes));
+void Library::Impl::refresh() {
+  table.clear();
+  const NoFork whole;
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  shared.records.reset();
+}
+
+std::string Library::Impl::why_none(const KernelKey& key) {
+  const NoFork whole;
+  LookUps& shared = look_ups_.get();
+  const std::lock_guard lock(shared.mutex);
+  if (!shared.records) {
+    shared.records = shared.database.summary();
+    std::error_code ignored;
+    if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
+      const auto more = Database::open(system_, {.read_only = true}).summary();
+      shared.records->insert(shared.records->end(), more.begin(), more.end());
+    }
+  }
+  const Asked asked{std::string(key.op),
+                    std::string(key.variant),
+                    std::string(key.digest),
+                    to_map(key.sizes),
+                    {device(shared, key.device).identity()}};
+  return why_no_match(*shared.records, asked);
+}
+
+const std::shared_ptr<const KernelState>* Library::Impl::look_up(LookUps& shared, const KernelKey& key) {
+  const Device& on = device(shared, key.device);
+  const Match match = shared.database.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest),
+                                            to_map(key.sizes));
   if (match.kind == MatchKind::none) return nullptr;
   const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
   const std::string title = fmt::format("{} ({})", match.problem.op, match.problem.variant);
-  auto state = std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
-                                                               LaunchPlan(recipe, title), load(on, *match.trial.kernel, recipe)});
+  auto state =
+      std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
+                                                      LaunchPlan(recipe, title), load(shared, on, *match.trial.kernel, recipe)});
   return &table.insert(key, std::move(state));
 }
 
-const Device& Library::Impl::device(std::string_view name) {
-  const auto found = devices_.find(name);
-  if (found != devices_.end()) return *found->second;
+const Device& Library::Impl::device(LookUps& shared, std::string_view name) const {
+  const auto found = shared.devices.find(name);
+  if (found != shared.devices.end()) return *found->second;
   std::shared_ptr<const Device> made = make_device(name, threads);
-  made = devices_.try_emplace(made->name(), made).first->second;  // "cuda" and "cuda:0" are one
-  return *devices_.try_emplace(std::string(name), made).first->second;
+  made = shared.devices.try_emplace(made->name(), made).first->second;  // "cuda" and "cuda:0" are one
+  return *shared.devices.try_emplace(std::string(name), made).first->second;
 }
 
 // Several sizes often share one kernel.
-std::shared_ptr<const LoadedKernel> Library::Impl::load(const Device& device, const KernelRecord& kernel,
+std::shared_ptr<const LoadedKernel> Library::Impl::load(LookUps& shared, const Device& device, const KernelRecord& kernel,
                                                         const LaunchRecipe& recipe) {
   const std::string key = device.name() + "/" + kernel.hash;
-  const auto found = loaded_.find(key);
-  if (found != loaded_.end()) return found->second;
-  return loaded_.emplace(key, device.load(kernel, recipe)).first->second;
+  const auto found = shared.loaded.find(key);
+  if (found != shared.loaded.end()) return found->second;
+  return shared.loaded.emplace(key, device.load(kernel, recipe)).first->second;
 }
 
 Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -174,7 +214,7 @@ Kernel Library::query_nest(std::string_view digest, const Sizes& sizes, std::str
   return query_nest(digest, std::span<const NamedSize>(SizeArray(sizes)), device);
 }
 
-void Library::refresh() { impl_->table.clear(); }
+void Library::refresh() { impl_->refresh(); }
 
 int Library::threads() const { return impl_->threads; }
 

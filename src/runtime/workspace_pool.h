@@ -1,6 +1,8 @@
 // Workspaces of launches: 64-byte aligned memory, kept for the next launch.
 #pragma once
 
+#include "support/system/available_memory.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -50,6 +52,7 @@ class WorkspacePool {
     if (block.bytes >= bytes) return block;
     const std::size_t rounded = (bytes + 63) / 64 * 64;
     block.memory.reset();
+    require_memory({static_cast<std::int64_t>(bytes)}, "the workspace of a kernel");
     block.memory.reset(std::aligned_alloc(64, rounded));
     if (!block.memory) throw std::bad_alloc();
     block.bytes = rounded;

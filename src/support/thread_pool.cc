@@ -3,6 +3,7 @@
 #include "support/thread_pool.h"
 
 #include "support/error.h"
+#include "support/system/start_thread.h"
 
 #include <immintrin.h>
 
@@ -95,6 +96,7 @@ struct ThreadPool::Impl {
 
   explicit Impl(int threads);
   ~Impl();
+  void end_workers();
   void work(Slot& slot);
   void wait_for_epoch(std::uint32_t seen);
   bool join();
@@ -111,12 +113,21 @@ ThreadPool::Impl::Impl(int threads) {
     static_cast<Impl*>(context)->run({count, scratch_bytes, task, closure});
   };
   for (int k = 0; k < threads; ++k) slots.emplace_back();
-  for (int k = 1; k < threads; ++k) {
-    workers.emplace_back([this, slot = &slots[static_cast<std::size_t>(k)]] { work(*slot); });
+  workers.reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int k = 1; k < threads; ++k) {
+      workers.push_back(start_thread(fmt::format("thread {} of {} of a pool", k + 1, threads),
+                                     [this, slot = &slots[static_cast<std::size_t>(k)]] { work(*slot); }));
+    }
+  } catch (...) {
+    end_workers();
+    throw;
   }
 }
 
-ThreadPool::Impl::~Impl() {
+ThreadPool::Impl::~Impl() { end_workers(); }
+
+void ThreadPool::Impl::end_workers() {
   {
     const std::lock_guard lock(sleep_mutex);
     stopping = true;

@@ -13,7 +13,8 @@ namespace nestor {
 /// from inside a task runs its tasks on the calling thread. Several threads may call parallel_for at once (they take turns).
 class ThreadPool {
  public:
-  /// `threads` >= 1, the calling thread included.
+  /// `threads` >= 1, the calling thread included. Throws LackOfResources when the system gives so many no more.
+  /// A forked child cannot use, or destroy, a pool of its parent (support/system/fork_count.h).
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

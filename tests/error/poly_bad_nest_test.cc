@@ -181,7 +181,8 @@ TEST(NestError, FilesNameTheOffendingKey) {
   EXPECT_THAT(with("/format", 99), testing::HasSubstr("of format 99"));
   json.erase("context");
   EXPECT_EQ(message_of([&] { nest_from_json(json); }), "nest: the key \"context\" is missing");
-  EXPECT_THAT(message_of([] { load_nest("/nonexistent/x.nest.json"); }), testing::HasSubstr("cannot read nest file"));
+  EXPECT_THAT(message_of([] { load_nest("/nonexistent/x.nest.json"); }),
+              testing::HasSubstr("cannot read /nonexistent/x.nest.json: No such file"));
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 
 #include "autotune/oracle/oracle.h"
 #include "autotune/oracle/reference.h"
+#include "autotune/tensors/argument_bytes.h"
 #include "db/devices/host_identity.h"
 #include "poly/nest/nest_json.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 #include "support/thread_pool.h"
 
 #include <fmt/ranges.h>
@@ -104,6 +106,14 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     of_sizes[wanted.sizes].push_back(&job);
   }
   if (jobs.empty()) return;
+  std::int64_t needed = 0;
+  for (const auto& [sizes, found] : of_sizes) {
+    const ArgumentBytes bytes = argument_bytes(definition_, sizes);
+    // Inputs of each case, and those of one more while special values are put into them.
+    const std::int64_t copies = static_cast<std::int64_t>(found.size()) + 1;
+    needed = saturating_add(needed, saturating_multiply(copies, saturating_add(bytes.inputs, bytes.outputs)));
+  }
+  require_memory({needed}, fmt::format("checking {} in {} cases", definition_.op, jobs.size()));
   const DebugTimer timer(fmt::format("reference values of {} cases", jobs.size()));
   if (!workers_) workers_ = std::make_unique<Workers>(definition_);
   std::vector<std::vector<Job*>> groups;

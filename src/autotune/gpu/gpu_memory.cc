@@ -3,6 +3,7 @@
 
 #include "support/element_codec.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -39,6 +40,15 @@ std::vector<std::pair<std::int64_t, std::int64_t>> sampled_runs(const std::vecto
 }
 
 }  // namespace
+
+void require_workspace(const CudaDevice& device, std::int64_t bytes) {
+  const std::string text = fmt::format("the kernel's workspace needs {} of memory on the GPU", bytes_text(bytes));
+  const CudaIdentity& gpu = device.identity();
+  // Never, or not now.
+  if (bytes > gpu.memory_bytes) user_error("{}; {} has {}", text, gpu.name, bytes_text(gpu.memory_bytes));
+  const auto free = static_cast<std::int64_t>(device.free_memory());
+  if (bytes > free) throw LackOfResources(fmt::format("{}; {} has {} free", text, gpu.name, bytes_text(free)));
+}
 
 GuardedDeviceBuffer::GuardedDeviceBuffer(CudaDevicePtr device, std::size_t bytes, const CudaStream& stream)
     : memory_(std::move(device), 2 * kZone + round_up(bytes, kAlignment)), bytes_(bytes) {
@@ -82,8 +92,10 @@ GpuMemory::GpuMemory(const GpuProblem& problem, const GpuProblem::Data& data, Cu
   std::size_t needed = 0;
   for (std::size_t k = 0; k < problem_.arguments.size(); ++k) needed += size_of(k) + 3 * kZone;
   if (const std::size_t free = device_->free_memory(); needed > free) {
-    throw DeviceError(fmt::format("the arguments take {} MiB, {} has {} MiB free: choose smaller sizes", needed >> 20,
-                                  device_->identity().name, free >> 20));
+    throw LackOfResources(fmt::format(
+        "the arguments need {} of memory on the GPU; {} has {} free: choose smaller sizes, or end "
+        "what else runs there",
+        bytes_text(static_cast<std::int64_t>(needed)), device_->identity().name, bytes_text(static_cast<std::int64_t>(free))));
   }
   for (std::size_t k = 0; k < problem_.arguments.size(); ++k) {
     const GpuProblem::Argument& argument = problem_.arguments[k];
@@ -110,6 +122,7 @@ void* GpuMemory::workspace(std::int64_t bytes) {
   const auto needed = static_cast<std::size_t>(bytes);
   if (!workspace_ || workspace_->bytes() != needed) {
     workspace_.reset();
+    require_workspace(*device_, bytes);
     workspace_ = std::make_unique<GuardedDeviceBuffer>(device_, needed, stream_);
   }
   workspace_->fill(0xffffffffu, stream_);

@@ -31,9 +31,12 @@ class GuardedDeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
+/// Throws UserError for a workspace that is larger than the device, LackOfResources for one that does not fit beside what is there now.
+void require_workspace(const CudaDevice& device, std::int64_t bytes);
+
 class GpuMemory {
  public:
-  /// Uploads the inputs of `data`, one of the problem's. Throws DeviceError naming the bytes needed when the device has not so many.
+  /// Uploads the inputs of `data`, one of the problem's. Throws LackOfResources when the device has not so much free.
   GpuMemory(const GpuProblem& problem, const GpuProblem::Data& data, CudaDevicePtr device, const CudaStream& stream);
 
   /// Address of an argument, by its number in the problem.

@@ -6,6 +6,7 @@
 #include "autotune/workers/worker_process.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <algorithm>
 #include <map>
@@ -129,6 +130,8 @@ TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) 
                                : loaded              ? TrialStatus::crash
                                                      : TrialStatus::compile_error;
     outcome = failed_outcome(status, error.what());
+  } catch (const LackOfResources& error) {
+    outcome = outside_outcome(error.what());
   } catch (const UserError& error) {
     outcome = failed_outcome(TrialStatus::infeasible, error.what());
   }
@@ -185,9 +188,12 @@ CheckRun GpuRunner::run_case(const Loaded& loaded, const Sizes& sizes, HostTenso
   std::optional<GuardedDeviceBuffer> workspace;
   try {
     if (const std::int64_t bytes = loaded.launcher.workspace_bytes(values); bytes > 0) {
+      require_workspace(*device_, bytes);
       workspace.emplace(device_, static_cast<std::size_t>(bytes), stream_).fill(0xffffffffu, stream_);
     }
     loaded.launcher.launch({pointers, strides, values, loaded.scalars, workspace ? workspace->data() : nullptr}, stream_);
+  } catch (const LackOfResources&) {
+    throw;
   } catch (const UserError&) {
     return {.refused = true};
   }

@@ -3,9 +3,6 @@
 
 #include "autotune/host/host_compiler.h"
 #include "autotune/host/host_runner.h"
-#include "db/devices/host_identity.h"
-
-#include <algorithm>
 
 namespace nestor {
 namespace {
@@ -14,10 +11,10 @@ constexpr double kRunTimeout_s = 30;
 
 PipelineLimits limits_for(const MeasureOptions& options) {
   PipelineLimits limits;
-  limits.compilers = std::clamp(host_threads(), 1, 4);
+  limits.compilers = host_compilers();
   limits.compile_timeout_s = options.compile_timeout_s;
   limits.run_timeout_s = options.run_timeout_s > 0 ? options.run_timeout_s : kRunTimeout_s;
-  limits.memory_limit = limits.run_memory_limit = options.memory_limit / limits.compilers;
+  limits.memory_limit = limits.run_memory_limit = host_worker_memory(options);
   limits.alternating = true;
   return limits;
 }

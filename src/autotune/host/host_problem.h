@@ -16,7 +16,13 @@ struct HostProblem : MeasuredProblem {
   std::vector<OracleSample> samples{};
 };
 
-/// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive.
+/// Processes that compile for this machine at once.
+int host_compilers();
+/// Bytes of address space that each process of a host's workers may add to what it inherits.
+std::int64_t host_worker_memory(const MeasureOptions& options);
+
+/// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive,
+/// and LackOfResources, before anything is allocated, for sizes that do not fit this machine.
 std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options);
 
 }  // namespace nestor

@@ -8,6 +8,7 @@
 #include "autotune/workers/worker_process.h"
 #include "support/element_codec.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -84,6 +85,13 @@ TrialOutcome HostRunner::run(const TrialJob& job, const CompiledTrial& compiled)
     throw;
   } catch (const Error& error) {
     return failed_outcome(TrialStatus::compile_error, error.what());
+  }
+  const std::int64_t workspace =
+      recipe_.workspace_bytes.evaluate([&](const std::string& name) { return problem_->sizes.at(name); });
+  const std::int64_t most = host_worker_memory(problem_->options);
+  if (workspace > most) {
+    const std::string reason = fmt::format("its workspace takes {}, more than {}", bytes_text(workspace), bytes_text(most));
+    return failed_outcome(TrialStatus::infeasible, reason);
   }
   poison_outputs();
   const double first = run_once();

@@ -3,6 +3,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/element_codec.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <isl/aff.h>
 #include <isl/ast_build.h>
@@ -350,6 +351,7 @@ void Reference::evaluate_all(double cost_limit) {
     user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
                kMemoryLimit / 1e9);
   }
+  require_memory({static_cast<std::int64_t>(bytes)}, "evaluating the definition");
   for (Store& store : stores_) {
     if (store.reduced) store.sums = ZeroPages<ErrorSum>(store.elements);
   }

@@ -39,7 +39,8 @@ nlohmann::json describe_devices() {
                                  {"units", identity.units},
                                  {"details", identity.details},
                                  {"sm", gpu.sm},
-                                 {"shared_limit", gpu.shared_bytes_per_block}});
+                                 {"shared_limit", gpu.shared_bytes_per_block},
+                                 {"memory", gpu.memory_bytes}});
   }
   return answer;
 }
@@ -62,7 +63,7 @@ FoundGpus ask_driver() {
   found.reason = heard.message.at("reason");
   for (const auto& gpu : heard.message.at("devices")) {
     found.devices.push_back({"cuda", gpu.at("name"), gpu.at("arch"), gpu.at("units"), gpu.at("details")});
-    found.facts.push_back({gpu.at("sm"), gpu.at("units"), gpu.at("shared_limit")});
+    found.facts.push_back({gpu.at("sm"), gpu.at("units"), gpu.at("shared_limit"), gpu.at("memory")});
   }
   return found;
 }

@@ -28,6 +28,7 @@ struct GpuFacts {
   int sm = 0;                     ///< compute capability times ten, at most what code can be made for
   int units = 0;                  ///< multiprocessors
   std::int64_t shared_limit = 0;  ///< bytes of shared memory a block may take
+  std::int64_t memory_bytes = 0;  ///< of the device, whoever uses them now
 };
 /// Throws UserError when there is no such device, or it is too old.
 GpuFacts gpu_facts(const Target& target);

@@ -1,7 +1,9 @@
 // Elements, poison and random inputs.
 #include "autotune/tensors/host_tensor.h"
 
+#include "autotune/tensors/argument_bytes.h"
 #include "autotune/tensors/random_fill.h"
+#include "support/system/available_memory.h"
 
 #include <cstring>
 
@@ -16,6 +18,7 @@ std::int64_t HostTensor::elements() const {
 }
 
 HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  require_memory({argument_bytes(nest, sizes).inputs}, "the inputs of " + problem_text(nest, sizes));
   HostTensors arguments;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::temporary) continue;
@@ -30,6 +33,7 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
 }
 
 HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
+  require_memory({argument_bytes(nest, sizes).all()}, "the arguments of " + problem_text(nest, sizes));
   HostTensors arguments = make_inputs(nest, sizes, seed);
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;

@@ -3,10 +3,12 @@
 
 #include "db/devices/host_identity.h"
 #include "support/element_codec.h"
+#include "support/system/start_thread.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 namespace nestor {
@@ -81,12 +83,12 @@ void fill_random(ElementType type, std::byte* data, std::int64_t count, std::uin
   const std::vector<std::uint16_t>& table = encoded_sums(type);
   constexpr std::int64_t kWorthAThread = 1 << 20;
   const std::int64_t threads = std::clamp<std::int64_t>(count / kWorthAThread, 1, std::min(host_threads(), 32));
-  std::vector<std::thread> others;
+  JoinedThreads others;
   for (std::int64_t t = 1; t < threads; ++t) {
-    others.emplace_back([&, t] { fill_part(type, data, count * t / threads, count * (t + 1) / threads, random, table); });
+    others.start(fmt::format("thread {} of {} that fills a tensor", t + 1, threads),
+                 [&, t] { fill_part(type, data, count * t / threads, count * (t + 1) / threads, random, table); });
   }
   fill_part(type, data, 0, count / threads, random, table);
-  for (std::thread& other : others) other.join();
 }
 
 }  // namespace nestor

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ class Measurer {
   virtual void submit(std::int64_t ticket, const TrialJob& job) { handed_over_.push_back({ticket, job}); }
   /// Waits for the next outcome of a submitted job, in any order. There must be one.
   virtual SettledTrial next();
+  /// Has `told` called every now and then (up to 20 times a second) while next() or measure() wait. What measures at once has no need.
+  virtual void while_waiting(std::function<void()> told) { static_cast<void>(told); }
   /// Gives up submitted jobs that are not being measured yet; next() tells of them as stopped.
   virtual void abandon() {}
 

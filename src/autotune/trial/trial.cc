@@ -1,6 +1,10 @@
 // What each way of failing is called.
 #include "autotune/trial/trial.h"
 
+#include "support/system/available_memory.h"
+
+#include <algorithm>
+#include <array>
 #include <new>
 
 namespace nestor {
@@ -17,6 +21,26 @@ TrialOutcome stopped_outcome() {
   TrialOutcome outcome = failed_outcome(TrialStatus::crash, "stopped");
   outcome.stopped = true;
   return outcome;
+}
+
+namespace {
+constexpr std::string_view kOutside = "ended from outside: ";
+}
+
+TrialOutcome outside_outcome(const std::string& reason) {
+  TrialOutcome outcome = failed_outcome(TrialStatus::crash, std::string(kOutside) + reason);
+  outcome.outside = true;
+  return outcome;
+}
+
+bool ended_from_outside(TrialStatus status, std::string_view reason) {
+  if (status != TrialStatus::crash) return false;
+  // No kernel sends itself these; an older program stored them as crashes.
+  constexpr std::array<std::string_view, 5> kKilled{"worker killed by signal 1 ", "worker killed by signal 2 ",
+                                                    "worker killed by signal 3 ", "worker killed by signal 9 ",
+                                                    "worker killed by signal 15 "};
+  return reason.starts_with(kOutside) ||
+         std::any_of(kKilled.begin(), kKilled.end(), [&](std::string_view text) { return reason.starts_with(text); });
 }
 
 TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::string toolchain) {
@@ -41,6 +65,8 @@ TrialOutcome outcome_of_exception() {
     throw;
   } catch (const std::bad_alloc&) {
     return failed_outcome(TrialStatus::crash, "out of memory");
+  } catch (const LackOfResources& error) {
+    return outside_outcome(error.what());
   } catch (const UserError& error) {
     return failed_outcome(TrialStatus::illegal, error.what());
   } catch (const DeviceError& error) {

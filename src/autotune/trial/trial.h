@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nestor {
@@ -30,6 +31,8 @@ struct TrialOutcome {
   std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct
   bool stopped = false;                ///< only the stop flag, or giving up, ended it; such outcomes are not stored
+  /// What ended it was not the candidate: a signal from outside, or too little memory here. Says nothing about it, and is not stored by tune.
+  bool outside = false;
 };
 
 /// Outcome of a job that was handed over under this number.
@@ -43,6 +46,12 @@ TrialOutcome failed_outcome(TrialStatus status, std::string reason, double compi
 
 /// A trial that a stop flag cut short: status crash.
 TrialOutcome stopped_outcome();
+
+/// A trial that something other than the candidate ended: status crash, and a reason that ended_from_outside() knows again.
+TrialOutcome outside_outcome(const std::string& reason);
+
+/// Whether that is the reason of such a trial, or of one that an older program stored when its worker was killed from outside.
+bool ended_from_outside(TrialStatus status, std::string_view reason);
 
 /// As it is stored. Only kernels that may be served are worth their bytes.
 TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::string toolchain);

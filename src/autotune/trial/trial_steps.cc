@@ -3,6 +3,7 @@
 
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <utility>
 
@@ -43,6 +44,7 @@ Schedule replay_trial_steps(const Nest& nest, const Sizes& sizes, const nlohmann
       !json.at("steps").is_array()) {
     user_error("a schedule must be a JSON object with \"nest\" (a digest) and \"steps\" (a list)");
   }
+  require_flat_json(json, "the schedule");
   const std::string wanted = json.at("nest");
   std::vector<Step> steps;
   for (const auto& step : json.at("steps")) steps.push_back(step_from_json(step));

@@ -22,7 +22,8 @@ json outcome_to_json(const TrialOutcome& outcome) {
           {"median_ms", outcome.median_ms},
           {"max_error", outcome.max_error},
           {"compile_ms", outcome.compile_ms},
-          {"report", outcome.report}};
+          {"report", outcome.report},
+          {"outside", outcome.outside}};
 }
 
 TrialOutcome outcome_from_json(const json& json) {
@@ -34,6 +35,7 @@ TrialOutcome outcome_from_json(const json& json) {
   outcome.max_error = json.at("max_error");
   outcome.compile_ms = json.at("compile_ms");
   outcome.report = json.at("report");
+  outcome.outside = json.at("outside");
   return outcome;
 }
 
@@ -59,7 +61,9 @@ CompiledTrial compiled_from_json(const json& json) {
 /// One form for each kind of answer.
 struct AnswerToJson {
   json operator()(const WorkerReady&) const { return {{"ready", true}}; }
-  json operator()(const WorkerRefusal& refusal) const { return {{"refusal", refusal.reason}, {"user", refusal.user}}; }
+  json operator()(const WorkerRefusal& refusal) const {
+    return {{"refusal", refusal.reason}, {"fault", static_cast<int>(refusal.fault)}};
+  }
   json operator()(const TrialEnd& end) const { return {{"outcome", outcome_to_json(end.outcome)}, {"lost", end.lost}}; }
   json operator()(const CompiledTrial& compiled) const { return {{"compiled", compiled_to_json(compiled)}}; }
 };
@@ -87,7 +91,8 @@ json answer_to_json(const WorkerAnswer& answer) { return std::visit(AnswerToJson
 
 WorkerAnswer answer_from_json(const json& json) {
   if (json.contains("ready")) return WorkerReady{};
-  if (json.contains("refusal")) return WorkerRefusal{json.at("refusal"), json.at("user")};
+  if (json.contains("refusal"))
+    return WorkerRefusal{json.at("refusal"), static_cast<WorkerRefusal::Fault>(json.at("fault").get<int>())};
   if (json.contains("outcome")) return TrialEnd{outcome_from_json(json.at("outcome")), json.at("lost")};
   if (json.contains("compiled")) return compiled_from_json(json.at("compiled"));
   internal_error("a worker sent what is no answer");

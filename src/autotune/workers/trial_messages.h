@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -20,10 +21,11 @@ struct TrialRequest {
 /// The worker can take jobs.
 struct WorkerReady {};
 
-/// The worker cannot start. `user`: what was asked for is at fault (UserError), not the device (DeviceError).
+/// The worker cannot start: the device's fault (DeviceError), that of what was asked for (UserError), or this machine lacks something (LackOfResources).
 struct WorkerRefusal {
+  enum class Fault : std::uint8_t { device, user, resources };
   std::string reason;
-  bool user = false;
+  Fault fault = Fault::device;
 };
 
 /// A trial that ended in this stage.

@@ -5,6 +5,7 @@
 #include "autotune/workers/trial_worker.h"
 #include "autotune/workers/worker_process.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
 
 #include <unistd.h>
 
@@ -19,10 +20,14 @@ namespace {
 constexpr std::size_t kAhead = 2;
 /// Starts in a row that may fail.
 constexpr int kStarts = 3;
+/// Times that a candidate's process may be killed from outside, and rounds of all processes without anything settled in between.
+constexpr int kMostKills = 3;
+constexpr int kKilledRounds = 3;
 
 struct Entry {
   std::int64_t ticket = 0;
   TrialRequest request;
+  int kills = 0;  ///< of processes that worked on it
 };
 
 /// A process, and what it has been given: it works on the first.
@@ -71,6 +76,8 @@ struct TrialPipeline::Impl {
   std::deque<SettledTrial> settled{};
   double best_ms = 0;
   int under_way = 0;
+  std::size_t kills_in_a_row = 0;
+  std::function<void()> told{};  ///< called while it waits
 
   bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
 
@@ -149,6 +156,7 @@ struct TrialPipeline::Impl {
     const Heard heard = worker.process.hear();
     if (heard.kind == Heard::Kind::message) return take(stage, worker, heard.message);
     if (heard.kind == Heard::Kind::death) {
+      if (heard.outside) return killed(stage, worker, heard.death);
       if (!worker.ready && ++worker.failed_starts >= kStarts) throw DeviceError(fmt::format("{} {}", stage.who, heard.death));
       replace(stage, worker, failed_outcome(TrialStatus::crash, fmt::format("worker {} while {}", heard.death, stage.doing)));
     }
@@ -158,6 +166,25 @@ struct TrialPipeline::Impl {
       replace(stage, worker,
               failed_outcome(TrialStatus::timeout, fmt::format("no result after {:.1f} s of {}", stage.timeout_s, stage.doing)));
     }
+  }
+
+  /// Something outside ended it, which says nothing about what it worked on: that is tried again, or given up without a verdict.
+  void killed(Stage& stage, Worker& worker, const std::string& death) {
+    const std::size_t most = kKilledRounds * (compiling.workers.size() + running.workers.size());
+    if (++kills_in_a_row >= most) {
+      const AvailableMemory memory = available_memory();
+      throw DeviceError(
+          fmt::format("processes that compile or measure were killed from outside {} times in a row, at last {}: {}. {} leaves "
+                      "{} of memory. Something "
+                      "ends them, most likely because memory lacks; what was measured before is stored",
+                      kills_in_a_row, stage.who, death, memory.limit, bytes_text(memory.bytes)));
+    }
+    const bool worked = worker.ready && !worker.entries.empty();
+    if (worked && ++worker.entries.front().kills >= kMostKills) {
+      Entry entry = take_front(stage, worker);
+      settle(entry, outside_outcome(fmt::format("worker {} while {}, {} times", death, stage.doing, entry.kills)));
+    }
+    start(stage, worker);
   }
 
   /// `outcome`: of what it was working on.
@@ -179,7 +206,8 @@ struct TrialPipeline::Impl {
     }
     if (const auto* refusal = std::get_if<WorkerRefusal>(&answer)) {
       worker.process.end(true);
-      if (refusal->user) throw UserError(refusal->reason);
+      if (refusal->fault == WorkerRefusal::Fault::resources) throw LackOfResources(refusal->reason);
+      if (refusal->fault == WorkerRefusal::Fault::user) throw UserError(refusal->reason);
       throw DeviceError(refusal->reason);
     }
     if (std::holds_alternative<WorkerReady>(answer)) {
@@ -188,6 +216,7 @@ struct TrialPipeline::Impl {
       return limit(stage, worker);
     }
     if (worker.entries.empty()) return start(stage, worker);  // an answer to nothing
+    kills_in_a_row = 0;
     Entry entry = take_front(stage, worker);
     if (auto* compiled = std::get_if<CompiledTrial>(&answer)) {
       entry.request.compiled = std::move(*compiled);
@@ -233,6 +262,7 @@ struct TrialPipeline::Impl {
       }
     }
     wait_for_any(processes);
+    if (told) told();
     for (const auto& [stage, worker] : speakers) hear(*stage, *worker);
   }
 
@@ -293,6 +323,8 @@ SettledTrial TrialPipeline::next() {
   impl_->settled.pop_front();
   return first;
 }
+
+void TrialPipeline::while_waiting(std::function<void()> told) { impl_->told = std::move(told); }
 
 void TrialPipeline::abandon() { impl_->abandon(); }
 

@@ -25,7 +25,8 @@ struct PipelineLimits {
 
 /// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start
 /// up while the caller still prepares. Each lives for many trials and is replaced when it dies; what it was working on is an
-/// outcome. Not thread safe.
+/// outcome. One that was killed from outside is replaced, and its job tried again, three times at most; then the outcome says so and has
+/// no verdict (TrialOutcome::outside). When nothing but such deaths happens, next() throws DeviceError. Not thread safe.
 class TrialPipeline {
  public:
   /// Each function is called in the new processes; `make_device` with the number of the device, before the first job.
@@ -47,6 +48,8 @@ class TrialPipeline {
   SettledTrial next();
   /// The same for one of them; others that are settled meanwhile wait for next().
   TrialOutcome wait_for(std::int64_t ticket);
+  /// `told` is called every now and then, up to 20 times a second, while next() and wait_for() wait.
+  void while_waiting(std::function<void()> told);
   /// Gives up what no device has begun with; next() tells of it as stopped.
   void abandon();
 

@@ -4,11 +4,12 @@
 #include "autotune/workers/trial_messages.h"
 #include "autotune/workers/worker_process.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
+#include "support/system/start_thread.h"
 
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 
 namespace nestor {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 class Inbox {
  public:
   explicit Inbox(int socket) {
-    std::thread([this, socket] {
+    start_thread("the thread that reads requests", [this, socket] {
       for (;;) {
         auto message = receive_message(socket);
         const std::lock_guard lock(mutex_);
@@ -60,17 +61,22 @@ WorkerAnswer answer_to(const nlohmann::json& message, TrialStage& stage) {
 }  // namespace
 
 void serve_trials(int socket, const std::function<std::unique_ptr<TrialStage>()>& make_stage, bool reads_ahead) {
-  // Never destroyed: the process ends with _exit, and the thread may still be reading.
-  Inbox* inbox = reads_ahead ? new Inbox(socket) : nullptr;
+  Inbox* inbox = nullptr;
   const auto say = [socket](const WorkerAnswer& answer) { return send_message(socket, answer_to_json(answer)); };
   std::unique_ptr<TrialStage> stage;
+  using Fault = WorkerRefusal::Fault;
   try {
+    // Never destroyed: the process ends with _exit, and the thread may still be reading.
+    if (reads_ahead) inbox = new Inbox(socket);
     stage = make_stage();
+  } catch (const LackOfResources& error) {
+    say(WorkerRefusal{error.what(), Fault::resources});
+    return;
   } catch (const UserError& error) {
-    say(WorkerRefusal{error.what(), true});
+    say(WorkerRefusal{error.what(), Fault::user});
     return;
   } catch (const std::exception& error) {
-    say(WorkerRefusal{error.what(), false});
+    say(WorkerRefusal{error.what(), Fault::device});
     return;
   }
   if (!say(WorkerReady{})) return;

@@ -3,6 +3,7 @@
 
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/start_thread.h"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -73,6 +74,11 @@ std::string last_line(int file) {
   return line == std::string::npos ? tail : tail.substr(line + 1);
 }
 
+/// A program may abort or fault; these are sent to it.
+bool is_from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGHUP || signal == SIGINT || signal == SIGQUIT;
+}
+
 std::string describe_death(int status, int errors) {
   std::string text = WIFSIGNALED(status) ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
                                          : fmt::format("exited with code {}", WEXITSTATUS(status));
@@ -84,13 +90,19 @@ std::string describe_death(int status, int errors) {
 
 void WorkerProcess::start(std::int64_t memory, const std::function<void(int socket)>& serve) {
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) internal_error("socketpair: {}", std::strerror(errno));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+    throw LackOfResources(fmt::format("cannot open a socket to a process: {}; see 'ulimit -n'", std::strerror(errno)));
   // Debug lines of workers are for whoever asked for them; otherwise what a worker says last explains its death.
   errors_ = debug_enabled(DebugSwitch::timing) ? -1 : memfd_create("nestor-worker-stderr", MFD_CLOEXEC);
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t process = fork();
-  if (process < 0) internal_error("fork: {}", std::strerror(errno));
+  if (process < 0) {
+    const int error = errno;
+    close(sockets[0]);
+    close(sockets[1]);
+    throw LackOfResources(start_failure("a process", error));
+  }
   if (process == 0) {
     // A group of its own, so that the programs it runs (an assembler) can be ended with it.
     setpgid(0, 0);
@@ -132,6 +144,7 @@ std::string WorkerProcess::end(bool kill_it) {
   int status = 0;
   while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {}
   std::string death = describe_death(status, errors_);
+  ended_from_outside_ = WIFSIGNALED(status) && is_from_outside(WTERMSIG(status));
   open_sockets().erase(socket_);
   close(socket_);
   if (errors_ >= 0) close(errors_);
@@ -145,7 +158,8 @@ Heard WorkerProcess::hear() {
   if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
   if (ready > 0) {
     if (auto message = receive_message(socket_)) return {Heard::Kind::message, std::move(*message)};
-    return {Heard::Kind::death, {}, end(true)};
+    const std::string death = end(true);
+    return {Heard::Kind::death, {}, death, ended_from_outside_};
   }
   if (WorkerClock::now() < deadline_) return {};
   return {Heard::Kind::too_late, {}, end(true)};

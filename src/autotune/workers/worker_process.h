@@ -34,6 +34,8 @@ struct Heard {
   Kind kind = Kind::nothing;
   nlohmann::json message{};
   std::string death{};  ///< of one that died or was too late, as WorkerProcess::end() says it
+  bool outside =
+      false;  ///< of one that died: a signal that no program sends itself ended it (SIGKILL, as the OOM killer does; SIGTERM)
 };
 
 /// A child that speaks through one socket. It ignores Ctrl-C, dies with its parent, leaves no core file,
@@ -52,12 +54,14 @@ class WorkerProcess {
   /// Memory of its own (not what it still shares with this process), in bytes; 0 when it is not alive.
   std::int64_t own_memory() const;
   int socket() const { return socket_; }
-  /// Forks; the child runs `serve(socket)` and exits. `memory`: bytes of address space it may add to what it inherits (0: no
+  /// Forks; the child runs `serve(socket)` and exits. Throws LackOfResources when the system gives no process, or no file. `memory`: bytes of address space it may add to what it inherits (0: no
   /// limit).
   void start(std::int64_t memory, const std::function<void(int socket)>& serve);
   /// Ends the child (`kill_it`: with SIGKILL, its own children too) and says how it died: "killed by signal 11 (Segmentation
   /// fault)", with the last line it wrote on its standard error.
   std::string end(bool kill_it);
+  /// Whether what ended it last came from outside, as Heard::outside says.
+  bool ended_from_outside() const { return ended_from_outside_; }
 
   /// Its next message must come within that time from now; 0: whenever it likes.
   void limit(double seconds) { deadline_ = seconds > 0 ? after_seconds(seconds) : WorkerClock::time_point::max(); }
@@ -72,10 +76,12 @@ class WorkerProcess {
     std::swap(socket_, other.socket_);
     std::swap(errors_, other.errors_);
     std::swap(deadline_, other.deadline_);
+    std::swap(ended_from_outside_, other.ended_from_outside_);
   }
   pid_t process_ = -1;
   int socket_ = -1;
   int errors_ = -1;
+  bool ended_from_outside_ = false;
   WorkerClock::time_point deadline_ = WorkerClock::time_point::max();
 };
 

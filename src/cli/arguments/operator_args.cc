@@ -3,6 +3,7 @@
 
 #include "api/operators.h"
 #include "support/error.h"
+#include "support/words/nearest_word.h"
 
 #include <fmt/ranges.h>
 
@@ -45,6 +46,7 @@ CLI::Validator positive_number() {
 }
 
 void OperatorArgs::add_to(CLI::App& command, bool required) {
+  command_ = &command;
   auto* op = command.add_option("OP", source, operator_help());
   if (required) op->required();
   command.add_option("--variant,--dtype", variant,
@@ -60,13 +62,28 @@ void OperatorArgs::add_to(CLI::App& command, bool required) {
 Nest OperatorArgs::load() const { return load_operator(source, variant); }
 
 Sizes OperatorArgs::sizes(const Nest& nest) const {
+  std::vector<std::string> options;
+  if (command_ != nullptr) {
+    for (const CLI::Option* option : command_->get_options([](const CLI::Option*) { return true; })) {
+      for (const std::string& name : option->get_lnames()) options.push_back(name);
+    }
+  }
   Sizes given;
   for (const std::string& text : size_texts) {
     auto [name, value] = parse_size(text);
     std::replace(name.begin(), name.end(), '-', '_');
     const bool known =
         std::any_of(nest.sizes.begin(), nest.sizes.end(), [&](const SizeParam& size) { return size.name == name; });
-    if (!known) user_error("{} has no size '{}': its sizes are {}", nest.op, name, describe_sizes(nest));
+    if (!known) {
+      std::vector<std::string> words;
+      for (const SizeParam& size : nest.sizes) words.push_back(size.name);
+      // What was meant as an option of the command comes here as well.
+      for (const std::string& option : options) words.push_back("--" + option);
+      const auto nearest = nearest_word(name, words), option = nearest_word("--" + name, words);
+      const std::string& meant = nearest ? *nearest : option.value_or("");
+      user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name, meant.empty() ? "" : "; did you mean '" + meant + "'?",
+                 describe_sizes(nest));
+    }
     given[name] = value;
   }
   return complete_sizes(nest, given);

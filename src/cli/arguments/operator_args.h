@@ -25,6 +25,9 @@ struct OperatorArgs {
   Nest load() const;
   /// Sizes as given, checked by name and value; missing ones take their default. Throws UserError listing the sizes.
   Sizes sizes(const Nest& nest) const;
+
+ private:
+  const CLI::App* command_ = nullptr;  ///< that these arguments belong to
 };
 
 /// Where trials are stored: --db and --system-db.

@@ -4,10 +4,9 @@
 #include "autotune/target/target.h"
 #include "autotune/trial/trial_steps.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
+#include "support/system/text_file.h"
 
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <sstream>
 
 namespace nestor::cli {
@@ -31,24 +30,16 @@ Schedule schedule_from_lines(Schedule schedule, const std::string& text, const s
 Schedule schedule_of_trial(const Nest& nest, const Sizes& sizes, const Database& database, std::int64_t id) {
   const std::optional<TrialRecord> trial = database.trial(id);
   if (!trial) user_error("the database has no trial {}", id);
-  return replay_trial_steps(nest, sizes, nlohmann::json::parse(trial->steps));
+  return replay_trial_steps(nest, sizes, json_from_text(trial->steps, "the stored schedule"));
 }
 
 }  // namespace
-
-std::string read_file(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) user_error("cannot read {}", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 Schedule schedule_from_text(const Nest& nest, const Sizes& sizes, const std::string& text, const std::string& where) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] != '{')
     return schedule_from_lines(Schedule(nest_for_tuning(nest, sizes)), text, where);
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) user_error("{} is not valid JSON", where);
+  const nlohmann::json json = json_from_text(text, where);
   try {
     return replay_trial_steps(nest, sizes, json);
   } catch (const UserError& error) {
@@ -65,14 +56,14 @@ void ScheduleArgs::add_to(CLI::App& command) {
 }
 
 Schedule ScheduleArgs::load(const Nest& nest, const Sizes& sizes, const DatabaseArgs& database) const {
-  if (!file.empty()) return schedule_from_text(nest, sizes, read_file(file), file == "-" ? "standard input" : file);
+  if (!file.empty()) return schedule_from_text(nest, sizes, text_of_file(file), file == "-" ? "standard input" : file);
   if (trial != 0) return schedule_of_trial(nest, sizes, database.open(true), trial);
   if (!best) return Schedule(nest_for_tuning(nest, sizes));
   const Database records = database.open(true);
   const std::optional<TrialRecord> found =
       records.best(device_identity(device, threads), problem_key(nest, sizes), Database::Kernels::unchecked_too);
   if (!found) user_error("the database has no correct trial of {} ({}) at these sizes: tune it first", nest.op, nest.variant);
-  return replay_trial_steps(nest, sizes, nlohmann::json::parse(found->steps));
+  return replay_trial_steps(nest, sizes, json_from_text(found->steps, "the stored schedule"));
 }
 
 }  // namespace nestor::cli

@@ -25,7 +25,4 @@ struct ScheduleArgs {
 /// Replays the steps in `text`: JSON, or one step a line ('#' starts a comment).
 Schedule schedule_from_text(const Nest& nest, const Sizes& sizes, const std::string& text, const std::string& where);
 
-/// The whole file. Throws UserError when it cannot be read.
-std::string read_file(const std::string& path);
-
 }  // namespace nestor::cli

@@ -13,6 +13,8 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
+#include "support/system/text_file.h"
 
 #include <fmt/format.h>
 
@@ -102,7 +104,7 @@ void print_contenders(const std::vector<Contender>& contenders) {
 int run_files(const BenchArgs& args, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
   std::vector<Contender> contenders;
   for (const std::string& file : args.steps)
-    contenders.push_back({file, schedule_from_text(nest, sizes, read_file(file), file), {}, {}});
+    contenders.push_back({file, schedule_from_text(nest, sizes, text_of_file(file), file), {}, {}});
   measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
     nlohmann::json json = head_to_json(nest, sizes, options);
@@ -138,7 +140,8 @@ int run_bench(const BenchArgs& args) {
   // One thread of a GPU would take longer than anybody waits.
   if (!options.target.is_gpu()) contenders.push_back({"original", Schedule(nest_for_tuning(nest, sizes)), {}, {}});
   contenders.push_back({"parallel", parallel_original(nest, sizes, options), {}, {}});
-  contenders.push_back({"best", replay_trial_steps(nest, sizes, nlohmann::json::parse(best->steps)), {}, {}, true});
+  contenders.push_back(
+      {"best", replay_trial_steps(nest, sizes, json_from_text(best->steps, "the stored schedule")), {}, {}, true});
   measure_rounds(contenders, args.rounds, nest, sizes, options);
   if (output_mode().json) {
     nlohmann::json json = head_to_json(nest, sizes, options);

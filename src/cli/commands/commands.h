@@ -17,5 +17,7 @@ void add_verify(CLI::App& app, Action& run);
 void add_bench(CLI::App& app, Action& run);
 void add_db(CLI::App& app, Action& run);
 void add_devices(CLI::App& app, Action& run);
+void add_completion(CLI::App& app, Action& run);
+void add_manual(CLI::App& app, Action& run);
 
 }  // namespace nestor::cli

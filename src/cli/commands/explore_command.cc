@@ -34,13 +34,13 @@ int run_explore(const ExploreArgs& args) {
   std::string line;
   for (bool open = true; open;) {
     if (terminal) std::cout << "> ";
-    std::cout.flush();
+    require_written();
     if (!std::getline(std::cin, line)) break;
     if (!terminal) std::cout << "> " << line << "\n";
     try {
       open = explorer.execute(line);
     } catch (const UserError& error) {
-      std::cout << error.what() << "\n";
+      std::cout << shortened(error.what()) << "\n";
       if (!terminal) code = kUserError;
     }
   }

@@ -9,10 +9,16 @@
 #include "cli/terminal/output.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
+#include "support/words/nearest_word.h"
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <fstream>
 
 namespace nestor::cli {
@@ -63,9 +69,22 @@ bool Explorer::execute(const std::string& line) {
   if (rest.empty() && view_from(word)) {
     show_view(word);
   } else {
+    require_known(text, word);
     apply(text);
   }
   return true;
+}
+
+void Explorer::require_known(const std::string& text, const std::string& word) {
+  const std::string name = text.substr(0, text.find_first_of("( \t,"));
+  std::vector<std::string> words = view_words();
+  for (const Command& command : commands()) words.emplace_back(command.name);
+  for (const StepHelp& step : step_help()) words.emplace_back(step.name);
+  // Old names of steps are steps as well.
+  const auto nearest = nearest_word(name, words);
+  const bool step = std::any_of(step_help().begin(), step_help().end(),
+                                [&](const StepHelp& known) { return known.name == parse_step(text).name; });
+  if (!step && nearest && name == word) user_error("'{}' is no command and no step; did you mean '{}'?", word, *nearest);
 }
 
 void Explorer::push(const Schedule& schedule) {
@@ -119,10 +138,11 @@ void Explorer::reset(const std::string&) { push(Schedule(nest_for_tuning(nest_, 
 
 void Explorer::save(const std::string& path) {
   if (!path.empty()) {
+    errno = 0;
     std::ofstream file(path);
-    file << trial_steps_json(nest_, specialized_sizes(nest_, sizes_), schedule().steps()).dump(2) << "\n";
+    file << json_to_text(trial_steps_json(nest_, specialized_sizes(nest_, sizes_), schedule().steps()), 2) << "\n";
     file.close();
-    if (!file) user_error("cannot write {}", path);
+    if (!file) user_error("cannot write {}: {}", path, std::strerror(errno));
     fmt::print(out_, "steps saved to {}\n", path);
     return;
   }
@@ -144,7 +164,8 @@ void Explorer::load(const std::string& source) {
     args.device = options_.target;
     args.threads = options_.threads;
   } else if (source.find_first_not_of("0123456789") == std::string::npos) {
-    args.trial = std::stoll(source);
+    const auto [end, failure] = std::from_chars(source.data(), source.data() + source.size(), args.trial);
+    if (failure != std::errc() || args.trial == 0) user_error("the database has no trial {}", source);
   } else {
     args.file = source;
   }
@@ -157,7 +178,7 @@ void Explorer::show_rules(const std::string&) { out_ << describe_rules(schedule(
 
 void Explorer::show_view(const std::string& name) {
   const std::optional<View> view = view_from(name);
-  if (!view) user_error("'{}' is no view: there are {}", name, view_names());
+  if (!view) user_error("'{}' is no view{}; there are {}", name, did_you_mean(name, view_words()), view_names());
   out_ << show(schedule(), *view, {.sm = 90, .sizes = sizes_}) << "\n";
 }
 
@@ -169,7 +190,11 @@ void Explorer::help(const std::string& topic) {
     if (topic.empty() || step.name == topic) rows.push_back({fmt::format("  {}({})", step.name, step.arguments), step.help});
   }
   if (!topic.empty()) {
-    if (rows.empty()) user_error("'{}' is no step: 'help' lists them", topic);
+    if (rows.empty()) {
+      std::vector<std::string> names;
+      for (const StepHelp& step : step_help()) names.emplace_back(step.name);
+      user_error("'{}' is no step{}; 'help' lists them", topic, did_you_mean(topic, names));
+    }
     out_ << format_table(rows);
     return;
   }

@@ -31,6 +31,8 @@ class Explorer {
   static const std::vector<Command>& commands();
 
   void apply(const std::string& step);
+  /// Throws UserError with the nearest word where `word`, the first of `text`, is neither a command nor a view nor a step.
+  static void require_known(const std::string& text, const std::string& word);
   void push(const Schedule& schedule);
   void help(const std::string& topic);
   void why(const std::string& step);

@@ -3,6 +3,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "db/no_match.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 
@@ -48,6 +49,19 @@ class Asker {
   const Sizes& sizes() const { return sizes_; }
   /// Kernels of the operator that are not served yet.
   std::int64_t waiting() const { return database_.waiting(nest_.op, nest_.variant); }
+
+  /// Which of what was asked for fits no record.
+  std::string why_none() const {
+    std::vector<Database::ProblemSummary> records = database_.summary();
+    if (const std::string system = args_.database.resolved_system_path(); !system.empty()) {
+      const auto more = Database::open(system, {.read_only = true}).summary();
+      records.insert(records.end(), more.begin(), more.end());
+    }
+    Asked asked{nest_.op, nest_.variant, digest(nest_), sizes_, {}};
+    if (args_.device == "host" || args_.device.starts_with("cuda"))
+      asked.devices = {device_identity(target_from(args_.device), args_.threads)};
+    return why_no_match(records, asked);
+  }
 
   /// On the device that was named, else on this machine's, else on any.
   Found ask() const {
@@ -164,14 +178,15 @@ int run_query(const QueryArgs& args) {
   if (output_mode().json) {
     nlohmann::json json = match_to_json(found);
     json["waiting"] = asker.waiting();
+    if (!found.any()) json["reason"] = asker.why_none();
     print_json(json);
   } else if (found.any()) {
     print_match(found);
   } else {
     print(
-        fmt::format("no kernel of {} ({}) is valid for {}; find one with: nestor tune {}, or load the records that come with "
+        fmt::format("no kernel of {} ({}) is valid for {}: {}\nfind one with: nestor tune {}, or load the records that come with "
                     "Nestor: nestor db import --shipped",
-                    asker.nest().op, asker.nest().variant, format_sizes(asker.sizes()), args.problem.source));
+                    asker.nest().op, asker.nest().variant, format_sizes(asker.sizes()), asker.why_none(), args.problem.source));
     if (const std::int64_t waiting = asker.waiting(); waiting > 0) print(waiting_text(waiting));
   }
   return found.any() ? kOk : kNoKernel;

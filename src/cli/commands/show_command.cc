@@ -9,6 +9,8 @@
 #include "cli/terminal/output.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
+#include "support/words/nearest_word.h"
 
 #include <fmt/ranges.h>
 
@@ -76,14 +78,14 @@ std::pair<Nest, Sizes> problem_of(const ShowArgs& args) {
     user_error("trial {} has a variant and sizes of its own: name the operator to use others", args.schedule.trial);
   const auto origin = args.database.open(true).origin(args.schedule.trial);
   if (!origin) user_error("the database has no trial {}", args.schedule.trial);
-  return {nest_from_json(nlohmann::json::parse(origin->nest_json)), origin->problem.sizes};
+  return {nest_from_json(json_from_text(origin->nest_json, "the stored nest")), origin->problem.sizes};
 }
 
 int run_show(const ShowArgs& args) {
   const bool nothing_asked = args.schedule.trial == 0 && args.schedule.file.empty() && !args.schedule.best;
   if (args.problem.source.empty() && nothing_asked) return list_operators();
   const std::optional<View> view = view_from(args.view);
-  if (!view) user_error("'{}' is no view: --as takes {}", args.view, view_names());
+  if (!view) user_error("'{}' is no view{}; --as takes {}", args.view, did_you_mean(args.view, view_words()), view_names());
   const auto [nest, sizes] = problem_of(args);
   const Schedule schedule = args.schedule.load(nest, sizes, args.database);
   const ViewOptions options{std::stoi(args.target.substr(3)), sizes};

@@ -24,13 +24,14 @@ struct TuneArgs {
   std::string searcher = "evolutionary";
   std::uint64_t seed = 1;
   bool fix_all = false;
+  bool retry_failed = false;
 };
 
 std::string progress_text(const TuneProgress& progress) {
   const double speedup = progress.best_ms > 0 && progress.baseline_ms > 0 ? progress.baseline_ms / progress.best_ms : 0;
   const std::string factor = speedup > 0 ? fmt::format(" ({:.2f}x)", speedup) : "";
-  return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s left", progress.trials, progress.max_trials,
-                     format_ms(progress.best_ms), factor, progress.trials_per_s, progress.left_s);
+  return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s, {:.0f} s left", progress.trials, progress.max_trials,
+                     format_ms(progress.best_ms), factor, progress.trials_per_s, progress.elapsed_s, progress.left_s);
 }
 
 TuneRequest make_request(const TuneArgs& args) {
@@ -44,6 +45,7 @@ TuneRequest make_request(const TuneArgs& args) {
   request.nest = args.problem.load();
   request.sizes = args.problem.sizes(request.nest);
   request.fix_all_sizes = args.fix_all;
+  request.retry_failed = args.retry_failed;
   request.searcher = *searcher_kind_from(args.searcher);
   request.max_trials = args.trials;
   request.time_budget_s = args.time;
@@ -89,6 +91,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"baseline_ms", result.baseline_ms},
                       {"trials", result.trials},
                       {"known", result.known},
+                      {"lost", result.lost},
                       {"counts", counts_to_json(result)},
                       {"first_correct_s", result.first_correct_s},
                       {"elapsed_s", result.elapsed_s},
@@ -117,6 +120,10 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(
       fmt::format("{} in {:.1f} s{}{}", count_of(result.trials, "trial"), result.elapsed_s, counts.empty() ? "" : ": ", counts));
   if (result.known > 0) print(fmt::format("{} known from earlier runs", count_of(result.known, "trial")));
+  if (result.lost > 0) {
+    print(fmt::format("{} ended from outside (killed, or memory lacked): not stored, the same command tries again",
+                      count_of(result.lost, "candidate")));
+  }
   if (result.exhausted) print("every candidate of the space is measured");
   if (result.wrong_trial != 0) print(wrong_text(result, args));
   if (!result.best) {
@@ -177,6 +184,8 @@ void add_tune(CLI::App& app, Action& run) {
   command->add_option("--seed", args->seed, "of the search: the same seed gives the same order of candidates")
       ->capture_default_str();
   command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
+  command->add_flag("--retry-failed", args->retry_failed,
+                    "try again, and first, what crashed, took too long or did not compile in earlier runs");
   command->footer(R"(examples:
   nestor tune layernorm --rows 4096 --width 1024 --time 60
   nestor tune layernorm --rows 8192 --width 4096 --dtype bf16 --target cuda --time 20

@@ -3,13 +3,18 @@
 
 #include "autotune/trial/trial_spelling.h"
 #include "poly/schedule/schedule.h"
+#include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 
 namespace nestor::cli {
 namespace {
@@ -26,12 +31,40 @@ OutputMode& output_mode() {
   return mode;
 }
 
-void print(const std::string& text) {
-  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
-  std::fflush(stdout);
+void print_error(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
 }
 
-void print_json(const nlohmann::json& json) { print(json.dump(2)); }
+std::string shortened(const std::string& message) {
+  constexpr std::size_t kHead = 3000, kTail = 500;
+  if (message.size() <= kHead + kTail) return message;
+  return fmt::format("{} [{} more bytes] {}", message.substr(0, kHead), message.size() - kHead - kTail,
+                     message.substr(message.size() - kTail));
+}
+
+void require_written() {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  std::cout.flush();
+  int error = errno;
+  if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return;
+  std::clearerr(stdout);
+  std::cout.clear();
+  // What failed may have been an earlier line; the next one fails likewise.
+  if (error == 0 && ::write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
+  const std::string reason = error == EBADF ? "it is closed" : error != 0 ? std::strerror(error) : "an earlier line was lost";
+  user_error("cannot write to standard output: {}", reason);
+}
+
+void print(const std::string& text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (!text.ends_with('\n')) std::fputc('\n', stdout);
+  require_written();
+}
+
+void print_json(const nlohmann::json& json) { print(json_to_text(json, 2)); }
 
 std::string format_ms(double ms) {
   if (ms <= 0) return "-";
@@ -74,7 +107,7 @@ nlohmann::json problem_to_json(const ProblemKey& problem) {
 nlohmann::json device_to_json(const DeviceIdentity& device) {
   nlohmann::json json{
       {"kind", device.kind}, {"name", device.name}, {"arch", device.arch}, {"units", device.units}, {"key", device.key()}};
-  json["details"] = nlohmann::json::parse(device.details, nullptr, false);
+  json["details"] = json_or_discarded(device.details);
   if (json["details"].is_discarded()) json["details"] = device.details;
   return json;
 }
@@ -90,8 +123,8 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
                       {"revision", trial.revision},
                       {"checked", trial.checked}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
-  json["schedule"] = current_trial_steps(nlohmann::json::parse(trial.steps, nullptr, false));
-  if (!trial.report.empty()) json["report"] = nlohmann::json::parse(trial.report, nullptr, false);
+  json["schedule"] = current_trial_steps(json_or_discarded(trial.steps));
+  if (!trial.report.empty()) json["report"] = json_or_discarded(trial.report);
   if (trial.kernel) json["kernel"] = {{"architecture", trial.kernel->architecture}, {"hash", trial.kernel->hash}};
   return json;
 }
@@ -103,14 +136,14 @@ std::string waiting_text(std::int64_t kernels) {
 }
 
 std::string throughput_text(const TrialRecord& trial) {
-  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  const nlohmann::json report = json_or_discarded(trial.report);
   if (!report.is_object() || !report.contains("argument_bytes") || trial.median_ms <= 0) return "";
   const double gigabytes = report.at("argument_bytes").get<double>() / trial.median_ms / 1e6;
   return gigabytes < 1000 ? fmt::format(", {:.3g} GB/s", gigabytes) : fmt::format(", {:.3f} TB/s", gigabytes / 1000);
 }
 
 std::string kernel_text(const TrialRecord& trial) {
-  const nlohmann::json report = nlohmann::json::parse(trial.report, nullptr, false);
+  const nlohmann::json report = json_or_discarded(trial.report);
   if (!report.is_object() || !report.contains("kernels")) return "";
   std::string text;
   for (const nlohmann::json& kernel : report.at("kernels")) {
@@ -126,7 +159,7 @@ std::string kernel_text(const TrialRecord& trial) {
 }
 
 std::string steps_text(const std::string& steps_json) {
-  const nlohmann::json json = nlohmann::json::parse(steps_json, nullptr, false);
+  const nlohmann::json json = json_or_discarded(steps_json);
   if (!json.is_object() || !json.contains("steps")) return "  " + steps_json + "\n";  // stored by another program
   std::string text;
   for (const nlohmann::json& step : json.at("steps")) text += "  " + describe(step_from_json(step)) + "\n";
@@ -136,14 +169,18 @@ std::string steps_text(const std::string& steps_json) {
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
+  if (shown_) print_error("\r\033[K");
 }
 
 void ProgressLine::show(const std::string& text) {
-  if (!terminal_) return;
+  constexpr std::chrono::seconds kBetweenLines{5};
+  if (!terminal_) {
+    if (Clock::now() - said_ < kBetweenLines) return;
+    said_ = Clock::now();
+    return print_error(text + "\n");
+  }
   shown_ = true;
-  fmt::print(stderr, "\r\033[K{}", text.substr(0, static_cast<std::size_t>(terminal_columns() - 1)));
-  std::fflush(stderr);
+  print_error("\r\033[K" + text.substr(0, static_cast<std::size_t>(terminal_columns() - 1)));
 }
 
 }  // namespace nestor::cli

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,16 @@ struct OutputMode {
 };
 OutputMode& output_mode();
 
-/// Writes text, or the JSON with --json, and a line end.
+/// Writes to standard error, which may be closed: nobody is left to tell.
+void print_error(const std::string& text);
+
+/// A message that quotes what somebody gave, cut in the middle where that is longer than anybody reads.
+std::string shortened(const std::string& message);
+
+/// Throws UserError, with the reason, when standard output did not take everything that was written there.
+void require_written();
+
+/// Writes text, or the JSON with --json, and a line end. Throws as require_written() does. What is no UTF-8 in JSON is replaced.
 void print(const std::string& text);
 void print_json(const nlohmann::json& json);
 
@@ -42,7 +52,8 @@ std::string kernel_text(const TrialRecord& trial);
 /// The steps of TrialRecord::steps, one a line, indented.
 std::string steps_text(const std::string& steps_json);
 
-/// One line on a terminal's stderr, overwritten by each call; nothing elsewhere.
+/// One line on a terminal's standard error, overwritten by each call. Elsewhere a line of its own every five seconds, so that logs tell
+/// that something goes on.
 class ProgressLine {
  public:
   ProgressLine();
@@ -52,8 +63,10 @@ class ProgressLine {
   void show(const std::string& text);
 
  private:
+  using Clock = std::chrono::steady_clock;
   bool terminal_;
   bool shown_ = false;
+  Clock::time_point said_ = Clock::now();
 };
 
 }  // namespace nestor::cli

@@ -3,9 +3,9 @@
 #include "codegen/host/target/host_machine.h"
 #include "nestor/host_abi.h"
 #include "support/error.h"
+#include "support/system/available_memory.h"
+#include "support/system/fork_count.h"
 #include "support/thread_pool.h"
-
-#include <unistd.h>
 
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
@@ -18,14 +18,18 @@
 namespace nestor {
 namespace {
 
-/// Pools are kept: starting threads costs more than many kernels. They are never destroyed and belong to one process: a
-/// forked child has copies of the pools but none of their threads.
+/// Pools by their number of threads. They are kept, since starting threads costs more than many kernels, and never destroyed.
+struct Pools {
+  std::mutex mutex;
+  std::map<int, std::unique_ptr<ThreadPool>> by_threads;
+};
+
 ThreadPool& pool_of(int threads) {
-  static std::mutex mutex;
-  static auto& pools = *new std::map<std::pair<pid_t, int>, ThreadPool*>();
-  const std::lock_guard<std::mutex> lock(mutex);
-  ThreadPool*& pool = pools[{getpid(), threads}];
-  if (pool == nullptr) pool = new ThreadPool(threads);
+  static auto& pools = *new PerProcess<Pools>([] { return std::make_unique<Pools>(); });
+  Pools& here = pools.get();
+  const std::lock_guard<std::mutex> lock(here.mutex);
+  std::unique_ptr<ThreadPool>& pool = here.by_threads[threads];
+  if (pool == nullptr) pool = std::make_unique<ThreadPool>(threads);
   return *pool;
 }
 
@@ -55,6 +59,9 @@ struct LoadedHostKernel::Impl {
 
   void* reserve(std::int64_t bytes) const {
     if (bytes > workspace.bytes || !workspace.memory) {
+      // What it has is given back first.
+      workspace = {};
+      require_memory({bytes}, fmt::format("the workspace of {}", recipe.symbol));
       const std::size_t wanted = (static_cast<std::size_t>(bytes > 0 ? bytes : 0) / 64 + 1) * 64;
       workspace.memory.reset(std::aligned_alloc(64, wanted));
       if (!workspace.memory) throw std::bad_alloc();

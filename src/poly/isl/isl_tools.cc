@@ -7,6 +7,7 @@
 #include <isl/space.h>
 #include <isl/val.h>
 
+#include <cctype>
 #include <cstdlib>
 
 #include "support/error.h"
@@ -20,18 +21,55 @@ std::string take(char* text) {
   return result;
 }
 
+constexpr std::size_t kLongestText = 1 << 18;
+constexpr int kDeepestText = 1000;
+constexpr std::size_t kMostDigits = 18;
+
+/// The first number in isl's text with more digits than fit 64 bits together with what is added to it; "" when there is none.
+std::string long_number(const std::string& text) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t k = 0; k < text.size();) {
+    const std::size_t begin = k;
+    while (k < text.size() && is_word(text[k])) ++k;
+    std::size_t digits = begin;
+    while (digits < k && std::isdigit(static_cast<unsigned char>(text[digits])) != 0) ++digits;
+    if (digits - begin > kMostDigits) return text.substr(begin, digits - begin);
+    if (k == begin) ++k;
+  }
+  return "";
+}
+
+std::string shown(const std::string& text) { return text.size() <= 500 ? text : text.substr(0, 500) + "..."; }
+
+/// isl computes with numbers of any length and recurses; everything behind it has 64 bits and a stack.
+void require_modest(const std::string& text, const std::string& what) {
+  if (text.size() > kLongestText) user_error("{} has {} bytes, more than {}", what, text.size(), kLongestText);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (depth > kDeepestText) user_error("{} has parentheses nested more than {} deep", what, kDeepestText);
+  }
+  const std::string number = long_number(text);
+  if (!number.empty()) user_error("{}: the number {} has more than {} digits", what, shown(number), kMostDigits);
+}
+
 /// isl prints parse errors to stderr by itself; the message of ours names what was parsed.
 template <class T>
 T parse(const std::string& text, const std::string& what, const char* kind) {
+  require_modest(text, what);
   try {
-    return T(isl_context(), text);
+    T parsed(isl_context(), text);
+    // Products of numbers may be longer than each of them.
+    if (const std::string number = long_number(isl_text(parsed)); !number.empty())
+      user_error("{}: it comes to the number {}, which has more than {} digits", what, shown(number), kMostDigits);
+    return parsed;
   } catch (const isl::exception_quota&) {
     throw;
   } catch (const isl::exception&) {
     isl_ctx* context = isl_context().get();
     if (isl_ctx_last_error(context) == isl_error_quota || isl_ctx_aborted(context) != 0) throw;
     isl_ctx_reset_error(context);
-    user_error("{}: \"{}\" is not an isl {}", what, text, kind);
+    user_error("{}: \"{}\" is not an isl {}", what, shown(text), kind);
   }
 }
 

@@ -1,6 +1,8 @@
 // One thread watches all limits of the process and aborts what has run over.
 #include "poly/isl/time_limit.h"
 
+#include "support/system/start_thread.h"
+
 #include <pthread.h>
 #include <time.h>
 
@@ -42,7 +44,7 @@ class Watcher {
   void watch(isl_ctx* context, clockid_t clock, double end) {
     const std::lock_guard lock(mutex_);
     watched_[context] = {clock, end};
-    if (!started_) std::thread([this] { run(); }).detach();
+    if (!started_) start_thread("the thread that limits isl's time", [this] { run(); }).detach();
     started_ = true;
     if (asleep_) wake_.notify_one();
   }

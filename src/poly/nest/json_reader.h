@@ -43,6 +43,8 @@ class JsonReader {
   }
   std::int64_t integer() const {
     if (!value_.is_number_integer()) user_error("{} must be an integer", place_);
+    if (value_.is_number_unsigned() && value_.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+      user_error("{} must be an integer of 64 bits, not {}", place_, value_.get<std::uint64_t>());
     return value_.get<std::int64_t>();
   }
   bool boolean() const {

@@ -10,6 +10,7 @@
 
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
+#include "support/words/nearest_word.h"
 
 namespace nestor {
 namespace {
@@ -20,7 +21,7 @@ const SizeParam& size_of(const Nest& nest, const std::string& name) {
     if (size.name == name) return size;
     known.push_back(size.name);
   }
-  user_error("{} has no size named \"{}\"; its sizes are {}", nest.op, name, fmt::join(known, ", "));
+  user_error("{} has no size named \"{}\"{}; its sizes are {}", nest.op, name, did_you_mean(name, known), fmt::join(known, ", "));
 }
 
 void check_range(const Nest& nest, const SizeParam& size, std::int64_t value) {

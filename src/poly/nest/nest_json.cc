@@ -1,13 +1,13 @@
 // Nests as JSON: a plain tree of names, with isl objects as text.
 #include "poly/nest/nest_json.h"
 
-#include <fstream>
-
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/json_reader.h"
 #include "poly/nest/scalar_json.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
+#include "support/system/json_text.h"
+#include "support/system/text_file.h"
 
 namespace nestor {
 namespace {
@@ -130,16 +130,14 @@ json nest_to_json(const Nest& nest) {
 }
 
 Nest nest_from_json(const json& value) {
+  require_flat_json(value, "the nest");
   Nest nest = read_nest(JsonReader(value, "nest"));
   validate(nest);
   return nest;
 }
 
 Nest load_nest(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) user_error("cannot read nest file {}", path);
-  const json value = json::parse(file, nullptr, false);
-  if (value.is_discarded()) user_error("{} is not JSON", path);
+  const json value = json_from_text(text_of_file(path), path);
   try {
     return nest_from_json(value);
   } catch (const UserError& error) {

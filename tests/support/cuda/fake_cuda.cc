@@ -59,7 +59,7 @@ Result cuDeviceGetAttribute(int* value, int attribute, Ordinal) {
 }
 Result cuDeviceTotalMem_v2(std::size_t* bytes, Ordinal) {
   FAKE(cuDeviceTotalMem_v2);
-  *bytes = std::size_t{141} << 30;
+  *bytes = state().device_bytes;
   return kSuccess;
 }
 Result cuDeviceGetUuid_v2(Uuid* uuid, Ordinal device) {
@@ -108,8 +108,8 @@ Result cuCtxSynchronize() {
 }
 Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   FAKE(cuMemGetInfo_v2);
-  *free = std::size_t{140} << 30;
-  *total = std::size_t{141} << 30;
+  *total = state().device_bytes;
+  *free = *total - std::min(*total, state().in_use);
   return kSuccess;
 }
 Result cuMemAlloc_v2(Address* address, std::size_t bytes) {

@@ -37,7 +37,9 @@ struct FakeCuda {
   // What it answers; first read from $FAKE_CUDA_VERSION, $FAKE_CUDA_DEVICES, $FAKE_CUDA_FAIL ("cuInit=999,cuMemAlloc_v2=2").
   int version = 12040;
   int devices = 2;
-  std::map<std::string, int, std::less<>> fail;  ///< entry point -> error it returns
+  std::size_t device_bytes = std::size_t{141} << 30;  ///< bytes of a device; at first $FAKE_CUDA_MEMORY
+  std::size_t in_use = std::size_t{1} << 30;          ///< of them, by others; at first $FAKE_CUDA_IN_USE
+  std::map<std::string, int, std::less<>> fail;       ///< entry point -> error it returns
   /// Runs when a kernel of that name is launched (or its graph is); memory can be used through its addresses.
   std::map<std::string, std::function<void(const FakeLaunch&)>, std::less<>> kernels;
   bool note_launches = true;  ///< false: launches allocate nothing
@@ -56,6 +58,8 @@ struct FakeCuda {
   void reset() {
     const std::lock_guard lock(mutex);
     version = 12040;
+    device_bytes = std::size_t{141} << 30;
+    in_use = std::size_t{1} << 30;
     devices = 2;
     fail.clear();
     kernels.clear();

@@ -48,6 +48,8 @@ inline FakeCuda& state() {
     static FakeCuda made;
     if (const char* version = std::getenv("FAKE_CUDA_VERSION")) made.version = std::atoi(version);
     if (const char* devices = std::getenv("FAKE_CUDA_DEVICES")) made.devices = std::atoi(devices);
+    if (const char* memory = std::getenv("FAKE_CUDA_MEMORY")) made.device_bytes = std::strtoull(memory, nullptr, 10);
+    if (const char* in_use = std::getenv("FAKE_CUDA_IN_USE")) made.in_use = std::strtoull(in_use, nullptr, 10);
     std::istringstream failures(std::getenv("FAKE_CUDA_FAIL") != nullptr ? std::getenv("FAKE_CUDA_FAIL") : "");
     for (std::string item; std::getline(failures, item, ',');) {
       const auto at = item.find('=');

@@ -18,7 +18,7 @@ namespace {
 
 /// Numbers that all processes of a test see.
 struct Shared {
-  std::atomic<int> compiled, compiling, devices_started, device_process, running, most_running, overlaps;
+  std::atomic<int> compiled, compiling, devices_started, device_process, running, most_running, overlaps, kills;
 };
 
 Shared& shared() {
@@ -48,6 +48,7 @@ class ScriptedCompiler : public TrialCompiler {
     if (action == "bug") throw InternalError("op has no lowering");
     if (action == "hang_compiling") sleep_long();
     if (action == "exit_compiling") _exit(3);
+    if (action == "killed_compiling" && shared().kills-- > 0) kill(getpid(), SIGKILL);
     if (action == "infeasible") return outcome(TrialStatus::infeasible, "too large");
     if (action == "memory") {
       std::vector<std::vector<char>> hoard;
@@ -89,6 +90,8 @@ class ScriptedDevice : public TrialDevice {
   TrialOutcome act(const std::string& action, const TrialJob& job, const CompiledTrial& compiled) {
     if (action == "hang") sleep_long();
     if (action == "exit") _exit(4);
+    if (action == "killed" && shared().kills-- > 0) kill(getpid(), SIGKILL);
+    if (action == "terminated" && shared().kills-- > 0) kill(getpid(), SIGTERM);
     if (action == "abort") {
       (void)!write(STDERR_FILENO, "driver: fell over\n", 18);
       std::abort();
@@ -216,6 +219,66 @@ TEST_F(Pipeline, AProcessKilledBetweenTwoJobsIsReplacedAndNoJobIsBlamed) {
   const TrialOutcome next = run_all(pipeline, {"good"}).at(0);
   EXPECT_EQ(next.status, TrialStatus::ok) << next.reason;
   EXPECT_EQ(shared().devices_started, 2);
+}
+
+TEST_F(Pipeline, AJobWhoseProcessIsKilledFromOutsideIsTriedAgain) {
+  for (const bool alternating : {false, true}) {
+    for (const char* action : {"killed", "terminated", "killed_compiling"}) {
+      TrialPipeline pipeline = make(60, 1, nullptr, alternating);
+      shared().kills = 2;
+      for (const TrialOutcome& good : run_all(pipeline, {"good", action, "good"}))
+        EXPECT_EQ(good.status, TrialStatus::ok) << action << ": " << good.reason;
+      EXPECT_LT(shared().kills, 0) << action;  // it came to its end
+    }
+  }
+}
+
+TEST_F(Pipeline, OneThatIsKilledAgainAndAgainHasNoVerdictAndTheOthersGoOn) {
+  for (const char* action : {"killed", "killed_compiling"}) {
+    TrialPipeline pipeline = make();
+    shared().kills = 1000;
+    const auto outcomes = run_all(pipeline, {"good", action, "good"});
+    EXPECT_TRUE(outcomes.at(1).outside) << action;
+    EXPECT_TRUE(ended_from_outside(outcomes.at(1).status, outcomes.at(1).reason)) << outcomes.at(1).reason;
+    EXPECT_NE(outcomes.at(1).reason.find("signal 9"), std::string::npos) << outcomes.at(1).reason;
+    EXPECT_NE(outcomes.at(1).reason.find("3 times"), std::string::npos) << outcomes.at(1).reason;
+    EXPECT_EQ(outcomes.at(0).status, TrialStatus::ok);
+    EXPECT_EQ(outcomes.at(2).status, TrialStatus::ok);
+  }
+}
+
+TEST_F(Pipeline, WhenAllAreKilledInARowTheRunStopsAndSaysWhy) {
+  TrialPipeline pipeline = make();
+  shared().kills = 1000000;
+  for (int k = 0; k < 8; ++k) pipeline.submit(k, job("killed"));
+  std::string reason;
+  try {
+    for (int k = 0; k < 8; ++k) EXPECT_TRUE(pipeline.next().outcome.outside);
+  } catch (const DeviceError& error) {
+    reason = error.what();
+  }
+  EXPECT_NE(reason.find("killed from outside 9 times in a row"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("of memory"), std::string::npos) << reason;
+}
+
+TEST_F(Pipeline, WhoWaitsIsToldWhileACandidateRuns) {
+  TrialPipeline pipeline = make(0.6);
+  int told = 0;
+  pipeline.while_waiting([&] { ++told; });
+  EXPECT_EQ(run_all(pipeline, {"hang"}).at(0).status, TrialStatus::timeout);
+  EXPECT_GE(told, 5);  // in 0.6 s, 50 ms apart at most
+}
+
+TEST_F(Pipeline, WhatAKernelDoesToItselfStaysAVerdict) {
+  TrialPipeline pipeline = make();
+  for (const TrialOutcome& bad : run_all(pipeline, {"abort", "fault", "exit"})) {
+    EXPECT_EQ(bad.status, TrialStatus::crash);
+    EXPECT_FALSE(bad.outside) << bad.reason;
+    EXPECT_FALSE(ended_from_outside(bad.status, bad.reason)) << bad.reason;
+  }
+  EXPECT_TRUE(ended_from_outside(TrialStatus::crash, "worker killed by signal 9 (Killed) while running"));  // of an older program
+  EXPECT_FALSE(ended_from_outside(TrialStatus::crash, "worker killed by signal 11 (Segmentation fault) while running"));
+  EXPECT_FALSE(ended_from_outside(TrialStatus::timeout, "no result after 30.0 s of running"));
 }
 
 TEST_F(Pipeline, ReasonsSayWhatHappened) {

@@ -50,6 +50,8 @@ class FakeMeasurer : public Measurer {
   std::vector<double> races;            ///< best_ms as the jobs had it
   std::atomic<bool>* stop = nullptr;    ///< set when one more than `stop_after` candidates is to be measured
   std::size_t stop_after = 0;
+  std::map<std::string, TrialOutcome> scripted;  ///< by the steps in words: what comes of them instead, once
+  bool all_lost = false;                         ///< everything is ended from outside
 
  private:
   TrialOutcome measure_one(const TrialJob& job) {
@@ -65,6 +67,12 @@ class FakeMeasurer : public Measurer {
       return stopped_outcome();
     }
     completed.insert(text);
+    if (all_lost) return outside_outcome("worker killed by signal 9 (Killed) while running, 3 times");
+    if (const auto found = scripted.find(text); found != scripted.end()) {
+      outcome = found->second;
+      scripted.erase(found);
+      return outcome;
+    }
     constexpr TrialStatus kFailures[] = {TrialStatus::crash, TrialStatus::timeout, TrialStatus::wrong,
                                          TrialStatus::compile_error};
     if (measured.size() > 2 && hash % 3 == 0) {
@@ -358,6 +366,87 @@ TEST(Median, IsTheMiddleOrTheMeanOfTheMiddleTwo) {
   EXPECT_EQ(median({3}), 3);
   EXPECT_EQ(median({9, 1, 5}), 5);
   EXPECT_EQ(median({4, 1, 2, 100}), 3);
+}
+
+TEST_F(Tuner, WhatEndsFromOutsideIsNotStoredAndTheNextRunTriesIt) {
+  const auto killed = std::make_shared<FakeMeasurer>();
+  killed->all_lost = true;
+  TuneRequest asked = request(killed, 10);
+  asked.time_budget_s = 2;
+  const TuneResult lost = tune(asked);
+  EXPECT_GT(lost.lost, 0);
+  EXPECT_EQ(lost.trials, 0);
+  EXPECT_TRUE(stored(*killed).empty());
+  const auto measurer = std::make_shared<FakeMeasurer>();
+  const TuneResult result = tune(request(measurer, 10));
+  EXPECT_EQ(result.known, 0);
+  EXPECT_EQ(result.lost, 0);
+  EXPECT_GT(result.baseline_ms, 0);
+}
+
+/// The starting point is tried among the first, and in words it is that.
+std::string baseline_of(const FakeMeasurer& measurer, const TuneResult& result) {
+  const auto found = measurer.times.find(result.baseline_ms);
+  return found == measurer.times.end() ? "" : found->second;
+}
+
+TEST_F(Tuner, ALossOfTheStartingPointIsRepaired) {
+  const auto clean = std::make_shared<FakeMeasurer>();
+  const std::string baseline = baseline_of(*clean, tune(request(clean, 12)));
+  std::filesystem::remove_all(folder_);
+  std::filesystem::create_directories(folder_);
+  // In the same run.
+  const auto unlucky = std::make_shared<FakeMeasurer>();
+  unlucky->scripted[baseline] = outside_outcome("worker killed by signal 9 (Killed) while running, 3 times");
+  EXPECT_GT(tune(request(unlucky, 12)).baseline_ms, 0);
+  EXPECT_GE(unlucky->measured.count(baseline), 2u);
+  std::filesystem::remove_all(folder_);
+  std::filesystem::create_directories(folder_);
+  // In the next one, of what is stored as a crash.
+  const auto crashed = std::make_shared<FakeMeasurer>();
+  crashed->scripted[baseline] = failed_outcome(TrialStatus::crash, "worker killed by signal 9 (Killed) while running");
+  EXPECT_EQ(tune(request(crashed, 12)).baseline_ms, 0);
+  const auto next = std::make_shared<FakeMeasurer>();
+  EXPECT_GT(tune(request(next, 4)).baseline_ms, 0);
+  EXPECT_EQ(next->measured.count(baseline), 1u);
+}
+
+TEST_F(Tuner, CrashesThatAnOlderProgramStoredForKilledWorkersAreTriedAgain) {
+  const auto first = std::make_shared<FakeMeasurer>();
+  const TuneResult result = tune(request(first, 12));
+  Database database = Database::open((folder_ / "tuning.db").string());
+  int killed = 0;
+  for (const TrialRecord& row : stored(*first)) killed += row.status == TrialStatus::crash ? 1 : 0;
+  EXPECT_EQ(tune(request(std::make_shared<FakeMeasurer>(), 0)).known, result.trials);
+  for (TrialRecord row : stored(*first)) {
+    if (row.status != TrialStatus::ok) continue;
+    row.status = TrialStatus::crash;
+    row.reason = "worker killed by signal 15 (Terminated) while running";
+    row.steps = R"({"nest":"x","fixed":{},"steps":[{"name":"split","args":["i",3,"a","b"]}]})";
+    row.kernel.reset();
+    row.median_ms = 0;
+    database.add_trial(first->device(), result.problem, nest_to_json(samples::matmul()).dump(), row);
+    break;
+  }
+  EXPECT_EQ(tune(request(std::make_shared<FakeMeasurer>(), 0)).known, result.trials);  // one more row, not one more known
+}
+
+TEST_F(Tuner, FailedCandidatesAreTriedAgainWhereThatIsAskedFor) {
+  const auto first = std::make_shared<FakeMeasurer>();
+  tune(request(first, 30));
+  std::size_t failed = 0;
+  for (const TrialRecord& row : stored(*first)) {
+    failed += row.status == TrialStatus::crash || row.status == TrialStatus::timeout || row.status == TrialStatus::compile_error;
+  }
+  ASSERT_GT(failed, 0u);
+  const auto again = std::make_shared<FakeMeasurer>();
+  TuneRequest asked = request(again, static_cast<int>(failed));
+  asked.retry_failed = true;
+  tune(asked);
+  for (const std::string& text : again->measured) EXPECT_EQ(first->measured.count(text) > 0, true) << text;
+  const auto without = std::make_shared<FakeMeasurer>();
+  tune(request(without, static_cast<int>(failed)));
+  for (const std::string& text : without->measured) EXPECT_EQ(first->measured.count(text), 0u) << text;
 }
 
 }  // namespace

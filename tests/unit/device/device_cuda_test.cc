@@ -1,6 +1,9 @@
 // Devices, memory, streams, events, graphs and modules, over the fake driver.
 #include "unit/device/device_fixture.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <numeric>
 #include <thread>
 
@@ -171,6 +174,25 @@ TEST_F(Cuda, ThreadsCanShareAModule) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(fake.launches.size(), 200);
+}
+
+TEST_F(Cuda, InAForkedChildIsRefusedAndFreedWithoutTheDriver) {
+  auto buffer = std::make_unique<DeviceBuffer>(device, 64);
+  auto module = CudaModule::load(device, fake_ptx("kernel", 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string refused = message_of<DeviceError>([&] { buffer->fill_bytes(0); });
+    buffer.reset();
+    module.reset();
+    device.reset();
+    // Nothing was asked of the driver: the child's copy of the fake still has everything.
+    const bool untouched = fake.memory.size() == 1 && fake.modules == 1 && fake.contexts == 1;
+    _exit(untouched && refused.find("forked after cuda:0 was opened") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  buffer->fill_bytes(0);  // the parent goes on
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "nestor/nestor.h"
 #include "unit/runtime/runtime_fixture.h"
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -18,6 +20,37 @@ TEST(CApi, WorksFromC) {
   store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 4, 8, "scale", "x86-64:x86-64:", 2);
   const char* failure = nestor_c_api_checks(folder.file("t.db").c_str(), folder.file("none.db").c_str());
   EXPECT_EQ(failure, nullptr) << failure << "; last error: " << nestor_last_error();
+}
+
+TEST(CApi, SaysItsVersion) {
+  EXPECT_EQ(nestor_version_number(), NESTOR_VERSION);
+  EXPECT_EQ(std::string(nestor_version()), std::to_string(NESTOR_VERSION_MAJOR) + "." + std::to_string(NESTOR_VERSION_MINOR) +
+                                               "." + std::to_string(NESTOR_VERSION_PATCH));
+  // The build's version is the header's.
+  std::ifstream file(NESTOR_SOURCE_FOLDER "/CMakeLists.txt");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("project(Nestor VERSION " + std::string(nestor_version()) + " "), std::string::npos);
+}
+
+TEST(CApi, NoKernelSaysWhatFitsNothing) {
+  NESTOR_NEEDS_C_COMPILER();
+  TemporaryFolder folder;
+  store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 4, 8);
+  const nestor_options options{1, ""};
+  nestor_library* library = nullptr;
+  ASSERT_EQ(nestor_open(folder.file("t.db").c_str(), &options, &library), NESTOR_OK);
+  const auto reason = [&](const char* op, const char* variant, std::int64_t cols) {
+    const char* names[] = {"rows", "cols"};
+    const int64_t values[] = {4, cols};
+    nestor_kernel* kernel = nullptr;
+    EXPECT_EQ(nestor_query(library, op, variant, "host", 2, names, values, &kernel), NESTOR_NOT_FOUND);
+    return std::string(nestor_last_error());
+  };
+  EXPECT_NE(reason("scael", "f32", 8).find("no record is of an operator 'scael'; did you mean 'scale'?"), std::string::npos);
+  EXPECT_NE(reason("scale", "f64", 8).find("no record of scale is of the variant 'f64': there are f32"), std::string::npos);
+  // Its columns must be divisible by 4.
+  EXPECT_NE(reason("scale", "f32", 7).find("measured at cols=8, rows=4"), std::string::npos) << nestor_last_error();
+  nestor_close(library);
 }
 
 TEST(CApi, ErrorsBelongToTheirThread) {

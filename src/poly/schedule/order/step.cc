@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "support/error.h"
 #include "support/knobs.h"
+#include "support/system/json_text.h"
 
 namespace nestor {
 namespace {
@@ -89,6 +91,8 @@ Step step_from_json(const nlohmann::json& json) {
     if (!arg.is_string() && !arg.is_number_integer()) {
       user_error("step `{}`: an argument must be a string or an integer, not {}", step.name, arg.dump());
     }
+    if (arg.is_number_unsigned() && arg.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+      user_error("step `{}`: the argument {} does not fit 64 bits", step.name, arg.get<std::uint64_t>());
     step.args.push_back(arg);
   }
   return current_spelling(std::move(step));
@@ -96,6 +100,7 @@ Step step_from_json(const nlohmann::json& json) {
 
 Step parse_step(const std::string& text) {
   const std::string whole = trimmed(text);
+  if (const std::string readable = valid_utf8(whole); readable != whole) user_error("step `{}` is no text in UTF-8", readable);
   const std::size_t name_end = std::min(whole.find_first_of("( \t,"), whole.size());
   Step step{whole.substr(0, name_end), {}};
   if (step.name.empty()) user_error("`{}` is no step: write name(argument, ...), for example split(i, 32, io, ii)", whole);

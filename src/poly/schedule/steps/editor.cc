@@ -8,6 +8,7 @@
 
 #include "poly/schedule/order/running_values.h"
 #include "support/error.h"
+#include "support/words/nearest_word.h"
 
 namespace nestor {
 namespace {
@@ -20,7 +21,7 @@ const ScheduleEditor::Entry& entry_of(const Step& step) {
   }
   std::vector<std::string> names;
   for (const ScheduleEditor::Entry& entry : ScheduleEditor::entries()) names.emplace_back(entry.name);
-  user_error("there is no step `{}`; the steps are {}", step.name, fmt::join(names, ", "));
+  user_error("there is no step `{}`{}; the steps are {}", step.name, did_you_mean(step.name, names), fmt::join(names, ", "));
 }
 
 bool is_name(const std::string& text) {

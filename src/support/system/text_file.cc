@@ -1,0 +1,54 @@
+// Reads by the system's calls, whose reasons are told.
+#include "support/system/text_file.h"
+
+#include "nestor/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace nestor {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path)
+      : own_(path != "-"), number_(own_ ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC) : 0) {}
+  ~Descriptor() {
+    if (own_ && number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  bool own_;
+  int number_;
+};
+
+}  // namespace
+
+std::string text_of_file(const std::string& path) {
+  const auto refuse = [&] {
+    const std::string name = path == "-" ? "standard input" : path;
+    throw UserError(errno == EISDIR ? fmt::format("cannot read {}: it is a folder, not a file", name)
+                                    : fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  };
+  const Descriptor file(path);
+  if (file.number() < 0) refuse();
+  std::string text;
+  std::array<char, 1 << 16> part;
+  for (;;) {
+    const ssize_t got = ::read(file.number(), part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse();
+    if (got == 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace nestor
