@@ -80,8 +80,7 @@ double compute_clocks(const TensorPlan& plan, const TensorOp& op) {
 
 EventCost product_cost(const TensorPlan& plan, const TensorOp& op) {
   const double flops = 2.0 * plan.row_tiles * nvptx::kWarpgroupRows * op.n * op.k;
-  if (plan.cores == nvptx::TensorCores::wgmma) return {kIssue, flops / kTensorFlops};
-  return {flops / kMmaFlops, 0};
+  return {kIssue, flops / (plan.cores == nvptx::TensorCores::wgmma ? kTensorFlops : kMmaFlops)};
 }
 
 }  // namespace

@@ -167,13 +167,20 @@ class Simulation {
       case Kind::release:
         if (event.count > 0) return agent.amid.push_back(event);
         return release(agent, event, agent.clock);
-      case Kind::next_tile:
-        ++agent.current[index(event.ring)];
-        return;
       case Kind::wait_products:
         return wait_for(agent, agent.products, event);
       case Kind::wait_copies:
         return wait_for(agent, agent.batches, event);
+      default:
+        return pass_on(agent, event);
+    }
+  }
+  /// Events that take no time of their own.
+  void pass_on(Agent& agent, const Event& event) {
+    switch (event.kind) {
+      case Kind::next_tile:
+        ++agent.current[index(event.ring)];
+        return;
       case Kind::commit_copies:
         agent.batches.push_back(std::exchange(agent.open_batch, 0));
         return;
@@ -214,13 +221,14 @@ class Simulation {
     if (!all_copy()) ++tile;
   }
   void product(Agent& agent, const Event& event, const EventCost& cost) {
-    span(lane_of(agent), agent.clock, agent.clock + cost.role, "product", "product " + op_name(event));
-    agent.clock += cost.role;
-    if (cost.unit <= 0) return;
-    const double start = std::max(agent.clock, tensor_free_);
+    const double issued = agent.clock + cost.role, start = std::max(issued, tensor_free_);
     tensor_free_ = start + cost.unit;
     span(tensor_lane_, start, tensor_free_, "product", fmt::format("{} of {}", op_name(event), agent.name));
-    agent.products.push_back(tensor_free_);
+    // With mma a warp goes on when it has the result.
+    const double on = all_copy() ? tensor_free_ : issued;
+    span(lane_of(agent), agent.clock, on, "product", "product " + op_name(event));
+    agent.clock = on;
+    if (!all_copy()) agent.products.push_back(tensor_free_);
   }
   void work(Agent& agent, const Event& event, const EventCost& cost) {
     const std::string what = event.op >= 0 ? op_name(event) : ring_or_buffer(event);

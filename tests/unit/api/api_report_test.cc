@@ -7,6 +7,9 @@
 #include "api/report/space_pictures.h"
 #include "api/report/trial_columns.h"
 #include "api/report/warp_timeline.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/base_schedules.h"
+#include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/tile/build/tile_classes.h"
@@ -141,11 +144,11 @@ TEST_F(CausalAttention, StoryEndsWithTheScheduleAndSaysWhyOfEachStep) {
   }
 }
 
-TEST_F(CausalAttention, StagesHoldOneTileAtATimeAndUnitsDoOneThing) {
-  const TileProgram program = build_tile_program(*schedule_);
-  const auto plans = plan_kernels(program, {.sm = 90});
+/// Every lane does one thing at a time, and each of them something.
+void expect_orderly(const TileProgram& program, int sm, const Sizes& sizes) {
+  const auto plans = plan_kernels(program, {.sm = sm});
   ASSERT_TRUE(plans->kernels.front().tensor);
-  const Timeline timeline = timeline_of(*plans->kernels.front().tensor, sizes_);
+  const Timeline timeline = timeline_of(*plans->kernels.front().tensor, sizes);
   EXPECT_GT(timeline.clocks, 0);
   for (std::size_t lane = 0; lane < timeline.lanes.size(); ++lane) {
     std::vector<LaneSpan> spans;
@@ -158,6 +161,18 @@ TEST_F(CausalAttention, StagesHoldOneTileAtATimeAndUnitsDoOneThing) {
           << timeline.lanes[lane].name << ": " << spans[k - 1].text << ", " << spans[k].text;
     }
   }
+}
+
+TEST_F(CausalAttention, StagesHoldOneTileAtATimeAndUnitsDoOneThing) {
+  expect_orderly(build_tile_program(*schedule_), 90, sizes_);
+}
+
+TEST_F(CausalAttention, TimelinesOfAnOlderGpuHaveNoProducer) {
+  const TrialProblem problem = trial_problem(nest_, sizes_);
+  BaseSchedules schedules(problem.start);
+  const auto space = make_nest_space(schedules, problem.sizes, gpu_space_limits(80, 163 << 10, 108));
+  const Schedule guess = schedules.replay(space->candidate(space->defaults().front()).steps);
+  expect_orderly(build_tile_program(guess), 80, sizes_);
 }
 
 TEST_F(CausalAttention, ReportHasAllPartsOfAShippedRecord) {
