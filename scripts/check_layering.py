@@ -64,7 +64,8 @@ STANDS_ON = {
     "codegen/gpu/mma/emit": ["codegen/gpu/mma/pipeline", "codegen/gpu/ptx"],
     "codegen/gpu": ["codegen/gpu/simt", "codegen/gpu/simt/proof", "codegen/gpu/simt/emit", "codegen/gpu/mma", "codegen/gpu/mma/proof",
                     "codegen/gpu/mma/emit"],
-    "db/records": [],
+    "db/trust": [],
+    "db/records": ["db/trust"],
     "db/devices": ["db/records"],
     "db": ["db/records"],
     "autotune/trial": [],
@@ -96,6 +97,7 @@ EXTERNAL = {
     r"Halide": {"frontend", "kernels"},
     r"isl/": {"poly", "frontend", "codegen", "autotune", "api"},
     r"SQLiteCpp/|sqlite3": {"db"},
+    r"sodium": {"db"},
     r"CLI/": {"cli"},
 }
 

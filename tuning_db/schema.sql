@@ -1,4 +1,4 @@
--- Tuning database, schema version 4. Every statement here runs once, in one transaction, when a file is created.
+-- Tuning database, schema version 5. Every statement here runs once, in one transaction, when a file is created.
 -- Older files reach this schema through migrations/.
 
 CREATE TABLE meta (
@@ -21,7 +21,8 @@ CREATE TABLE device (
 CREATE TABLE nest (
   id     INTEGER PRIMARY KEY,
   digest TEXT NOT NULL UNIQUE,
-  json   TEXT NOT NULL
+  json   TEXT NOT NULL,
+  seal   TEXT NOT NULL DEFAULT '' -- BLAKE2b-256 of digest and json
 );
 
 -- A nest with values for its sizes. `sizes` repeats problem_size as canonical text ("cols=1024,rows=4096"): one key for
@@ -46,7 +47,7 @@ CREATE TABLE problem_size (
 -- read recipes; `code` comes last because SQLite walks through a row to reach a column.
 CREATE TABLE kernel (
   id           INTEGER PRIMARY KEY,
-  hash         TEXT NOT NULL,     -- XXH3-128 of code and recipe
+  hash         TEXT NOT NULL,     -- BLAKE2b-256 of code and recipe
   architecture TEXT NOT NULL,
   valid        TEXT NOT NULL,     -- JSON
   recipe       TEXT NOT NULL,     -- JSON
@@ -69,12 +70,16 @@ CREATE TABLE trial (
   steps      TEXT NOT NULL,            -- JSON
   report     TEXT NOT NULL DEFAULT '', -- JSON: what the compiler and the driver said of the kernel; '' for nothing
   revision   INTEGER NOT NULL DEFAULT 0,  -- of the code generator that made the code; 0: before revisions were counted
-  checked    INTEGER NOT NULL DEFAULT 0   -- last revision whose proofs and checks the kernel passed; 0: none, it is not served
+  checked    INTEGER NOT NULL DEFAULT 0,  -- last revision whose proofs and checks the kernel passed; 0: none, it is not served
+  seal       TEXT NOT NULL DEFAULT '', -- BLAKE2b-256 of all that the trial says, its device, problem and kernel included
+  signer     TEXT NOT NULL DEFAULT '', -- Ed25519 public key of who signed the seal; '' for nobody
+  signature  TEXT NOT NULL DEFAULT ''
 );
 
 -- Trials preferred over faster ones.
 CREATE TABLE pin (
-  trial_id INTEGER PRIMARY KEY REFERENCES trial (id) ON DELETE CASCADE
+  trial_id INTEGER PRIMARY KEY REFERENCES trial (id) ON DELETE CASCADE,
+  seal     TEXT NOT NULL DEFAULT '' -- BLAKE2b-256 of the trial's number and seal
 );
 
 CREATE INDEX trial_of_problem ON trial (problem_id, device_id, created);

@@ -63,6 +63,11 @@ typedef struct nestor_tensor {
 /* Opens a tuning database for reading. path NULL: $NESTOR_DB, else the user's default, else the system's. options may be NULL. */
 NESTOR_API nestor_status nestor_open(const char* path, const nestor_options* options, nestor_library** library);
 
+/* Whether records that nobody trusted signed are served, too (not 0), or not (0; the default, unless $NESTOR_ALLOW_UNSIGNED is 1). A
+ * record holds native code that runs in this process. Served without are records that come with Nestor, that the user's own key signed,
+ * which `nestor tune` does, or a key that the user trusts (`nestor db trust`). Kernels in use stay valid. */
+NESTOR_API nestor_status nestor_allow_unsigned(nestor_library* library, int32_t allowed);
+
 /* Frees the library and all its kernels. NULL is allowed. */
 NESTOR_API void nestor_close(nestor_library* library);
 

@@ -60,7 +60,8 @@ class NESTOR_API Kernel {
   MatchKind match() const;  ///< none for no kernel
   /// Sum over sizes of |log2(asked / measured)|.
   double distance() const;
-  /// JSON: where it was measured and how fast, its tensors with types and shapes, sizes, scalars, and conditions on sizes.
+  /// JSON: where it was measured and how fast, its tensors with types and shapes, sizes, scalars, conditions on sizes, and why kernels that
+  /// would have come before were passed over. The same for all sizes that the kernel serves.
   std::string_view info() const;
 
   /// On the host, runs the kernel and returns when it is done. On a GPU, puts it into the stream and returns at once: it takes
@@ -86,9 +87,13 @@ struct LibraryOptions {
   int threads = 0;               ///< threads of a host kernel, the caller's included; 0: all CPUs this process may use
   std::string system_path = {};  ///< system database; "": the default one, if there is one
   bool use_system = true;        ///< consult a system database at all
+  /// Serve records that nobody trusted signed, too. A record holds native code that runs in this process: say so only of databases that
+  /// nobody else can write. $NESTOR_ALLOW_UNSIGNED=1 does the same.
+  bool allow_unsigned = false;
 };
 
-/// A tuning database, opened for reading. Cheap to copy (copies share everything); safe to use from several threads.
+/// A tuning database, opened for reading. Records are served that come with Nestor, that this user's key signed, or a key that the user
+/// trusts (docs/database.md#trust). Cheap to copy (copies share everything); safe to use from several threads.
 class NESTOR_API Library {
  public:
   /// `path` "": $NESTOR_DB, else the user's default database, else the system's. Throws UserError when there is none, or
@@ -96,10 +101,11 @@ class NESTOR_API Library {
   static Library open(const std::string& path = "", const LibraryOptions& options = {});
 
   /// The best known kernel, loaded and checked; an empty Kernel when none fits. `device`: "host", "cuda" (the first GPU) or
-  /// "cuda:1". An answer is remembered: asking for the same again takes well under a microsecond, allocates nothing and takes
-  /// no lock. The first query for a GPU makes its primary context, unless the process has done so. Throws UserError for a
-  /// device that is not here (or whose driver is too old), for sizes that are not positive, and for a kernel that cannot be
-  /// loaded; DeviceError when the driver fails.
+  /// "cuda:1". An answer is remembered, also that there is none: asking for the same again takes well under a microsecond,
+  /// allocates nothing and takes no lock. At most 32,768 answers are; then they are forgotten, as by refresh(). A kernel that does
+  /// not load is passed over. The first query for a GPU makes its primary context, unless the process has done so. Throws
+  /// UserError for a device that is not here (or whose driver is too old) and for sizes that are not positive, and
+  /// where none of the kernels that fit loads; DeviceError when the driver fails.
   Kernel query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
                std::string_view device = "host") const;
   Kernel query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device = "host") const;

@@ -36,6 +36,7 @@ _SIGNATURES = {
     "nestor_kernel_info": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_double),
                            ctypes.POINTER(ctypes.c_char_p)],
     "nestor_refresh": [ctypes.c_void_p],
+    "nestor_allow_unsigned": [ctypes.c_void_p, ctypes.c_int32],
 }
 
 _lock = threading.Lock()

@@ -8,13 +8,14 @@ from . import capi
 from .errors import UserError
 from .tensors import Layout, current_torch_stream, read_functions, reader_of, stream_handle
 
+_MAX_KERNELS = 4096  # answers that a library remembers; then it starts afresh
 _MAX_PLANS = 1024  # layouts of arguments that a kernel remembers; then it starts afresh
 
 
 class _Handle:
     """The open C library. Kernels hold it, so that it is freed after the last of them."""
 
-    def __init__(self, path, threads, system_path):
+    def __init__(self, path, threads, system_path, allow_unsigned):
         self.c = capi.load()
         self.closed = False
         self.value = ctypes.c_void_p()
@@ -22,6 +23,8 @@ class _Handle:
                                None if system_path is None else capi.text(str(system_path), "system_path"))
         text = None if path is None else capi.text(str(path), "the path of the database")
         capi.check(self.c, self.c.nestor_open(text, ctypes.byref(options), ctypes.byref(self.value)))
+        if allow_unsigned:
+            capi.check(self.c, self.c.nestor_allow_unsigned(self.value, 1))
 
     def require_open(self):
         if self.closed:
@@ -38,11 +41,14 @@ class Library:
     path: the database; None: $NESTOR_DB, else the user's default, else the system's.
     threads: of a host kernel; 0: all CPUs that this process may use.
     system_path: a second database, consulted after the first; None: the default one; "": none.
+    allow_unsigned: serve records that nobody trusted signed, too. They hold native code that runs in this process; without, records
+    are served that come with Nestor, that this user's key signed (`nestor tune` does), or a key that the user trusts (`nestor db trust`).
+    The environment's NESTOR_ALLOW_UNSIGNED=1 does the same.
     Raises UserError when there is no database, or it is damaged or of a newer version.
     """
 
-    def __init__(self, path=None, *, threads=0, system_path=None):
-        self._handle = _Handle(path, threads, system_path)
+    def __init__(self, path=None, *, threads=0, system_path=None, allow_unsigned=False):
+        self._handle = _Handle(path, threads, system_path, allow_unsigned)
         self._kernels = {}
         self._path = path
 
@@ -56,6 +62,8 @@ class Library:
         key = (None, digest, device, tuple(sizes.items())) if digest else (op, variant, device, tuple(sizes.items()))
         kernel = self._kernels.get(key)
         if kernel is None:
+            if len(self._kernels) >= _MAX_KERNELS:
+                self._kernels = {}
             kernel = self._kernels.setdefault(key, Kernel(self._handle, op, variant, dict(sizes), device, digest))
         return kernel
 

@@ -6,6 +6,7 @@
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
+#include "db/records/record.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
@@ -53,17 +54,34 @@ TrialStatus status_after(const Finding& failed) {
   return TrialStatus::wrong;
 }
 
+/// A record of somebody who is not trusted: its code is not run. The code that its steps give here is, and what that did counts.
+void take_fresh_measurement(Verification& verification, RecordCheck& check) {
+  if (!verification.measured || !verification.measured->kernel) {
+    check.reason = "there is no such device here, and nobody trusted vouches for its code";
+    return;
+  }
+  check.result = RecordCheck::Result::passed;
+  check.same_code = true;
+  check.measured = std::move(verification.measured);
+  check.device = verification.device;
+}
+
 RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOptions& options) {
   const Database database = Database::open(path, {.read_only = true});
   RecordCheck check;
   check.trial = id;
-  check.findings = verify_trial(database, id, options).findings;
+  Verification verification = verify_trial(database, id, options);
+  check.findings = verification.findings;
   const auto failed =
       std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return !finding.passed; });
   if (failed != check.findings.end()) {
     check.result = RecordCheck::Result::failed;
     check.status = status_after(*failed);
     check.reason = fmt::format("{}: {}", failed->check, failed->detail);
+    return check;
+  }
+  if (!database.trial(id).value().trusted) {
+    take_fresh_measurement(verification, check);
     return check;
   }
   const auto stored =
@@ -75,6 +93,13 @@ RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOpt
   return check;
 }
 
+/// A measurement as one line of an export: only its device and what was measured count.
+std::string measured_to_line(const RecordCheck& check) {
+  Record record{check.device, {"measured", "", "measured", {}}, "", *check.measured, false};
+  normalise(record);
+  return record_to_line(record);
+}
+
 json check_to_json(const RecordCheck& check) {
   json findings = json::array();
   for (const Finding& finding : check.findings) findings.push_back({finding.check, finding.passed, finding.detail});
@@ -82,6 +107,7 @@ json check_to_json(const RecordCheck& check) {
           {"same_code", check.same_code},
           {"status", to_string(check.status)},
           {"reason", check.reason},
+          {"measured", check.measured ? json(measured_to_line(check)) : json()},
           {"findings", findings}};
 }
 
@@ -92,6 +118,11 @@ RecordCheck check_from_json(std::int64_t trial, const json& message) {
   check.same_code = message.at("same_code");
   check.status = trial_status_from(message.at("status").get<std::string>()).value();
   check.reason = message.at("reason");
+  if (message.at("measured").is_string()) {
+    Record measured = record_line_from(message.at("measured").get<std::string>()).record.value();
+    check.measured = std::move(measured.trial);
+    check.device = std::move(measured.device);
+  }
   for (const json& finding : message.at("findings")) check.findings.push_back({finding.at(0), finding.at(1), finding.at(2)});
   return check;
 }
@@ -184,7 +215,7 @@ class Checker {
   void settle(const RecordCheck& check) {
     if (check.result != RecordCheck::Result::not_run) {
       Database database = Database::open(path_);
-      database.store_check(check.trial, {check.status, check.reason, check.same_code});
+      database.store_check(check.trial, {check.status, check.reason, check.same_code, check.measured, check.device});
     }
     told_(check);
   }

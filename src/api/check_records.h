@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct RecordCheck {
   TrialStatus status = TrialStatus::ok;  ///< that the record gets; ok unless it failed
   std::string reason;                    ///< why it failed, or could not be run
   std::vector<Finding> findings;         ///< as verify_trial gives them
+  /// Where nobody trusted vouches for the stored kernel, which was not run: what its steps gave here instead, as it was measured on `device`.
+  std::optional<TrialRecord> measured = {};
+  DeviceIdentity device = {};
 };
 
 struct CheckRecordsOptions {
@@ -33,7 +37,7 @@ struct CheckRecordsOptions {
 
 /// Verifies each trial (verify_trial): proofs, the code that its steps give now, and the stored bytes, against the definition. Stores what
 /// was found in the database at `path`: a kernel that passed is served from now on, one that failed never again; what could not be run
-/// keeps waiting. `told` is called once a record, in the order in which they are done.
+/// keeps waiting. A kernel that nobody trusted vouches for is replaced by the one that its steps give here. `told` is called once a record, in the order in which they are done.
 void check_records(const std::string& path, const std::vector<std::int64_t>& trials, const CheckRecordsOptions& options,
                    const std::function<void(const RecordCheck&)>& told);
 

@@ -104,8 +104,10 @@ bool prove(const Schedule& schedule, const DeviceIdentity& device, Verification&
   return true;
 }
 
+constexpr const char* kCompiledCheck = "compiled now, against the oracle";
+
 Finding check_compiled_now(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
-  return check_oracle("compiled now, against the oracle", measure_schedule(schedule, nest, sizes, options));
+  return check_oracle(kCompiledCheck, measure_schedule(schedule, nest, sizes, options));
 }
 
 /// The target that a trial of `device` is run on again; nothing when it is not here.
@@ -163,7 +165,13 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
     }
     MeasureOptions here = options;
     here.target = *target;
-    result.findings.push_back(check_compiled_now(nest, sizes, schedule, here));
+    result.measured = measure_schedule(schedule, nest, sizes, here);
+    result.device = device_identity(here.target, here.threads);
+    result.findings.push_back(check_oracle(kCompiledCheck, *result.measured));
+    if (trial->kernel && !trial->trusted) {
+      result.findings.push_back({kStoredCheck, true, "not run: it is signed by nobody who is trusted (nestor db trust)"});
+      return result;
+    }
     if (trial->kernel) result.findings.push_back(check_stored_kernel(nest, sizes, schedule, *trial->kernel, here));
   } catch (const LackOfResources&) {
     throw;

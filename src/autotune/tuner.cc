@@ -99,7 +99,8 @@ class Tuning {
   std::string key_of(const std::vector<Step>& steps) const { return trial_key(trial_steps_json(problem_, steps)); }
 
   /// Earlier trials of this problem by this revision of the code generator: not measured again, and what the search starts from. What
-  /// another revision measured may have other code today: the fastest of it is tried again first.
+  /// another revision measured may have other code today, and what nobody trusted vouches for may be untrue: the fastest of those are
+  /// tried again first.
   void learn_history() {
     baseline_key_ = key_of(space_->candidate(space_->baseline()).steps);
     std::multimap<double, Point> of_other_revisions;  // by time
@@ -115,7 +116,7 @@ class Tuning {
         if (point && request_.retry_failed) try_soon(*point);
         continue;
       }
-      if (trial.revision != kCodegenRevision) {
+      if (trial.revision != kCodegenRevision || !trial.trusted) {
         if (point && ms) of_other_revisions.emplace(*ms, *point);
         continue;
       }

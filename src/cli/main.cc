@@ -3,6 +3,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "db/trust/printable.h"
 #include "support/debug.h"
 #include "support/error.h"
 #include "support/words/nearest_word.h"
@@ -41,7 +42,8 @@ int fail(const char* kind, const std::string& whole, int code) {
     if (output_mode().json) print_json({{"error", {{"kind", kind}, {"message", message}}}});
   } catch (const UserError&) {  // standard error has it, too
   }
-  print_error(fmt::format("nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "", message));
+  print_error(fmt::format("nestor: {}{}\n", code == kInternalError ? "internal error (please report it): " : "",
+                          printable(message, true)));
   return code;
 }
 

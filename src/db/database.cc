@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -23,6 +26,24 @@ std::string environment(const char* name) {
 void require_positive(const Sizes& sizes) {
   for (const auto& [name, value] : sizes) {
     if (value <= 0) user_error("size {} is {}; sizes are positive", name, value);
+  }
+}
+
+/// A measurement took seconds: it is not given up because another process holds the file for some minutes.
+template <class Change>
+std::int64_t patiently(Stores& stores, Change&& change) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(stores.patience_s);
+  for (bool told = false;;) {
+    try {
+      return change();
+    } catch (const SQLite::Exception& error) {
+      const bool busy = (error.getErrorCode() & 0xff) == 5;  // SQLITE_BUSY
+      if (!busy || std::chrono::steady_clock::now() >= deadline) throw_database_error(error, stores.user.path());
+    }
+    if (!std::exchange(told, true))
+      stores.warn(fmt::format("the tuning database {} is held by another process: waiting for it, {} s at most",
+                              stores.user.path(), stores.patience_s));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
@@ -61,14 +82,17 @@ Database Database::open(const std::string& path, const DatabaseOptions& options)
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   }
+  const Warn warn = options.warn ? options.warn : warn_on_stderr;
+  const TrustOptions wanted{
+      .folder = options.key_folder, .allow_unsigned = options.allow_unsigned, .make_key = !options.read_only};
+  const auto trust = std::make_shared<Trust>(Trust::load(wanted, warn));
   std::optional<Store> system;
   if (!options.system_path.empty()) {
     DatabaseOptions below = options;
     below.read_only = true;
-    system.emplace(options.system_path, below);
+    system.emplace(options.system_path, below, trust);
   }
-  return Database(
-      std::make_unique<Stores>(Stores{Store(path, options), std::move(system), options.warn ? options.warn : warn_on_stderr}));
+  return Database(std::make_unique<Stores>(Stores{Store(path, options, trust), std::move(system), warn, options.patience_s}));
 }
 
 std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json,
@@ -76,18 +100,26 @@ std::int64_t Database::add_trial(const DeviceIdentity& device, const ProblemKey&
   stores_->require_writable("add a trial");
   Record record{device, problem, nest_json, trial, false};
   normalise(record);
-  return guarded(stores_->user.path(),
-                 [&] { return stores_->user.in_transaction([&] { return stores_->user.insert(record); }); });
+  record.trial.signature = stores_->user.trust().sign(seal_of(record));
+  return patiently(*stores_, [&] { return stores_->user.in_transaction([&] { return stores_->user.insert(record); }); });
 }
 
 std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const ProblemKey& problem) const {
-  std::vector<TrialRecord> found = guarded(stores_->user.path(), [&] { return stores_->user.trials(device.key(), problem); });
-  if (!stores_->system) return found;
-  Store& system = *stores_->system;
-  for (TrialRecord& trial : guarded(system.path(), [&] { return system.trials(device.key(), problem); })) {
-    trial.id = -trial.id;
-    found.push_back(std::move(trial));
-  }
+  std::vector<TrialRecord> found;
+  const auto collect = [&](Store& store, std::int64_t sign) {
+    guarded(store.path(), [&] {
+      for (const std::int64_t id : store.trials(device, problem)) {
+        try {
+          found.push_back(store.read(id, false).value().trial);
+          found.back().id = sign * id;
+        } catch (const UserError& error) {
+          stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+        }
+      }
+    });
+  };
+  collect(stores_->user, 1);
+  if (stores_->system) collect(*stores_->system, -1);
   std::stable_sort(found.begin(), found.end(), [](const TrialRecord& a, const TrialRecord& b) { return a.created < b.created; });
   return found;
 }
@@ -111,9 +143,12 @@ std::optional<Database::Origin> Database::origin(std::int64_t trial_id) const {
 
 std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const ProblemKey& problem, Kernels kernels) const {
   const auto find = [&](Store& store) -> std::optional<Answer> {
-    for (const std::int64_t id : store.winners(device.key(), problem, kernels == Kernels::unchecked_too)) {
+    const bool unchecked_too = kernels == Kernels::unchecked_too;
+    for (const std::int64_t id : store.winners(device, problem, unchecked_too)) {
       try {
-        return Answer{0, store.read(id, true).value()};
+        Record record = store.read(id, true).value();
+        if (!unchecked_too) require_trusted(record, store.path());
+        return Answer{0, std::move(record)};
       } catch (const UserError& error) {
         stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
       }
@@ -126,18 +161,30 @@ std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const Pr
 }
 
 Match Database::query(const DeviceIdentity& device, const std::string& op, const std::string& variant,
-                      const std::string& nest_digest, const Sizes& sizes) const {
+                      const std::string& nest_digest, const Sizes& sizes, const TryKernel& loads) const {
   require_positive(sizes);
-  const Ask ask{&device, op, variant, nest_digest, sizes};
-  const auto match = [](MatchKind kind, Answer answer) {
-    Record& record = answer.record;
-    return Match{kind, answer.distance, std::move(record.problem), std::move(record.device), std::move(record.trial)};
+  std::vector<std::string> passed_over;
+  const Warn warn = [&](const std::string& message) {
+    if (std::find(passed_over.begin(), passed_over.end(), message) != passed_over.end()) return;
+    passed_over.push_back(message);
+    stores_->warn(message);
   };
-  if (auto answer = stores_->ask_both([&](Store& store) { return find_exact(store, ask, stores_->warn); })) {
+  Ask ask{&device, op, variant, nest_digest, sizes};
+  if (loads) ask.loads = [&](const Record& record) { loads(record.trial); };
+  const auto match = [&](MatchKind kind, Answer answer) {
+    Record& record = answer.record;
+    return Match{kind,
+                 answer.distance,
+                 std::move(record.problem),
+                 std::move(record.device),
+                 std::move(record.trial),
+                 std::move(passed_over)};
+  };
+  if (auto answer = stores_->ask_both([&](Store& store) { return find_exact(store, ask, warn); })) {
     return match(MatchKind::exact, std::move(*answer));
   }
   for (const bool same_device : {true, false}) {
-    auto answer = stores_->ask_both([&](Store& store) { return find_nearest(store, ask, same_device, stores_->warn); });
+    auto answer = stores_->ask_both([&](Store& store) { return find_nearest(store, ask, same_device, warn); });
     if (answer) return match(same_device ? MatchKind::nearest : MatchKind::other_device, std::move(*answer));
   }
   return {};

@@ -7,6 +7,7 @@
 #include "nestor/types.h"
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -17,12 +18,16 @@ namespace nestor {
 
 struct Stores;
 
+/// Tries whether a kernel loads; throws UserError when it does not.
+using TryKernel = std::function<void(const TrialRecord&)>;
+
 struct Match {
   MatchKind kind = MatchKind::none;
   double distance = 0;  ///< sum over sizes of |log2(asked / measured)|
   ProblemKey problem;   ///< the problem that was measured
   DeviceIdentity device;
-  TrialRecord trial;  ///< with its kernel
+  TrialRecord trial;                          ///< with its kernel
+  std::vector<std::string> passed_over = {};  ///< why kernels that would have come before are not the answer
 };
 
 /// One database file (WAL). Throws UserError for a file that is newer than this program, read-only, corrupted, not a
@@ -62,21 +67,33 @@ class Database {
   /// `op` and `variant` must match, unless both are empty; `nest_digest` restricts to one definition when not empty. Records of other devices
   /// answer (without promise of speed) only when the kernel's architecture can run on `device`. At equal distance a pinned
   /// trial comes before a faster one, and the user's database before the system's.
+  /// Exact is what was measured on this very device, by its whole identity but the driver's version. `loads`: kernels that it refuses are
+  /// passed over, and `passed_over` of the match says why.
   Match query(const DeviceIdentity& device, const std::string& op, const std::string& variant, const std::string& nest_digest,
-              const Sizes& sizes) const;
+              const Sizes& sizes, const TryKernel& loads = nullptr) const;
 
-  /// Ok trials with kernels that wait for a check by this revision (all: every ok trial with a kernel), by operator, variant, sizes and
+  /// Signs every sound record of this file with the own key: the caller vouches for all of them. Returns how many were not trusted before.
+  std::int64_t sign_all();
+  /// The public key that signs what this process stores; "" when there is none.
+  std::string own_key() const;
+  /// Whether records that nobody vouches for may be served from now on.
+  void allow_unsigned(bool allowed);
+
+  /// Ok trials with kernels that wait for a check by this revision, or that nobody trusted vouches for (all: every ok trial with a kernel), by operator, variant, sizes and
   /// device. Of this file alone.
   std::vector<std::int64_t> to_check(bool all = false) const;
-  /// How many kernels of that operator and variant wait for a check; those of the system database included. "" for any.
+  /// How many kernels of that operator and variant wait for such a check; those of the system database included. "" for any.
   std::int64_t waiting(const std::string& op, const std::string& variant, const std::string& nest_digest = "") const;
   /// Stores what checking an ok trial's kernel with this program found. `found.status` ok: it serves from now on, and is a trial of this
   /// revision when `same_code` (its steps still give the stored code). Any other: it has that status and reason, and never serves.
-  /// Throws UserError when there is no such trial, it was not ok, or is in the system database.
+  /// The record is signed by the own key. Throws UserError when there is no such trial, it was not ok, or is in the system database.
   struct CheckResult {
     TrialStatus status = TrialStatus::ok;
     std::string reason = {};
     bool same_code = false;
+    /// What was compiled and measured here in place of a kernel that nobody trusted vouches for: it takes that kernel's place.
+    std::optional<TrialRecord> measured = {};
+    DeviceIdentity device = {};  ///< that measured it
   };
   void store_check(std::int64_t trial_id, const CheckResult& found);
 
@@ -123,7 +140,14 @@ class Database {
   /// The same from a file with a pack beside it where its lines need one. Throws UserError that names the file and the line also when the
   /// pack is missing or damaged, has no code for a record, or other code than its hash says.
   Imported import_file(const std::string& path);
-  /// Integrity check of the file and of every kernel hash; findings, empty when sound.
+  /// Joins the records of an export, or of a database file, into this one. Of records that are there already the one is kept that is vouched
+  /// for, then the one that failed a check, then the one that was checked later: the contents do not depend on the order of merges, nor on
+  /// how often a file is merged.
+  Imported merge_file(const std::string& path);
+  /// A copy of the whole file as one transaction sees it, complete or not there at all. Throws UserError when it cannot be written, or is
+  /// the database itself.
+  void backup(const std::string& path) const;
+  /// Integrity check of the file, of every kernel hash, seal and signature; findings, empty when sound.
   std::vector<std::string> check() const;
 
  private:

@@ -61,6 +61,13 @@ std::optional<std::string_view> network_file_system(long type) {
   return std::nullopt;
 }
 
+void sync_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  ::fsync(file);
+  ::close(file);
+}
+
 long file_system_type_of(const std::string& path) {
   struct statfs info{};
   return ::statfs(folder_of(path).c_str(), &info) == 0 ? static_cast<long>(info.f_type) : 0;
@@ -78,7 +85,15 @@ FileAccess check_database_file(const std::string& path, bool read_only, long fil
   if (read_only) {
     if (!access.exists) user_error("there is no tuning database at {}", path);
     if (!may(path, R_OK)) user_error("this user may not read the tuning database {}", path);
-    access.immutable = (network || !may(folder_of(path), W_OK)) && !fs::exists(path + "-wal", ignored);
+    const bool changes = fs::exists(path + "-wal", ignored) && fs::file_size(path + "-wal", ignored) > 0;
+    const bool side_files = may(folder_of(path), W_OK);
+    access.immutable = (network || !side_files) && !changes;
+    if (changes && !side_files && !network && !may(path + "-shm", R_OK))
+      user_error(
+          "the tuning database {} has changes beside it ({}-wal) that a program left there, and this user cannot write to its "
+          "folder to "
+          "read them: have its owner run `nestor db check --db {}` once, or copy both files to a folder of your own",
+          path, path, path);
     if (network && !access.immutable)
       user_error("the tuning database {} is on a network file system ({}) and another program has it open", path, *network);
     return access;

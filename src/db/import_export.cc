@@ -1,9 +1,13 @@
 // Database: text records in and out, with the kernels' code in their lines or in a pack beside them.
 #include "db/database.h"
+#include "db/file_checks.h"
+#include "db/import.h"
 #include "db/records/kernel_pack.h"
 #include "db/records/record_reader.h"
 #include "db/stores.h"
 #include "support/error.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -29,7 +33,8 @@ constexpr std::string_view kExportOrder =
 constexpr std::string_view kWinnerOrder =
     "SELECT t.id, p.id, d.key FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n "
     "ON n.id = p.nest_id"
-    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok' AND t.checked >= ?"
+    " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok' AND served(t.checked, "
+    "t.signer, t.seal)"
     " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, pin.trial_id IS NULL, ? AND EXISTS (SELECT 1 FROM json_each(CASE WHEN "
     "json_valid(t.report) THEN t.report ELSE '{}' END, '$.kernels') WHERE json_extract(value, '$.local_bytes') > 0), "
     "t.median_ms, t.id";
@@ -40,7 +45,7 @@ std::vector<std::int64_t> ids_to_export(Store& store, Database::Exported which) 
   const bool all = which == Database::Exported::all;
   const std::int64_t in_registers = which == Database::Exported::winners_in_registers ? 1 : 0;
   Connection& connection = store.connection();
-  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, store.revision(), in_registers);
+  auto row = all ? connection.query(kExportOrder) : connection.query(kWinnerOrder, in_registers);
   while (row.step()) {
     if (!all && !served.emplace(row.integer(1), row.text(2)).second) continue;
     ids.push_back(row.integer(0));
@@ -72,7 +77,7 @@ class NewFile {
     const fs::file_status status = fs::status(path, ignored);
     target_ = fs::is_regular_file(status) ? fs::canonical(path) : fs::path(path);
     direct_ = fs::exists(status) && !fs::is_regular_file(status);
-    written_ = direct_ ? target_ : fs::path(target_.string() + ".part");
+    written_ = direct_ ? target_ : fs::path(fmt::format("{}.{}.part", target_.string(), ::getpid()));
     out.open(written_, std::ios::binary);
     if (!out) user_error("cannot write {}", path_);
   }
@@ -89,6 +94,7 @@ class NewFile {
   }
   void rename() {
     std::error_code failure;
+    if (!direct_) sync_file(written_);
     if (!direct_) fs::rename(written_, target_, failure);
     if (failure) user_error("cannot write {}: {}", path_, failure.message());
     complete_ = true;
@@ -136,14 +142,14 @@ std::vector<NumberedRecord> read_records(std::istream& in) {
   return records;
 }
 
-using KernelUsers = std::map<std::string, std::vector<const NumberedRecord*>>;
+using KernelUsers = std::map<std::string, std::vector<NumberedRecord*>>;
 
 /// Records whose code the pack must have, by the kernel's hash.
-KernelUsers users_of(const std::vector<NumberedRecord>& records, const PackReader& pack, const std::string& path) {
+KernelUsers users_of(std::vector<NumberedRecord>& records, const PackReader& pack, const std::string& path) {
   std::set<std::string> there;
   for (const PackedKernel& kernel : pack.kernels()) there.insert(kernel.hash);
   KernelUsers users;
-  for (const NumberedRecord& entry : records) {
+  for (NumberedRecord& entry : records) {
     if (!entry.packed()) continue;
     const std::string& hash = entry.record.trial.kernel->hash;
     if (there.count(hash) == 0)
@@ -154,19 +160,21 @@ KernelUsers users_of(const std::vector<NumberedRecord>& records, const PackReade
 }
 
 /// Compares all hashes, and stores the kernels of records that are not there yet (within a transaction).
-void store_kernels(Store& store, const std::vector<NumberedRecord>& records, PackReader& pack, const std::string& path) {
+void store_kernels(Store& store, std::vector<NumberedRecord>& records, PackReader& pack, const std::string& path) {
   const KernelUsers users = users_of(records, pack, path);
   for (const PackedKernel& packed : pack.kernels()) {
     const auto found = users.find(packed.hash);
     const std::string code = pack.next(found != users.end());
     if (found == users.end()) continue;
-    for (const NumberedRecord* user : found->second) {
-      KernelRecord kernel = *user->record.trial.kernel;
-      const std::string given = kernel_hash(code, kernel.recipe);
-      if (given != kernel.hash)
-        user_error("line {}: the kernel's hash is {}, but its recipe and the code in {} give {}", user->line, kernel.hash, path,
+    for (NumberedRecord* user : found->second) {
+      KernelRecord& known = *user->record.trial.kernel;
+      const std::string given = kernel_hash(code, known.recipe);
+      if (!is_hash_of(known.hash, code, known.recipe))
+        user_error("line {}: the kernel's hash is {}, but its recipe and the code in {} give {}", user->line, known.hash, path,
                    given);
+      known.hash = given;
       if (store.find(user->record)) continue;
+      KernelRecord kernel = known;
       kernel.code = code;
       store.kernel_id(kernel);
     }
@@ -174,16 +182,9 @@ void store_kernels(Store& store, const std::vector<NumberedRecord>& records, Pac
   pack.finish();
 }
 
-Database::Imported store_records(Store& store, const std::vector<NumberedRecord>& records) {
+Database::Imported store_records(Store& store, std::vector<NumberedRecord>& records) {
   Database::Imported imported;
-  for (const NumberedRecord& entry : records) {
-    if (const auto known = store.find(entry.record)) {
-      imported.checked += store.raise_revisions(*known, entry.record.trial) ? 1 : 0;
-      continue;
-    }
-    store.insert(entry.record);
-    ++imported.added;
-  }
+  for (NumberedRecord& entry : records) store_record(store, entry.record, fmt::format("line {}", entry.line), imported);
   return imported;
 }
 
@@ -201,7 +202,7 @@ std::unique_ptr<PackReader> open_pack(const NumberedRecord& user, const std::str
 }
 
 Database::Imported import_from(Store& store, std::istream& in, const std::string& pack) {
-  const std::vector<NumberedRecord> records = read_records(in);
+  std::vector<NumberedRecord> records = read_records(in);
   const NumberedRecord* packed = first_packed(records);
   if (packed != nullptr && pack.empty())
     user_error("line {}: the code of its kernel is in a pack beside the file: import the file by its name", packed->line);
@@ -215,6 +216,22 @@ Database::Imported import_from(Store& store, std::istream& in, const std::string
 }
 
 }  // namespace
+
+void store_record(Store& store, Record& record, const std::string& where, Database::Imported& imported) {
+  // A signature that is there must be right. What comes with Nestor gets the own one, so that it stays trusted when it is shipped no more.
+  Signature& signature = record.trial.signature;
+  const std::string seal = seal_of(record);
+  if (!signature.empty() && !is_signed(seal, signature.signer, signature.value))
+    user_error("{}: the record's signature is not one of the key {}: it was altered after it was signed", where,
+               signature.signer);
+  if (signature.empty() && store.trust().vouched(seal, signature)) signature = store.trust().sign(seal);
+  if (const auto known = store.find(record)) {
+    imported.checked += store.take_over(*known, record) ? 1 : 0;
+    return;
+  }
+  store.insert(record);
+  ++imported.added;
+}
 
 void Database::export_records(std::ostream& out, Exported which) const {
   for_each_exported(*stores_, which, [&](const Record& record) { out << record_to_line(record) << '\n'; });

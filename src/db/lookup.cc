@@ -25,6 +25,9 @@ class Filter {
  public:
   explicit Filter(const Ask& ask) : ask_(ask) {}
 
+  void try_to_load(const Record& record) const {
+    if (ask_.loads) ask_.loads(record);
+  }
   bool accepts(const std::string& architecture, const std::string& valid) {
     return remembered(runs_, architecture, [&] { return can_run(architecture, ask_.device->kind, ask_.device->arch); }) &&
            remembered(fits_, valid, [&] { return fits(valid); });
@@ -68,12 +71,16 @@ struct ProblemQuery {
 
 std::vector<Candidate> exact_candidates(Store& store, const Ask& ask) {
   static const ProblemQuery kQuery(
-      "SELECT p.id, d.id FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
-      " WHERE {} AND p.sizes = ?4 AND d.key = ?5");
+      "SELECT p.id, d.id, d.details FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
+      " WHERE {} AND p.sizes = ?4 AND d.key = ?5 AND d.name = ?6");
   auto row = store.connection().query(kQuery.of(ask), ask.op, ask.variant, ask.nest_digest, canonical_sizes(ask.sizes),
-                                      ask.device->key());
+                                      ask.device->key(), ask.device->name);
   std::vector<Candidate> found;
-  while (row.step()) found.push_back({0, row.integer(0), row.integer(1)});
+  while (row.step()) {
+    DeviceIdentity measured = *ask.device;
+    measured.details = row.text(2);
+    if (is_same_device(*ask.device, measured)) found.push_back({0, row.integer(0), row.integer(1)});
+  }
   return found;
 }
 
@@ -81,12 +88,12 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
   static const ProblemQuery kQuery(
       "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
       " LEFT JOIN problem_size s ON s.problem_id = p.id"
-      " WHERE {} AND d.kind = ?4 AND (d.key = ?5) = ?6"
+      " WHERE {} AND d.kind = ?4 AND (d.key = ?5 AND d.name = ?7) = ?6"
       " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id "
-      "IS NOT NULL AND t.checked >= ?7)"
+      "IS NOT NULL AND served(t.checked, t.signer, t.seal))"
       " ORDER BY p.id, d.id");
   auto row = store.connection().query(kQuery.of(ask), ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(),
-                                      std::int64_t{same_device}, store.revision());
+                                      std::int64_t{same_device}, ask.device->name);
   std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
   while (row.step()) {
     Sizes& sizes = measured[{row.integer(0), row.integer(1)}];
@@ -104,13 +111,17 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
 std::optional<Answer> best_of(Store& store, const Candidate& candidate, Filter& filter, const Warn& warn) {
   auto row = store.connection().query(
       "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL AND t.checked >= ?"
+      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL AND served(t.checked, "
+      "t.signer, t.seal)"
       " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
-      candidate.problem, candidate.device, store.revision());
+      candidate.problem, candidate.device);
   while (row.step()) {
     if (!filter.accepts(row.text(1), row.text(2))) continue;
     try {
-      return Answer{candidate.distance, store.read(row.integer(0), true).value()};
+      Record record = store.read(row.integer(0), true).value();
+      require_trusted(record, store.path());
+      filter.try_to_load(record);
+      return Answer{candidate.distance, std::move(record)};
     } catch (const UserError& error) {
       warn(fmt::format("{}; trial {} is skipped", error.what(), row.integer(0)));
     }
@@ -130,6 +141,21 @@ std::optional<Answer> nearest_of(Store& store, const std::vector<Candidate>& can
 }
 
 }  // namespace
+
+void require_trusted(const Record& record, const std::string& path) {
+  if (!record.trial.trusted)
+    user_error("{}: the signature of trial {} is not one of the key {}", path, record.trial.id, record.trial.signature.signer);
+}
+
+bool is_same_device(const DeviceIdentity& a, const DeviceIdentity& b) {
+  if (a.key() != b.key() || a.name != b.name) return false;
+  const auto lasting = [](const std::string& details) {
+    nlohmann::json json = nlohmann::json::parse(details, nullptr, false);
+    if (json.is_object()) json.erase("driver_cuda_version");
+    return json;
+  };
+  return a.details == b.details || lasting(a.details) == lasting(b.details);
+}
 
 bool better(const Answer& a, const Answer& b) {
   return std::tuple(a.distance, !a.record.pinned, a.record.trial.median_ms) <

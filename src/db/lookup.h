@@ -15,6 +15,7 @@ struct Ask {
   std::string op, variant;  ///< empty: any with that digest
   std::string nest_digest;  ///< empty: any
   Sizes sizes;
+  std::function<void(const Record&)> loads = nullptr;  ///< throws UserError for a kernel that is to be passed over
 };
 
 /// An answer: the record with its kernel.
@@ -25,13 +26,19 @@ struct Answer {
 
 using Warn = std::function<void(const std::string&)>;
 
+/// Throws UserError for a record that claims a trusted signature and has none.
+void require_trusted(const Record& record, const std::string& path);
+
 /// True when `a` is to be preferred: nearer, then pinned, then faster.
 bool better(const Answer& a, const Answer& b);
 
-/// Best kernel measured at exactly the asked sizes on a device with the same key.
+/// Whether both are one device: all of their identities, but the driver's version, is equal.
+bool is_same_device(const DeviceIdentity& a, const DeviceIdentity& b);
+
+/// Best kernel measured at exactly the asked sizes on the same device.
 std::optional<Answer> find_exact(Store& store, const Ask& ask, const Warn& warn);
 
-/// Best kernel valid at the asked sizes, measured nearest to them; on devices with the same key, or on all others of the
+/// Best kernel valid at the asked sizes, measured nearest to them; on devices with the same key and name, or on all others of the
 /// same kind.
 std::optional<Answer> find_nearest(Store& store, const Ask& ask, bool same_device, const Warn& warn);
 

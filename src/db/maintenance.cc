@@ -5,6 +5,7 @@
 #include "support/launch_recipe.h"
 
 #include <map>
+#include <tuple>
 
 namespace nestor {
 namespace {
@@ -12,9 +13,26 @@ namespace {
 // Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
 constexpr std::string_view kDeleteSlow =
     "DELETE FROM trial WHERE id NOT IN (SELECT trial_id FROM pin) AND id NOT IN ("
-    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY t.checked < ?, t.median_ms, "
+    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY NOT served(t.checked, t.signer, "
+    "t.seal), t.median_ms, "
     "t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
+
+// Every trial against its seal and its signature. Nobody's signature is no damage: such a trial waits.
+void check_trials(Store& store, std::vector<std::string>& findings) {
+  auto trials = store.connection().query("SELECT id, seal, signer, signature FROM trial ORDER BY id");
+  while (trials.step()) {
+    try {
+      store.read(trials.integer(0), false);
+      if (trials.text(2).empty() && trials.text(3).empty()) continue;
+      if (!is_signed(trials.text(1), trials.text(2), trials.text(3)))
+        findings.push_back(fmt::format("{}: trial {} is damaged: its signature is not one of the key it names", store.path(),
+                                       trials.integer(0)));
+    } catch (const UserError& error) {
+      findings.emplace_back(error.what());
+    }
+  }
+}
 
 }  // namespace
 
@@ -26,14 +44,14 @@ void Database::pin(std::int64_t trial_id, bool pinned) {
   guarded(store.path(), [&] {
     return store.in_transaction([&] {
       Connection& connection = store.connection();
-      auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL, checked >= ? FROM trial WHERE id = ?",
-                                  store.revision(), trial_id);
+      auto row = connection.query(
+          "SELECT status = 'ok' AND kernel_id IS NOT NULL, served(checked, signer, seal) FROM trial WHERE id = ?", trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (pinned && row.integer(0) == 0) user_error("trial {} cannot be pinned: it has no kernel that ran correctly", trial_id);
       if (pinned && row.integer(1) == 0)
         user_error("trial {} cannot be pinned: its kernel waits for a check by this program (nestor db check --run)", trial_id);
       if (pinned) {
-        connection.run("INSERT INTO pin (trial_id) VALUES (?) ON CONFLICT DO NOTHING", trial_id);
+        store.pin(trial_id);
       } else {
         connection.run("DELETE FROM pin WHERE trial_id = ?", trial_id);
       }
@@ -49,7 +67,7 @@ std::int64_t Database::prune(int keep) {
   return guarded(store.path(), [&] {
     return store.in_transaction([&]() -> std::int64_t {
       Connection& connection = store.connection();
-      connection.run(kDeleteSlow, store.revision(), std::int64_t{keep});
+      connection.run(kDeleteSlow, std::int64_t{keep});
       const std::int64_t removed = connection.raw().getChanges();
       connection.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
       connection.run("DELETE FROM problem WHERE id NOT IN (SELECT problem_id FROM trial)");
@@ -65,11 +83,11 @@ std::vector<Database::ProblemSummary> Database::summary() const {
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*),"
-        " sum(t.status = 'ok' AND t.checked >= ?1), sum(t.status = 'ok' AND t.kernel_id IS NOT NULL AND t.checked < ?1),"
-        " coalesce(min(CASE WHEN t.status = 'ok' AND t.checked >= ?1 THEN t.median_ms END), 0)"
+        " sum(t.status = 'ok' AND served(t.checked, t.signer, t.seal)),"
+        " sum(t.status = 'ok' AND t.kernel_id IS NOT NULL AND NOT served(t.checked, t.signer, t.seal)),"
+        " coalesce(min(CASE WHEN t.status = 'ok' AND served(t.checked, t.signer, t.seal) THEN t.median_ms END), 0)"
         " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
-        " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key",
-        store.revision());
+        " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key");
     std::vector<ProblemSummary> found;
     while (row.step()) {
       ProblemSummary entry{{row.text(0), row.text(1), row.text(2), {}},
@@ -87,13 +105,13 @@ std::vector<Database::ProblemSummary> Database::summary() const {
 }
 
 std::vector<DeviceIdentity> Database::devices() const {
-  std::map<std::string, DeviceIdentity> found;
+  std::map<std::tuple<std::string, std::string, std::string>, DeviceIdentity> found;
   const auto collect = [&](Store& store) {
     guarded(store.path(), [&] {
       auto row = store.connection().query("SELECT kind, name, arch, units, details FROM device ORDER BY id");
       while (row.step()) {
         DeviceIdentity device{row.text(0), row.text(1), row.text(2), static_cast<int>(row.integer(3)), row.text(4)};
-        found.emplace(device.key(), device);
+        found.emplace(std::tuple(device.key(), device.name, device.details), device);
       }
     });
   };
@@ -118,6 +136,7 @@ std::vector<std::string> Database::check() const {
     while (orphan.step())
       findings.push_back(
           fmt::format("table {}, row {}: refers to a missing row of {}", orphan.text(0), orphan.integer(1), orphan.text(2)));
+    for (std::string& damage : store.other_damage()) findings.push_back(std::move(damage));
     auto kernels = connection.query("SELECT id FROM kernel ORDER BY id");
     while (kernels.step()) {
       try {
@@ -126,6 +145,7 @@ std::vector<std::string> Database::check() const {
         findings.emplace_back(error.what());
       }
     }
+    check_trials(store, findings);
   } catch (const SQLite::Exception& error) {
     findings.push_back(fmt::format("{}: {}", store.path(), error.what()));
   }

@@ -10,9 +10,9 @@ std::vector<std::int64_t> Database::to_check(bool all) const {
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN device d ON d.id = t.device_id"
-        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR t.checked < ?)"
+        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR NOT served(t.checked, t.signer, t.seal))"
         " ORDER BY p.op, p.variant, p.sizes, d.key, t.median_ms, t.id",
-        std::int64_t{all}, store.revision());
+        std::int64_t{all});
     std::vector<std::int64_t> ids;
     while (row.step()) ids.push_back(row.integer(0));
     return ids;
@@ -25,8 +25,8 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
       auto row = store.connection().query(
           "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id WHERE t.status = "
           "'ok' AND t.kernel_id IS NOT NULL"
-          " AND t.checked < ?1 AND ?2 IN ('', p.op) AND ?3 IN ('', p.variant) AND ?4 IN ('', n.digest)",
-          store.revision(), op, variant, nest_digest);
+          " AND NOT served(t.checked, t.signer, t.seal) AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)",
+          op, variant, nest_digest);
       row.step();
       return row.integer(0);
     });
@@ -45,7 +45,9 @@ void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
       auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (row.integer(0) == 0) user_error("trial {} has no kernel that ran correctly: there is nothing to check", trial_id);
-      if (found.status == TrialStatus::ok) {
+      if (found.status == TrialStatus::ok && found.measured) {
+        store.replace_measurement(trial_id, found.device, *found.measured);
+      } else if (found.status == TrialStatus::ok) {
         connection.run(
             "UPDATE trial SET checked = max(checked, ?1), revision = CASE WHEN ?2 THEN max(revision, ?1) ELSE revision END"
             " WHERE id = ?3",
@@ -55,10 +57,37 @@ void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
                        trial_id);
         connection.run("DELETE FROM pin WHERE trial_id = ?", trial_id);
       }
+      store.seal_anew(trial_id);
       return true;
     });
   });
 }
+
+std::int64_t Database::sign_all() {
+  stores_->require_writable("sign its records");
+  Store& store = stores_->user;
+  if (store.trust().own_key().empty()) user_error("there is no key to sign with");
+  return guarded(store.path(), [&] {
+    return store.in_transaction([&] {
+      std::int64_t signed_now = 0;
+      auto row = store.connection().query("SELECT id FROM trial ORDER BY id");
+      while (row.step()) {
+        try {
+          store.read(row.integer(0), true);
+        } catch (const UserError& error) {
+          stores_->warn(fmt::format("{}; it is not signed", error.what()));
+          continue;
+        }
+        signed_now += store.sign(row.integer(0)) ? 1 : 0;
+      }
+      return signed_now;
+    });
+  });
+}
+
+std::string Database::own_key() const { return stores_->user.trust().own_key(); }
+
+void Database::allow_unsigned(bool allowed) { stores_->user.trust().allow_unsigned(allowed); }
 
 std::vector<std::int64_t> Database::with_status(TrialStatus status) const {
   std::vector<std::int64_t> ids;

@@ -1,8 +1,10 @@
 // Creates and migrates the schema; every change is one transaction.
 #include "db/schema.h"
 
+#include "db/trust/printable.h"
 #include "support/error.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -15,14 +17,60 @@ struct Migration {
   const std::string_view& sql;
 };
 
-const std::array<Migration, 3> kMigrations{{{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}}};
+const std::array<Migration, 4> kMigrations{
+    {{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}, {4, kMigrationSql4To5}}};
+
+/// What belongs into a tuning database, of any version.
+constexpr std::array<std::string_view, 8> kTables{"meta", "device", "nest", "problem", "problem_size", "kernel", "trial", "pin"};
+
+/// Triggers, views and tables of others change what statements mean: SQL of a supplied file is not run. SQLite's own statistics are let be.
+void refuse_foreign_objects(SQLite::Database& raw, const std::string& path) {
+  SQLite::Statement row(raw, "SELECT type, name FROM sqlite_master");
+  while (row.executeStep()) {
+    const std::string type = row.getColumn(0).getString(), name = row.getColumn(1).getString();
+    const bool known = type == "index" || (type == "table" && (std::find(kTables.begin(), kTables.end(), name) != kTables.end() ||
+                                                               name.starts_with("sqlite_stat")));
+    if (!known)
+      user_error(
+          "the tuning database {} holds a {} \"{}\", which Nestor did not make and which could change what it reads: take the "
+          "records "
+          "from a program that you trust (nestor db export), or drop it",
+          path, type, printable(name));
+  }
+}
+
+/// Columns of every table, as the version has them: a generated or renamed one could change what is read.
+std::string columns_of(SQLite::Database& raw) {
+  SQLite::Statement row(
+      raw,
+      "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk, c.hidden FROM sqlite_master m JOIN "
+      "pragma_table_xinfo(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.name");
+  std::string text;
+  while (row.executeStep()) {
+    for (int k = 0; k < 6; ++k) text += row.getColumn(k).getString() + '\x1f';
+  }
+  return text;
+}
+
+void require_columns(SQLite::Database& raw, const std::string& path) {
+  static const std::string expected = [] {
+    SQLite::Database fresh(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    fresh.exec(std::string(kSchemaSql));
+    return columns_of(fresh);
+  }();
+  if (columns_of(raw) != expected)
+    user_error("the tuning database {} is damaged: its tables have other columns than version {} has", path, kSchemaVersion);
+}
 
 // nullopt: an empty file. The queries here are not cached: the schema changes below them.
 std::optional<int> schema_version(Connection& connection, const std::string& path) {
   SQLite::Database& raw = connection.raw();
+  // No function of an application may be called by the schema itself, such as a default or an index.
+  raw.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
   if (raw.execAndGet("SELECT count(*) FROM sqlite_master").getInt64() == 0) return std::nullopt;
   if (!raw.tableExists("meta") || !raw.tableExists("trial"))
     user_error("{} is a SQLite database, but not a tuning database of Nestor", path);
+  refuse_foreign_objects(raw, path);
   SQLite::Statement query(raw, "SELECT value FROM meta WHERE key = 'schema_version'");
   const std::string text = query.executeStep() ? query.getColumn(0).getString() : "";
   int version = 0;
@@ -49,8 +97,8 @@ void store_version(Connection& connection, int version) {
 
 }  // namespace
 
-void prepare_schema(Connection& connection, const std::string& path) {
-  if (schema_version(connection, path) == kSchemaVersion) return;
+void prepare_schema(Connection& connection, const std::string& path, const std::function<void()>& seal) {
+  if (schema_version(connection, path) == kSchemaVersion) return require_columns(connection.raw(), path);
   SQLite::Transaction transaction(connection.raw(), SQLite::TransactionBehavior::IMMEDIATE);
   // Again, now that no other process can change it.
   const std::optional<int> found = schema_version(connection, path);
@@ -60,6 +108,8 @@ void prepare_schema(Connection& connection, const std::string& path) {
     for (const Migration& migration : kMigrations) {
       if (migration.from >= *found) connection.raw().exec(std::string(migration.sql));
     }
+    require_columns(connection.raw(), path);
+    if (*found < kSchemaVersion) seal();
   }
   store_version(connection, kSchemaVersion);
   transaction.commit();
@@ -70,9 +120,11 @@ void require_schema(Connection& connection, const std::string& path) {
   if (!version) user_error("{} is empty, not a tuning database", path);
   if (*version < kSchemaVersion) {
     user_error(
-        "the tuning database {} has schema version {}: open it once for writing (`nestor db check`) to bring it to version {}",
-        path, *version, kSchemaVersion);
+        "the tuning database {} has schema version {}, this program reads version {}: `nestor db migrate --db {}` brings it "
+        "there",
+        path, *version, kSchemaVersion, path);
   }
+  require_columns(connection.raw(), path);
 }
 
 }  // namespace nestor

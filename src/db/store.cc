@@ -4,6 +4,7 @@
 #include "db/file_checks.h"
 #include "db/records/encoding.h"
 #include "db/schema.h"
+#include "db/trust/sealing.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -26,6 +27,7 @@ std::string percent_encoded(const std::string& path) {
 }
 
 Connection connect(const std::string& path, const DatabaseOptions& options) {
+  if (path == kInMemory) return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, 0);
   const FileAccess access = check_database_file(path, options.read_only, file_system_type_of(path));
   return guarded(path, [&] {
     if (!options.read_only)
@@ -59,40 +61,20 @@ void limit_size(SQLite::Database& database, std::int64_t bytes) {
 
 std::string valid_of(const std::string& recipe) { return nlohmann::json::parse(recipe).at("valid").dump(); }
 
-TrialStatus status_of(const std::string& name) {
-  const auto status = trial_status_from(name);
-  if (!status) internal_error("trial with unknown status \"{}\"", name);
-  return *status;
-}
-
-// Columns id, steps, status, reason, samples, median_ms, max_error, toolchain, created, report, revision, checked.
-TrialRecord trial_from(const Connection::Query& row) {
-  TrialRecord trial;
-  trial.id = row.integer(0);
-  trial.steps = row.text(1);
-  trial.status = status_of(row.text(2));
-  trial.reason = row.text(3);
-  trial.samples_ms = doubles_from_bytes(row.text(4));
-  trial.median_ms = row.real(5);
-  trial.max_error = row.real(6);
-  trial.toolchain = row.text(7);
-  trial.created = row.text(8);
-  trial.report = row.text(9);
-  trial.revision = static_cast<int>(row.integer(10));
-  trial.checked = static_cast<int>(row.integer(11));
-  return trial;
-}
-
 }  // namespace
 
-Store::Store(const std::string& path, const DatabaseOptions& options)
-    : path_(path), writable_(!options.read_only), revision_(options.revision), connection_(connect(path, options)) {
+Store::Store(const std::string& path, const DatabaseOptions& options, std::shared_ptr<Trust> trust)
+    : path_(path),
+      writable_(!options.read_only || path == kInMemory),
+      served_(new Served{options.revision, std::move(trust)}),
+      connection_(connect(path, options)) {
   guarded(path_, [&] {
+    make_served_function();
     if (!writable_) return require_schema(connection_, path_);
     // Migrations make tables anew, which must not remove the rows that refer to them.
     connection_.raw().exec("PRAGMA foreign_keys = OFF; PRAGMA synchronous = NORMAL");
     if (options.max_bytes > 0) limit_size(connection_.raw(), options.max_bytes);
-    prepare_schema(connection_, path_);
+    prepare_schema(connection_, path_, [&] { seal_all(); });
     connection_.raw().exec("PRAGMA foreign_keys = ON");
     switch_to_wal(connection_.raw(), options.busy_timeout_ms);
   });
@@ -108,7 +90,8 @@ std::int64_t Store::device_id(const DeviceIdentity& device) {
 }
 
 std::int64_t Store::nest_id(const std::string& digest, const std::string& json) {
-  connection_.run("INSERT INTO nest (digest, json) VALUES (?, ?) ON CONFLICT DO NOTHING", digest, json);
+  connection_.run("INSERT INTO nest (digest, json, seal) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", digest, json,
+                  nest_seal(digest, json));
   auto row = connection_.query("SELECT id FROM nest WHERE digest = ?", digest);
   row.step();
   return row.integer(0);
@@ -148,16 +131,31 @@ std::int64_t Store::insert(const Record& record) {
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
       "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
-      "steps, report, revision, checked)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "steps, report, revision, checked, seal, signer, signature)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
       trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report, std::int64_t{trial.revision},
-      std::int64_t{trial.checked});
+      std::int64_t{trial.checked}, seal_of(record), trial.signature.signer, trial.signature.value);
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
   row.run();
   const std::int64_t id = connection_.last_id();
-  if (record.pinned) connection_.run("INSERT INTO pin (trial_id) VALUES (?)", id);
+  if (record.pinned) pin(id);
   return id;
+}
+
+void Store::replace_measurement(std::int64_t trial_id, const DeviceIdentity& device, const TrialRecord& measured) {
+  connection_.run(
+      "UPDATE trial SET device_id = ?, kernel_id = ?, median_ms = ?, max_error = ?, created = ?, toolchain = ?, reason = ?, "
+      "samples = ?, "
+      "report = ?, revision = ?, checked = ? WHERE id = ?",
+      device_id(device), kernel_id(measured.kernel.value()), measured.median_ms, measured.max_error, measured.created,
+      measured.toolchain, measured.reason, Blob{doubles_to_bytes(measured.samples_ms)}, measured.report,
+      std::int64_t{measured.revision}, std::int64_t{measured.checked}, trial_id);
+  connection_.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
+}
+
+void Store::pin(std::int64_t trial_id) {
+  connection_.run("INSERT INTO pin (trial_id, seal) VALUES (?, ?) ON CONFLICT DO NOTHING", trial_id, pin_seal(trial_id));
 }
 
 std::optional<std::int64_t> Store::find(const Record& record) {
@@ -177,66 +175,33 @@ std::optional<std::int64_t> Store::find(const Record& record) {
   return row.integer(0);
 }
 
-bool Store::raise_revisions(std::int64_t trial_id, const TrialRecord& trial) {
-  connection_.run(
-      "UPDATE trial SET revision = max(revision, ?1), checked = max(checked, ?2) WHERE id = ?3 AND status = 'ok' AND (revision < "
-      "?1 OR checked < ?2)",
-      std::int64_t{trial.revision}, std::int64_t{trial.checked}, trial_id);
-  return connection_.raw().getChanges() > 0;
-}
-
-std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
-  auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report, "
-      "t.revision, t.checked,"
-      " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT "
-      "NULL"
-      " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
-      " LEFT JOIN pin ON pin.trial_id = t.id WHERE t.id = ?",
-      trial_id);
-  if (!row.step()) return std::nullopt;
-  Record record;
-  record.trial = trial_from(row);
-  record.device = {row.text(12), row.text(13), row.text(14), static_cast<int>(row.integer(15)), row.text(16)};
-  record.problem = {row.text(18), row.text(19), row.text(20), {}};
-  record.nest_json = row.text(21);
-  record.pinned = row.integer(23) != 0;
-  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(17));
-  while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
-  if (with_kernel && !row.is_null(22)) record.trial.kernel = kernel(row.integer(22));
-  return record;
-}
-
-std::vector<TrialRecord> Store::trials(const std::string& device_key, const ProblemKey& problem) {
-  auto row = connection_.query(
-      "SELECT t.id, t.steps, t.status, t.reason, t.samples, t.median_ms, t.max_error, t.toolchain, t.created, t.report, "
-      "t.revision, t.checked"
-      " FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = t.device_id"
-      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? ORDER BY t.created, t.id",
-      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key);
-  std::vector<TrialRecord> found;
-  while (row.step()) found.push_back(trial_from(row));
-  return found;
-}
-
-std::vector<std::int64_t> Store::winners(const std::string& device_key, const ProblemKey& problem, bool unchecked_too) {
+std::vector<std::int64_t> Store::trials(const DeviceIdentity& device, const ProblemKey& problem) {
   auto row = connection_.query(
       "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = "
       "t.device_id"
-      " LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND n.digest = ?4 AND d.key = ?5 AND t.status = 'ok' AND t.kernel_id "
-      "IS "
-      "NOT NULL AND (?6 OR t.checked >= ?7)"
-      " ORDER BY t.checked < ?7, pin.trial_id IS NULL, t.median_ms, t.id",
-      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device_key, std::int64_t{unchecked_too},
-      revision_);
+      " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? ORDER BY t.created, t.id",
+      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device.key(), device.name);
+  std::vector<std::int64_t> ids;
+  while (row.step()) ids.push_back(row.integer(0));
+  return ids;
+}
+
+std::vector<std::int64_t> Store::winners(const DeviceIdentity& device, const ProblemKey& problem, bool unchecked_too) {
+  auto row = connection_.query(
+      "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = "
+      "t.device_id LEFT JOIN pin ON pin.trial_id = t.id"
+      " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND n.digest = ?4 AND d.key = ?5 AND d.name = ?7 AND t.status = 'ok'"
+      " AND t.kernel_id IS NOT NULL AND (?6 OR served(t.checked, t.signer, t.seal))"
+      " ORDER BY NOT served(t.checked, t.signer, t.seal), pin.trial_id IS NULL, t.median_ms, t.id",
+      problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device.key(), std::int64_t{unchecked_too},
+      device.name);
   std::vector<std::int64_t> ids;
   while (row.step()) ids.push_back(row.integer(0));
   return ids;
 }
 
 KernelRecord Store::kernel(std::int64_t kernel_id) {
-  auto row = connection_.query("SELECT architecture, recipe, hash, code FROM kernel WHERE id = ?", kernel_id);
+  auto row = connection_.query("SELECT architecture, recipe, hash, code, valid FROM kernel WHERE id = ?", kernel_id);
   if (!row.step()) user_error("{}: kernel {} is missing", path_, kernel_id);
   KernelRecord kernel{row.text(0), "", row.text(1), row.text(2)};
   try {
@@ -246,6 +211,9 @@ KernelRecord Store::kernel(std::int64_t kernel_id) {
   }
   if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash)
     user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
+  require_shallow(kernel.recipe, "the launch recipe");
+  if (row.text(4) != valid_of(kernel.recipe))
+    user_error("{}: kernel {} is damaged: its sizes are not those of its recipe", path_, kernel_id);
   return kernel;
 }
 

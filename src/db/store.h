@@ -6,6 +6,7 @@
 #include "db/records/record.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +15,15 @@ namespace nestor {
 
 class Store {
  public:
-  Store(const std::string& path, const DatabaseOptions& options);
+  /// `trust` says which records are served; both stores of a Database share one.
+  Store(const std::string& path, const DatabaseOptions& options, std::shared_ptr<Trust> trust);
 
   const std::string& path() const { return path_; }
   bool writable() const { return writable_; }
-  /// Kernels that were checked by this revision of the code generator, or a later one, are served.
-  std::int64_t revision() const { return revision_; }
+  /// Kernels that were checked by this revision of the code generator, or a later one, are served where their record is trusted. In SQL:
+  /// served(checked, signer, seal), which believes the record's claim; read() verifies it.
+  std::int64_t revision() const { return served_->revision; }
+  Trust& trust() { return *served_->trust; }
   Connection& connection() { return connection_; }
 
   /// Runs `change` in one transaction that excludes other writers.
@@ -31,35 +35,63 @@ class Store {
     return result;
   }
 
-  /// Stores a normalised record (within a transaction); returns the trial's id. A kernel without its code must be there already.
+  /// Stores a normalised record with its signature (within a transaction); returns the trial's id. A kernel without its code must be there
+  /// already.
   std::int64_t insert(const Record& record);
   /// The trial equal to this one, if there is one. Its revisions may differ; where it has a kernel also what a check made of its status.
   std::optional<std::int64_t> find(const Record& record);
-  /// Raises the stored trial's revisions to the record's where those are later; true when that changed something.
-  bool raise_revisions(std::int64_t trial_id, const TrialRecord& trial);
+  /// Of the stored trial and this record of it keeps one: that which is vouched for, which failed a check, which was checked later. True when
+  /// that released a kernel.
+  bool take_over(std::int64_t trial_id, const Record& record);
+  /// After a change of a trial: seals it anew (within a transaction), signed as `given`, else by the own key.
+  void seal_anew(std::int64_t trial_id, const std::optional<Signature>& given = std::nullopt);
+  /// Signs a trial with the own key unless somebody trusted vouches for it; true when that was needed.
+  bool sign(std::int64_t trial_id);
+  void pin(std::int64_t trial_id);
+  /// Puts a kernel and what was measured of it in the place of a trial's (within a transaction).
+  void replace_measurement(std::int64_t trial_id, const DeviceIdentity& device, const TrialRecord& measured);
 
-  /// nullopt when there is no such trial. Throws UserError when its kernel is damaged (and `with_kernel`).
+  /// nullopt when there is no such trial. Throws UserError when what it says is not what was sealed, or its kernel is damaged (and
+  /// `with_kernel`).
   std::optional<Record> read(std::int64_t trial_id, bool with_kernel);
-  /// All trials of one problem on devices with that key, oldest first, without kernels.
-  std::vector<TrialRecord> trials(const std::string& device_key, const ProblemKey& problem);
-  /// Ids of ok trials with a kernel, of that problem and devices with that key: pinned first, then by time. Those that wait for a check are
-  /// left out, or come last.
-  std::vector<std::int64_t> winners(const std::string& device_key, const ProblemKey& problem, bool unchecked_too);
+  /// Ids of all trials of one problem on devices with that key and name, oldest first.
+  std::vector<std::int64_t> trials(const DeviceIdentity& device, const ProblemKey& problem);
+  /// Ids of ok trials with a kernel, of that problem and devices with that key and name: pinned first, then by time. Those that wait for a
+  /// check are left out, or come last.
+  std::vector<std::int64_t> winners(const DeviceIdentity& device, const ProblemKey& problem, bool unchecked_too);
   /// The kernel, decompressed, its hash checked. Throws UserError when it is damaged.
   KernelRecord kernel(std::int64_t kernel_id);
   /// The code of kernels with that hash. Throws UserError when there is none, or it is damaged.
   std::string code_of(const std::string& hash);
   /// The row of that kernel (within a transaction); stored when it is not there.
   std::int64_t kernel_id(const KernelRecord& kernel);
+  /// Damage that read() does not see: rows that no trial needs, and values of another type than their column's.
+  std::vector<std::string> other_damage();
 
  private:
+  /// A trial as its row has it.
+  struct Row {
+    Record record;  ///< its kernel without code and recipe
+    std::optional<std::int64_t> kernel;
+    std::string seal;
+    std::string damage;  ///< what contradicts itself; "" for nothing
+  };
+  /// What the SQL function needs; its address stays.
+  struct Served {
+    std::int64_t revision;
+    std::shared_ptr<Trust> trust;
+  };
+  std::optional<Row> row_of(std::int64_t trial_id);
+  void make_served_function();
+  /// Hashes and seals of a file that had none, after its migration.
+  void seal_all();
   std::int64_t device_id(const DeviceIdentity& device);
   std::int64_t nest_id(const std::string& digest, const std::string& json);
   std::int64_t problem_id(const ProblemKey& problem, const std::string& nest_json);
 
   std::string path_;
   bool writable_;
-  std::int64_t revision_;
+  std::unique_ptr<Served> served_;
   Connection connection_;
 };
 

@@ -13,6 +13,7 @@ struct Stores {
   Store user;
   std::optional<Store> system;
   Warn warn;
+  int patience_s = 0;  ///< DatabaseOptions::patience_s
 
   struct TrialPlace {
     Store& store;

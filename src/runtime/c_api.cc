@@ -104,17 +104,13 @@ void require_places(const nestor_library* library, const char* device, nestor_ke
 }
 
 nestor_status find(nestor_library* library, const KernelKey& key, nestor_kernel** kernel) {
-  const auto* state = library->impl->query(key);
-  if (state == nullptr) {
-    const std::string what =
-        key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
-    last_error = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
-                             library->impl->why_none(key));
-    if (const std::int64_t waiting = library->impl->waiting(key); waiting > 0)
-      last_error += fmt::format("; {} that this revision has not checked are not served: `nestor db check --run`", waiting);
+  // Kept by the library: the pointer stays good when this one goes.
+  const std::shared_ptr<const KernelState> state = library->impl->query(key);
+  if (!state->core) {
+    last_error = state->reason;
     return NESTOR_NOT_FOUND;
   }
-  *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state->get()));
+  *kernel = reinterpret_cast<nestor_kernel*>(const_cast<KernelState*>(state.get()));
   return NESTOR_OK;
 }
 
@@ -135,7 +131,17 @@ nestor_status nestor_open(const char* path, const nestor_options* options, nesto
       chosen.use_system = options->system_path == nullptr || *options->system_path != '\0';
       if (options->system_path != nullptr) chosen.system_path = options->system_path;
     }
-    *library = new nestor_library{Library::Impl::open(path == nullptr ? "" : path, chosen)};
+    auto opened = std::make_unique<nestor_library>(nestor_library{Library::Impl::open(path == nullptr ? "" : path, chosen)});
+    opened->impl->keep_answers();
+    *library = opened.release();
+    return NESTOR_OK;
+  });
+}
+
+nestor_status nestor_allow_unsigned(nestor_library* library, std::int32_t allowed) {
+  return guarded_call([&] {
+    if (library == nullptr) user_error("the library is NULL");
+    library->impl->allow_unsigned(allowed != 0);
     return NESTOR_OK;
   });
 }
@@ -168,7 +174,7 @@ nestor_status nestor_kernel_info(const nestor_kernel* kernel, nestor_match* matc
     const KernelState* state = state_of(kernel);
     if (match != nullptr) *match = static_cast<nestor_match>(state->match);
     if (distance != nullptr) *distance = state->distance;
-    if (json != nullptr) *json = state->info.c_str();
+    if (json != nullptr) *json = state->core->info.c_str();
     return NESTOR_OK;
   });
 }

@@ -51,23 +51,25 @@ void KernelTable::place(Slots& slots, const Entry* entry) {
 }
 
 KernelTable::Slots* KernelTable::add_slots(std::size_t count) {
-  all_slots_.push_back(std::make_unique<Slots>(count));
-  return all_slots_.back().get();
+  generation_.slots.push_back(std::make_unique<Slots>(count));
+  return generation_.slots.back().get();
 }
 
 KernelTable::KernelTable() { current_ = add_slots(kFirstSlots); }
 KernelTable::~KernelTable() = default;
 
-const std::shared_ptr<const KernelState>* KernelTable::find(const KernelKey& key) const {
-  const Entry* entry = probe(*current_.load(std::memory_order_acquire), hash(key), key);
-  return entry == nullptr ? nullptr : &entry->state;
+std::shared_ptr<const KernelState> KernelTable::find(const KernelKey& key) const {
+  const ReaderEpochs::Reading reading(readers_);
+  const Entry* entry = probe(*current_.load(std::memory_order_seq_cst), hash(key), key);
+  return entry == nullptr ? nullptr : entry->state;
 }
 
-const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& key, std::shared_ptr<const KernelState> state) {
+std::shared_ptr<const KernelState> KernelTable::insert(const KernelKey& key, std::shared_ptr<const KernelState> state) {
   const std::lock_guard lock(writer_.get());
-  Slots* slots = current_.load(std::memory_order_relaxed);
   const std::uint64_t hashed = hash(key);
-  if (const Entry* present = probe(*slots, hashed, key)) return present->state;
+  if (const Entry* present = probe(*current_.load(std::memory_order_relaxed), hashed, key)) return present->state;
+  if (generation_.entries.size() == kMostAnswers) start_afresh();
+  Slots* slots = current_.load(std::memory_order_relaxed);
   auto entry = std::make_unique<Entry>(Entry{hashed,
                                              std::string(key.op),
                                              std::string(key.variant),
@@ -76,24 +78,29 @@ const std::shared_ptr<const KernelState>& KernelTable::insert(const KernelKey& k
                                              {},
                                              std::move(state)});
   for (const NamedSize& size : key.sizes) entry->sizes.emplace_back(size.name, size.value);
-  if (2 * (used_ + 1) > slots->entries.size()) {
+  if (2 * (generation_.entries.size() + 1) > slots->entries.size()) {
     Slots* larger = add_slots(2 * slots->entries.size());
     for (const auto& old : slots->entries) {
       if (const Entry* moved = old.load(std::memory_order_relaxed)) place(*larger, moved);
     }
     slots = larger;
   }
-  all_entries_.push_back(std::move(entry));
-  place(*slots, all_entries_.back().get());
-  ++used_;
-  current_.store(slots, std::memory_order_release);
-  return all_entries_.back()->state;
+  generation_.entries.push_back(std::move(entry));
+  place(*slots, generation_.entries.back().get());
+  current_.store(slots, std::memory_order_seq_cst);
+  return generation_.entries.back()->state;
 }
 
 void KernelTable::clear() {
   const std::lock_guard lock(writer_.get());
-  used_ = 0;
-  current_.store(add_slots(kFirstSlots), std::memory_order_release);
+  start_afresh();
+}
+
+void KernelTable::start_afresh() {
+  retired_.push_back(std::move(generation_));
+  generation_ = {};
+  current_.store(add_slots(kFirstSlots), std::memory_order_seq_cst);
+  if (readers_.wait_for_readers()) retired_.clear();
 }
 
 }  // namespace nestor

@@ -1,7 +1,8 @@
-// KernelTable: remembered answers. Readers take no lock and allocate nothing; writers take turns.
+// KernelTable: remembered answers, a bounded number of them. Readers take no lock and allocate nothing; writers take turns.
 #pragma once
 
 #include "nestor/runtime.h"
+#include "runtime/reader_epochs.h"
 #include "support/system/fork_count.h"
 
 #include <atomic>
@@ -23,17 +24,19 @@ struct KernelKey {
   std::string_view digest = {};
 };
 
-/// An insert-only hash table. What was ever in it (also before clear()) stays in memory until the table goes, so a reader
-/// never holds anything that can vanish.
+/// A hash table that only grows until it is cleared, or holds kMostAnswers and starts afresh. What was cleared is freed as soon as no reader
+/// can see it.
 class KernelTable {
  public:
+  static constexpr std::size_t kMostAnswers = 1 << 15;
+
   KernelTable();
   ~KernelTable();
 
-  /// nullptr when not remembered. The pointee lives as long as this table.
-  const std::shared_ptr<const KernelState>* find(const KernelKey& key) const;
+  /// nullptr when not remembered.
+  std::shared_ptr<const KernelState> find(const KernelKey& key) const;
   /// Keeps the first of two answers to the same key, and returns it.
-  const std::shared_ptr<const KernelState>& insert(const KernelKey& key, std::shared_ptr<const KernelState> state);
+  std::shared_ptr<const KernelState> insert(const KernelKey& key, std::shared_ptr<const KernelState> state);
   void clear();
 
  private:
@@ -49,17 +52,23 @@ class KernelTable {
     explicit Slots(std::size_t count) : entries(count) {}
     std::vector<std::atomic<const Entry*>> entries;
   };
+  /// Slots and entries of one time between two clearings.
+  struct Generation {
+    std::vector<std::unique_ptr<Slots>> slots;  // the current ones last
+    std::vector<std::unique_ptr<Entry>> entries;
+  };
 
   static std::uint64_t hash(const KernelKey& key);
   static const Entry* probe(const Slots& slots, std::uint64_t hash, const KernelKey& key);
   static void place(Slots& slots, const Entry* entry);
   Slots* add_slots(std::size_t count);
+  void start_afresh();
 
   std::atomic<Slots*> current_{nullptr};
+  mutable ReaderEpochs readers_;
   PerProcess<std::mutex> writer_{[] { return std::make_unique<std::mutex>(); }};
-  std::size_t used_ = 0;                           // entries in *current_
-  std::vector<std::unique_ptr<Slots>> all_slots_;  // the current ones last
-  std::vector<std::unique_ptr<Entry>> all_entries_;
+  Generation generation_;
+  std::vector<Generation> retired_;  // that a reader may still see
 };
 
 }  // namespace nestor

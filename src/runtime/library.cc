@@ -3,12 +3,14 @@
 
 #include "db/devices/host_identity.h"
 #include "db/no_match.h"
+#include "device/cuda.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -34,6 +36,7 @@ json tensors_to_json(const LaunchRecipe& recipe) {
   return tensors;
 }
 
+/// What belongs to the kernel: the same for all sizes that it serves.
 std::string info_text(const Match& match, const LaunchRecipe& recipe, const std::string& device) {
   json scalars = json::array(), valid = json::array();
   for (const ScalarSpec& scalar : recipe.scalars) {
@@ -41,9 +44,7 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe, const std:
     range_to_json(scalar, scalars.back());
   }
   for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());
-  return json{{"match", to_string(match.kind)},
-              {"distance", match.distance},
-              {"device", device},
+  return json{{"device", device},
               {"op", match.problem.op},
               {"variant", match.problem.variant},
               {"nest_digest", match.problem.nest_digest},
@@ -57,8 +58,9 @@ std::string info_text(const Match& match, const LaunchRecipe& recipe, const std:
               {"sizes", recipe.sizes},
               {"fixed_sizes", recipe.fixed_sizes},
               {"scalars", scalars},
-              {"valid", valid}}
-      .dump();
+              {"valid", valid},
+              {"passed_over", match.passed_over}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // Sizes of a map as an array on the stack, so that asking with a map allocates nothing either.
@@ -81,6 +83,12 @@ void require_digest(std::string_view digest) {
   if (!good) user_error("\"{}\" is no digest of a nest: those are {} digits, 0 to 9 and a to f", digest, kDigits);
 }
 
+std::shared_ptr<const KernelState> usable(std::shared_ptr<const KernelState> state) {
+  if (state->refused == KernelState::Refused::user) user_error("{}", state->reason);
+  if (state->refused == KernelState::Refused::device) throw DeviceError(state->reason);
+  return state;
+}
+
 const KernelState& require(const std::shared_ptr<const KernelState>& state) {
   if (!state) user_error("there is no kernel to launch: the query found none");
   return *state;
@@ -91,7 +99,11 @@ const KernelState& require(const std::shared_ptr<const KernelState>& state) {
 Library::Impl::Impl(std::function<Database()> open, std::string system, int thread_count)
     : threads(thread_count > 0 ? thread_count : host_threads()),
       system_(std::move(system)),
-      look_ups_([open = std::move(open)] { return std::make_unique<LookUps>(open()); }) {
+      look_ups_([this, open = std::move(open)] {
+        auto made = std::make_unique<LookUps>(open());
+        if (unsigned_ >= 0) made->database.allow_unsigned(unsigned_ > 0);
+        return made;
+      }) {
   const NoFork whole;
   look_ups_.get();
 }
@@ -106,39 +118,42 @@ std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, cons
     if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
     user = std::exchange(system, "");
   }
-  const auto open_both = [user, system] { return Database::open(user, {.read_only = true, .system_path = system}); };
-  return std::make_shared<Impl>(open_both, system, options.threads);
+  const DatabaseOptions wanted{.read_only = true, .system_path = system, .allow_unsigned = options.allow_unsigned};
+  return std::make_shared<Impl>([user, wanted] { return Database::open(user, wanted); }, system, options.threads);
 }
 
-const std::shared_ptr<const KernelState>* Library::Impl::query(const KernelKey& key) {
-  if (const auto* remembered = table.find(key)) return remembered;
+std::shared_ptr<const KernelState> Library::Impl::query(const KernelKey& key) {
+  if (auto remembered = table_.find(key)) return usable(std::move(remembered));
   if (key.op.empty()) require_digest(key.digest);
   const NoFork whole;  // SQLite has locks of its own
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
-  if (const auto* remembered = table.find(key)) return remembered;
-  return look_up(shared, key);
+  if (auto remembered = table_.find(key)) return usable(std::move(remembered));
+  return usable(table_.insert(key, look_up(shared, key)));
 }
 
-std::int64_t Library::Impl::waiting(const KernelKey& key) {
-  const NoFork whole;  // SQLite has locks of its own
-  LookUps& shared = look_ups_.get();
-  const std::lock_guard lock(shared.mutex);
-  return shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+void Library::Impl::allow_unsigned(bool allowed) {
+  unsigned_ = allowed ? 1 : 0;
+  {
+    const NoFork whole;
+    LookUps& shared = look_ups_.get();
+    const std::lock_guard lock(shared.mutex);
+    shared.database.allow_unsigned(allowed);
+  }
+  refresh();
 }
 
 void Library::Impl::refresh() {
-  table.clear();
   const NoFork whole;
+  table_.clear();
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
   shared.records.reset();
+  std::erase_if(shared.cores, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(shared.loaded, [](const auto& entry) { return entry.second.expired(); });
 }
 
-std::string Library::Impl::why_none(const KernelKey& key) {
-  const NoFork whole;
-  LookUps& shared = look_ups_.get();
-  const std::lock_guard lock(shared.mutex);
+std::string Library::Impl::why_none(LookUps& shared, const KernelKey& key) const {
   if (!shared.records) {
     shared.records = shared.database.summary();
     std::error_code ignored;
@@ -155,17 +170,69 @@ std::string Library::Impl::why_none(const KernelKey& key) {
   return why_no_match(*shared.records, asked);
 }
 
-const std::shared_ptr<const KernelState>* Library::Impl::look_up(LookUps& shared, const KernelKey& key) {
+std::string Library::Impl::reason_of(LookUps& shared, const KernelKey& key, const std::vector<std::string>& passed_over) const {
+  const std::string what =
+      key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
+  std::string reason = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
+                                   why_none(shared, key));
+  const std::int64_t waiting = shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  if (waiting > 0)
+    reason += fmt::format(
+        "; {} that this revision has not checked, or that no trusted key signed, are not served: `nestor db check --run`",
+        waiting);
+  for (const std::string& why : std::set<std::string>(passed_over.begin(), passed_over.end())) reason += "; " + why;
+  return reason;
+}
+
+std::shared_ptr<const KernelState> Library::Impl::look_up(LookUps& shared, const KernelKey& key) {
   const Device& on = device(shared, key.device);
+  using Refused = KernelState::Refused;
+  Refused refused = Refused::no;
+  std::vector<std::string> passed_over;
+  std::vector<std::shared_ptr<const LoadedKernel>> held;  // until the answer holds it
+  const TryKernel loads = [&](const TrialRecord& trial) {
+    try {
+      const LaunchRecipe recipe = recipe_from_json(json::parse(trial.kernel->recipe));
+      LaunchPlan(recipe, std::string(key.op));
+      held.push_back(load(shared, on, *trial.kernel, recipe));
+    } catch (const CudaError& error) {
+      if (error.context_lost() || error.out_of_memory()) throw;
+      refused = Refused::device;
+      passed_over.emplace_back(error.what());
+      user_error("{}", error.what());
+    } catch (const UserError& error) {
+      if (refused == Refused::no) refused = Refused::user;
+      passed_over.emplace_back(error.what());
+      throw;
+    }
+  };
   const Match match = shared.database.query(on.identity(), std::string(key.op), std::string(key.variant), std::string(key.digest),
-                                            to_map(key.sizes));
-  if (match.kind == MatchKind::none) return nullptr;
-  const LaunchRecipe recipe = recipe_from_json(json::parse(match.trial.kernel->recipe));
+                                            to_map(key.sizes), loads);
+  if (match.kind == MatchKind::none)
+    return std::make_shared<const KernelState>(KernelState{.reason = reason_of(shared, key, passed_over), .refused = refused});
+  return kept(shared, {match.kind, match.distance, core_of(shared, match, on)});
+}
+
+std::shared_ptr<const KernelCore> Library::Impl::core_of(LookUps& shared, const Match& match, const Device& device) {
+  const KernelRecord& kernel = *match.trial.kernel;
+  const LaunchRecipe recipe = recipe_from_json(json::parse(kernel.recipe));
+  std::string info = info_text(match, recipe, device.name());
+  std::weak_ptr<const KernelCore>& place = shared.cores[info];
+  if (auto known = place.lock()) return known;
   const std::string title = fmt::format("{} ({})", match.problem.op, match.problem.variant);
-  auto state =
-      std::make_shared<const KernelState>(KernelState{match.kind, match.distance, info_text(match, recipe, on.name()),
-                                                      LaunchPlan(recipe, title), load(shared, on, *match.trial.kernel, recipe)});
-  return &table.insert(key, std::move(state));
+  auto made = std::make_shared<const KernelCore>(
+      KernelCore{std::move(info), LaunchPlan(recipe, title), load(shared, device, kernel, recipe)});
+  place = made;
+  return made;
+}
+
+std::shared_ptr<const KernelState> Library::Impl::kept(LookUps& shared, KernelState state) const {
+  const std::tuple key(state.core.get(), state.match, state.distance);
+  const auto found = shared.kept.find(key);
+  if (found != shared.kept.end()) return found->second;
+  auto made = std::make_shared<const KernelState>(std::move(state));
+  if (keep_answers_) shared.kept.emplace(key, made);
+  return made;
 }
 
 const Device& Library::Impl::device(LookUps& shared, std::string_view name) const {
@@ -180,9 +247,11 @@ const Device& Library::Impl::device(LookUps& shared, std::string_view name) cons
 std::shared_ptr<const LoadedKernel> Library::Impl::load(LookUps& shared, const Device& device, const KernelRecord& kernel,
                                                         const LaunchRecipe& recipe) {
   const std::string key = device.name() + "/" + kernel.hash;
-  const auto found = shared.loaded.find(key);
-  if (found != shared.loaded.end()) return found->second;
-  return shared.loaded.emplace(key, device.load(kernel, recipe)).first->second;
+  std::weak_ptr<const LoadedKernel>& place = shared.loaded[key];
+  if (auto known = place.lock()) return known;
+  std::shared_ptr<const LoadedKernel> made = device.load(kernel, recipe);
+  place = made;
+  return made;
 }
 
 Library::Library(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -192,8 +261,8 @@ Library Library::open(const std::string& path, const LibraryOptions& options) { 
 Kernel Library::query(std::string_view op, std::string_view variant, std::span<const NamedSize> sizes,
                       std::string_view device) const {
   if (op.empty()) user_error("the operator's name is empty");
-  const auto* state = impl_->query({op, variant, device, sizes});
-  return state == nullptr ? Kernel() : Kernel(*state);
+  std::shared_ptr<const KernelState> state = impl_->query({op, variant, device, sizes});
+  return state->core ? Kernel(std::move(state)) : Kernel();
 }
 
 Kernel Library::query(std::string_view op, std::string_view variant, const Sizes& sizes, std::string_view device) const {
@@ -206,8 +275,8 @@ Kernel Library::query(std::string_view op, std::string_view variant, std::initia
 }
 
 Kernel Library::query_nest(std::string_view digest, std::span<const NamedSize> sizes, std::string_view device) const {
-  const auto* state = impl_->query({"", "", device, sizes, digest});
-  return state == nullptr ? Kernel() : Kernel(*state);
+  std::shared_ptr<const KernelState> state = impl_->query({"", "", device, sizes, digest});
+  return state->core ? Kernel(std::move(state)) : Kernel();
 }
 
 Kernel Library::query_nest(std::string_view digest, const Sizes& sizes, std::string_view device) const {
@@ -220,7 +289,7 @@ int Library::threads() const { return impl_->threads; }
 
 MatchKind Kernel::match() const { return state_ ? state_->match : MatchKind::none; }
 double Kernel::distance() const { return state_ ? state_->distance : 0; }
-std::string_view Kernel::info() const { return state_ ? std::string_view(state_->info) : R"({"match":"none"})"; }
+std::string_view Kernel::info() const { return state_ ? std::string_view(state_->core->info) : R"({"match":"none"})"; }
 
 void Kernel::launch(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes, std::span<const NamedScalar> scalars,
                     const LaunchOptions& options) const {

@@ -32,7 +32,7 @@ class RecordError : public testing::Test {
     from.add_trial(device(), problem({{"n", 64}}), kNest, ok_trial(1, "some code"));
     std::ostringstream out;
     from.export_records(out);
-    good = out.str();
+    good = without_signature(out.str());
   }
   std::string import_error(const std::string& text) {
     std::istringstream in(text);
@@ -73,6 +73,12 @@ TEST_F(RecordError, EachKindOfBadValueIsNamed) {
       {"/device/units", "two", "\"units\" is no integer"},
       {"/kernel/code", "!!!!", "not base64"},
       {"/kernel/hash", "00", "hash is 00"},
+      {"/kernel/hash", "", "\"hash\" is empty"},
+      {"/steps", nullptr, "neither a list nor an object"},
+      {"/steps", json{{"parameters", json::array({1})}}, "no object of integers"},
+      {"/steps", json{{"parameters", {{"tile", "wide"}}}}, "no object of integers"},
+      {"/signature", json{{"key", "00"}, {"value", "00"}}, "is no public key"},
+      {"/signature", 3, "no JSON object"},
       {"/kernel/code", "AAAA", "but its contents give"},
       {"/kernel/recipe/symbol", "other", "but its contents give"},
       {"/revision", -1, "\"revision\" is -1"},
@@ -105,6 +111,31 @@ TEST_F(RecordError, EveryMissingKeyIsNamed) {
 
 TEST_F(RecordError, OtherTextIsNoRecord) {
   for (const char* text : {"hello", "[]", "3", "{}", "{\"a\":1}"}) EXPECT_THAT(import_error(text), HasSubstr("line 1")) << text;
+}
+
+TEST_F(RecordError, DeepNestingIsRefusedBeforeItIsRead) {
+  const std::string deep(100000, '['), closed(100000, ']');
+  EXPECT_THAT(import_error(deep + closed), HasSubstr("more than 500 deep"));
+  std::string line = good;
+  line.replace(line.find("\"steps\":"), std::string("\"steps\":[\"tile\"]").size(), "\"steps\":" + deep + closed);
+  EXPECT_THAT(import_error(line), HasSubstr("more than 500 deep"));
+  TrialRecord trial = ok_trial(1, "code");
+  trial.steps = deep + closed;
+  EXPECT_THAT(message_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, trial); }),
+              HasSubstr("more than 500 deep"));
+}
+
+TEST_F(RecordError, InvalidUtf8IsRefusedInLinesAndRepairedInOwnTrials) {
+  std::string line = good;
+  line.replace(line.find("Test CPU"), 4, "\xff\xfe\xfd\xfc");
+  EXPECT_THAT(import_error(line), HasSubstr("not JSON"));
+  Database own = Database::open(folder.file("own.db"));
+  const std::int64_t id = own.add_trial(device(), problem({{"n", 1}}), kNest, failed_trial(TrialStatus::crash, "it \xff fell"));
+  EXPECT_EQ(own.trial(id)->reason, "it \xef\xbf\xbd fell");
+  std::ostringstream out;
+  own.export_records(out);
+  std::istringstream in(out.str());
+  EXPECT_EQ(own.import_records(in).added, 0) << "it is the same record";
 }
 
 TEST_F(RecordError, EveryTruncationIsRefused) {

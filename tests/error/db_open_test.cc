@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <thread>
 
 namespace nestor {
 namespace {
@@ -37,7 +38,7 @@ TEST_F(OpenError, NewerSchemaVersion) {
   make_database();
   change("UPDATE meta SET value = '99' WHERE key = 'schema_version'");
   EXPECT_THAT(open_error(),
-              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 4"), HasSubstr("newer Nestor")));
+              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 5"), HasSubstr("newer Nestor")));
 }
 
 TEST_F(OpenError, NotASqliteFile) {
@@ -102,9 +103,48 @@ TEST_F(OpenError, ReadOnlyFolder) {
   const Unprivileged nobody;
   if (::access(folder.path().c_str(), W_OK) == 0 && geteuid() == getuid()) GTEST_SKIP() << "this user owns the folder";
   EXPECT_THAT(open_error(), AllOf(HasSubstr("folder"), HasSubstr("read-only")));
-  // Looking up needs no right to write.
-  const Database database = Database::open(path, {.read_only = true});
+  // Looking up needs no right to write. The record is signed by another user.
+  const Database database = Database::open(path, {.read_only = true, .allow_unsigned = true});
   EXPECT_EQ(database.query(device(), "scale", "f32", "", {{"n", 1}}).kind, MatchKind::exact);
+}
+
+TEST_F(OpenError, ALeftOverLogInAReadOnlyFolderSaysWhatToDo) {
+  {
+    Database database = Database::open(path);
+    database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "code"));
+    fs::copy_file(path, folder.file("left.db"));
+    fs::copy_file(path + "-wal", folder.file("left.db-wal"));
+  }
+  const std::string left = folder.file("left.db");
+  ASSERT_GT(fs::file_size(left + "-wal"), 0u);
+  for (const std::string& file : {left, left + "-wal"})
+    fs::permissions(file, fs::perms::owner_all | fs::perms::group_read | fs::perms::others_read);
+  fs::permissions(folder.path(), fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
+                                     fs::perms::others_exec);
+  const Unprivileged nobody;
+  if (::access(folder.path().c_str(), W_OK) == 0 && geteuid() == getuid()) GTEST_SKIP() << "this user owns the folder";
+  EXPECT_THAT(message_of([&] { Database::open(left, {.read_only = true}); }),
+              AllOf(HasSubstr("-wal"), HasSubstr("nestor db check")));
+}
+
+TEST_F(OpenError, AWriterThatHoldsTheFileIsWaitedFor) {
+  make_database();
+  SQLite::Database other(path, SQLite::OPEN_READWRITE);
+  std::vector<std::string> warnings;
+  Database database = Database::open(
+      path, {.busy_timeout_ms = 10, .patience_s = 60, .warn = [&](const std::string& text) { warnings.push_back(text); }});
+  other.exec("BEGIN IMMEDIATE");
+  std::thread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    other.exec("COMMIT");
+  });
+  EXPECT_GT(database.add_trial(device(), problem({{"n", 3}}), kNest, ok_trial(1, "code")), 0);
+  holder.join();
+  EXPECT_THAT(warnings, testing::ElementsAre(HasSubstr("is held by another process: waiting for it")));
+  Database hasty = Database::open(path, {.busy_timeout_ms = 10, .patience_s = 0, .warn = [](const std::string&) {}});
+  other.exec("BEGIN IMMEDIATE");
+  EXPECT_THAT(message_of([&] { hasty.add_trial(device(), problem({{"n", 4}}), kNest, ok_trial(1, "code")); }),
+              HasSubstr("locked by another process"));
 }
 
 TEST_F(OpenError, WritingToADatabaseOpenedForReading) {
@@ -174,7 +214,7 @@ TEST_F(OpenError, AProcessThatHoldsTheFileTooLong) {
   make_database();
   SQLite::Database other(path, SQLite::OPEN_READWRITE);
   other.exec("BEGIN IMMEDIATE");
-  Database database = Database::open(path, {.busy_timeout_ms = 20});
+  Database database = Database::open(path, {.busy_timeout_ms = 20, .patience_s = 0});
   const std::string message = message_of([&] { database.add_trial(device(), problem({{"n", 1}}), kNest, ok_trial(1, "x")); });
   EXPECT_THAT(message, HasSubstr("locked by another process"));
 }

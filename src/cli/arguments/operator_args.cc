@@ -2,6 +2,7 @@
 #include "cli/arguments/operator_args.h"
 
 #include "api/operators.h"
+#include "db/trust/printable.h"
 #include "support/error.h"
 #include "support/words/nearest_word.h"
 
@@ -103,13 +104,28 @@ std::string DatabaseArgs::resolved_system_path() const {
   return std::filesystem::exists(system, ignored) && system != resolved_path() ? system : "";
 }
 
+std::string DatabaseArgs::usable_path() const {
+  const std::string file = resolved_path(), system = resolved_system_path();
+  std::error_code ignored;
+  const bool chosen = !path.empty() || std::getenv("NESTOR_DB") != nullptr;
+  if (chosen || system.empty() || std::filesystem::exists(file, ignored)) return file;
+  try {
+    Database::open(file);
+    return file;
+  } catch (const UserError& error) {
+    fmt::print(stderr, "nestor: warning: {}; this run keeps its trials in memory alone, beside the system database {}\n",
+               printable(error.what(), true), system);
+    return kInMemory;
+  }
+}
+
 Database DatabaseArgs::open(bool read_only) const {
   DatabaseOptions options;
   options.read_only = read_only;
   options.system_path = resolved_system_path();
-  const std::string file = resolved_path();
+  const std::string file = usable_path();
   std::error_code ignored;
-  if (read_only && path.empty() && !std::filesystem::exists(file, ignored)) Database::open(file);
+  if (read_only && path.empty() && file != kInMemory && !std::filesystem::exists(file, ignored)) Database::open(file);
   return Database::open(file, options);
 }
 

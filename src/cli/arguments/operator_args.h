@@ -39,6 +39,8 @@ struct DatabaseArgs {
   std::string resolved_path() const;
   /// --system-db, else the system's own if there is one, else "".
   std::string resolved_system_path() const;
+  /// The path, or kInMemory where the default database cannot be made and there is one of the system; a line on stderr says so.
+  std::string usable_path() const;
   /// The default database is made when it is not there yet.
   Database open(bool read_only) const;
 };

@@ -3,6 +3,7 @@
 #include "cli/arguments/operator_args.h"
 #include "cli/arguments/shipped_records.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/db_sources.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/output.h"
@@ -251,7 +252,7 @@ void add_db(CLI::App& app, Action& run) {
   importer->add_flag("--shipped", args->shipped, "the records that come with Nestor");
   importer->add_flag("--system", args->system,
                      "into the system database, for all users ($NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db)");
-  CLI::App* check = add("check", "Check the file and the hash of every kernel; with --run the kernels, too", run_check);
+  CLI::App* check = add("check", "Check the file, every hash, seal and signature; with --run the kernels, too", run_check);
   CLI::Option* run_kernels = check->add_flag(
       "--run", args->run, "prove, compile and run kernels that wait for a check, and store which of them may serve");
   check->add_flag("--all", args->all, "with --run: also those that were checked already")->needs(run_kernels);
@@ -266,6 +267,7 @@ void add_db(CLI::App& app, Action& run) {
   CLI::App* pin = add("pin", "Make a trial the one that queries return", run_pin);
   pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(positive_number());
   pin->add_flag("--off", args->unpin, "unpin it");
+  add_db_sources(*db, {args, &args->database}, run);
   db->footer(R"(examples:
   nestor db summary
   nestor db export --winners winners.jsonl
@@ -274,6 +276,7 @@ void add_db(CLI::App& app, Action& run) {
   nestor db check --run --jobs 16 --target cuda
   nestor db wrong
   nestor db pin 42
+  nestor db trust 3f0c...   # serve what this key signed
 )");
 }
 

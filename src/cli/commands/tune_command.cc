@@ -55,7 +55,7 @@ TuneRequest make_request(const TuneArgs& args) {
   request.time_budget_s = args.time;
   request.seed = args.seed;
   request.measure = args.measure.resolve(request.nest);
-  request.database = args.database.resolved_path();
+  request.database = args.database.usable_path();
   request.database_options.system_path = args.database.resolved_system_path();
   return request;
 }

@@ -2,6 +2,7 @@
 #include "cli/terminal/output.h"
 
 #include "autotune/trial/trial_spelling.h"
+#include "db/trust/printable.h"
 #include "poly/schedule/schedule.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
@@ -57,7 +58,8 @@ void require_written() {
   user_error("cannot write to standard output: {}", reason);
 }
 
-void print(const std::string& text) {
+void print(const std::string& given) {
+  const std::string text = output_mode().json ? given : printable(given, true);
   errno = 0;
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (!text.ends_with('\n')) std::fputc('\n', stdout);
@@ -131,7 +133,9 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
 
 std::string waiting_text(std::int64_t kernels) {
   return fmt::format(
-      "{} wait for a check by this program (code revision {}) and are not served until then: nestor db check --run",
+      "{} wait for a check by this program (code revision {}), or come from somebody whose key is not trusted, and are not "
+      "served until "
+      "then: nestor db check --run, or nestor db trust KEY",
       count_of(kernels, "kernel"), kCodegenRevision);
 }
 

@@ -16,6 +16,7 @@ DeviceIdentity cuda_device_identity(const CudaIdentity& gpu) {
                                {"registers_per_unit", gpu.registers_per_unit},
                                {"threads_per_unit", gpu.threads_per_unit},
                                {"clusters", gpu.clusters},
+                               {"uuid", gpu.uuid},
                                {"driver_cuda_version", gpu.driver_version}};
   DeviceIdentity identity;
   identity.kind = "cuda";

@@ -23,6 +23,14 @@ std::string cpu_model() {
   return "unknown CPU";
 }
 
+/// What the firmware calls the machine: "" where that cannot be read.
+std::string machine_model() {
+  std::ifstream file("/sys/class/dmi/id/product_name");
+  std::string model;
+  std::getline(file, model);
+  return model;
+}
+
 }  // namespace
 
 int host_threads() {
@@ -43,6 +51,7 @@ DeviceIdentity host_device(int threads) {
   details["l2_bytes"] = std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE));
   details["l3_bytes"] = std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE));
   details["cpus"] = std::max(1L, sysconf(_SC_NPROCESSORS_CONF));
+  details["model"] = machine_model();
   // Rounded: the kernel's own share, which is missing here, changes between two starts.
   details["memory_gib"] = (static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) + (1 << 29)) >> 30;
   device.details = details.dump();

@@ -13,8 +13,8 @@
 namespace nestor {
 namespace {
 
-constexpr int kLevel = 9;  // kernels are some 10 KiB: under a millisecond
-constexpr unsigned long long kLargest = 1ull << 30;
+constexpr int kLevel = 9;                             // kernels are some 10 KiB: under a millisecond
+constexpr unsigned long long kLargest = 64ull << 20;  // as in a pack
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::uint32_t digit_value(char c) {

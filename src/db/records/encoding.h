@@ -8,7 +8,7 @@
 namespace nestor {
 
 std::string zstd_compress(std::string_view data);
-/// Throws UserError when `data` is not one complete zstd frame of known size (at most 1 GiB).
+/// Throws UserError when `data` is not one complete zstd frame of known size (at most 64 MiB).
 std::string zstd_decompress(std::string_view data);
 
 /// RFC 4648, with padding.

@@ -23,8 +23,8 @@ constexpr int kPackLevel = 19;
 constexpr int kWindowLog = 27;  // 128 MiB: what readers take at most
 constexpr std::string_view kTitle = "nestor kernels 1 ";
 constexpr std::uint64_t kMostKernels = 1u << 20;
-constexpr std::size_t kHashDigits = 32;
-constexpr std::size_t kLongestLine = 64;
+constexpr std::size_t kOldHashDigits = 32, kHashDigits = 64;  // older programs wrote an XXH3-128
+constexpr std::size_t kLongestLine = 96;
 
 std::string index_text(const std::vector<PackedKernel>& kernels) {
   std::string text = fmt::format("{}{}\n", kTitle, kernels.size());
@@ -46,7 +46,8 @@ std::optional<std::uint64_t> number(std::string_view text) {
 }
 
 bool is_hash(std::string_view text) {
-  return text.size() == kHashDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return (text.size() == kHashDigits || text.size() == kOldHashDigits) &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 }  // namespace
@@ -88,8 +89,7 @@ PackWriter::PackWriter(std::ostream& out, const std::vector<PackedKernel>& kerne
     user_error("{} kernels are too many for one pack, which holds {}", kernels.size(), kMostKernels);
   for (const PackedKernel& kernel : kernels) {
     if (kernel.bytes == 0 || kernel.bytes > kLargestPackedKernel)
-      user_error("kernel {} has {} bytes of code; a pack takes 1 to {} (--inline-code takes more)", kernel.hash, kernel.bytes,
-                 kLargestPackedKernel);
+      user_error("kernel {} has {} bytes of code; a pack takes 1 to {}", kernel.hash, kernel.bytes, kLargestPackedKernel);
   }
   if (!state_->context) internal_error("zstd: no memory");
   const std::string index = index_text(kernels);
@@ -183,11 +183,11 @@ void PackReader::State::read_index() {
   for (std::uint64_t k = 0; k < *count; ++k) {
     const std::string text = line();
     const std::string_view entry(text);
-    const auto bytes =
-        entry.size() > kHashDigits + 1 && entry[kHashDigits] == ' ' ? number(entry.substr(kHashDigits + 1)) : std::nullopt;
-    if (!bytes || *bytes == 0 || *bytes > kLargestPackedKernel || !is_hash(entry.substr(0, kHashDigits)))
+    const std::size_t space = std::min(entry.find(' '), entry.size());
+    const auto bytes = space < entry.size() ? number(entry.substr(space + 1)) : std::nullopt;
+    if (!bytes || *bytes == 0 || *bytes > kLargestPackedKernel || !is_hash(entry.substr(0, space)))
       damaged(fmt::format("entry {} of its index is wrong", k + 1));
-    kernels.push_back({text.substr(0, kHashDigits), *bytes});
+    kernels.push_back({text.substr(0, space), *bytes});
     if (!seen.insert(kernels.back().hash).second) damaged(fmt::format("kernel {} is in it twice", kernels.back().hash));
   }
 }

@@ -12,7 +12,7 @@ namespace nestor {
 
 /// An entry of a pack's index.
 struct PackedKernel {
-  std::string hash;         ///< kernel_hash of code and recipe
+  std::string hash;         ///< kernel_hash of code and recipe; older packs have an XXH3-128
   std::uint64_t bytes = 0;  ///< of the code, uncompressed: 1 to kLargestPackedKernel
 };
 constexpr std::uint64_t kLargestPackedKernel = std::uint64_t{64} << 20;

@@ -1,6 +1,8 @@
 // Checks and canonical forms of records.
 #include "db/records/record.h"
 
+#include "db/records/kernel_pack.h"
+#include "db/trust/blake2b.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
 
@@ -17,9 +19,28 @@ using nlohmann::json;
 
 std::string canonical_json(const std::string& text, const char* what, const char* empty) {
   if (text.empty()) return empty;
+  require_shallow(text, what);
   const json parsed = json::parse(text, nullptr, false);
   if (parsed.is_discarded()) user_error("{} is not JSON: {:.60}", what, text);
   return parsed.dump();
+}
+
+/// What is no UTF-8 becomes U+FFFD, as it would in an export.
+void repair(std::string& text) {
+  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  if (quoted.find("\xef\xbf\xbd") != std::string::npos) text = json::parse(quoted).get<std::string>();
+}
+
+/// Steps as the tuner and its readers take them: a list, or an object whose parameters are integers by name.
+void require_steps(const std::string& steps) {
+  const json parsed = json::parse(steps);
+  if (parsed.is_array()) return;
+  if (!parsed.is_object()) user_error("the steps are neither a list nor an object: {:.60}", steps);
+  const auto parameters = parsed.find("parameters");
+  if (parameters == parsed.end()) return;
+  const bool good = parameters->is_object() && std::all_of(parameters->begin(), parameters->end(),
+                                                           [](const json& value) { return value.is_number_integer(); });
+  if (!good) user_error("the steps' \"parameters\" are no object of integers: {:.60}", parameters->dump());
 }
 
 std::string now_utc() {
@@ -44,9 +65,11 @@ void normalise_kernel(KernelRecord& kernel, CodePlace code) {
   const bool here = code == CodePlace::record;
   if (here) {
     const std::string given = kernel_hash(kernel.code, kernel.recipe);
-    if (!kernel.hash.empty() && kernel.hash != given)
+    if (!kernel.hash.empty() && !is_hash_of(kernel.hash, kernel.code, kernel.recipe))
       user_error("the kernel's hash is {}, but its contents give {}", kernel.hash, given);
     if (kernel.code.empty()) user_error("the kernel's code is empty");
+    if (kernel.code.size() > kLargestPackedKernel)
+      user_error("the kernel's code has {} bytes; at most {} are stored", kernel.code.size(), kLargestPackedKernel);
   } else if (kernel.hash.empty()) {
     user_error("the kernel's hash is empty, so that a pack cannot have its code");
   }
@@ -64,7 +87,44 @@ std::string canonical_sizes(const Sizes& sizes) {
   return text;
 }
 
+void require_shallow(std::string_view json_text, const char* what) {
+  constexpr int kDeepest = 500;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t at = 0; at < json_text.size(); ++at) {
+    const char c = json_text[at];
+    if (quoted) {
+      if (c == '\\') ++at;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) user_error("{} nests arrays and objects more than {} deep", what, kDeepest);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+std::string seal_of(const Record& record) {
+  const TrialRecord& trial = record.trial;
+  const DeviceIdentity& device = record.device;
+  const ProblemKey& problem = record.problem;
+  Blake2b seal;
+  seal.add("nestor record 1").add(device.kind).add(device.name).add(device.arch).add(std::int64_t{device.units});
+  seal.add(device.details).add(problem.op).add(problem.variant).add(problem.nest_digest).add(canonical_sizes(problem.sizes));
+  seal.add(trial.steps).add(to_string(trial.status)).add(trial.reason);
+  for (const double sample : trial.samples_ms) seal.add(sample);
+  seal.add("end of samples").add(trial.median_ms).add(trial.max_error).add(trial.toolchain).add(trial.created).add(trial.report);
+  seal.add(std::int64_t{trial.revision}).add(std::int64_t{trial.checked});
+  if (trial.kernel) seal.add(trial.kernel->architecture).add(trial.kernel->hash);
+  return seal.hex();
+}
+
 void normalise(Record& record, CodePlace code) {
+  for (std::string* text : {&record.trial.reason, &record.trial.toolchain, &record.device.kind, &record.device.name,
+                            &record.device.arch, &record.problem.op, &record.problem.variant, &record.problem.nest_digest})
+    repair(*text);
   if (record.problem.op.empty()) user_error("the operator's name is empty");
   if (record.problem.nest_digest.empty()) user_error("the nest's digest is empty");
   for (const auto& [name, value] : record.problem.sizes) {
@@ -76,6 +136,7 @@ void normalise(Record& record, CodePlace code) {
   record.nest_json = canonical_json(record.nest_json, "the nest", "null");
   TrialRecord& trial = record.trial;
   trial.steps = canonical_json(trial.steps, "the steps", "[]");
+  require_steps(trial.steps);
   trial.report = canonical_json(trial.report, "the report", "");
   require_time(trial.median_ms, "the median");
   for (const double sample : trial.samples_ms) require_time(sample, "a sample");

@@ -26,6 +26,13 @@ std::string canonical_sizes(const Sizes& sizes);
 /// naming the first that is wrong.
 void normalise(Record& record, CodePlace code = CodePlace::record);
 
+/// Digest of all that a record says but its pin and its signature: 64 digits. The record is normalised. Code and recipe are in it by the
+/// kernel's hash, the nest by its digest: one nest has many texts.
+std::string seal_of(const Record& record);
+
+/// Throws UserError when arrays and objects are nested more than some hundred deep: what reads them would run out of stack.
+void require_shallow(std::string_view json_text, const char* what);
+
 /// One line of a text export, without the line's end. It stands alone: format 1.
 std::string record_to_line(const Record& record);
 

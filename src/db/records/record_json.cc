@@ -1,6 +1,7 @@
 // Text form of records: one JSON object a line, described in tuning_db/README.md.
 #include "db/records/encoding.h"
 #include "db/records/record.h"
+#include "db/trust/blake2b.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -13,8 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kAloneFormat = 1;   // each line has its nest and its code
-constexpr int kPackedFormat = 2;  // nests have lines of their own, code is in a pack
+constexpr int kAloneFormat = 1;                              // each line has its nest and its code
+constexpr int kPackedFormat = 2;                             // nests have lines of their own, code is in a pack
+constexpr std::size_t kKeyBytes = 32, kSignatureBytes = 64;  // of Ed25519
 
 json device_to_json(const DeviceIdentity& device) {
   return {{"kind", device.kind},
@@ -93,6 +95,7 @@ KernelRecord kernel_from_json(const json& object, int format) {
   kernel.architecture = value<std::string>(object, "architecture");
   kernel.recipe = object.at("recipe").dump();
   kernel.hash = value<std::string>(object, "hash");
+  if (kernel.hash.empty()) user_error("the kernel's \"hash\" is empty");
   return kernel;
 }
 
@@ -102,6 +105,15 @@ int revision_from_json(const json& object, const char* key) {
   const auto revision = value<std::int64_t>(object, key);
   if (revision < 0 || revision > 1 << 20) user_error("\"{}\" is {}", key, revision);
   return static_cast<int>(revision);
+}
+
+Signature signature_from_json(const json& object) {
+  if (!object.contains("signature")) return {};
+  require_keys(object.at("signature"), "\"signature\"", {"key", "value"});
+  Signature signature{value<std::string>(object.at("signature"), "key"), value<std::string>(object.at("signature"), "value")};
+  if (from_hex(signature.signer, kKeyBytes).empty()) user_error("the signature's \"key\" is no public key");
+  if (from_hex(signature.value, kSignatureBytes).empty()) user_error("the signature's \"value\" is no signature");
+  return signature;
 }
 
 TrialRecord trial_from_json(const json& object, int format) {
@@ -122,6 +134,7 @@ TrialRecord trial_from_json(const json& object, int format) {
   if (object.contains("report")) trial.report = object.at("report").dump();
   trial.revision = revision_from_json(object, "revision");
   trial.checked = revision_from_json(object, "checked");
+  trial.signature = signature_from_json(object);
   if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"), format);
   return trial;
 }
@@ -147,10 +160,12 @@ std::string line_of(const Record& record, int format) {
   if (!trial.report.empty()) line["report"] = json::parse(trial.report);
   if (trial.revision > 0) line["revision"] = trial.revision;
   if (trial.checked > 0) line["checked"] = trial.checked;
+  if (!trial.signature.empty()) line["signature"] = {{"key", trial.signature.signer}, {"value", trial.signature.value}};
   return text_of(line);
 }
 
 json parsed_line(std::string_view line) {
+  require_shallow(line, "the line");
   json object = json::parse(line, nullptr, false);
   if (object.is_discarded()) user_error("not JSON: {:.60}", line);
   if (!object.is_object() || !object.contains("format")) user_error("no record of a tuning database (it has no \"format\")");
@@ -158,7 +173,7 @@ json parsed_line(std::string_view line) {
 }
 
 Record record_from_json(const json& object, int format) {
-  const std::initializer_list<std::string_view> optional{"report", "revision", "checked"};
+  const std::initializer_list<std::string_view> optional{"report", "revision", "checked", "signature"};
   if (format == kAloneFormat) {
     require_keys(object, "the record",
                  {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",

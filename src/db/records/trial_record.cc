@@ -1,6 +1,7 @@
 // Names and keys of what the database keeps.
 #include "db/records/trial_record.h"
 
+#include "db/trust/blake2b.h"
 #include "support/hash.h"
 
 #include <fmt/format.h>
@@ -29,6 +30,11 @@ std::optional<TrialStatus> trial_status_from(std::string_view name) {
   return static_cast<TrialStatus>(found - kStatusNames.begin());
 }
 
-std::string kernel_hash(std::string_view code, std::string_view recipe) { return Hasher().add(code).add(recipe).hex(); }
+std::string kernel_hash(std::string_view code, std::string_view recipe) { return Blake2b().add(code).add(recipe).hex(); }
+
+bool is_hash_of(std::string_view hash, std::string_view code, std::string_view recipe) {
+  if (hash.size() == kDigestHex) return hash == kernel_hash(code, recipe);
+  return hash == Hasher().add(code).add(recipe).hex();
+}
 
 }  // namespace nestor

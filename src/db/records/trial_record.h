@@ -1,6 +1,7 @@
 // What the database keeps of a trial: the device that measured, the problem, the outcome and the kernel.
 #pragma once
 
+#include "db/trust/trust.h"
 #include "nestor/types.h"
 #include "support/codegen_revision.h"
 
@@ -45,8 +46,10 @@ struct KernelRecord {
 /// Where the code of a text record's kernel is: in the record's line, or in a pack beside the file (the record's own is empty then).
 enum class CodePlace : std::uint8_t { record, pack };
 
-/// XXH3-128 of code and recipe.
+/// BLAKE2b-256 of code and recipe, 64 digits.
 std::string kernel_hash(std::string_view code, std::string_view recipe);
+/// Whether `hash` is that of code and recipe. Lines of older programs have an XXH3-128, 32 digits: it finds damage, no forgery.
+bool is_hash_of(std::string_view hash, std::string_view code, std::string_view recipe);
 
 struct TrialRecord {
   std::int64_t id = 0;  ///< given by the database; negative for trials of the system database
@@ -62,6 +65,8 @@ struct TrialRecord {
   int revision = kCodegenRevision;  ///< of the code generator that made its code; 0: before revisions were counted
   int checked = kCodegenRevision;   ///< last revision whose proofs and checks an ok trial's kernel passed; 0: none
   std::optional<KernelRecord> kernel;
+  Signature signature = {};  ///< of the record's seal; empty when added: by the own key
+  bool trusted = false;      ///< when read: shipped, signed by a trusted key, or unsigned records are allowed
 };
 
 }  // namespace nestor

@@ -7,6 +7,7 @@
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <unistd.h>
 #include <cstdlib>
@@ -66,6 +67,13 @@ inline TrialRecord ok_trial(double median_ms, const std::string& code, const std
   trial.created = "2025-01-31T12:00:00Z";
   trial.kernel = kernel(code, valid);
   return trial;
+}
+
+/// A line of an export that somebody may alter: signed by nobody.
+inline std::string without_signature(const std::string& line) {
+  nlohmann::json record = nlohmann::json::parse(line);
+  record.erase("signature");
+  return record.dump() + "\n";
 }
 
 inline TrialRecord failed_trial(TrialStatus status, const std::string& reason) {

@@ -134,12 +134,27 @@ TEST_F(LookupTest, TheSystemDatabaseAnswersWhereTheUsersDoesNot) {
   EXPECT_EQ(database.summary().size(), 1u) << "the system's records are not the user's";
 }
 
+TEST_F(LookupTest, ExactComparesTheWholeIdentityOfTheDevice) {
+  add(64, 1, "measured here");
+  const auto kind = [&](const std::string& name, const std::string& details) {
+    DeviceIdentity asked = device();
+    asked.name = name;
+    asked.details = details;
+    return database.query(asked, "scale", "f32", "", {{"n", 64}}).kind;
+  };
+  EXPECT_EQ(kind("Test CPU", R"({"clock_mhz":3000})"), MatchKind::exact);
+  EXPECT_EQ(kind("Test CPU", R"({"clock_mhz":3000,"driver_cuda_version":12080})"), MatchKind::exact) << "drivers come and go";
+  EXPECT_EQ(kind("Test CPU", R"({"clock_mhz":3000,"cpus":192})"), MatchKind::nearest) << "another machine of the model";
+  EXPECT_EQ(kind("Test CPU", R"({"clock_mhz":3000,"uuid":"GPU-1"})"), MatchKind::nearest);
+  EXPECT_EQ(kind("Other CPU", R"({"clock_mhz":3000})"), MatchKind::other_device) << "a renamed machine";
+}
+
 TEST_F(LookupTest, ADamagedKernelIsReportedSkippedAndListedByCheck) {
   add(64, 1, "damaged");
   add(64, 2, "sound");
   {
     SQLite::Database raw(folder.file("t.db"), SQLite::OPEN_READWRITE);
-    SQLite::Statement damage(raw, "UPDATE kernel SET hash = 'ff' WHERE id = 1");
+    SQLite::Statement damage(raw, "UPDATE kernel SET recipe = recipe || ' ' WHERE id = 1");
     damage.exec();
   }
   EXPECT_EQ(query(64).trial.kernel->code, "sound");

@@ -1,6 +1,7 @@
 // Files of records with their packs: a database that goes through them is the same, row by row and byte by byte.
 #include "db/database.h"
 #include "db/records/kernel_pack.h"
+#include "support/hash.h"
 #include "unit/db/db_fixture.h"
 
 #include <gmock/gmock.h>
@@ -106,13 +107,15 @@ TEST_F(RecordFiles, LinesOfOlderProgramsAreStillRead) {
       << R"({"checked":)" << kCodegenRevision
       << R"(,"created":"2025-01-31T12:00:00Z","device":{"arch":"testcpu","details":{},"kind":"host",)"
          R"("name":"Test CPU","units":2},"format":1,"kernel":{"architecture":"x","code":"b2xkIGNvZGU=",)"
-         R"("hash":"",)"
+      << R"("hash":")" << Hasher().add("old code").add(recipe_to_json(recipe()).dump()).hex() << R"(",)"
       << R"("recipe":)" << recipe_to_json(recipe()).dump()
       << R"(},"max_error":0.5,"median_ms":1.5,"nest":{"op":"scale"},"pinned":false,"problem":{)"
          R"("nest_digest":"d1","op":"scale","sizes":{"n":9},"variant":"f32"},"reason":"",)"
          R"("revision":1,"samples_ms":[1.5],"status":"ok","steps":[],"toolchain":"old"})"
       << "\n";
   EXPECT_EQ(to.import_file(path("old.jsonl")).added, 1);
+  EXPECT_FALSE(to.best(device(), problem({{"n", 9}}))) << "nobody signed them then";
+  to.sign_all();
   EXPECT_EQ(to.best(device(), problem({{"n", 9}}))->kernel->code, "old code");
 }
 

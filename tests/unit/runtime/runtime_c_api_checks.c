@@ -85,7 +85,8 @@ static const char* check_queries(nestor_library* library) {
   REQUIRE(nestor_query(library, "scale", "f32", "host", 1000, kNames, measured, &again) == NESTOR_USER_ERROR);
   REQUIRE(nestor_query(NULL, "scale", "f32", "host", 2, kNames, measured, &again) == NESTOR_USER_ERROR);
   REQUIRE(nestor_refresh(library) == NESTOR_OK && nestor_refresh(NULL) == NESTOR_USER_ERROR);
-  REQUIRE(nestor_query(library, "scale", "f32", "host", 2, kNames, measured, &again) == NESTOR_OK && again != kernel);
+  REQUIRE(nestor_query(library, "scale", "f32", "host", 2, kNames, measured, &again) == NESTOR_OK && again != NULL);
+  REQUIRE(nestor_allow_unsigned(library, 1) == NESTOR_OK && nestor_allow_unsigned(NULL, 1) == NESTOR_USER_ERROR);
   return check_launches(kernel); /* still valid after the refresh */
 }
 

@@ -1,11 +1,14 @@
 // Look up and launch: from a database file to numbers in memory.
 #include "nestor/runtime.h"
 
+#include "runtime/kernel_state.h"
+#include "runtime/kernel_table.h"
 #include "support/error.h"
 #include "support/error_text.h"
 #include "unit/runtime/runtime_fixture.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 #include <nlohmann/json.hpp>
 
 #include <numeric>
@@ -121,8 +124,9 @@ TEST_F(LibraryTest, ScalarsTakeTheirDefaultUnlessGiven) {
 TEST_F(LibraryTest, TheInfoSaysWhatToPass) {
   const Kernel kernel = open().query("scale", "f32", {{"rows", 64}, {"cols", 16}});
   const auto info = nlohmann::json::parse(kernel.info());
-  EXPECT_EQ(info["match"], "nearest");
-  EXPECT_EQ(info["distance"], 1);
+  EXPECT_EQ(kernel.match(), MatchKind::nearest);
+  EXPECT_EQ(kernel.distance(), 1);
+  EXPECT_EQ(info["passed_over"], nlohmann::json::array());
   EXPECT_EQ(info["measured"]["sizes"]["rows"], 32);
   EXPECT_EQ(info["tensors"][1]["name"], "y");
   EXPECT_EQ(info["tensors"][1]["type"], "f32");
@@ -138,7 +142,8 @@ TEST_F(LibraryTest, SizesMayComeInAnyOrder) {
   const auto info = [&](std::initializer_list<NamedSize> sizes) { return library.query("scale", "f32", sizes).info().data(); };
   const char* first = info({{"rows", 4}, {"cols", 8}});
   EXPECT_EQ(info({{"cols", 8}, {"rows", 4}}), first) << "one answer, remembered";
-  EXPECT_NE(info({{"cols", 4}, {"rows", 8}}), first);
+  EXPECT_NE(library.query("scale", "f32", {{"cols", 4}, {"rows", 8}}).distance(),
+            library.query("scale", "f32", {{"cols", 8}, {"rows", 8}}).distance());
   EXPECT_THAT(message_of([&] { info({{"cols", 8}, {"cols", 8}}); }), HasSubstr("given twice"));
 }
 
@@ -164,6 +169,105 @@ TEST_F(LibraryTest, ARefreshFindsWhatWasTunedSince) {
   std::vector<float> x = numbers(64), y(64);
   before.launch({{x.data()}, {y.data()}}, {{"rows", 4}, {"cols", 16}});
   EXPECT_EQ(y[63], 128);
+}
+
+TEST_F(LibraryTest, WhatIsNotThereIsRememberedUntilARefresh) {
+  Library library = open();
+  EXPECT_FALSE(library.query("later", "f32", {{"rows", 4}, {"cols", 4}}));
+  store_kernel(path, scale_object(), scale_recipe(), 4, 4, "later");
+  EXPECT_FALSE(library.query("later", "f32", {{"rows", 4}, {"cols", 4}}));
+  library.refresh();
+  EXPECT_TRUE(library.query("later", "f32", {{"rows", 4}, {"cols", 4}}));
+}
+
+TEST_F(LibraryTest, AKernelThatDoesNotLoadIsPassedOverAndTheReasonKept) {
+  store_kernel(path, scale_object().substr(0, 700), scale_recipe(), 40, 16, "half");
+  store_kernel(path, scale_object(), scale_recipe(), 48, 16, "half");
+  const Kernel kernel = open().query("half", "f32", {{"rows", 40}, {"cols", 16}});
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel.match(), MatchKind::nearest);
+  EXPECT_THAT(std::string(kernel.info()), HasSubstr("the kernel's object"));
+  std::vector<float> x = numbers(16), y(16);
+  kernel.launch({{x.data()}, {y.data()}}, {{"rows", 1}, {"cols", 16}});
+  EXPECT_EQ(y[15], 32);
+}
+
+TEST_F(LibraryTest, RecordsThatNobodyTrustedSignedAreNotLaunchedWithoutTheWord) {
+  const std::string foreign = folder.file("foreign.db");
+  {
+    const std::string keys = folder.file("keys");
+    ASSERT_EQ(setenv("NESTOR_KEYS", keys.c_str(), 1), 0);
+    store_kernel(foreign, scale_object(), scale_recipe(), 8, 16);
+    unsetenv("NESTOR_KEYS");
+  }
+  const Sizes sizes{{"rows", 8}, {"cols", 16}};
+  EXPECT_FALSE(Library::open(foreign, {.use_system = false}).query("scale", "f32", sizes));
+  EXPECT_TRUE(Library::open(foreign, {.use_system = false, .allow_unsigned = true}).query("scale", "f32", sizes));
+  ASSERT_EQ(setenv("NESTOR_ALLOW_UNSIGNED", "1", 1), 0);
+  EXPECT_TRUE(Library::open(foreign, {.use_system = false}).query("scale", "f32", sizes));
+  unsetenv("NESTOR_ALLOW_UNSIGNED");
+}
+
+/// Bytes that this process has on the heap.
+std::size_t heap_bytes() { return mallinfo2().uordblks; }
+
+TEST_F(LibraryTest, ALongLifeStaysWithinItsBound) {
+  Library library = open();
+  const auto ask = [&](std::int64_t rows) {
+    if (!library.query("scale", "f32", {{"rows", rows}, {"cols", 16}})) std::abort();
+  };
+  for (std::int64_t rows = 1; rows <= 2000; ++rows) ask(rows);
+  library.refresh();
+  for (std::int64_t rows = 1; rows <= 2000; ++rows) ask(rows);
+  const std::size_t before = heap_bytes();
+  for (int round = 0; round < 20; ++round) {
+    library.refresh();
+    for (std::int64_t rows = 1; rows <= 2000; ++rows) ask(rows + round * 2000);
+  }
+  EXPECT_LT(heap_bytes(), before + (256 << 10)) << "what was refreshed away is freed";
+  library.refresh();
+  const std::size_t empty = heap_bytes();
+  constexpr std::int64_t kAnswers = 8000;
+  for (std::int64_t rows = 1; rows <= kAnswers; ++rows) ask(rows);
+  EXPECT_LT(heap_bytes() - empty, kAnswers * 512) << "half a KiB an answer";
+}
+
+TEST_F(LibraryTest, AFullTableStartsAfresh) {
+  KernelTable table;
+  const auto state = std::make_shared<const KernelState>();
+  std::int64_t value = 0;
+  const auto key = [&](std::int64_t rows) {
+    value = rows;
+    static NamedSize size{"rows", 0};
+    size.value = value;
+    return KernelKey{"op", "f32", "host", {&size, 1}};
+  };
+  for (std::int64_t rows = 1; rows <= static_cast<std::int64_t>(KernelTable::kMostAnswers); ++rows)
+    table.insert(key(rows), state);
+  EXPECT_TRUE(table.find(key(1)));
+  table.insert(key(1 << 20), state);
+  EXPECT_FALSE(table.find(key(1)));
+  EXPECT_TRUE(table.find(key(1 << 20)));
+  EXPECT_EQ(state.use_count(), 2);
+}
+
+TEST_F(LibraryTest, ThreadsAskWhileOthersRefresh) {
+  Library library = open();
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t k = 0; !stop; ++k) {
+        const Kernel kernel = library.query("scale", "f32", {{"rows", 1 + (k * 5 + t) % 50}, {"cols", 16}});
+        wrong += !kernel || kernel.info().empty() ? 1 : 0;
+      }
+    });
+  }
+  for (int round = 0; round < 200; ++round) library.refresh();
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(LibraryTest, AKernelOutlivesItsLibrary) {

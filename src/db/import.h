@@ -1,0 +1,15 @@
+// Storing one record that came from elsewhere.
+#pragma once
+
+#include "db/database.h"
+#include "db/store.h"
+
+#include <string>
+
+namespace nestor {
+
+/// Adds a normalised record, or what it says anew of a trial that is there, and counts that (within a transaction). Throws UserError that
+/// begins with `where` when its signature is not one of the key that it names.
+void store_record(Store& store, Record& record, const std::string& where, Database::Imported& imported);
+
+}  // namespace nestor
