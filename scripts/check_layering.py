@@ -83,6 +83,8 @@ STANDS_ON = {
     "autotune/space/nest": ["autotune/space/gpu"],
     "autotune/search": ["autotune/space"],
     "autotune": ["autotune/host", "autotune/gpu", "autotune/search", "autotune/space/nest"],
+    "api": [],
+    "api/report": ["api"],
     "cli/terminal": [],
     "cli/arguments": [],
     "cli/commands": ["cli/arguments", "cli/terminal"],

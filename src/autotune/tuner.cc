@@ -33,6 +33,14 @@ std::optional<double> learned_ms(TrialStatus status, double median_ms) {
   return timed && median_ms > 0 ? std::optional(median_ms) : std::nullopt;
 }
 
+/// The report of a trial, and where its candidate came from.
+std::string with_origin(const std::string& report, const char* origin) {
+  nlohmann::json json = report.empty() ? nlohmann::json::object() : nlohmann::json::parse(report, nullptr, false);
+  if (!json.is_object()) return report;
+  json["origin"] = origin;
+  return json.dump();
+}
+
 /// One run of `tune`.
 class Tuning {
  public:
@@ -79,6 +87,7 @@ class Tuning {
     Point point;
     TrialJob job;
     std::string key;
+    const char* origin = "";
   };
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -175,33 +184,41 @@ class Tuning {
   }
 
   Point first_guess() {
-    if (!first_guess_) {
-      const std::vector<Point> guesses = space_->defaults();
-      first_guess_ = guesses.empty() ? space_->baseline() : guesses.front();
-    }
-    return *first_guess_;
+    if (!guesses_) guesses_ = space_->defaults();
+    return guesses_->empty() ? space_->baseline() : guesses_->front();
   }
 
   struct Proposal {
     Point point;
-    bool waited = false;  ///< was put off before
+    const char* origin = "search";  ///< where it comes from, for reports: also "neighbour" and "guess"
+    bool waited = false;            ///< was put off before
   };
 
   std::optional<Proposal> proposal() {
-    if (!patient() && !postponed_.empty()) return Proposal{take_first(postponed_), true};
-    if (!neighbours_.empty()) return Proposal{take_first(neighbours_)};
-    if (auto point = searcher_->propose()) return Proposal{std::move(*point)};
-    if (!postponed_.empty()) return Proposal{take_first(postponed_), true};
+    if (!patient() && !postponed_.empty()) return take_first(postponed_);
+    if (!neighbours_.empty()) return Proposal{take_first(neighbours_), "neighbour"};
+    if (auto point = searcher_->propose()) {
+      const char* origin = is_guess(*point) ? "guess" : "search";
+      return Proposal{std::move(*point), origin};
+    }
+    if (!postponed_.empty()) return take_first(postponed_);
     return std::nullopt;
   }
 
   /// Nothing was correct yet, and few candidates were tried.
   bool patient() const { return best_ms_ == 0 && result_.trials < kPatience; }
 
-  static Point take_first(std::deque<Point>& points) {
-    Point point = std::move(points.front());
-    points.pop_front();
-    return point;
+  template <class T>
+  static T take_first(std::deque<T>& list) {
+    T first = std::move(list.front());
+    list.pop_front();
+    return first;
+  }
+
+  /// One of the points that the space itself proposes.
+  bool is_guess(const Point& point) {
+    if (!guesses_) guesses_ = space_->defaults();
+    return std::find(guesses_->begin(), guesses_->end(), point) != guesses_->end();
   }
 
   void note_best(double ms) {
@@ -221,7 +238,8 @@ class Tuning {
       // What cannot be fast waits until there is a time that it must beat.
       const bool slow = candidate.least_ms > 0 && candidate.infeasible.empty();
       if (slow && patient() && !proposed->waited && postponed_.size() < kMostPostponed) {
-        postponed_.push_back(point);
+        proposed->waited = true;
+        postponed_.push_back(std::move(*proposed));
         continue;
       }
       if (!candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
@@ -242,7 +260,7 @@ class Tuning {
       known_[key] = std::nullopt;
       equal_points_[key];
       TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
-      return Pending{point, std::move(job), std::move(key)};
+      return Pending{point, std::move(job), std::move(key), proposed->origin};
     }
     return std::nullopt;
   }
@@ -306,6 +324,7 @@ class Tuning {
   void settle(const Pending& pending, TrialOutcome outcome) {
     confirm(pending, outcome);
     const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
+    outcome.report = with_origin(outcome.report, pending.origin);
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
     record.id = database_.add_trial(result_.device, result_.problem, nest_text_, record);
     const auto ms = learned_ms(record.status, record.median_ms);
@@ -355,8 +374,8 @@ class Tuning {
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
-  std::optional<Point> first_guess_;
-  std::deque<Point> postponed_;
+  std::optional<std::vector<Point>> guesses_;           ///< the space's own
+  std::deque<Proposal> postponed_;
   std::deque<Point> neighbours_;               ///< to be tried before what the searcher proposes
   std::map<std::int64_t, Pending> under_way_;  ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.

@@ -98,6 +98,7 @@ int run_program(int argc, char** argv) {
   add_show(app, run);
   add_verify(app, run);
   add_bench(app, run);
+  add_report(app, run);
   add_db(app, run);
   add_devices(app, run);
   add_completion(app, run);

@@ -14,23 +14,25 @@
 namespace nestor {
 namespace {
 
-using Records = std::vector<Database::ProblemSummary>;
+using Records = std::vector<const Database::ProblemSummary*>;
 
 std::vector<std::string> distinct(const Records& records, const std::function<std::string(const Database::ProblemSummary&)>& of) {
-  constexpr std::size_t kMost = 12;
   std::vector<std::string> found;
-  for (const auto& entry : records) {
-    std::string text = of(entry);
+  for (const auto* entry : records) {
+    std::string text = of(*entry);
     if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(std::move(text));
-  }
-  if (found.size() > kMost) {
-    found.resize(kMost);
-    found.emplace_back("...");
   }
   return found;
 }
 
-std::string list(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+std::string list(std::vector<std::string> words) {
+  constexpr std::size_t kMost = 12;
+  if (words.size() > kMost) {
+    words.resize(kMost);
+    words.emplace_back("...");
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 std::string device_name(const DeviceIdentity& device) { return fmt::format("{} ({})", device.name, device.arch); }
 
@@ -45,17 +47,25 @@ const Database::ProblemSummary& nearest(const Records& records, const Sizes& siz
   const auto far = [&](const Database::ProblemSummary& entry) {
     return size_distance(sizes, entry.problem.sizes).value_or(std::numeric_limits<double>::infinity());
   };
-  return *std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) { return far(a) < far(b); });
+  return **std::min_element(records.begin(), records.end(), [&](const auto* a, const auto* b) { return far(*a) < far(*b); });
+}
+
+/// Whether a record is of the kind of one of the devices; of any where there are none.
+bool is_for(const Database::ProblemSummary& entry, const std::vector<DeviceIdentity>& devices) {
+  const auto same_kind = [&](const DeviceIdentity& device) { return device.kind == entry.device.kind; };
+  return devices.empty() || std::any_of(devices.begin(), devices.end(), same_kind);
 }
 
 }  // namespace
 
-std::string why_no_match(const Records& records, const Asked& asked) {
+std::string why_no_match(const std::vector<Database::ProblemSummary>& records, const Asked& asked) {
   if (records.empty()) return "there are no records at all";
-  Records left = records;
+  Records left;
+  left.reserve(records.size());
+  for (const auto& entry : records) left.push_back(&entry);
   const auto keep = [&](const auto& fits) {
     Records kept;
-    std::copy_if(left.begin(), left.end(), std::back_inserter(kept), fits);
+    std::copy_if(left.begin(), left.end(), std::back_inserter(kept), [&](const auto* entry) { return fits(*entry); });
     const bool any = !kept.empty();
     if (any) left = std::move(kept);
     return any;
@@ -64,7 +74,7 @@ std::string why_no_match(const Records& records, const Asked& asked) {
     const auto known = distinct(left, [](const auto& entry) { return entry.problem.op; });
     return fmt::format("no record is of an operator '{}'{}", asked.op, did_you_mean(asked.op, known));
   }
-  const std::string op = left.front().problem.op;
+  const std::string op = left.front()->problem.op;
   if (!asked.variant.empty() && !keep([&](const auto& entry) { return entry.problem.variant == asked.variant; })) {
     return fmt::format("no record of {} is of the variant '{}': there are {}", op, asked.variant,
                        list(distinct(left, [](const auto& entry) { return entry.problem.variant; })));
@@ -73,14 +83,9 @@ std::string why_no_match(const Records& records, const Asked& asked) {
     return fmt::format("no record is of the nest {}, though there are some of other definitions", asked.digest);
   const auto served = [](const auto& entry) { return entry.ok > 0; };
   if (!keep(served))
-    return fmt::format("no trial of {} ({}) was correct, or none is checked yet", op, left.front().problem.variant);
-  const auto on_device = [&](const auto& entry) {
-    return asked.devices.empty() || std::any_of(asked.devices.begin(), asked.devices.end(),
-                                                [&](const DeviceIdentity& device) { return device.kind == entry.device.kind; });
-  };
-  if (!keep(on_device)) {
-    return fmt::format("no kernel of {} is for {}: there are some for {}", op,
-                       list(distinct(records, [&](const auto&) { return device_name(asked.devices.front()); })),
+    return fmt::format("no trial of {} ({}) was correct, or none is checked yet", op, left.front()->problem.variant);
+  if (!keep([&](const auto& entry) { return is_for(entry, asked.devices); })) {
+    return fmt::format("no kernel of {} is for {}: there are some for {}", op, device_name(asked.devices.front()),
                        list(distinct(left, [](const auto& entry) { return device_name(entry.device); })));
   }
   const auto& near = nearest(left, asked.sizes);

@@ -148,23 +148,26 @@ void Library::Impl::refresh() {
   table_.clear();
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
+  shared.records.reset();
   std::erase_if(shared.cores, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(shared.loaded, [](const auto& entry) { return entry.second.expired(); });
 }
 
 std::string Library::Impl::why_none(LookUps& shared, const KernelKey& key) const {
-  std::vector<Database::ProblemSummary> records = shared.database.summary();
-  std::error_code ignored;
-  if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
-    const auto more = Database::open(system_, {.read_only = true}).summary();
-    records.insert(records.end(), more.begin(), more.end());
+  if (!shared.records) {
+    shared.records = shared.database.summary();
+    std::error_code ignored;
+    if (!system_.empty() && std::filesystem::exists(system_, ignored)) {
+      const auto more = Database::open(system_, {.read_only = true}).summary();
+      shared.records->insert(shared.records->end(), more.begin(), more.end());
+    }
   }
   const Asked asked{std::string(key.op),
                     std::string(key.variant),
                     std::string(key.digest),
                     to_map(key.sizes),
                     {device(shared, key.device).identity()}};
-  return why_no_match(records, asked);
+  return why_no_match(*shared.records, asked);
 }
 
 std::string Library::Impl::reason_of(LookUps& shared, const KernelKey& key, const std::vector<std::string>& passed_over) const {

@@ -30,7 +30,7 @@ TEST(AlgebraError, UnknownRuleListsTheRules) {
     rule("magic");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, neutral_terms, "));
+    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, start_extremum, neutral_terms, "));
   }
 }
 

@@ -80,7 +80,10 @@ class ProgramRun {
     const LoopForm& form = schedule_.form(op.name);
     const auto value = [&](const LinearForm& linear) {
       std::int64_t sum = linear.constant;
-      for (const auto& [loop, coefficient] : linear.terms) sum += coefficient * at.at(program_variable(loop));
+      for (const auto& [loop, coefficient] : linear.terms) {
+        const auto found = at.find(program_variable(loop));
+        if (found != at.end()) sum += coefficient * found->second;  // a loop of one iteration, from 0, is none
+      }
       return sum;
     };
     for (const LinearForm& constraint : form.constraints) {

@@ -15,6 +15,7 @@ void add_explore(CLI::App& app, Action& run);
 void add_show(CLI::App& app, Action& run);
 void add_verify(CLI::App& app, Action& run);
 void add_bench(CLI::App& app, Action& run);
+void add_report(CLI::App& app, Action& run);
 void add_db(CLI::App& app, Action& run);
 void add_devices(CLI::App& app, Action& run);
 void add_completion(CLI::App& app, Action& run);

@@ -1,12 +1,14 @@
 // nestor show: one schedule at any level, from its nest to machine code.
 #include "api/operators.h"
 #include "api/report.h"
+#include "api/report/space_pictures.h"
 #include "autotune/trial/trial_steps.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/tile_picture.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
@@ -81,6 +83,15 @@ std::pair<Nest, Sizes> problem_of(const ShowArgs& args) {
   return {nest_from_json(json_from_text(origin->nest_json, "the stored nest")), origin->problem.sizes};
 }
 
+/// On a terminal, and where isl draws it in reasonable time: the counts before it say all that matters.
+void print_picture(const Schedule& schedule, const Sizes& sizes) {
+  const int width = terminal_width();
+  if (width == 0) return;
+  try {
+    print(tile_picture(spaces_of(schedule, sizes), width));
+  } catch (const UserError&) {}
+}
+
 int run_show(const ShowArgs& args) {
   const bool nothing_asked = args.schedule.trial == 0 && args.schedule.file.empty() && !args.schedule.best;
   if (args.problem.source.empty() && nothing_asked) return list_operators();
@@ -97,6 +108,7 @@ int run_show(const ShowArgs& args) {
     print_json({{"op", nest.op}, {"variant", nest.variant}, {"as", args.view}, {"text", show(schedule, *view, options)}});
   } else {
     print(show(schedule, *view, options));
+    if (*view == View::tiles) print_picture(schedule, complete_sizes(nest, sizes));
   }
   return kOk;
 }

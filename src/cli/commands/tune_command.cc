@@ -1,7 +1,9 @@
 // nestor tune: searches schedules of one problem and remembers every measurement.
 #include "autotune/tuner.h"
 #include "cli/arguments/operator_args.h"
+#include "cli/arguments/report_choice.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/live_report.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/output.h"
@@ -11,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 namespace nestor::cli {
 namespace {
@@ -25,6 +28,7 @@ struct TuneArgs {
   std::uint64_t seed = 1;
   bool fix_all = false;
   bool retry_failed = false;
+  std::string report;  ///< file of the report; "": none
 };
 
 std::string progress_text(const TuneProgress& progress) {
@@ -62,14 +66,12 @@ void log_trial(const TrialRecord& trial) {
                                              format_ms(trial.median_ms), trial.reason, steps_text(trial.steps)));
 }
 
-std::string database_option(const TuneArgs& args) { return args.database.path.empty() ? "" : " --db " + args.database.path; }
-
 std::string query_command(const TuneArgs& args, const Sizes& sizes) {
   std::string text = "nestor query " + args.problem.source;
   if (!args.problem.variant.empty()) text += " --variant " + args.problem.variant;
   for (const auto& [name, value] : sizes) text += fmt::format(" --{} {}", name, value);
   if (!args.measure.target.empty()) text += " --device " + args.measure.target;
-  return text + database_option(args);
+  return text + database_option(args.database);
 }
 
 /// "cuda:0, NVIDIA H200 (sm_90)"
@@ -110,7 +112,8 @@ std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
   return fmt::format(
       "WRONG     {} of {} computed something else than the definition, or a check of Nestor's own stopped them: a bug of Nestor\n"
       "          see one: nestor verify {}{}    list them: nestor db wrong{}",
-      wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args), database_option(args));
+      wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args.database),
+      database_option(args.database));
 }
 
 void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args) {
@@ -139,7 +142,8 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));
   print(fmt::format("ask       {}", query_command(args, result.problem.sizes)));
-  print(fmt::format("check     nestor verify {}{}", best.id, database_option(args)));
+  if (!args.report.empty()) print(fmt::format("report    {}", args.report));
+  print(fmt::format("check     nestor verify {}{}", best.id, database_option(args.database)));
 }
 
 int run_tune(const TuneArgs& args) {
@@ -147,8 +151,11 @@ int run_tune(const TuneArgs& args) {
   const InterruptGuard interrupt;
   request.stop = interrupt.flag();
   auto line = std::make_unique<ProgressLine>();
+  std::optional<LiveReport> report;
+  if (!args.report.empty()) report.emplace(args.report, request, args.database);
   request.progress = [&](const TuneProgress& progress) {
     if (progress.last != nullptr) log_trial(*progress.last);
+    if (report) report->refresh();
     line->show(progress_text(progress));
   };
   if (!output_mode().json) {
@@ -157,6 +164,7 @@ int run_tune(const TuneArgs& args) {
   }
   const TuneResult result = tune(request);
   line.reset();
+  if (report) report->finish();
   if (output_mode().json) {
     print_json(result_to_json(result, request));
   } else {
@@ -186,8 +194,11 @@ void add_tune(CLI::App& app, Action& run) {
   command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
   command->add_flag("--retry-failed", args->retry_failed,
                     "try again, and first, what crashed, took too long or did not compile in earlier runs");
+  command->add_option("--report", args->report,
+                      "file for an HTML report, written again at most each second while the search goes on");
   command->footer(R"(examples:
   nestor tune layernorm --rows 4096 --width 1024 --time 60
+  nestor tune matmul --time 60 --report report.html
   nestor tune layernorm --rows 8192 --width 4096 --dtype bf16 --target cuda --time 20
   nestor tune attention --dtype f16 --sizes batch=2,heads=8,queries=1024,keys=1024
   nestor tune path/to/other.nest.json --trials 50 --searcher random --seed 7

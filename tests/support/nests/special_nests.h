@@ -131,39 +131,48 @@ inline Nest some_softmax(Dice& dice) {
                  {"j", "i", "j - i"});
   nest.statement("Mx_init[i] : " + row, "Mx[i]", {}, number(start));
   nest.statement("Mx_update[i, j] : " + pair, "Mx[i]", {"S[i, j]"}, read(0), minimum ? ReductionOp::min : ReductionOp::max);
+  // A term of its own in each row's extremum and sum: attention with a sink.
+  const bool sink = dice.chance(0.25);
+  const std::string largest = sink ? "Mt[i]" : "Mx[i]", total = sink ? "Lt[i]" : "L[i]";
+  if (sink) {
+    nest.tensor("Mt", TensorRole::temporary, {"R"}).tensor("Lt", TensorRole::temporary, {"R"});
+    nest.statement("Mt[i] : " + row, "Mt[i]", {"Mx[i]", "slope[i]"},
+                   ScalarExpr::make(minimum ? ScalarOp::min : ScalarOp::max, {read(0), read(1)}));
+  }
   const bool inlined = dice.chance(0.25);
-  if (!inlined) nest.statement("E[i, j] : " + pair, "E[i, j]", {"S[i, j]", "Mx[i]"}, narrowed(stored, phi(0, 1)));
+  if (!inlined) nest.statement("E[i, j] : " + pair, "E[i, j]", {"S[i, j]", largest}, narrowed(stored, phi(0, 1)));
   const ScalarExpr term = inlined ? phi(0, 1) : wide(0, stored);
   const std::vector<std::string> sources =
-      inlined ? std::vector<std::string>{"S[i, j]", "Mx[i]"} : std::vector<std::string>{"E[i, j]"};
+      inlined ? std::vector<std::string>{"S[i, j]", largest} : std::vector<std::string>{"E[i, j]"};
   nest.statement("L_init[i] : " + row, "L[i]", {}, number(0));
   nest.statement("L_update[i, j] : " + pair, "L[i]", sources, term, ReductionOp::add);
+  if (sink) nest.statement("Lt[i] : " + row, "Lt[i]", {"slope[i]", largest, "L[i]"}, read(2) + phi(0, 1));
   std::vector<std::string> weighted = sources;
   weighted.emplace_back("V[j, d]");
   const ScalarExpr v = wide(static_cast<int>(sources.size()), value_type);
   const bool normalised = !inlined && dice.chance(0.2);
   if (normalised) {
     nest.tensor("N", TensorRole::temporary, {"R", "C"}, stored);
-    nest.statement("N[i, j] : " + pair, "N[i, j]", {"E[i, j]", "L[i]"}, narrowed(stored, wide(0, stored) / read(1)));
+    nest.statement("N[i, j] : " + pair, "N[i, j]", {"E[i, j]", total}, narrowed(stored, wide(0, stored) / read(1)));
     weighted[0] = "N[i, j]";
   }
   nest.statement("PV_init[i, d] : " + row + " and 0 <= d < D", "PV[i, d]", {}, number(0));
   nest.statement("PV_update[i, d, j] : " + pair + " and 0 <= d < D", "PV[i, d]", weighted, term * v, ReductionOp::add);
-  nest.statement("O[i, d] : " + row + " and 0 <= d < D", "O[i, d]", {"PV[i, d]", "L[i]"},
+  nest.statement("O[i, d] : " + row + " and 0 <= d < D", "O[i, d]", {"PV[i, d]", total},
                  normalised         ? read(0)
                  : dice.chance(0.2) ? read(0) / ScalarExpr::make(ScalarOp::max, {read(1), number(1)})
                                     : read(0) / read(1));
   if (dice.chance(0.3)) {
     nest.tensor("lse", TensorRole::output, {"R"});
-    nest.statement("lse[i] : " + row, "lse[i]", {"Mx[i]", "L[i]"}, read(0) * rate + apply(ScalarOp::log, read(1)));
+    nest.statement("lse[i] : " + row, "lse[i]", {largest, total}, read(0) * rate + apply(ScalarOp::log, read(1)));
   }
   if (!inlined && dice.chance(0.3)) {
     nest.tensor("y", TensorRole::output, {"R", "C"});
-    nest.statement("y[i, j] : " + pair, "y[i, j]", {"E[i, j]", "L[i]"}, wide(0, stored) / read(1));
+    nest.statement("y[i, j] : " + pair, "y[i, j]", {"E[i, j]", total}, wide(0, stored) / read(1));
   }
   if (dice.chance(0.3)) {
     nest.tensor("z", TensorRole::output, {"R", "C"});
-    nest.statement("z[i, j] : " + pair, "z[i, j]", {"S[i, j]", "Mx[i]", "L[i]"},
+    nest.statement("z[i, j] : " + pair, "z[i, j]", {"S[i, j]", largest, total},
                    read(0) - read(1) - apply(ScalarOp::log, read(2)));
   }
   Nest made = dice.chance(0.7) ? with_positive_scalars(nest.build()) : nest.build();

@@ -93,5 +93,38 @@ TEST(TilePlaces, CopiesOfATaskAreReadByLoopsOverTasksInIt) {
   expect_proved(row_sums(), {"split(out.c, 4, co, ci)", "gpu_blocks(out.i)", "gpu_blocks(co)", "stage(r, out.i)"}, kSizes);
 }
 
+TEST(TilePlaces, LoopsOfOneIterationAreNone) {
+  const std::vector<std::string> steps =
+      in_one_row({"split(t.j, 16, to, tj)", "split(s.k, 16, so, si)", "fuse_with(to, so)", "parallel(out.i)"});
+  const auto loops = [&](std::int64_t width) {
+    const Nest nest = fix_sizes(row_sums(), {{"w", width}});
+    expect_proved(nest, steps, {{{"rows", 1}, {"w", width}}, {{"rows", 5}, {"w", width}}});
+    const std::string text = describe(build_tile_program(apply_steps(Schedule(nest), steps)));
+    return text.find("  for ") != std::string::npos;
+  };
+  EXPECT_FALSE(loops(11));
+  EXPECT_FALSE(loops(16));
+  EXPECT_TRUE(loops(17));
+}
+
+TEST(TilePlaces, MaximaOfSizesAreNoExtents) {
+  // Whole rows, a row of parts and a specialised loop: nothing may have the maximum's 2^28 elements.
+  Nest nest = row_sums();
+  for (SizeParam& size : nest.sizes) size.max = std::int64_t{1} << 28;
+  for (const std::vector<std::string>& steps :
+       std::vector<std::vector<std::string>>{{},
+                                             in_one_row({"parallel(out.i)"}),
+                                             {"split(out.c, 4, co, ci)", "specialize(co)"},
+                                             {"split(t.i, 2, to, ti)", "reorder(to, ti, t.j)", "specialize(to)"}}) {
+    const Schedule schedule = apply_steps(Schedule(nest), steps);
+    EXPECT_EQ(describe(build_tile_program(schedule)).find("268435456"), std::string::npos);
+    expect_proved(nest, steps, kSizes);
+  }
+  const std::int64_t largest = std::int64_t{1} << 28;
+  const TileProgram program = build_tile_program(Schedule(nest));
+  EXPECT_TRUE(is_valid_for(program.valid, {{"rows", largest}, {"w", largest}}));
+  EXPECT_FALSE(is_valid_for(program.valid, {{"rows", largest + 1}, {"w", largest}}));
+}
+
 }  // namespace
 }  // namespace nestor::testing

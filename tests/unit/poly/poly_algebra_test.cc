@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/reprove.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -18,6 +19,9 @@ namespace {
 using samples::Mask;
 using samples::number;
 using samples::read;
+using samples::operator+;
+using samples::operator-;
+using samples::operator*;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -51,7 +55,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
                                                    "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
-                                                   "factor_extremum", "fixed_extremum"));
+                                                   "factor_extremum", "fixed_extremum", "start_extremum"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -92,6 +96,66 @@ TEST(FactorExtremum, AScaleOfUnknownSignStays) {
   EXPECT_TRUE(targets_of(nest, "factor_extremum").empty());
   EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
               testing::ThrowsMessage<UserError>(HasSubstr("the value of S has no factor that is known to be positive")));
+}
+
+/// Attention whose row meets one more score, as attention with sinks does: M = max(Mx, y), L' = L + exp(y - M).
+Nest with_sink(const ScalarExpr& meeting, const std::string& sink = "y[i]") {
+  return samples::NestBuilder("sinks", {{"R", 4}, {"C", 5}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("y", TensorRole::input, {"R"})
+      .tensor("Mx", TensorRole::temporary, {"R"})
+      .tensor("M", TensorRole::temporary, {"R"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("out", TensorRole::output, {"R"})
+      .statement("Mx_init[i] : 0 <= i < R", "Mx[i]", {}, number(-samples::infinity()))
+      .statement("Mx_update[i, j] : 0 <= i < R and 0 <= j < C", "Mx[i]", {"x[i, j]"}, read(0), ReductionOp::max)
+      .statement("M[i] : 0 <= i < R", "M[i]", {"Mx[i]", sink}, meeting)
+      .statement("L_init[i] : 0 <= i < R", "L[i]", {}, number(0))
+      .statement("L_update[i, j] : 0 <= i < R and 0 <= j < C", "L[i]", {"x[i, j]", "M[i]"},
+                 samples::apply(ScalarOp::exp, read(0) - read(1)), ReductionOp::add)
+      .statement("out[i] : 0 <= i < R", "out[i]", {"L[i]", "y[i]", "M[i]"},
+                 read(0) + samples::apply(ScalarOp::exp, read(1) - read(2)))
+      .build();
+}
+
+TEST(StartExtremum, AnExtremumStartsFromTheValueItMeets) {
+  const Nest nest = with_sink(ScalarExpr::make(ScalarOp::max, {read(0), read(1)}));
+  ASSERT_THAT(targets_of(nest, "start_extremum"), ElementsAre("M"));
+  const Nest started = rule("start_extremum").apply(nest, {"M"}).nest;
+  EXPECT_EQ(started.find_statement("M"), nullptr);
+  EXPECT_EQ(value_text(started, "Mx_init"), "y");
+  EXPECT_EQ(started.statement("Mx_update").write.tensor, "M");
+  EXPECT_TRUE(targets_of(nest, "online").empty());
+  EXPECT_THAT(targets_of(started, "online"), ElementsAre("Mx_update"));
+  // The largest of all terms and the sink's is 1: what a softmax divides by.
+  const Statement& sum = started.statement("out");
+  EXPECT_EQ(range_of(started, sum, sum.value).low, 0.5);
+  EXPECT_EQ(range_of(nest, nest.statement("out"), nest.statement("out").value).low, 0);
+}
+
+TEST(StartExtremum, RefusesWhatIsNoStart) {
+  const ScalarExpr meeting = ScalarExpr::make(ScalarOp::max, {read(0), read(1)});
+  const auto refusal = [](const Nest& nest) {
+    try {
+      rule("start_extremum").apply(nest, {"M"});
+      return std::string("(no error)");
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refusal(with_sink(ScalarExpr::make(ScalarOp::max, {read(1), read(0)}))), "(no error)");
+  EXPECT_THAT(refusal(with_sink(ScalarExpr::make(ScalarOp::min, {read(0), read(1)}))),
+              HasSubstr("Mx is no extremum of the same kind"));
+  EXPECT_THAT(refusal(with_sink(read(0) + read(1))), HasSubstr("it is no maximum or minimum of two values"));
+  EXPECT_THAT(refusal(with_sink(ScalarExpr::make(ScalarOp::max, {read(0), read(0) * read(1)}))),
+              HasSubstr("Mx is read for itself as well"));
+  EXPECT_THAT(refusal(with_sink(meeting, "Mx[i]")), HasSubstr("Mx is read for itself as well"));
+  Nest started = with_sink(meeting);
+  samples::value_of(started, "Mx_init") = number(-7);
+  EXPECT_THAT(refusal(started), HasSubstr("Mx does not start from its neutral element alone"));
+  Nest result = with_sink(meeting);
+  result.tensors[2].role = TensorRole::output;
+  EXPECT_THAT(refusal(result), HasSubstr("Mx is a result itself"));
 }
 
 TEST(Algebra, ReassociateNeedsAReduction) {

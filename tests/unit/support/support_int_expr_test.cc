@@ -1,7 +1,11 @@
 // Integer expressions fold where their value is known.
 #include "support/int_expr.h"
 
+#include "support/error.h"
+
 #include <gtest/gtest.h>
+
+#include <limits>
 
 namespace nestor {
 namespace {
@@ -17,6 +21,17 @@ TEST(IntExpr, AConstantThatDecidesAMinimumOrMaximumIsIt) {
     EXPECT_EQ(found, std::min<std::int64_t>(3, std::max<std::int64_t>(value, 1)));
   }
   EXPECT_FALSE(open.as_constant());
+}
+
+TEST(IntExpr, ValuesBeyond64BitsAreErrors) {
+  const IntExpr big(std::int64_t{1} << 40);
+  EXPECT_THROW(big * big, UserError);  // factories fold constants
+  EXPECT_THROW(IntExpr(std::numeric_limits<std::int64_t>::max()) + IntExpr(1), UserError);
+  EXPECT_THROW(IntExpr(std::numeric_limits<std::int64_t>::min()) - IntExpr(1), UserError);
+  const IntExpr x = IntExpr::variable("x");
+  EXPECT_THROW((x * x).evaluate([](const std::string&) { return std::int64_t{1} << 32; }), UserError);
+  EXPECT_EQ((x * x).evaluate([](const std::string&) { return std::int64_t{1} << 31; }), std::int64_t{1} << 62);
+  EXPECT_THROW(floor_div(x, 0).evaluate([](const std::string&) { return 1; }), UserError);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -58,6 +60,64 @@ TileTree fold_initializations(const TileTree& node) {
   }
   return std::make_shared<const TileNode>(std::move(out));
 }
+
+/// Serial loops that run exactly once, whatever the sizes: their variables and what those are. Only where that holds of all loops
+/// over a variable, as buffers have copies for each value of it.
+class SingleIterations {
+ public:
+  explicit SingleIterations(TileProgram& program) : program_(program) {}
+
+  /// Puts the bodies in place of the loops: what one of them makes may then be read after it.
+  void drop() {
+    find(*program_.root);
+    for (const std::string& var : others_) values_.erase(var);
+    if (values_.empty()) return;
+    program_.root = without(program_.root);
+    for (Buffer& buffer : program_.buffers) {
+      for (const auto& [var, value] : values_) {
+        std::erase(buffer.scope, var);
+        for (IntExpr& index : buffer.origin) index = index.substitute(var, value);
+      }
+    }
+  }
+
+ private:
+  void find(const TileNode& node) {
+    if (node.kind == TileNode::Kind::loop) {
+      const bool serial = node.loop_kind == LoopKind::serial || node.loop_kind == LoopKind::unroll;
+      const auto length = (node.upper - node.lower).as_constant();
+      // A value over other variables would have to be followed through their own values.
+      const bool single = serial && length && *length >= 1 && *length <= node.step && node.lower.as_constant();
+      if (!single || !values_.try_emplace(node.var, node.lower).first->second.is_constant(node.lower.value()))
+        others_.insert(node.var);
+    }
+    for (const TileTree& child : node.children) find(*child);
+  }
+
+  IntExpr without(IntExpr expr) const {
+    for (const auto& [var, value] : values_) expr = expr.substitute(var, value);
+    return expr;
+  }
+
+  TileTree without(const TileTree& tree) const {
+    auto result = std::make_shared<TileNode>(*tree);
+    for (TileTree& child : result->children) child = without(child);
+    if (tree->kind == TileNode::Kind::op) {
+      for (const auto& [var, value] : values_) substitute_variable(result->op, var, value);
+    } else if (tree->kind == TileNode::Kind::condition) {
+      result->condition = without(tree->condition);
+    } else if (tree->kind == TileNode::Kind::loop) {
+      result->lower = without(tree->lower);
+      result->upper = without(tree->upper);
+      if (values_.count(tree->var) != 0) result->kind = TileNode::Kind::sequence;
+    }
+    return result;
+  }
+
+  TileProgram& program_;
+  std::map<std::string, IntExpr> values_;
+  std::set<std::string> others_;
+};
 
 struct ConstraintSink {
   std::vector<SizeConstraint> out;
@@ -141,6 +201,7 @@ std::vector<SizeConstraint> size_constraints(const isl::set& context) {
 
 TileProgram finish(TileProgram program) {
   program.root = fold_initializations(program.root);
+  SingleIterations(program).drop();
   return program;
 }
 

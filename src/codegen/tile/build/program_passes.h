@@ -11,7 +11,7 @@ void substitute_variable(TileOp& op, const std::string& variable, const IntExpr&
 /// The context as constraints a launcher can test. Throws UserError when it is not one conjunction of linear facts.
 std::vector<SizeConstraint> size_constraints(const isl::set& context);
 
-/// Folds initialisations into the reductions that follow them.
+/// Folds initialisations into the reductions that follow them, and drops loops of one iteration.
 TileProgram finish(TileProgram program);
 
 /// True when `expr` reads nothing and is the constant `value`.

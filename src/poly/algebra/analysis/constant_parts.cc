@@ -167,13 +167,21 @@ class PartFinder {
     const ScalarExpr bare = strip_casts(other);
     const bool is_read = bare.op() == ScalarOp::read;
     const Access* read = is_read ? &statement_.reads.at(static_cast<std::size_t>(bare.ordinal())) : nullptr;
-    if (spoiled && (read == nullptr || !is_reduced(read->tensor))) {
+    if (spoiled && (read == nullptr || !is_of_a_row(read->tensor))) {
       piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
                               infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
       return;
     }
     piece.value = value;
     if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
+  }
+
+  /// A reduction's result, or a value computed from one element by element: a softmax's sum with a sink's term.
+  bool is_of_a_row(const std::string& tensor) const {
+    if (is_reduced(tensor)) return true;
+    const Statement* definition = is_elementwise_temporary(nest_, tensor) ? sole_definition(nest_, tensor) : nullptr;
+    return definition != nullptr && std::any_of(definition->reads.begin(), definition->reads.end(),
+                                                [&](const Access& read) { return is_reduced(read.tensor); });
   }
 
   /// Does a quotient by 0, or a logarithm or root of it, make an infinity or NaN of finite operands?

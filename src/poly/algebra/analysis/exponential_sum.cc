@@ -37,6 +37,48 @@ std::optional<std::string> lead_of(const Nest& nest, const Statement& statement,
   return std::nullopt;
 }
 
+struct SumOfExponentials {
+  const Statement* lead;
+  bool covers;  ///< all that the lead has taken
+  double most;  ///< what the sum is at most
+};
+
+std::optional<SumOfExponentials> recognise(const Nest& nest, const Statement& update) {
+  if (update.reduction != ReductionOp::add || !starts_from(nest, update, 0)) return std::nullopt;
+  const auto extremum = lead_of(nest, update, update.value);
+  if (!extremum) return std::nullopt;
+  for (const Statement* lead : writers_of(nest, *extremum)) {
+    if (!lead->reduction) continue;
+    const auto plan = analyse_online(nest, lead->name);
+    if (!plan || std::find(plan->followers.begin(), plan->followers.end(), update.name) == plan->followers.end()) continue;
+    const double points = std::pow(kMostPoints, static_cast<double>(reduced_dims(update).size()));
+    const bool covers =
+        covers_lead(nest, update, *lead, plan->lead_instances.at(update.name), plan->lead_elements.at(update.name));
+    return SumOfExponentials{lead, covers, kRounding * kMostHeld * points};
+  }
+  return std::nullopt;
+}
+
+/// Is the exponent c (y - m), with c > 0 for a maximum m and c < 0 for a minimum, where m is the lead's result and y what that element started from, at every instance?
+bool is_term_of_start(const Nest& nest, const Statement& statement, const ScalarExpr& exponent, const Statement& lead) {
+  Polynomial rest = polynomial_of(exponent);
+  const auto multiple = std::find_if(rest.begin(), rest.end(), [&](const Monomial& term) {
+    return term.factors.size() == 1 && term.factors[0].second == 1 &&
+           plain_read_of(statement, term.factors[0].first, lead.write.tensor).has_value();
+  });
+  const std::vector<const Statement*> starts = initialisers_of(nest, lead);
+  if (multiple == rest.end() || starts.size() != 1) return false;
+  const double factor = -multiple->coefficient;
+  if (lead.reduction == ReductionOp::max ? factor <= 0 : factor >= 0) return false;
+  const int read = *plain_read_of(statement, multiple->factors[0].first, lead.write.tensor);
+  rest.erase(multiple);
+  InstanceMatch match(statement, *starts[0]);
+  if (!match.match(rest, scaled(polynomial_of(starts[0]->value), factor))) return false;
+  match.require(statement.reads.at(static_cast<std::size_t>(read)), starts[0]->write);
+  const isl::set domain = domain_in(nest, statement);
+  return domain.is_subset(match.relation(domain, domain_in(nest, *starts[0])).domain());
+}
+
 }  // namespace
 
 bool covers_lead(const Nest& nest, const Statement& follower, const Statement& lead, const isl::map& lead_instances,
@@ -49,20 +91,22 @@ bool covers_lead(const Nest& nest, const Statement& follower, const Statement& l
 }
 
 std::optional<ValueRange> exponential_sum(const Nest& nest, const Statement& update) {
-  if (update.reduction != ReductionOp::add || !starts_from(nest, update, 0)) return std::nullopt;
-  const auto extremum = lead_of(nest, update, update.value);
-  if (!extremum) return std::nullopt;
-  for (const Statement* lead : writers_of(nest, *extremum)) {
-    if (!lead->reduction) continue;
-    const auto plan = analyse_online(nest, lead->name);
-    if (!plan || std::find(plan->followers.begin(), plan->followers.end(), update.name) == plan->followers.end()) continue;
-    const double infinity = neutral_element(*lead->reduction, ElementType::f32);
-    const bool complete =
-        starts_from(nest, *lead, infinity) &&
-        covers_lead(nest, update, *lead, plan->lead_instances.at(update.name), plan->lead_elements.at(update.name));
-    const double points = std::pow(kMostPoints, static_cast<double>(reduced_dims(update).size()));
-    return ValueRange{complete ? 1 / kRounding : 0,    kRounding * kMostHeld * points, false, false, true,
-                      !always_has_points(nest, update)};
+  const auto sum = recognise(nest, update);
+  if (!sum) return std::nullopt;
+  const bool complete = sum->covers && starts_from(nest, *sum->lead, neutral_element(*sum->lead->reduction, ElementType::f32));
+  return ValueRange{complete ? 1 / kRounding : 0, sum->most, false, false, true, !always_has_points(nest, update)};
+}
+
+std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  if (value.op() != ScalarOp::add) return std::nullopt;
+  for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr sum = strip_casts(value.args()[place]), term = strip_casts(value.args()[1 - place]);
+    if (sum.op() != ScalarOp::read || (term.op() != ScalarOp::exp && term.op() != ScalarOp::exp2)) continue;
+    for (const Statement* update : writers_of(nest, statement.reads.at(static_cast<std::size_t>(sum.ordinal())).tensor)) {
+      const auto known = update->reduction ? recognise(nest, *update) : std::nullopt;
+      if (known && known->covers && is_term_of_start(nest, statement, term.args()[0], *known->lead))
+        return ValueRange{1 / kRounding, known->most + kRounding * kMostHeld, false, false, true, false};
+    }
   }
   return std::nullopt;
 }

@@ -13,6 +13,10 @@ namespace nestor {
 /// reference that stays behind m (rule online with a threshold) it is at most 2^14 times more. nullopt for other reductions.
 std::optional<ValueRange> exponential_sum(const Nest& nest, const Statement& update);
 
+/// The range of r + exp(c (y - m)) with c > 0, where r is such a sum and m starts from y: the larger of y and all a_j has the term 1. nullopt
+/// for other values of the statement, of which `value` is one.
+std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Statement& statement, const ScalarExpr& value);
+
 /// { element of the follower's result } whose points include all that its leading value has taken, `lead_elements` and `lead_instances` as in
 /// OnlinePlan. True when that is so for every element.
 bool covers_lead(const Nest& nest, const Statement& follower, const Statement& lead, const isl::map& lead_instances,

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/rule_list.h"
@@ -303,6 +304,26 @@ isl::set accumulate_elsewhere(Nest& nest, Statement sum, const ScalarExpr& term,
   return started;
 }
 
+/// Definitions of temporaries that `name` reads, and nothing before it, move to just before it, so that loops before them may be fused
+/// with loops behind them: a sum's factor often needs another sum over the same points.
+void delay_definitions(Nest& nest, const std::string& name) {
+  std::set<std::string> tensors;
+  for (const Access& read : nest.statement(name).reads) tensors.insert(read.tensor);
+  for (const std::string& tensor : tensors) {
+    if (!is_elementwise_temporary(nest, tensor)) continue;
+    const Statement definition = *sole_definition(nest, tensor);
+    const std::size_t place = position_of(nest, name);
+    const std::vector<const Statement*> readers = readers_of(nest, tensor);
+    const bool later =
+        std::all_of(readers.begin(), readers.end(), [&](const Statement* s) { return position_of(nest, s->name) >= place; });
+    const bool alone = group_end(nest, definition.name) - group_begin(nest, definition.name) == 1;
+    if (!later || !alone || !may_recompute(nest, definition, nest.statement(name))) continue;
+    erase_statement(nest, definition.name);
+    insert_statement(nest, group_begin(nest, name), definition);
+    delay_definitions(nest, definition.name);
+  }
+}
+
 void move_factor(Nest& nest, const std::string& update) {
   const Statement sum = nest.statement(update);
   const Deferred parts = guarded(nest, sum, separate(nest, sum));
@@ -312,6 +333,7 @@ void move_factor(Nest& nest, const std::string& update) {
   const Statement finish = finishing_statement(nest, sum, parts.outside, plain);
   const isl::set started = accumulate_elsewhere(nest, sum, to_expr(parts.inside), plain, starts);
   insert_statement(nest, group_end(nest, update), finish);
+  delay_definitions(nest, finish.name);
   // The old initialisation stays only for elements without points.
   const isl::set finished = finish.write.relation.intersect_domain(domain_in(nest, finish)).range();
   if (!started.is_subset(finished)) return;

@@ -13,6 +13,7 @@ const Rule& online_rule();
 const Rule& moments_rule();
 const Rule& defer_factor_rule();
 const Rule& neutral_terms_rule();
+const Rule& start_extremum_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();
 const Rule& split_reduction_rule();

@@ -330,7 +330,7 @@ Statement element_statement(const Nest& nest, const Statement& like, const std::
     }
     dims.push_back(dim);
   }
-  isl::set domain = isl::manage(isl_set_gist_params(elements.domain().coalesce().release(), nest.context.copy()));
+  isl::set domain = isl::manage(isl_set_gist_params(elements.domain().coalesce().release(), full_context(nest).release()));
   for (std::size_t k = 0; k < dims.size(); ++k) {
     domain = isl::manage(isl_set_set_dim_name(domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
   }
