@@ -78,20 +78,33 @@ class ProgramRun {
     const auto known = executed_.find(op.name);
     if (known == executed_.end()) return;
     const LoopForm& form = schedule_.form(op.name);
+    bool complete = true;
     const auto value = [&](const LinearForm& linear) {
       std::int64_t sum = linear.constant;
       for (const auto& [loop, coefficient] : linear.terms) {
         const auto found = at.find(program_variable(loop));
-        if (found != at.end()) sum += coefficient * found->second;  // a loop of one iteration, from 0, is none
+        if (found != at.end()) sum += coefficient * found->second;
+        complete = complete && found != at.end();
       }
       return sum;
     };
-    for (const LinearForm& constraint : form.constraints) {
-      if (value(constraint) < 0) return;
-    }
     std::vector<std::int64_t> instance;
     for (const LinearForm& dim : form.dims) instance.push_back(value(dim));
+    const bool inside = std::all_of(form.constraints.begin(), form.constraints.end(),
+                                    [&](const LinearForm& constraint) { return value(constraint) >= 0; });
+    if (!complete)
+      instance = claimed(op, at);  // a loop of one iteration is none
+    else if (!inside)
+      return;
     if (const auto found = known->second.find(instance); found != known->second.end()) ++found->second;
+  }
+
+  /// What the op says of itself; the values that it writes are compared as well.
+  static std::vector<std::int64_t> claimed(const TileOp& op, const Variables& at) {
+    std::vector<std::int64_t> instance;
+    for (const IntExpr& dim : op.claim.instance)
+      instance.push_back(dim.evaluate([&](const std::string& name) { return at.at(name); }));
+    return instance;
   }
 
   /// A constant start may have become part of the reduction that follows it: then values tell.
