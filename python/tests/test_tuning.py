@@ -97,7 +97,7 @@ class TuningTest(unittest.TestCase):
 
     def test_failures_are_exceptions_with_the_programs_text(self):
         nest = own_operators.swiglu
-        for error, message, call in ((nestor.UserError, "has no size 'cols': its sizes are",
+        for error, message, call in ((nestor.UserError, "has no size 'cols'; its sizes are",
                                       lambda: nestor.tune(nest, {"cols": 3}, target="host", progress=False)),
                                      (nestor.UserError, "'nonsense' is no view", lambda: nestor.show(nest, "nonsense")),
                                      (nestor.UserError, "there is no loop `out.x`",

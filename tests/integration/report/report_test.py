@@ -74,6 +74,7 @@ def make_many(source, target, count):
         for k in range(count - len(records)):
             record = dict(slow[k % len(slow)])
             record["kernel"] = None
+            record.pop("signature", None)  # it is another record
             record["created"] = f"2027-01-{1 + k // 5000:02}T{k // 3600 % 24:02}:{k // 60 % 60:02}:{k % 60:02}Z"
             failed = k % 7 == 0
             record["status"] = "crash" if failed else "slow"
