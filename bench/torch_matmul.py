@@ -33,13 +33,17 @@ def gelu_layer(a, b, bias):
 
 
 def measure(args, library, problem, generator, shuffler):
-    kernel = library.query(problem.op, problem.dtype, problem.sizes, args.device)
+    kernel = library.query(problem.op, problem.variant, problem.sizes, args.device)
     m, n, k = (problem.sizes[name] for name in "mnk")
     make = lambda *shape: torch.randn(shape, dtype=DTYPES[problem.dtype], device=generator.device, generator=generator)  # noqa: E731
-    a, b, bias = make(m, k), make(k, n) / math.sqrt(k), make(n)
+    stored_a = make(k, m) if "at" in problem.order else make(m, k)
+    stored_b = (make(n, k) if "bt" in problem.order else make(k, n)) / math.sqrt(k)
+    bias = make(n)
+    a = stored_a.t() if "at" in problem.order else stored_a
+    b = stored_b.t() if "bt" in problem.order else stored_b
     out = torch.full((m, n), math.nan, dtype=a.dtype, device=a.device)
     with_gelu = problem.op == "matmul_bias_gelu"
-    operands = (a, b, bias) if with_gelu else (a, b)
+    operands = (stored_a, stored_b, bias) if with_gelu else (stored_a, stored_b)
 
     def ours():
         kernel(*operands, out)
@@ -52,7 +56,7 @@ def measure(args, library, problem, generator, shuffler):
     rows = sampled_rows(m, generator)
     reference = a[rows].double() @ b.double()
     reference = F.gelu(reference + bias.double()) if with_gelu else reference
-    return {"op": problem.op, "dtype": problem.dtype, "shape": problem.shape, "sizes": problem.sizes, "flop": problem.flop,
+    return {"op": problem.op, "dtype": problem.variant, "shape": problem.shape, "sizes": problem.sizes, "flop": problem.flop,
             **provenance(kernel), **compare(args, problem.dtype, calls, reference, rows, shuffler)}
 
 

@@ -12,7 +12,7 @@ import tune_grid
 
 def main():
     args = tune_grid.arguments(__doc__, matmul_grid.add_flags, seconds=10).parse_args()
-    return tune_grid.tune_all(args, [tune_grid.Problem(problem.op, problem.dtype, problem.sizes, problem.name)
+    return tune_grid.tune_all(args, [tune_grid.Problem(problem.op, problem.variant, problem.sizes, problem.name)
                                      for problem in matmul_grid.problems(args)])
 
 

@@ -426,8 +426,7 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
 void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   Value* barrier = b_.CreateAdd(warpgroup_, constant(plan_->warpgroups + 1));
   Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kWarpgroupThreads - 1)), constant(0));
-  const bool own_place = plan_->lender(op) < 0;
-  if (plan_->persistent() && own_place) {  // the last work tile's tile must have been read
+  if (op.waits_for_place) {
     ptx_.wait_stores_read(0);
     ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
   }

@@ -85,7 +85,7 @@ class EventPlanner {
     for (const TileTree& child : tree->children) mark_streamed(child, loops);
   }
 
-  /// Products that nothing else of their iteration reads.
+  /// Products that may be left to the next iteration, unless something behind them in their own uses the result (is_used_after).
   void mark_late() {
     if (plan_.kernel->shape.intra_warpgroup_overlap == 0) return;
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
@@ -157,7 +157,7 @@ class EventPlanner {
     count_ops(loop, ops);
     const std::vector<Stretch> stretches = stretches_of(plan_, *loop);
     // A stretch would have to end its own products before the next one: they run as without overlap.
-    for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1;
+    for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1 && !is_used_after(k, ops);
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
     if (stretches.size() == 1 && are_sums_from_memory(ops)) return pipelined(loop->var, stretches.front(), ops, out);
     if (late && plan_.kernel->shape.intra_warpgroup_overlap > 1) return chained(loop->var, stretches.front(), ops, out);
@@ -177,6 +177,17 @@ class EventPlanner {
       return events;
     };
     for (const Stretch& stretch : stretches) ranges(loop->var, stretch, stretch.lower, ops, body, out);
+  }
+
+  /// Whether an op behind op k in its iteration touches what op k writes.
+  bool is_used_after(int k, const std::vector<int>& ops) const {
+    const int result = plan_.ops[static_cast<std::size_t>(k)].op.write.buffer;
+    return std::any_of(ops.begin(), ops.end(), [&](int other) {
+      const TileOp& op = plan_.ops[static_cast<std::size_t>(other)].op;
+      return other > k && (op.write.buffer == result || std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) {
+                             return read.buffer == result;
+                           }));
+    });
   }
 
   /// Nothing but products that add up tiles from memory, whose tiles may be kept for an iteration more.

@@ -36,15 +36,13 @@ BlockTile tile_of(const TensorPlan& plan, int number) {
   return tile;
 }
 
-/// Is the op run once a work tile, and by itself?
+}  // namespace
+
 bool runs_last(const TensorPlan& plan, int op) {
   const std::vector<EventNode>& body = plan.consumer.children;
-  return std::any_of(body.begin(), body.end(), [&](const EventNode& node) {
-    return node.kind == EventNode::Kind::event && node.event.kind == Event::Kind::compute && node.event.op == op;
-  });
+  return std::any_of(body.begin(), body.end(),
+                     [&](const EventNode& node) { return is(node, Event::Kind::compute) && node.event.op == op; });
 }
-
-}  // namespace
 
 TensorBlock block_of(const TensorPlan& plan) {
   TensorBlock block{.warpgroups = plan.warpgroups,

@@ -94,6 +94,7 @@ struct TensorOp {
   int row_index = -1;   ///< index of the argument that runs over the rows
   int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
   std::int64_t stage_offset = -1;
+  bool waits_for_place = false;  ///< until the tile that it stored there before has left
 };
 
 struct TensorPlan {
@@ -144,6 +145,8 @@ struct TensorPlan {
   }
 };
 
+/// Is the op run once a work tile, and by itself?
+bool runs_last(const TensorPlan& plan, int op);
 /// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
 int runs_along(const std::vector<IntExpr>& index, const std::string& var);
 /// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.

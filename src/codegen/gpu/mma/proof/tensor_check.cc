@@ -121,12 +121,16 @@ class Handover {
   bool under_way_ = false, held_ = false, stored_ = false, leaving_ = false, good_ = true;
 };
 
+/// May an op run more than once for a work tile?
+bool is_repeated(const TensorProof& proof, int op) { return proof.places[static_cast<std::size_t>(op)].loop >= 0; }
+
 /// May a result leave through the place of this circular buffer's tile? The tile stays for the work tile and is the block's only one, each warpgroup reads
 /// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
 bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
   const CircularBuffer& ring = proof.ring(ring_number);
   if (ring.streamed || ring.blocks != 1 || ring.stages != 1 || ring.rows != proof.plan.rows() || bytes > ring.stage_bytes())
     return false;
+  if (is_repeated(proof, store_number)) return false;
   for (const TensorOp& op : proof.plan.ops) {
     if (op.b_ring == ring_number || (op.a_ring == ring_number && op.a_by_row)) return false;
   }
@@ -161,6 +165,8 @@ void check_memory(TensorProof& proof) {
     if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second &&
         hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, bytes))
       continue;
+    if (!op.waits_for_place && (proof.plan.persistent() || is_repeated(proof, number)))
+      proof.fail("{} is stored again before what it stored has left", op.op.name);
     spans.push_back({op.stage_offset, op.stage_offset + bytes, op.op.name});
   }
   spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
