@@ -16,7 +16,7 @@ SHAPES = {**{f"square {size}": (size, size, size) for size in (1024, 2048, 4096,
           **{f"{name} {rows}": (rows, *weights) for name, weights in LAYERS.items() for rows in ROWS}}
 # As `kernels/matmul.cc` has them: "" is a[m, k] b[k, n]; with `at` and `bt` that operand is stored the other way round.
 ORDERS = ("", "bt", "at", "at.bt")
-OPS = ("matmul", "matmul_bias_gelu")
+OPS = ("matmul", "matmul_bias_gelu", "matmul_bias_residual", "swiglu")
 
 
 class Problem(typing.NamedTuple):
@@ -40,7 +40,7 @@ class Problem(typing.NamedTuple):
     @property
     def flop(self):
         m, n, k = SHAPES[self.shape]
-        return 2 * m * n * k
+        return 2 * m * n * k * (2 if self.op == "swiglu" else 1)
 
 
 def add_flags(parser):
@@ -55,4 +55,4 @@ def add_flags(parser):
 def problems(args):
     shapes = [shape for shape in SHAPES if any(shape == word or shape.startswith(word + " ") for word in args.shapes.split(","))]
     return [Problem(op, order, dtype, shape) for op in args.ops.split(",") for order in args.orders.split(",")
-            for dtype in args.dtypes.split(",") for shape in shapes if op == "matmul" or not order]
+            for dtype in args.dtypes.split(",") for shape in shapes if op == "matmul" or "at" not in order.split(".")]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nestor's products of matrices against PyTorch's (cuBLAS), and the one with bias and GELU against torch.compile, on one GPU.
+"""Nestor's products of matrices against PyTorch's (cuBLAS), and layers around them against torch.compile, on one GPU.
 
 All sides run in one process, in an order shuffled anew for every problem and round, each measured by triton.testing.do_bench
 (median, cold L2). Sampled rows are compared with double precision first; a wrong result is not timed. A line of JSON is appended
@@ -28,36 +28,44 @@ def arguments():
     return parser.parse_args()
 
 
-def gelu_layer(a, b, bias):
-    return F.gelu(a @ b + bias)
+# What stands around the product, of the operands in our order: (a, b, more).
+LAYERS = {
+    "matmul": lambda a, b: a @ b,
+    "matmul_bias_gelu": lambda a, b, bias: F.gelu(a @ b + bias),
+    "matmul_bias_residual": lambda a, b, bias, residual: a @ b + bias + residual,
+    "swiglu": lambda a, gate, up: F.silu(a @ gate) * (a @ up),
+}
 
 
 def measure(args, library, problem, generator, shuffler):
     kernel = library.query(problem.op, problem.variant, problem.sizes, args.device)
     m, n, k = (problem.sizes[name] for name in "mnk")
+    order = problem.order.split(".")
     make = lambda *shape: torch.randn(shape, dtype=DTYPES[problem.dtype], device=generator.device, generator=generator)  # noqa: E731
-    stored_a = make(k, m) if "at" in problem.order else make(m, k)
-    stored_b = (make(n, k) if "bt" in problem.order else make(k, n)) / math.sqrt(k)
-    bias = make(n)
-    a = stored_a.t() if "at" in problem.order else stored_a
-    b = stored_b.t() if "bt" in problem.order else stored_b
-    out = torch.full((m, n), math.nan, dtype=a.dtype, device=a.device)
-    with_gelu = problem.op == "matmul_bias_gelu"
-    operands = (stored_a, stored_b, bias) if with_gelu else (stored_a, stored_b)
+    weights = lambda: (make(n, k) if "bt" in order else make(k, n)) / math.sqrt(k)  # noqa: E731
+    stored = [make(k, m) if "at" in order else make(m, k), weights()]
+    more = {"matmul": lambda: [], "matmul_bias_gelu": lambda: [make(n)], "matmul_bias_residual": lambda: [make(n), make(m, n)],
+            "swiglu": lambda: [weights()]}[problem.op]()
+    seen = [stored[0].t() if "at" in order else stored[0], stored[1].t() if "bt" in order else stored[1]]
+    seen += [w.t() if problem.op == "swiglu" and "bt" in order else w for w in more]
+    out = torch.full((m, n), math.nan, dtype=seen[0].dtype, device=seen[0].device)
+    layer = LAYERS[problem.op]
 
     def ours():
-        kernel(*operands, out)
+        kernel(*stored, *more, out)
         return out
 
-    calls = {"ours": ours, "torch": (lambda: gelu_layer(a, b, bias)) if with_gelu else (lambda: a @ b)}
-    if with_gelu:
-        compiled = torch.compile(gelu_layer)
-        calls["compile"] = lambda: compiled(a, b, bias)
+    calls = {"ours": ours, "torch": lambda: layer(*seen)}
+    if problem.op != "matmul":
+        compiled = torch.compile(layer)
+        calls["compile"] = lambda: compiled(*seen)
     rows = sampled_rows(m, generator)
-    reference = a[rows].double() @ b.double()
-    reference = F.gelu(reference + bias.double()) if with_gelu else reference
+    double = [x.double() for x in seen]
+    double[0] = double[0][rows]
+    if problem.op == "matmul_bias_residual":
+        double[3] = double[3][rows]
     return {"op": problem.op, "dtype": problem.variant, "shape": problem.shape, "sizes": problem.sizes, "flop": problem.flop,
-            **provenance(kernel), **compare(args, problem.dtype, calls, reference, rows, shuffler)}
+            **provenance(kernel), **compare(args, problem.dtype, calls, layer(*double), rows, shuffler)}
 
 
 def table(rows, about):

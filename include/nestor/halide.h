@@ -59,7 +59,7 @@ struct HalideDefinition {
   std::vector<HalideSize> sizes = {};
   std::vector<HalideScalar> scalars = {};
   std::vector<Halide::Expr> require = {};  ///< affine facts about the sizes, e.g. keys >= queries
-  /// Upper limit of what rounding may be granted: abs(result - reference) / (m + abs(reference)), m the median of the output's
+  /// Upper limit of what rounding may be granted: abs(result - reference) / (m + abs(reference)), m the mean of the output's
   /// abs(reference), at least 1.
   double tolerance = 1e-4;
 };

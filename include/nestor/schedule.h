@@ -74,6 +74,8 @@ class NESTOR_API Schedule {
   Schedule& early_release(const std::string& loop);  ///< stages are released amid exponentials
   Schedule& exp2_polynomial(const std::string& loop, std::int64_t sixteenths);  ///< of a tile's exponentials, by a polynomial
   Schedule& min_blocks(const std::string& loop, std::int64_t blocks);           ///< so many shall fit a multiprocessor at once
+  /// Blocks take so many iterations of the grid's last loop but one with all of the last one before they go on.
+  Schedule& raster_group(const std::string& loop, std::int64_t iterations);
   Schedule& dynamic_scheduler(const std::string& loop);  ///< persistent blocks draw iterations from a counter
   Schedule& gpu_lanes(const std::string& loop);
   Schedule& stage(const std::string& tensor, const std::string& loop, std::int64_t stages = 1);  ///< 1: copied when it is needed

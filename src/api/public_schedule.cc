@@ -163,6 +163,9 @@ Schedule& Schedule::min_blocks(const std::string& loop, std::int64_t blocks) {
   return Impl::step(*this, "min_blocks", {loop, blocks});
 }
 
+Schedule& Schedule::raster_group(const std::string& loop, std::int64_t iterations) {
+  return Impl::step(*this, "raster_group", {loop, iterations});
+}
 Schedule& Schedule::dynamic_scheduler(const std::string& loop) { return Impl::step(*this, "dynamic_scheduler", {loop}); }
 
 Schedule& Schedule::gpu_lanes(const std::string& loop) { return Impl::step(*this, "gpu_lanes", {loop}); }

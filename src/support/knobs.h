@@ -24,6 +24,7 @@ struct GridShape {
   int persistent = 0;         ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one an iteration
   int min_blocks = 0;         ///< blocks that a multiprocessor shall hold at once; 0: left to the back end
   int cluster = 1;            ///< blocks that take one iteration together, a power of two
+  int raster_group = 1;       ///< iterations of the grid's last loop but one that blocks take together, with warpgroups
   int dynamic_scheduler = 0;  ///< 1: persistent blocks draw their next iteration from a counter
   bool operator==(const GridShape& other) const = default;
 

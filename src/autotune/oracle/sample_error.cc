@@ -2,7 +2,6 @@
 #include "autotune/oracle/sample_error.h"
 
 #include "autotune/oracle/error_sum.h"
-#include "autotune/trial/statistics.h"
 #include "poly/algebra/values/polynomial.h"
 
 #include <fmt/format.h>
@@ -15,14 +14,18 @@
 namespace nestor {
 namespace {
 
-/// Of each output: the median magnitude of its finite samples, and at least 1.
+/// Of each output: the mean magnitude of its finite samples, and at least 1. A gate that is closed for most elements makes a median small,
+/// and the others no more exact.
 std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
-  std::map<std::string, std::vector<double>> magnitudes;
+  std::map<std::string, std::pair<double, double>> sums;  // of magnitudes, and their number
   for (const OracleSample& sample : samples) {
-    if (std::isfinite(sample.value)) magnitudes[sample.tensor].push_back(std::fabs(sample.value));
+    if (!std::isfinite(sample.value)) continue;
+    auto& [sum, count] = sums[sample.tensor];
+    sum += std::fabs(sample.value);
+    ++count;
   }
   std::map<std::string, double> result;
-  for (const auto& [name, values] : magnitudes) result[name] = std::max(1.0, median(values));
+  for (const auto& [name, of] : sums) result[name] = std::max(1.0, of.first / of.second);
   return result;
 }
 

@@ -18,7 +18,7 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
-/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the median of its |value|, at least 1. Not for nests that
+/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
 

@@ -3,6 +3,7 @@
 
 #include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
+#include "codegen/gpu/ptx/grid_emit.h"
 #include "codegen/gpu/simt/emit/block_emitter.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/error.h"
@@ -248,17 +249,13 @@ class KernelBuilder {
       return;
     }
     std::vector<std::pair<std::string, Value*>> coordinates;
-    for (std::size_t k = kernel_.grid.size(); k-- > 0;) {
+    const auto count = [&](std::size_t k) { return b_.CreateTrunc(integer(kernel_.grid[k].count), b_.getInt32Ty()); };
+    const auto take = [&](std::size_t k, Value* index) {
       const GridLoop& loop = kernel_.grid[k];
-      Value* index = rest;
-      if (k > 0) {
-        Value* count = b_.CreateTrunc(integer(loop.count), b_.getInt32Ty());
-        index = b_.CreateURem(rest, count);
-        rest = b_.CreateUDiv(rest, count);
-      }
       Value* wide = b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
       coordinates.emplace_back(loop.var, b_.CreateNSWAdd(integer(loop.lower), wide, loop.var));
-    }
+    };
+    decode_grid(b_, rest, {kernel_.grid.size(), count, take}, kernel_.shape.raster_group);
     for (const auto& [name, value] : coordinates) arguments_.integers[name] = value;
   }
 

@@ -337,10 +337,21 @@ TEST(Oracle, BoundsAreCutAtTheTolerance) {
   nest.tensors = {{"y", ElementType::f32, TensorRole::output, {}}, {"z", ElementType::f32, TensorRole::output, {}, 1e-2}};
   samples.push_back({"z", 0, 1, 1});
   limit_bounds(samples, nest);
-  EXPECT_NEAR(samples[0].bound, 2e-4, 1e-9);
+  EXPECT_NEAR(samples[0].bound, 1e-4 * (5.0 / 3 + 1), 1e-9) << "the mean magnitude and its own";
   EXPECT_EQ(samples[1].bound, 1e-7);
   EXPECT_EQ(samples[2].bound, kInfinite);
   EXPECT_NEAR(samples[3].bound, 2e-2, 1e-9) << "an output's own tolerance";
+}
+
+/// A gated layer: half of the elements are next to nothing, and the others as far off as the terms of their sums allow.
+TEST(Oracle, ClosedGatesMakeTheOthersNoMoreExact) {
+  std::vector<OracleSample> samples;
+  for (std::int64_t k = 0; k < 100; ++k) samples.push_back({"y", k, k % 2 == 0 ? 1e-20 : 4000.0, 1e-20});
+  samples.push_back({"y", 100, -0.5, 0.1});
+  Nest nest;
+  nest.tensors = {{"y", ElementType::f16, TensorRole::output, {}, 2e-3}};
+  limit_bounds(samples, nest);
+  EXPECT_EQ(samples.back().bound, 0.1);
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

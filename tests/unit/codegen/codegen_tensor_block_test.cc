@@ -82,6 +82,23 @@ TEST(TensorBlock, so_has_one_of_a_resident_block_where_there_is_room) {
               HasSubstr("needs 99840 bytes of shared memory for its tiles, and a block has 92160"));
 }
 
+TEST(TensorBlock, a_result_that_finds_no_room_leaves_in_parts) {
+  TensorBlock block{.warpgroups = 2,
+                    .persistent = true,
+                    .tiles = {{.rows = 128, .columns = 64}, {.rows = 64, .columns = 256}},
+                    .results = {{256}}};
+  for (const auto& [stages, blocks] : {std::pair(2, 4), std::pair(3, 4), std::pair(4, 2)}) {
+    for (BlockTile& tile : block.tiles) tile.stages = stages;
+    const TensorNeeds needs = estimate(block, target_of(90));
+    EXPECT_EQ(needs.refusal, "");
+    EXPECT_THAT(needs.places.result_blocks, ElementsAre(blocks)) << stages;
+    EXPECT_EQ(needs.places.barriers - needs.places.results.at(0), blocks * (16 << 10));
+  }
+  for (BlockTile& tile : block.tiles) tile.stages = 5;
+  EXPECT_THAT(estimate(block, target_of(90)).refusal, HasSubstr("fewer stages"));
+  EXPECT_THAT(estimate(block, target_of(90)).places.result_blocks, ElementsAre(1));
+}
+
 TEST(TensorBlock, one_operand_lends_its_place_once) {
   TensorBlock block = attention_block();
   block.results = {{64}, {64}};

@@ -1,6 +1,7 @@
 // The proof of a tensor plan: sound plans have one. What it says of mutants stands in tests/golden/codegen_tensor_mutants_test.cc.
 #include "codegen/gpu/mma/proof/tensor_check.h"
 #include "support/mutants/tensor_mutants.h"
+#include "support/tensor/product_nests.h"
 #include "support/tensor/tensor_check_cases.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,29 @@ TEST(TensorProofs, rows_of_a_pack_lie_where_products_read_them) {
   nvptx::TensorPlan mutant = planned.plan;
   mutant.pack = 2;
   EXPECT_THAT(check_tensor_plan(mutant).violations, ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(TensorProofs, a_result_has_a_place_that_is_free) {
+  for (const int stages : {3, 4}) {
+    const PlannedTensor planned(
+        product_program({}, {.columns = 256, .depth = 64, .stages = stages, .more = {"persistent(out.io, 1)"}}));
+    const nvptx::TensorOp& out = planned.op("out");
+    EXPECT_EQ(out.stage_blocks, stages == 3 ? 4 : 2);
+    EXPECT_TRUE(out.waits_for_place);
+    const auto violations_with = [&](auto change) {
+      nvptx::TensorPlan mutant = planned.plan;
+      change(mutant.ops.at(static_cast<std::size_t>(&out - planned.plan.ops.data())));
+      return check_tensor_plan(mutant).violations;
+    };
+    EXPECT_THAT(violations_with([](nvptx::TensorOp&) {}), ::testing::IsEmpty());
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.waits_for_place = false; }),
+                ::testing::ElementsAre("out is stored again before what it stored has left"));
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_blocks = 0; }),
+                ::testing::Contains("out has a place for 0 blocks of columns, and has 4"));
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_blocks = 5; }),
+                ::testing::Contains("out has a place for 5 blocks of columns, and has 4"));
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_offset -= 1024; }), ::testing::Not(::testing::IsEmpty()));
+  }
 }
 
 TEST(TensorProofs, what_earlier_proofs_have_answered_changes_no_verdict) {

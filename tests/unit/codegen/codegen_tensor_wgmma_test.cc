@@ -1,6 +1,7 @@
 // Tensor kernels of compute capability 9.0, run as they are emitted: barriers, tensor copies, products and stores in adversarial order. Their code
 // gives what the operator means for ragged sizes, and every way to share the work, without races.
 #include "support/simt/simt_image.h"
+#include "support/tensor/product_nests.h"
 #include "support/tensor/tensor_cluster_cases.h"
 #include "support/tensor/tensor_mma_cases.h"
 
@@ -53,6 +54,26 @@ std::vector<SimtCase> wgmma_cases() {
                                     .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}),
                     {{"H", 5}, {"Q", 100}, {"K", 100}},
                     half});
+  // 5 rows of tiles in groups of 2, the last one of 1; 4 columns.
+  const Sizes ragged{{"M", 270}, {"N", 104}, {"K", 40}};
+  const std::vector<std::string> groups{"raster_group(out.io, 2)"};
+  result.push_back(
+      {"raster_groups", product_program({}, {.rows = 64, .columns = 32, .warpgroups = 1, .more = groups}), ragged, half});
+  result.push_back(
+      {"resident_raster_groups",
+       product_program(
+           {}, {.rows = 64, .columns = 32, .warpgroups = 1, .more = {"persistent(out.io, 1)", "raster_group(out.io, 2)"}}),
+       ragged, half});
+  result.push_back({"raster_groups_of_heads",
+                    tensor_program(attention_nest(causal), {.rows = 64, .columns = 32, .more = groups}),
+                    {{"H", 3}, {"Q", 150}, {"K", 150}},
+                    half});
+  // Four stages of both operands leave room for two of four blocks of the result's columns.
+  const ProductSteps wide{.columns = 256, .depth = 64, .stages = 4};
+  ProductSteps resident = wide;
+  resident.more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"};
+  for (const auto& [name, steps] : {std::pair("result_in_parts", wide), std::pair("resident_result_in_parts", resident)})
+    result.push_back({name, product_program({}, steps), {{"M", 130}, {"N", 520}, {"K", 72}}, half});
   return result;
 }
 

@@ -53,16 +53,17 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
-/// Into how many parts the loop over columns is cut so that blocks keep all units busy, for the work tiles that the choice's tiles leave; 1: there
-/// are enough, or parts would be a few tiles of columns each.
+/// Into how many parts the streamed loop is cut so that blocks keep all units busy, for the work tiles that the choice's tiles leave; 1: there
+/// are enough, or parts would be a few tiles each. Parts of sums take equally long: one round of them.
 std::int64_t useful_parts(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
                           const TensorChoice& choice, const GpuLimits& limits) {
-  constexpr std::int64_t kTiles = 8, kRounds = 2;
+  constexpr std::int64_t kTiles = 8;
+  const std::int64_t rounds = axes.column >= 0 ? 1 : 2, tile = axes.column >= 0 ? choice.depth : choice.columns;
   std::int64_t work_tiles = 1;
   const GroupPlan plan = tensor_plan(group, axes, choice);
   const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
   for (const int axis : group.axes) work_tiles *= (extent(axis) + plan.tile.at(axis) - 1) / plan.tile.at(axis);
-  const std::int64_t wanted = kRounds * limits.units / work_tiles, most = extent(axes.reduction_axis) / (kTiles * choice.columns);
+  const std::int64_t wanted = rounds * limits.units / work_tiles, most = extent(axes.reduction_axis) / (kTiles * tile);
   return 2 * work_tiles > limits.units ? 1 : std::max<std::int64_t>(std::min(wanted, most), 1);
 }
 
@@ -76,7 +77,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   if (!axes) return;
   // Axes that can be cut are numbered as after the usual rules.
   const bool cuts =
-      source.tensor_rules == source.usual_rules && axes->column < 0 &&
+      source.tensor_rules == source.usual_rules &&
       std::find(source.split_axes.begin(), source.split_axes.end(), axes->reduction_axis) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {

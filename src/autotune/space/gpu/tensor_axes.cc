@@ -73,8 +73,10 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const LoopGroup& loop_gr
   const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
                          written = axes_of(loop_group, statement.write);
   TensorAxes result;
+  std::int64_t points = 1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     const int axis = loop_group.axes[k];
+    if (!loop_group.reduced[k]) points *= loop_group.extents[k];
     const bool of_a = has(in_a, axis), of_b = has(in_b, axis);
     if (loop_group.reduced[k]) {
       if (result.reduction_axis >= 0 || !of_a || !of_b) return std::nullopt;
@@ -86,6 +88,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const LoopGroup& loop_gr
       (axis == written.back() ? result.column_extent : result.row_extent) = loop_group.extents[k];
     }
   }
+  result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);
   const bool apart = result.row >= 0 && result.column >= 0 && has(in_a, result.row) != has(in_a, result.column);
   return apart && result.reduction_axis >= 0 ? std::optional(result) : std::nullopt;
 }

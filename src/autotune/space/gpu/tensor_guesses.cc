@@ -4,6 +4,7 @@
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "codegen/gpu/target/block_registers.h"
+#include "support/rounding.h"
 
 #include <cstdint>
 #include <set>
@@ -15,6 +16,7 @@ constexpr std::int64_t kWideRows = 128;  ///< elements of 16 bits from which blo
 /// Of longest_first: among work tiles that differ in their rows alone.
 constexpr int kInnermost = 4;
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
+constexpr std::int64_t kMostSumColumns = 256;    ///< of one instruction's sums
 constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
@@ -48,6 +50,33 @@ std::vector<NamedValues> choices_of_single_warps(const TensorAxes& axes, const G
   return choices;
 }
 
+/// As many stages as find room, from the choice's own number down. False: not even two do.
+bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
+  while (choice.grid.stages > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
+  return tensor_infeasible(axes, choice, limits).empty();
+}
+
+/// Few rows: what takes the time is reading the other operand. Each multiprocessor gets the same share of it, in large pieces, since a
+/// piece costs its block the time of a round of barriers.
+std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLimits& limits) {
+  std::vector<NamedValues> choices;
+  // Wide pieces of few terms at first, where the sum is long enough to be cut into parts.
+  for (const std::int64_t columns : {256, 128}) {
+    TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1}, .columns = columns, .depth = 64};
+    if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
+  }
+  for (const int turns : {1, 2, 3}) {
+    const std::int64_t share = round_up(ceil_div(axes.column_extent * axes.others, std::int64_t{limits.units} * turns), nvptx::kTerms);
+    for (const int depth : {256, 128, 64}) {
+      TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .min_blocks = turns},
+                          .columns = share,
+                          .depth = depth};
+      if (share <= kMostSumColumns && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
+    }
+  }
+  return choices;
+}
+
 /// Wide blocks, which read each element of memory for most products; narrower ones where those would leave multiprocessors idle. Rows of
 /// blocks first, then columns, with tiles for a pair of blocks or one.
 std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
@@ -59,21 +88,21 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 1, 192}, {2, 1, 128}, {1, 1, 128}, {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
+  if (pairs && axes.row_extent <= nvptx::kWarpgroupRows) choices = choices_of_few_rows(axes, limits);
   for (const Shape& shape : shapes) {
-    TensorChoice choice{.grid = {.warpgroups = shape.warpgroups, .stages = 5, .intra_warpgroup_overlap = pairs ? 1 : 0},
+    TensorChoice choice{.grid = {.warpgroups = shape.warpgroups, .stages = 8, .intra_warpgroup_overlap = pairs ? 1 : 0},
                         .row_tiles = shape.row_tiles,
                         .columns = shape.columns,
                         .depth = pairs ? 64 : 32};
-    while (choice.grid.stages > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
-    if (!tensor_infeasible(axes, choice, limits).empty()) continue;
-    const auto blocks = [&](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
-    const bool idle = blocks(axes.row_extent, choice.rows()) * blocks(axes.column_extent, choice.columns) < limits.units;
+    if (!take_stages(axes, limits, choice)) continue;
+    const std::int64_t blocks = ceil_div(axes.row_extent, choice.rows()) * ceil_div(axes.column_extent, choice.columns);
+    const bool idle = blocks * axes.others < limits.units;
     for (const bool persistent : pairs && !idle ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
-        for (const int longest : {0, 2}) {
+        for (const int raster_group : idle ? std::vector<int>{1} : std::vector<int>{8, 1}) {
           choice.grid.persistent = persistent;
           choice.grid.cluster = together;
-          choice.longest_first = longest;
+          choice.grid.raster_group = raster_group;
           (idle ? for_fewer : choices).push_back(values_of(choice));
         }
       }

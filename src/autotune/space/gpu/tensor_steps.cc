@@ -28,9 +28,13 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   const auto add_knob = [&](const char* name) { add(name, mma ? knob_named(name).searched_mma : knob_named(name).searched); };
   add_knob("warpgroups");
   add("row_tiles", {1, 2});
-  add("columns",
-      mma ? Values{32, 48, 64, 80, 96, 112, 128, 160} : Values{48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256});
+  Values columns =
+      mma ? Values{32, 48, 64, 80, 96, 112, 128, 160} : Values{48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
+  if (axes.column >= 0 && !mma) columns.insert(columns.begin(), {16, 32});
+  add("columns", std::move(columns));
   add_knob("stages");
+  // Sums of products keep nothing else in shared memory.
+  if (axes.column >= 0 && !mma) parameters.back().choices = {2, 3, 4, 5, 6, 8, 12, 16};
   add_knob("intra_warpgroup_overlap");
   if (!several_chains(axes)) std::erase_if(parameters.back().choices, [](std::int64_t value) { return value > 1; });
   add_knob("ping_pong");
@@ -43,7 +47,8 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   add("unroll", {1, 2});
   add_knob("min_blocks");
   add_knob("dynamic_scheduler");
-  add("depth", axes.column >= 0 ? Values{64, 32, 128} : Values{64});
+  if (axes.column >= 0) add_knob("raster_group");
+  add("depth", axes.column >= 0 ? Values{64, 32, 128, 256} : Values{64});
   if (!mma && axes.pack >= 0) {
     Values packs{1};
     while (packs.back() < fullest_pack(axes)) packs.push_back(2 * packs.back());

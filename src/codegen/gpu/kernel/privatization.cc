@@ -118,6 +118,7 @@ class Mover {
     const OpAccess& first = touches.front();  // a read of an op comes before its write
     const bool used_elsewhere = uses_[buffer] != own_[buffer];
     if (!first.writes || first.op->reduction || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
+    if (touches.size() == 1 && first.op->kind == OpKind::copy) return;  // what is stored has a place of its own already
     const auto places = places_of(first);
     if (!places ||
         !std::all_of(touches.begin(), touches.end(), [&](const OpAccess& touch) { return fits(touch, first, *places); }))

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kAddressRegisters = 56;       ///< of a computing thread, beside fragments
 constexpr int kCopyingWithoutSpills = 56;   ///< of a thread that copies in a block that stays
+constexpr std::int64_t kPartsInTurn = 2;    ///< of a result: while one leaves, the next is written
 constexpr std::int64_t kBarrierArea = 512;  ///< bytes of shared memory for barriers come in multiples of these
 /// Registers that values of rows and conditions of several chains take: ptxas 12.9 needs them beside fragments for products of 64 and 128
 /// columns to run without spills, and not one after the other.
@@ -86,9 +87,11 @@ class Layout {
 
   /// A group's rows of an operand that stays for the work tile are read by that group alone: when they are done with, the same place takes its
   /// rows of the result. In resident blocks the next work tile's operand would have to wait until the result has left, so that they have a
-  /// place of its own where there is room.
+  /// place of its own where there is room. A result that finds no room leaves in parts.
   std::int64_t place(const BlockResult& result) {
-    const std::int64_t bytes = BlockTile{.rows = block_.rows(), .columns = result.columns}.bytes();
+    const BlockTile whole{.rows = block_.rows(), .columns = result.columns};
+    const std::int64_t bytes = whole.bytes(), one = bytes / whole.column_blocks();
+    places_.result_blocks.push_back(whole.column_blocks());
     const bool may_borrow =
         !block_.persistent || (has_group_products(target_) && result.leaves_last && !have_room(bytes_with(end_ + bytes)));
     for (std::size_t t = 0; may_borrow && t < block_.tiles.size(); ++t) {
@@ -97,7 +100,11 @@ class Layout {
       lent_[t] = true;
       return places_.tiles[t];
     }
-    return std::exchange(end_, end_ + bytes);
+    std::int64_t& parts = places_.result_blocks.back();
+    for (const std::int64_t fewer : {kPartsInTurn, std::int64_t{1}}) {
+      if (has_group_products(target_) && fewer < parts && !have_room(bytes_with(end_ + parts * one))) parts = fewer;
+    }
+    return std::exchange(end_, end_ + parts * one);
   }
 
   const TensorBlock& block_;

@@ -17,10 +17,11 @@ inline constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzl
 inline constexpr std::int64_t kTileAlignment = std::int64_t{kSwizzleBytes} * kSwizzleRows;  ///< bytes, of tiles in shared memory
 inline constexpr int kMostCopiedRows = 256;                                                 ///< by one tensor copy
 inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum, and
-inline constexpr int kTerms = 16;          ///< of its terms, that one instruction takes
-inline constexpr int kBarrierBytes = 8;    ///< of one barrier in shared memory
-inline constexpr int kWorkTileBytes = 4;   ///< of a work tile's number in shared memory
-inline constexpr int kWorkTileStages = 2;  ///< numbers that a block has at once
+inline constexpr int kPairsOfBlock = kBlockColumns / kSumColumns;  ///< such groups of columns in a swizzled row
+inline constexpr int kTerms = 16;                                  ///< of its terms, that one instruction takes
+inline constexpr int kBarrierBytes = 8;                            ///< of one barrier in shared memory
+inline constexpr int kWorkTileBytes = 4;                           ///< of a work tile's number in shared memory
+inline constexpr int kWorkTileStages = 2;                          ///< numbers that a block has at once
 
 /// A tile of 16-bit elements in shared memory, in blocks of 64 dense elements, each [rows][64].
 struct BlockTile {
@@ -69,9 +70,11 @@ struct TensorBlock {
 /// Where tiles and results are in shared memory: bytes from its first swizzle on.
 struct SharedPlaces {
   std::vector<std::int64_t> tiles, results;  ///< in the block's order; a result's may be a tile's
-  std::int64_t barriers = 0;                 ///< of a full and an empty barrier for each slot of each tile
-  std::int64_t scheduler = 0;                ///< of the stages of work tile numbers
-  std::int64_t bytes = 0;                    ///< that the block asks for
+  std::vector<std::int64_t>
+      result_blocks;           ///< blocks of columns that a result's place holds; fewer than it has: it leaves in parts
+  std::int64_t barriers = 0;   ///< of a full and an empty barrier for each slot of each tile
+  std::int64_t scheduler = 0;  ///< of the stages of work tile numbers
+  std::int64_t bytes = 0;      ///< that the block asks for
 };
 
 struct TensorNeeds {

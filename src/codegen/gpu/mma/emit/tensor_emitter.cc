@@ -1,6 +1,8 @@
 // Control flow, roles and barriers of a tensor kernel.
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
 
+#include "codegen/gpu/ptx/grid_emit.h"
+
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 #include "support/error.h"
@@ -171,18 +173,14 @@ void TensorEmitter::work_tiles(const Body& body) {
     Value* rest = environment_.at("$work_tile");
     Value* same = ptx_.assembly(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r", {rest});
     work_tile_zero_ = b_.CreateLShr(same, constant(31));
-    for (std::size_t k = plan_->kernel->grid.size(); k-- > 0;) {
+    const auto count = [&](std::size_t k) { return b_.CreateAdd(counts[k], work_tile_zero_); };
+    const auto take = [&](std::size_t k, Value* index) {
       const GridLoop& loop = plan_->kernel->grid[k];
-      Value* index = rest;
-      if (k > 0) {
-        Value* count = b_.CreateAdd(counts[k], work_tile_zero_);
-        index = b_.CreateURem(rest, count);
-        rest = b_.CreateUDiv(rest, count);
-      }
       Value* distance =
           b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
       environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
-    }
+    };
+    decode_grid(b_, rest, {counts.size(), count, take}, plan_->kernel->shape.raster_group);
     // Nothing but circular buffer positions lives from one work tile to the next.
     const auto forget = [&] {
       state_.tiles.clear();

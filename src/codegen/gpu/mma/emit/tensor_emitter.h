@@ -215,6 +215,7 @@ class WgmmaEmitter : public TensorEmitter {
   Values first_operand(const TensorOp& op, int k, int tile, int step);
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
+  void store_columns(const TensorOp& op, std::pair<int, int> column_blocks, int pending, Value* map);
 
   std::deque<int> in_flight_;               ///< products under way
   std::map<int, int> behind_;               ///< tiles that are kept behind the current one, by circular buffer

@@ -422,12 +422,25 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
   return words;
 }
 
-/// Each warpgroup writes its rows to shared memory by stmatrix, swizzled as tensor copies expect them, and one thread starts the copies.
+/// Blocks of columns that have a place go at once. Where these are not all, one by one: each waits for its place.
 void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
+  std::size_t map = plan_->tile_rings();
+  for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
+  const auto blocks = static_cast<int>(ceil_div(pairs_of(op), kPairsOfBlock));
+  const int at_once = op.stage_blocks < blocks ? 1 : blocks;
+  for (int first = 0; first < blocks; first += at_once) {
+    const bool waits = op.waits_for_place || first >= op.stage_blocks;
+    store_columns(op, {first, first + at_once}, waits ? op.stage_blocks / at_once - 1 : -1, maps_.at(map));
+  }
+}
+
+/// Each warpgroup writes its rows of some blocks of columns to shared memory by stmatrix, swizzled as tensor copies expect them, and one
+/// thread starts the copies. Before, it waits until all but the youngest `pending` batches of copies have read; -1: the place is free.
+void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_blocks, int pending, Value* map) {
   Value* barrier = b_.CreateAdd(warpgroup_, constant(plan_->warpgroups + 1));
   Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kWarpgroupThreads - 1)), constant(0));
-  if (op.waits_for_place) {
-    ptx_.wait_stores_read(0);
+  if (pending >= 0) {
+    ptx_.wait_stores_read(pending);
     ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
   }
   Value* matrix = b_.CreateLShr(lane_, 3);
@@ -435,39 +448,38 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   Value* warpgroup_row = b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows));
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
   if (work_tile_zero_ != nullptr) base = b_.CreateAdd(base, work_tile_zero_);
-  const int block_bytes = plan_->rows() * kSwizzleBytes, pairs = static_cast<int>(round_up(pairs_of(op), 2));
+  const int block_bytes = plan_->rows() * kSwizzleBytes;
+  const auto place_of = [&](int block) { return constant(block % op.stage_blocks * block_bytes); };
+  const int pairs = std::min(static_cast<int>(round_up(pairs_of(op), 2)), column_blocks.second * kPairsOfBlock);
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     Value* row =
         b_.CreateAdd(b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
     Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(kSwizzleBytes)));
-    for (int pair = 0; pair < pairs; pair += 2) {
+    for (int pair = column_blocks.first * kPairsOfBlock; pair < pairs; pair += 2) {
       const Values words = tile_words(op, tile, pair);
       Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % 8)), b_.CreateAnd(row, constant(7)));
-      ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, constant(pair / 8 * block_bytes)), b_.CreateShl(piece, 4)), words);
+      ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, place_of(pair / kPairsOfBlock)), b_.CreateShl(piece, 4)), words);
     }
   }
   ptx_.fence_async_proxy();
   ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
-  std::size_t map = plan_->tile_rings();
-  for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
   set_start(op);
   Values origin;
   for (const IntExpr& index : op.op.write.index) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
   when(leader, [&] {
     for (int tile = 0; tile < plan_->row_tiles; ++tile) {
-      for (int block = 0; block * 8 < pairs; ++block) {
+      for (int block = column_blocks.first; block < column_blocks.second; ++block) {
         Values coordinates = origin;
         Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
         Value* first = b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows));
         row = b_.CreateAdd(row, pack_at(own_rows(first)));
         coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
         Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));
-        ptx_.store_tile(maps_.at(map), copied_at(coordinates, op.row_index, op.pack_index),
-                        b_.CreateAdd(address, constant(block * block_bytes)));
+        ptx_.store_tile(map, copied_at(coordinates, op.row_index, op.pack_index), b_.CreateAdd(address, place_of(block)));
       }
     }
     ptx_.commit_stores();
-    if (!plan_->persistent()) ptx_.wait_stores_read(0);
+    if (!plan_->persistent() && column_blocks.second * kPairsOfBlock >= pairs_of(op)) ptx_.wait_stores_read(0);
   });
 }
 

@@ -80,8 +80,8 @@ class Printer {
     if (op.kind == TensorOp::Kind::store && !op.memory_mask.empty()) line(3, fmt::format("mask: {}", list(op.memory_mask)));
     if (op.select) line(3, fmt::format("elsewhere {}", op.outside.value_or(0)));
     if (op.through_shared)
-      line(3, fmt::format("stored through shared memory from byte {}{}", op.stage_offset,
-                          op.waits_for_place ? ", when the tile before has left" : ""));
+      line(3, fmt::format("stored through shared memory from byte {}, {} columns at once{}", op.stage_offset,
+                          op.stage_blocks * kBlockColumns, op.waits_for_place ? ", when the tile before has left" : ""));
   }
 
   void visit(const EventNode& node, int depth) {

@@ -184,9 +184,9 @@ class EventPlanner {
     const int result = plan_.ops[static_cast<std::size_t>(k)].op.write.buffer;
     return std::any_of(ops.begin(), ops.end(), [&](int other) {
       const TileOp& op = plan_.ops[static_cast<std::size_t>(other)].op;
-      return other > k && (op.write.buffer == result || std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) {
-                             return read.buffer == result;
-                           }));
+      return other > k &&
+             (op.write.buffer == result ||
+              std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == result; }));
     });
   }
 

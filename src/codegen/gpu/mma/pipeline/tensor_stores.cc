@@ -92,7 +92,8 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   std::size_t results = 0;
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    op.stage_offset = places.results[results++];
+    op.stage_offset = places.results[results];
+    op.stage_blocks = static_cast<int>(places.result_blocks[results++]);
     const bool again = plan.persistent() || !runs_last(plan, static_cast<int>(&op - plan.ops.data()));
     op.waits_for_place = again && plan.lender(op) < 0;
     release_behind_store(plan, op);

@@ -94,6 +94,7 @@ struct TensorOp {
   int row_index = -1;   ///< index of the argument that runs over the rows
   int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
   std::int64_t stage_offset = -1;
+  int stage_blocks = 0;          ///< blocks of columns that have a place there; the others take their turn
   bool waits_for_place = false;  ///< until the tile that it stored there before has left
 };
 

@@ -158,16 +158,18 @@ void check_memory(TensorProof& proof) {
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
     const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
-    const std::int64_t bytes = ceil_div(columns, kBlockColumns) * proof.plan.rows() * kSwizzleBytes;
+    const std::int64_t blocks = ceil_div(columns, kBlockColumns), block_bytes = std::int64_t{proof.plan.rows()} * kSwizzleBytes;
+    if (op.stage_blocks < 1 || op.stage_blocks > blocks)
+      proof.fail("{} has a place for {} blocks of columns, and has {}", op.op.name, op.stage_blocks, blocks);
     const auto number = static_cast<int>(&op - proof.plan.ops.data());
     const auto taken = std::find_if(proof.plan.circular_buffers.begin(), proof.plan.circular_buffers.end(),
                                     [&](const CircularBuffer& ring) { return ring.offset == op.stage_offset; });
     if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second &&
-        hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, bytes))
+        hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, blocks * block_bytes))
       continue;
     if (!op.waits_for_place && (proof.plan.persistent() || is_repeated(proof, number)))
       proof.fail("{} is stored again before what it stored has left", op.op.name);
-    spans.push_back({op.stage_offset, op.stage_offset + bytes, op.op.name});
+    spans.push_back({op.stage_offset, op.stage_offset + op.stage_blocks * block_bytes, op.op.name});
   }
   spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
