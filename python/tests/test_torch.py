@@ -1,5 +1,8 @@
 """nestor.torch on host kernels: values, gradients, torch.compile and what happens without a kernel."""
 
+import subprocess
+import sys
+import textwrap
 import unittest
 import warnings
 
@@ -83,6 +86,29 @@ class TorchTest(unittest.TestCase):
         for name, case in operators()(WIDTH).items():
             with self.subTest(name):
                 self.compare(*case)
+
+    def test_host_kernels_run_on_pytorchs_threads(self):
+        """A process of its own: PyTorch's threads are there, and a launch adds none."""
+        code = textwrap.dedent('''
+            import os, sys, torch, nestor
+            if "parallel backend: OpenMP" not in torch.__config__.parallel_info().replace("ATen ", ""):
+                sys.exit(77)
+            torch.set_num_threads(3)
+            x = torch.randn(512, WIDTH)
+            (x @ x.t()).exp_()
+            threads = lambda: len(os.listdir("/proc/self/task"))
+            library = nestor.Library(sys.argv[1], system_path="", threads=3)
+            kernel = library.query("softmax", "f32", {"rows": 512, "width": WIDTH}, "host")
+            before, out = threads(), torch.empty_like(x)
+            for _ in range(20):
+                kernel(x, out)
+            torch.testing.assert_close(out, torch.softmax(x, -1), atol=2e-5, rtol=2e-5)
+            assert threads() == before, (before, threads())
+        ''').replace("WIDTH", str(WIDTH))
+        done = subprocess.run([sys.executable, "-c", code, tuned("softmax f32")], capture_output=True, text=True, timeout=120)
+        if done.returncode == 77:
+            self.skipTest("PyTorch was built without OpenMP")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_torch_compile_takes_the_whole_graph(self):
         for name in ("layer_norm", "rms_norm", "softmax", "residual_rms_norm"):

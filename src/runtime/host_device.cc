@@ -1,4 +1,4 @@
-// The host device: objects loaded into this process, threads of its own.
+// The host device: objects loaded into this process, run on the caller's OpenMP threads where it has some, else on threads of its own.
 #include "db/devices/host_identity.h"
 #include "nestor/host_abi.h"
 #include "runtime/device.h"
@@ -6,19 +6,36 @@
 #include "runtime/workspace_pool.h"
 #include "support/architecture.h"
 #include "support/error.h"
+#include "support/openmp_loops.h"
 #include "support/system/fork_count.h"
 #include "support/thread_pool.h"
 
 #include <memory>
+#include <mutex>
 
 namespace nestor {
 namespace {
 
-// What all kernels of one host device share, in each process. Threads start with the first launch: many programs only look things up.
-struct HostResources {
-  explicit HostResources(int threads) : pool(threads) {}
-  ThreadPool pool;
+// What all kernels of one host device share, in each process. Threads start with the first launch that needs them: many programs only look
+// things up, and others have threads.
+class HostResources {
+ public:
+  explicit HostResources(int threads) : threads_(threads), callers_(threads) {}
+
+  /// Throws LackOfResources when the system gives no threads.
+  const nestor_host_services* services() {
+    if (const nestor_host_services* callers = callers_.services(); callers != nullptr) return callers;
+    std::call_once(started_, [this] { pool_ = std::make_unique<ThreadPool>(threads_); });
+    return pool_->services();
+  }
+
   WorkspacePool workspaces;
+
+ private:
+  int threads_;
+  OpenMpLoops callers_;
+  std::once_flag started_;
+  std::unique_ptr<ThreadPool> pool_;
 };
 using SharedResources = PerProcess<HostResources>;
 
@@ -34,7 +51,7 @@ class HostKernel : public LoadedKernel {
     HostResources& here = resources_->get();
     const WorkspacePool::Lease workspace(here.workspaces, launch.workspace_bytes);
     entry_(launch.pointers.data(), launch.strides.data(), launch.sizes.data(), launch.scalars.data(), workspace.memory(),
-           here.pool.services());
+           here.services());
   }
 
  private:

@@ -4,15 +4,14 @@
 
 #include "support/error.h"
 #include "support/system/start_thread.h"
+#include "support/task_loop.h"
 
 #include <immintrin.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <vector>
 
@@ -20,57 +19,6 @@ namespace nestor {
 namespace {
 
 constexpr int kSpins = 2000;  // some 50 us: longer than the gap between two loops of one kernel, shorter than a time slice
-constexpr std::size_t kCacheLine = 64;
-
-// 64-byte aligned memory that only grows.
-class Scratch {
- public:
-  Scratch() = default;
-  ~Scratch() { std::free(memory_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  void* reserve(std::int64_t bytes) {
-    const std::size_t wanted = (static_cast<std::size_t>(bytes > 0 ? bytes : 0) + kCacheLine - 1) / kCacheLine * kCacheLine;
-    if (wanted <= size_) return memory_;
-    std::free(memory_);
-    size_ = 0;
-    memory_ = std::aligned_alloc(kCacheLine, wanted);
-    if (memory_ == nullptr) throw std::bad_alloc();
-    size_ = wanted;
-    return memory_;
-  }
-
- private:
-  void* memory_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-// One scratch area for each depth of nested loops: an outer task goes on using its own while an inner loop runs.
-// A deque, so that the outer areas stay where they are.
-struct Slot {
-  std::deque<Scratch> levels{1};
-};
-
-// The slot of the task that the current thread is inside, if any, and the depth of its loops.
-thread_local Slot* current_slot = nullptr;
-thread_local std::size_t current_depth = 0;
-
-void run_inline(std::int64_t count, std::int64_t scratch_bytes, nestor_task task, void* closure) {
-  ++current_depth;
-  if (current_slot->levels.size() <= current_depth) current_slot->levels.emplace_back();
-  void* scratch = current_slot->levels[current_depth].reserve(scratch_bytes);
-  for (std::int64_t index = 0; index < count; ++index) task(closure, index, scratch);
-  --current_depth;
-}
-
-struct Job {
-  std::int64_t count = 0;
-  std::int64_t scratch_bytes = 0;
-  nestor_task task = nullptr;
-  void* closure = nullptr;
-};
-
 }  // namespace
 
 // A job is written while it is closed and nobody has joined it; workers join by counting themselves in while it is open.
@@ -79,12 +27,11 @@ struct ThreadPool::Impl {
   static constexpr std::uint32_t kOpen = 1u << 31;
 
   nestor_host_services services{};
-  std::deque<Slot> slots;  // 0: the caller's
+  std::deque<TaskSlot> slots;  // 0: the caller's
   std::vector<std::thread> workers;
   std::mutex turn;  // held by the caller whose job it is
-  Job job;
+  TaskLoop loop;
 
-  alignas(kCacheLine) std::atomic<std::int64_t> next{0};
   alignas(kCacheLine) std::atomic<std::uint32_t> state{0};  // kOpen | number of workers inside
   alignas(kCacheLine) std::atomic<std::uint32_t> epoch{0};  // counts jobs; a change wakes workers
   std::atomic<bool> stopping{false};
@@ -97,20 +44,19 @@ struct ThreadPool::Impl {
   explicit Impl(int threads);
   ~Impl();
   void end_workers();
-  void work(Slot& slot);
+  void work(TaskSlot& slot);
   void wait_for_epoch(std::uint32_t seen);
   bool join();
   void leave();
-  void run_tasks(Slot& slot);
-  void run(const Job& wanted);
+  void run(const TaskLoop::Job& wanted);
 };
 
 ThreadPool::Impl::Impl(int threads) {
   services.context = this;
   services.parallel_for = [](void* context, std::int64_t count, std::int64_t scratch_bytes, nestor_task task, void* closure) {
     if (count <= 0) return;
-    if (current_slot != nullptr) return run_inline(count, scratch_bytes, task, closure);
-    static_cast<Impl*>(context)->run({count, scratch_bytes, task, closure});
+    const TaskLoop::Job job{count, scratch_bytes, task, closure};
+    if (!TaskLoop::run_within_task(job)) static_cast<Impl*>(context)->run(job);
   };
   for (int k = 0; k < threads; ++k) slots.emplace_back();
   workers.reserve(static_cast<std::size_t>(threads));
@@ -137,14 +83,14 @@ void ThreadPool::Impl::end_workers() {
   for (std::thread& worker : workers) worker.join();
 }
 
-void ThreadPool::Impl::work(Slot& slot) {
+void ThreadPool::Impl::work(TaskSlot& slot) {
   std::uint32_t seen = 0;
   while (true) {
     wait_for_epoch(seen);
     seen = epoch.load(std::memory_order_acquire);
     if (stopping) return;
     if (!join()) continue;
-    run_tasks(slot);
+    loop.run(slot);
     leave();
   }
 }
@@ -175,21 +121,10 @@ void ThreadPool::Impl::leave() {
   done.notify_one();
 }
 
-void ThreadPool::Impl::run_tasks(Slot& slot) {
-  std::int64_t index = next.fetch_add(1, std::memory_order_relaxed);
-  if (index >= job.count) return;
-  current_slot = &slot;
-  current_depth = 0;
-  void* scratch = slot.levels[0].reserve(job.scratch_bytes);
-  for (; index < job.count; index = next.fetch_add(1, std::memory_order_relaxed)) job.task(job.closure, index, scratch);
-  current_slot = nullptr;
-}
-
-void ThreadPool::Impl::run(const Job& wanted) {
+void ThreadPool::Impl::run(const TaskLoop::Job& wanted) {
   const std::lock_guard lock_turn(turn);
-  job = wanted;
-  next.store(0, std::memory_order_relaxed);
-  const bool alone = workers.empty() || job.count == 1;
+  loop.begin(wanted);
+  const bool alone = workers.empty() || wanted.count == 1;
   if (!alone) {
     state.store(kOpen, std::memory_order_release);
     ++epoch;
@@ -198,7 +133,7 @@ void ThreadPool::Impl::run(const Job& wanted) {
       wake.notify_all();
     }
   }
-  run_tasks(slots[0]);
+  loop.run(slots[0]);
   if (alone) return;
   state.fetch_and(~kOpen);
   for (int spin = 0; spin < kSpins; ++spin) {

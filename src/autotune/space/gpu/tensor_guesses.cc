@@ -66,7 +66,8 @@ std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLi
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
-    const std::int64_t share = round_up(ceil_div(axes.column_extent * axes.others, std::int64_t{limits.units} * turns), nvptx::kTerms);
+    const std::int64_t share =
+        round_up(ceil_div(axes.column_extent * axes.others, std::int64_t{limits.units} * turns), nvptx::kTerms);
     for (const int depth : {256, 128, 64}) {
       TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .min_blocks = turns},
                           .columns = share,
