@@ -3,7 +3,7 @@
 
 #include "nestor/runtime.h"
 #include "support/error.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <cblas.h>
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 // out[m, n] = sum over k of a[m, k] b[k, n], accumulated in f32.
-#include "product.h"
+#include "product_parts.h"
 
 namespace {
 using namespace Halide;

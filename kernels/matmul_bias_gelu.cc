@@ -1,5 +1,5 @@
 // gelu(a b + bias): a transformer's first feed-forward layer.
-#include "product.h"
+#include "product_parts.h"
 
 namespace {
 using namespace Halide;

@@ -1,5 +1,5 @@
 // a b + bias + residual: a transformer's layers that return to the residual stream.
-#include "product.h"
+#include "product_parts.h"
 
 namespace {
 using namespace Halide;

@@ -1,5 +1,5 @@
 // silu(a gate) * (a up): the first half of a gated feed-forward layer (N. Shazeer, GLU Variants Improve Transformer, 2020).
-#include "product.h"
+#include "product_parts.h"
 
 namespace {
 using namespace Halide;

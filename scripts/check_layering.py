@@ -29,6 +29,7 @@ STANDS_ON = {
     "support/system": [],
     "support/words": [],
     "support": ["support/system", "support/words"],
+    "support/threads": ["support"],
     "poly/isl": [],
     "poly/nest": ["poly/isl"],
     "poly/algebra/values": ["poly/nest"],

@@ -6,9 +6,9 @@
 #include "runtime/workspace_pool.h"
 #include "support/architecture.h"
 #include "support/error.h"
-#include "support/openmp_loops.h"
+#include "support/threads/openmp_loops.h"
 #include "support/system/fork_count.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <memory>
 #include <mutex>

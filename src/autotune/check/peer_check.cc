@@ -7,7 +7,7 @@
 #include "support/debug.h"
 #include "support/element_codec.h"
 #include "support/error.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <algorithm>
 #include <array>

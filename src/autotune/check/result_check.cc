@@ -9,7 +9,7 @@
 #include "support/debug.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 // Cold caches and warm clocks before each timed run.
 #pragma once
 
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <vector>
 

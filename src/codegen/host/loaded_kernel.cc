@@ -5,7 +5,7 @@
 #include "support/error.h"
 #include "support/system/available_memory.h"
 #include "support/system/fork_count.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>

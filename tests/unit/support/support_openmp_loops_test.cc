@@ -1,8 +1,8 @@
 // Loops on the caller's OpenMP threads: every task once, and none of our own threads beside them.
-#include "support/openmp_loops.h"
+#include "support/threads/openmp_loops.h"
 
 #include "support/system/openmp_runtime.h"
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The thread pool runs every task once, on as many threads as it has, and can be called from anywhere.
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include "support/error.h"
 

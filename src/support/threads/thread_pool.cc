@@ -1,10 +1,10 @@
 // A pool made for loops of microseconds: workers spin briefly before they sleep, tasks are claimed by one atomic counter,
 // and a worker that wakes too late never holds up the caller.
-#include "support/thread_pool.h"
+#include "support/threads/thread_pool.h"
 
 #include "support/error.h"
 #include "support/system/start_thread.h"
-#include "support/task_loop.h"
+#include "support/threads/task_loop.h"
 
 #include <immintrin.h>
 

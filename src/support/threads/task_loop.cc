@@ -1,5 +1,5 @@
 // Claiming and running tasks.
-#include "support/task_loop.h"
+#include "support/threads/task_loop.h"
 
 #include "support/rounding.h"
 

@@ -1,8 +1,8 @@
 // Loops by teams.
-#include "support/openmp_loops.h"
+#include "support/threads/openmp_loops.h"
 
 #include "support/system/openmp_runtime.h"
-#include "support/task_loop.h"
+#include "support/threads/task_loop.h"
 
 #include <algorithm>
 #include <deque>
