@@ -6,8 +6,8 @@
 #include "runtime/workspace_pool.h"
 #include "support/architecture.h"
 #include "support/error.h"
-#include "support/threads/openmp_loops.h"
 #include "support/system/fork_count.h"
+#include "support/threads/openmp_loops.h"
 #include "support/threads/thread_pool.h"
 
 #include <memory>

@@ -1,4 +1,5 @@
 // nestor tune: searches schedules of one problem and remembers every measurement.
+#include "autotune/space/nest/products_on_lanes.h"
 #include "autotune/tuner.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/arguments/report_choice.h"
@@ -12,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -66,6 +69,24 @@ void log_trial(const TrialRecord& trial) {
                                              format_ms(trial.median_ms), trial.reason, steps_text(trial.steps)));
 }
 
+/// Why candidates on tensor cores were refused, counted.
+class Refusals {
+ public:
+  void add(const TrialRecord& trial) {
+    const bool failed = trial.status == TrialStatus::infeasible || trial.status == TrialStatus::illegal ||
+                        trial.status == TrialStatus::compile_error || trial.status == TrialStatus::unproved;
+    if (failed && has_tensor_cores(trial.steps)) ++counts_[trial.reason];
+  }
+  std::string most_common() const {
+    const auto most =
+        std::max_element(counts_.begin(), counts_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == counts_.end() ? "" : most->first;
+  }
+
+ private:
+  std::map<std::string, int> counts_;
+};
+
 std::string query_command(const TuneArgs& args, const Sizes& sizes) {
   std::string text = "nestor query " + args.problem.source;
   if (!args.problem.variant.empty()) text += " --variant " + args.problem.variant;
@@ -87,7 +108,7 @@ nlohmann::json counts_to_json(const TuneResult& result) {
   return counts;
 }
 
-nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& request) {
+nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& request, const std::string& lanes) {
   nlohmann::json json{{"problem", problem_to_json(result.problem)},
                       {"device", device_to_json(result.device)},
                       {"baseline_ms", result.baseline_ms},
@@ -102,6 +123,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"space", result.space},
                       {"database", request.database}};
   if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
+  if (!lanes.empty()) json["products_on_lanes"] = lanes;
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
   return json;
 }
@@ -116,7 +138,7 @@ std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
       database_option(args.database));
 }
 
-void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args) {
+void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args, const std::string& lanes) {
   std::string counts;
   for (const auto& [status, count] : result.counts)
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(status));
@@ -138,6 +160,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   const std::string speedup =
       result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
+  if (!lanes.empty()) print(fmt::format("products on lanes: {}", lanes));
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));
@@ -153,8 +176,12 @@ int run_tune(const TuneArgs& args) {
   auto line = std::make_unique<ProgressLine>();
   std::optional<LiveReport> report;
   if (!args.report.empty()) report.emplace(args.report, request, args.database);
+  Refusals refusals;
   request.progress = [&](const TuneProgress& progress) {
-    if (progress.last != nullptr) log_trial(*progress.last);
+    if (progress.last != nullptr) {
+      log_trial(*progress.last);
+      refusals.add(*progress.last);
+    }
     if (report) report->refresh();
     line->show(progress_text(progress));
   };
@@ -165,10 +192,15 @@ int run_tune(const TuneArgs& args) {
   const TuneResult result = tune(request);
   line.reset();
   if (report) report->finish();
+  std::string lanes;
+  if (result.best) {
+    lanes = products_on_lanes(request.nest, result.problem.sizes,
+                              {result.best->steps, result.device, result.best->median_ms, refusals.most_common()});
+  }
   if (output_mode().json) {
-    print_json(result_to_json(result, request));
+    print_json(result_to_json(result, request, lanes));
   } else {
-    print_result(result, request, args);
+    print_result(result, request, args, lanes);
   }
   if (result.stopped) return kInterrupted;
   return result.best ? kOk : kNoKernel;

@@ -248,6 +248,23 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   return axes_of_sums(nest, structure, group);
 }
 
+std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules) {
+  const RuleVariant& variant = variants.at({rules});
+  return tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, Fusion::maximal));
+}
+
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual) {
+  const auto axes_with_usual = tensor_axes_after(variants, usual);
+  if (!axes_with_usual || axes_with_usual->no_product.empty()) return usual;
+  for (const std::string& rule : usual) {
+    std::set<std::string> others = usual;
+    others.erase(rule);
+    const auto axes = tensor_axes_after(variants, others);
+    if (axes && axes->no_product.empty()) return others;
+  }
+  return usual;
+}
+
 bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
   const isl::set sizes = full_context(nest);
   for (const int u : group.loop_groups) {

@@ -39,7 +39,7 @@ class NestSpace : public Space {
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
-    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores() : usual_rules_;
+    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_) : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -55,7 +55,6 @@ class NestSpace : public Space {
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
   std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const;
-  std::set<std::string> rules_for_tensor_cores() const;
   std::string add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
                                const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
@@ -169,23 +168,6 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
 
 std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const {
   return tensor_axes(variants_.nest(variant), variant.structure, group);
-}
-
-/// The usual rules, without one that makes something else of a sum of products.
-std::set<std::string> NestSpace::rules_for_tensor_cores() const {
-  const auto axes_after = [&](const std::set<std::string>& rules) {
-    const RuleVariant& variant = variants_.at({rules});
-    return tensor_axes_of(variant, variants_.heaviest(variant, Fusion::maximal));
-  };
-  const auto usual = axes_after(usual_rules_);
-  if (!usual || usual->no_product.empty()) return usual_rules_;
-  for (const std::string& rule : usual_rules_) {
-    std::set<std::string> others = usual_rules_;
-    others.erase(rule);
-    const auto axes = axes_after(others);
-    if (axes && axes->no_product.empty()) return others;
-  }
-  return usual_rules_;
 }
 
 /// Steps of the heaviest fusion group on tensor cores; why there are none, or "".
