@@ -48,6 +48,8 @@ TEST(AlgebraError, NothingToDo) {
 }
 
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
+  EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
+            "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
   EXPECT_EQ(refusal(samples::matmul(), "keep_result", {"C_update"}),
             "rule keep_result does not apply to C_update: its result has several definitions, or is a reduction");
   EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"out"}),

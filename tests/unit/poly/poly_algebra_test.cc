@@ -55,7 +55,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
                                                    "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
-                                                   "factor_extremum", "fixed_extremum", "start_extremum"));
+                                                   "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

@@ -1,0 +1,147 @@
+// Rule "materialize_factor": a factor of a sum of products that is computed anew for each column gets a temporary of its own.
+//
+// Pattern    r_e += f(p) t_q, where t is a 16-bit tensor, and f an expression that does not change along some dims of e that q follows,
+//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
+// Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q.
+// Conditions the sum is alone in its loops; dims of f' have no negative values; both change along a reduced dim.
+// Proof      f'_p is f(p): the same operations on the same values, which are complete before the sum begins. The sum is then one of
+//            products of two tensors, whose tiles tensor cores multiply.
+// Rounding   none: f was rounded to f32 before it was multiplied.
+#include <fmt/format.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "poly/isl/isl_tools.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "materialize_factor";
+
+struct Split {
+  std::size_t factor = 0;  ///< argument of the product that is computed
+  std::vector<int> dims;   ///< of the statement, along which it changes
+};
+
+bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+
+/// Is the expression a tensor's 16-bit element, widened?
+bool is_half_read(const ScalarExpr& expr) {
+  const ScalarExpr bare = strip_exact_casts(expr);
+  return bare.op() == ScalarOp::read && is_half(bare.type());
+}
+
+/// Does `a` change along one of the dims, and `b` not?
+bool apart(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b, const std::vector<int>& dims) {
+  return std::any_of(dims.begin(), dims.end(),
+                     [&](int dim) { return varies_along(statement, a, dim) && !varies_along(statement, b, dim); });
+}
+
+/// Sets `why` where there is none.
+std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
+  why = "it is no sum of products with a 16-bit tensor";
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
+      statement.value.type() != ElementType::f32)
+    return std::nullopt;
+  const std::vector<ScalarExpr>& args = statement.value.args();
+  const bool first = is_half_read(args[0]), second = is_half_read(args[1]);
+  if (!first && !second) return std::nullopt;
+  why = "both factors are elements of tensors";
+  Split split{first ? std::size_t{1} : std::size_t{0}, {}};
+  const ScalarExpr &computed = args[split.factor], &element = args[1 - split.factor];
+  if (strip_exact_casts(computed).op() == ScalarOp::read || computed.type() != ElementType::f32) return std::nullopt;
+  std::vector<int> written, reduced = reduced_dims(statement);
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end()) written.push_back(dim);
+    if (varies_along(statement, computed, dim)) split.dims.push_back(dim);
+  }
+  why =
+      "the factors are not those of a product of matrices: each follows a dim of the result that the other does not, and both a "
+      "reduced one";
+  const bool meet = std::any_of(reduced.begin(), reduced.end(), [&](int dim) {
+    return varies_along(statement, computed, dim) && varies_along(statement, element, dim);
+  });
+  if (!meet || !apart(statement, computed, element, written) || !apart(statement, element, computed, written))
+    return std::nullopt;
+  why = "it shares its loops with other statements of its definition";
+  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1) return std::nullopt;
+  why = "a dim of the factor has negative values";
+  const isl::set domain = domain_in(nest, statement);
+  for (const int dim : split.dims) {
+    const isl::set negative = isl::manage(isl_set_upper_bound_si(domain.copy(), isl_dim_set, static_cast<unsigned>(dim), -1));
+    if (!negative.is_empty()) return std::nullopt;
+  }
+  why = "";
+  return split;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (split_of(nest, statement, why))
+      matches.push_back({kName, {statement.name}, "the computed factor of " + statement.name + " gets a temporary of its own"});
+  }
+  return matches;
+}
+
+/// { Statement[dims] -> name[those of `dims`] } on the statement's domain.
+isl::map onto(const Statement& statement, const std::vector<int>& dims, const std::string& name) {
+  isl_map* map = isl_map_from_domain(statement.domain.copy());
+  map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));
+  for (std::size_t k = 0; k < dims.size(); ++k) map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(k));
+  return isl::manage(isl_map_set_tuple_name(map, isl_dim_out, name.c_str()));
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  const Statement& sum = nest.statement(name);
+  std::string why;
+  const std::optional<Split> split = split_of(nest, sum, why);
+  if (!split) refuse_rule(kName, name, why);
+  const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
+  Nest result = nest;
+  Tensor storage{tensor, ElementType::f32, TensorRole::temporary, {}, {}};
+  for (const int dim : split->dims) storage.shape.push_back(extent_of(nest, sum.domain, dim));
+  result.tensors.push_back(storage);
+
+  Statement factor;
+  factor.name = tensor;
+  for (const int dim : split->dims) factor.dims.push_back(sum.dims[static_cast<std::size_t>(dim)]);
+  const isl::map to_factor = onto(sum, split->dims, tensor);
+  factor.domain = isl::manage(isl_set_coalesce(isl_map_range(to_factor.copy())));
+  factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
+  // The factor is the same at all points that have one image: the first of them will do.
+  const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(to_factor.copy())));
+  factor.value = import_value(factor, sum, to_sum, sum.value.args()[split->factor]);
+  insert_statement(result, group_begin(result, name), factor);
+
+  Statement& rest =
+      *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
+  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, to_factor}), ElementType::f32);
+  const ScalarExpr element = sum.value.args()[1 - split->factor];
+  rest.value = split->factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
+  compact(rest);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& materialize_factor_rule() {
+  static const Rule rule{kName,
+                         "a computed factor of a sum of products gets a temporary of its own (argument: statement)",
+                         "the temporary holds the factor's very values, which are complete before the sum begins",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

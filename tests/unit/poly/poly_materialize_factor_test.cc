@@ -1,0 +1,55 @@
+// Rule materialize_factor: what is computed anew for each column is computed once.
+#include "poly/algebra/all_rules.h"
+#include "poly/nest/nest_json.h"
+#include "support/nests/sample_nests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+
+/// out[i, d] = sum over j of weight(s[i, j]) v[j, d], causal or not.
+Nest weighted(const ScalarExpr& weight, const std::string& mask = "", ElementType type = ElementType::f16) {
+  const std::string element = "0 <= i < Q and 0 <= d < D", points = element + " and 0 <= j < K" + mask;
+  return NestBuilder("weighted", {{"Q", 5}, {"K", 7}, {"D", 4}})
+      .tensor("s", TensorRole::input, {"Q", "K"})
+      .tensor("v", TensorRole::input, {"K", "D"}, type)
+      .tensor("out", TensorRole::output, {"Q", "D"})
+      .statement("init[i, d] : " + element, "out[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + points, "out[i, d]", {"s[i, j]", "v[j, d]"},
+                 weight * ScalarExpr::cast(ElementType::f32, read(1, type)), ReductionOp::add)
+      .build();
+}
+
+ScalarExpr squared() { return read(0) * read(0); }
+
+TEST(MaterializeFactor, AComputedWeightGetsATemporaryOverItsOwnDims) {
+  const Nest nest = rule("materialize_factor").apply(weighted(squared(), " and j <= i"), {"sum"}).nest;
+  const Statement& factor = nest.statement("out_factor");
+  EXPECT_EQ(factor.dims, (std::vector<std::string>{"i", "j"}));
+  EXPECT_FALSE(factor.reduction.has_value());
+  EXPECT_EQ(nest.tensor("out_factor").role, TensorRole::temporary);
+  EXPECT_EQ(nest.tensor("out_factor").type, ElementType::f32);
+  ASSERT_EQ(factor.reads.size(), 1U);
+  EXPECT_EQ(factor.reads[0].tensor, "s");
+  EXPECT_LT(factor.group, nest.statement("sum").group);
+  std::vector<std::string> read;
+  for (const Access& access : nest.statement("sum").reads) read.push_back(access.tensor);
+  EXPECT_THAT(read, testing::UnorderedElementsAre("out_factor", "v"));
+  EXPECT_TRUE(rule("materialize_factor").find(nest).empty()) << "once";
+}
+
+TEST(MaterializeFactor, OnlyFactorsOfMatrixProductsMatch) {
+  const auto matches = [](const Nest& nest) { return rule("materialize_factor").find(nest).size(); };
+  EXPECT_EQ(matches(weighted(squared())), 1U);
+  EXPECT_EQ(matches(weighted(read(0))), 0U) << "nothing is computed";
+  EXPECT_EQ(matches(weighted(squared(), "", ElementType::f32)), 0U) << "no 16-bit tensor";
+  // A weight that changes along the columns as well is no operand of a product of matrices.
+  EXPECT_EQ(matches(weighted(squared() * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)))), 0U);
+}
+
+}  // namespace
+}  // namespace nestor
