@@ -85,9 +85,11 @@ STANDS_ON = {
     "autotune": ["autotune/host", "autotune/gpu", "autotune/search", "autotune/space/nest"],
     "api": [],
     "api/report": ["api"],
+    "api/explore": [],
     "cli/terminal": [],
     "cli/arguments": [],
-    "cli/commands": ["cli/arguments", "cli/terminal"],
+    "cli/explorer": ["cli/arguments", "cli/terminal"],
+    "cli/commands": ["cli/explorer"],
     "cli": ["cli/commands"],
 }
 
@@ -99,6 +101,7 @@ EXTERNAL = {
     r"SQLiteCpp/|sqlite3": {"db"},
     r"sodium": {"db"},
     r"CLI/": {"cli"},
+    r"histedit": {"cli"},
 }
 
 MOST_FILES = 24  # of a room
