@@ -207,6 +207,7 @@ class ExploreTest(unittest.TestCase):
         self.assertRegex(answer, r"(?m)^\+ +for co in \[0, 8\):$")
         self.assertNotIn("mean.k", answer)
         self.assertIn(b"\x1b[31m-", session.raw[since:])
+        self.assertRegex(session.raw, rb"\x1b\[1m> ?\x1b\[0m")  # the prompt alone is bold
         self.assertEqual(session.end(), 0)
 
     def test_no_color_and_dumb_terminals_get_plain_text(self):
