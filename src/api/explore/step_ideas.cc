@@ -222,8 +222,8 @@ class Ideas {
         std::size_t added = 0;
         for (const std::int64_t value : values) {
           const std::int64_t argument = knob.argument_for(value);
-          if (value == knob.otherwise || argument < knob.least || argument > knob.most || added++ == kValuesOfKnob) continue;
-          add(step.name, {place.name(), argument});
+          if (value == knob.otherwise || argument < knob.least || argument > knob.most) continue;
+          if (added++ < kValuesOfKnob || wants(step.name)) add(step.name, {place.name(), argument});
         }
       }
     }

@@ -65,17 +65,30 @@ std::string experience(const std::vector<KnownPlan>& plans, const std::string& s
   return best_without > 0 ? text + "; without " + time_text(best_without) : text;
 }
 
-/// What one block on tensor cores takes, or why the back end refuses the schedule.
-std::string back_end_says(const Schedule& schedule, const NvptxTarget& target) {
-  try {
-    const auto plans = plan_kernels(build_tile_program(schedule), target);
-    for (const PlannedKernel& kernel : plans->kernels) {
-      if (!kernel.tensor) continue;
-      const nvptx::TensorNeeds needs = estimate(nvptx::block_of(*kernel.tensor), target);
+/// What blocks take of the target in all: on tensor cores of one kernel, else the most of any.
+std::string needs_text(const KernelPlans& plans) {
+  int threads = 0;
+  std::int64_t shared = 0;
+  for (const PlannedKernel& kernel : plans.kernels) {
+    if (kernel.tensor) {
+      const nvptx::TensorNeeds needs = estimate(nvptx::block_of(*kernel.tensor), plans.target);
       return fmt::format("{} registers a thread for tiles, {} KiB of shared memory a block{}", needs.registers,
                          needs.places.bytes >> 10, needs.spills.empty() ? "" : "; " + needs.spills);
     }
-    return "";
+    for (const nvptx::BlockPlan& body : kernel.bodies) {
+      threads = std::max(threads, body.threads);
+      shared = std::max(shared, body.shared_bytes);
+    }
+  }
+  const std::size_t kernels = plans.kernels.size();
+  return fmt::format("{} kernel{}, up to {} threads and {} bytes of shared memory a block", kernels, kernels == 1 ? "" : "s",
+                     threads, shared);
+}
+
+/// The same of a schedule, or why the back end refuses it.
+std::string back_end_says(const Schedule& schedule, const NvptxTarget& target) {
+  try {
+    return needs_text(*plan_kernels(build_tile_program(schedule), target));
   } catch (const UserError& error) {
     std::string reason = error.what();
     if (reason.size() > kLongestReason) reason = reason.substr(0, kLongestReason) + "...";

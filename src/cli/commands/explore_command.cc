@@ -25,13 +25,13 @@ struct ExploreArgs {
   MeasureArgs measure;
 };
 
-/// Runs one line; a signal ends what it does, not the session. Returns whether the session goes on.
+/// Runs one line; Ctrl-C ends what it does, not the session. Returns whether the session goes on.
 bool execute_interruptible(Explorer& explorer, const std::string& line) {
   const InterruptGuard interrupt;
   explorer.set_stop(interrupt.flag());
   const bool open = explorer.execute(line);
   explorer.set_stop(nullptr);
-  return open;
+  return open && !interrupt.terminated();
 }
 
 int run_explore(const ExploreArgs& args) {

@@ -70,7 +70,7 @@ const std::vector<Explorer::Command>& Explorer::commands() {
       {"steps", "", "steps so far", &Explorer::show_steps},
       {"rules", "", "rules of algebra that apply now", &Explorer::show_rules},
       {"certificate", "", "rules, dependences and bounds that make the schedule right", &Explorer::certificate},
-      {"help", "[STEP]", "this list and all steps, or one of them", &Explorer::help},
+      {"help", "[STEP|COMMAND]", "this list and all steps, or one of them", &Explorer::help},
       {"quit", "", "leave", &Explorer::quit}};
   return list;
 }
@@ -227,19 +227,23 @@ void Explorer::show_view(const std::string& name) {
 void Explorer::certificate(const std::string&) { say(describe(certify(schedule(), build_tile_program(schedule())))); }
 
 void Explorer::help(const std::string& topic) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::vector<std::string>> steps, lines;
   for (const StepHelp& step : step_help()) {
-    if (topic.empty() || step.name == topic) rows.push_back({fmt::format("  {}({})", step.name, step.arguments), step.help});
+    if (topic.empty() || step.name == topic) steps.push_back({fmt::format("  {}({})", step.name, step.arguments), step.help});
   }
-  if (!topic.empty()) {
-    if (rows.empty()) user_error("'{}' is no step{}; 'help' lists them", topic, did_you_mean(topic, step_names()));
-    return say(format_table(rows, screen_.width));
+  for (const Command& command : commands()) {
+    if (topic.empty() || command.name == topic)
+      lines.push_back({fmt::format("  {} {}", command.name, command.arguments), command.help});
   }
-  std::vector<std::vector<std::string>> lines;
-  for (const Command& command : commands())
-    lines.push_back({fmt::format("  {} {}", command.name, command.arguments), command.help});
-  say(fmt::format("steps:\n{}commands:\n{}views, by name alone too: {}\n", format_table(rows, screen_.width),
-                  format_table(lines, screen_.width), view_names()));
+  if (topic.empty())
+    return say(fmt::format("steps:\n{}commands:\n{}views, by name alone too: {}\n", format_table(steps, screen_.width),
+                           format_table(lines, screen_.width), view_names()));
+  if (steps.empty() && lines.empty()) {
+    std::vector<std::string> words = step_names();
+    for (const Command& command : commands()) words.emplace_back(command.name);
+    user_error("'{}' is no step and no command{}; 'help' lists them", topic, did_you_mean(topic, words));
+  }
+  say(format_table(steps.empty() ? lines : steps, screen_.width));
 }
 
 void Explorer::quit(const std::string&) { done_ = true; }

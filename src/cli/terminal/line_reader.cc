@@ -132,7 +132,7 @@ class EditingReader : public LineReader {
   /// libedit's handler gives the terminal back before it stops, and takes it again afterwards.
   static unsigned char suspend(EditLine*, int) {
     ::kill(0, SIGTSTP);
-    return CC_REFRESH;
+    return CC_REDISPLAY;
   }
 
   static unsigned char complete(EditLine* editor, int) {

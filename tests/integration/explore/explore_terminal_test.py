@@ -26,7 +26,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-B0-9]|\x1b[=>78]")
 class Session:
     """One run of the program on a pty of its own."""
 
-    def __init__(self, *arguments, columns=100, rows=40, environment=None, folder):
+    def __init__(self, *arguments, columns=100, rows=40, environment=None, folder, command="explore"):
         master, slave = pty.openpty()
         self.resize_fd(master, columns, rows)
         variables = {"PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm-256color", "LANG": "C.UTF-8",
@@ -37,7 +37,7 @@ class Session:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self.process = subprocess.Popen([PROGRAM, "explore", *arguments], stdin=slave, stdout=slave, stderr=slave, close_fds=True,
+        self.process = subprocess.Popen([PROGRAM, command, *arguments], stdin=slave, stdout=slave, stderr=slave, close_fds=True,
                                         preexec_fn=own_terminal, env=variables, cwd=folder)
         os.close(slave)
         self.master = master
@@ -280,6 +280,28 @@ class ExploreTest(unittest.TestCase):
         while session.process.poll() is None and time.monotonic() < until:
             session.pump(0.05)
         self.assertEqual(session.process.returncode, -signal.SIGTERM)
+
+    def test_a_request_to_end_ends_a_measurement_and_the_session(self):
+        session = self.start("layernorm", "--rows", "65536", "--width", "4096", "--target", "host", "--threads", "1")
+        since = session.send("measure\r")
+        session.wait_for("measuring on host", since)
+        os.kill(session.process.pid, signal.SIGTERM)
+        until = time.monotonic() + PATIENCE_S
+        while session.process.poll() is None and time.monotonic() < until:
+            session.pump(0.05)
+        self.assertEqual(session.process.returncode, 0)
+        self.assertIn("stopped", session.text(since))
+
+    def test_tables_of_other_commands_fit_the_terminal(self):
+        wide = subprocess.run([PROGRAM, "show"], check=True, capture_output=True, text=True).stdout.split("\n\n")[0]
+        self.assertGreater(max(map(len, wide.splitlines())), 90)
+        for columns in (90, 30):
+            session = Session(command="show", columns=columns, folder=self.folder.name)
+            self.sessions.append(session)
+            session.wait_for("A variant is")
+            table = session.text().split("A variant is")[0]
+            self.assertLessEqual(max(map(len, table.splitlines())), columns)
+            self.assertIn("softmax", table)
 
     def test_narrow_terminals_and_new_widths(self):
         session = self.start(columns=20)

@@ -126,6 +126,17 @@ TEST(StepIdeas, ANestWithoutIterationsOrLoopsHasIdeasAllTheSame) {
   EXPECT_THAT(names_of(step_ideas(Schedule(scalar), {{}, 0, ""})), testing::IsSubsetOf({"streaming"}));
 }
 
+TEST(StepIdeas, AStepThatIsAskedForHasAllItsUsualValues) {
+  const Schedule schedule = Schedule(samples::row_norm(64, 64)).apply(parse_step("gpu_blocks(out.i)"));
+  const Sizes sizes{{"rows", 64}, {"cols", 64}};
+  const auto count = [&](const std::string& only) {
+    const std::vector<Step> steps = step_ideas(schedule, {sizes, 90, only});
+    return std::count_if(steps.begin(), steps.end(), [](const Step& step) { return step.name == "gpu_threads"; });
+  };
+  EXPECT_EQ(count(""), 2);
+  EXPECT_GE(count("gpu_threads"), 6);
+}
+
 // ---- suggestions
 
 class SuggesterTest : public testing::Test {
@@ -151,7 +162,9 @@ class SuggesterTest : public testing::Test {
 
   /// Records need one that can be read; nobody runs it here.
   KernelRecord kernel() {
-    if (!kernel_) kernel_ = measure_schedule(start_, nest_, sizes_, options_).kernel.value();
+    MeasureOptions patient = options_;
+    patient.compile_timeout_s = patient.run_timeout_s = 300;
+    if (!kernel_) kernel_ = measure_schedule(start_, nest_, sizes_, patient).kernel.value();
     return *kernel_;
   }
 
@@ -170,7 +183,7 @@ class SuggesterTest : public testing::Test {
 };
 
 TEST_F(SuggesterTest, AllAreLegalAndTheSearchComesFirstWithoutRecords) {
-  const SuggestionList list = suggest(start_, {.time_s = 30});
+  const SuggestionList list = suggest(start_, {.time_s = 300});
   ASSERT_FALSE(list.legal.empty());
   EXPECT_EQ(list.legal.front().source, PlanSource::search);
   EXPECT_THAT(list.legal.front().guess, HasSubstr("guess 1 of the search goes on so"));
@@ -184,7 +197,7 @@ TEST_F(SuggesterTest, RecordsComeFirstFastestFirstThenNeighbours) {
   store(sizes_, {"parallel(out.i)", "vectorize(out.c)"}, 2);
   store(sizes_, {"split(out.c, 16, co, ci)", "parallel(out.i)"}, 1);
   store(complete_sizes(nest_, {{"rows", 128}, {"width", 128}}), {"unroll(out.c, 4)"}, 3);
-  SuggestionList list = suggest(start_, {.time_s = 30});
+  SuggestionList list = suggest(start_, {.time_s = 300});
   ASSERT_GE(list.legal.size(), 3U);
   EXPECT_EQ(describe(list.legal[0].step), "split(out.c, 16, co, ci)");
   EXPECT_EQ(list.legal[0].guess, "the best trial here, 2 goes on so: 1 ms");
@@ -193,7 +206,7 @@ TEST_F(SuggesterTest, RecordsComeFirstFastestFirstThenNeighbours) {
   EXPECT_EQ(list.legal[2].source, PlanSource::neighbour);
   EXPECT_THAT(list.legal[2].guess, HasSubstr("the best at rows=128, 3 goes on so: 3 ms"));
 
-  list = suggest(start_.apply(parse_step("split(out.c, 16, co, ci)")), {.time_s = 30});
+  list = suggest(start_.apply(parse_step("split(out.c, 16, co, ci)")), {.time_s = 300});
   EXPECT_EQ(describe(list.legal.front().step), "parallel(out.i)");
   EXPECT_EQ(list.legal.front().ms, 1);
 }
@@ -201,7 +214,7 @@ TEST_F(SuggesterTest, RecordsComeFirstFastestFirstThenNeighbours) {
 TEST_F(SuggesterTest, StepsThatTrialsHaveElsewhereSayHowTheyFared) {
   store(sizes_, {"parallel(out.i)", "streaming(out)"}, 2);
   store(sizes_, {"parallel(out.i)"}, 4);
-  const SuggestionList list = suggest(start_, {.only = "streaming", .time_s = 30});
+  const SuggestionList list = suggest(start_, {.only = "streaming", .time_s = 300});
   ASSERT_FALSE(list.legal.empty());
   EXPECT_THAT(list.legal.front().guess, HasSubstr("the best trial here, 1 has it: 2 ms"));
   for (const Suggestion& suggestion : list.legal) EXPECT_EQ(suggestion.step.name, "streaming");
@@ -212,7 +225,7 @@ TEST_F(SuggesterTest, TimeAndTheStopFlagEndIt) {
   EXPECT_TRUE(list.legal.empty());
   EXPECT_GT(list.untried, 0);
   const std::atomic<bool> stop{true};
-  list = suggest(start_, {.time_s = 30, .stop = &stop});
+  list = suggest(start_, {.time_s = 300, .stop = &stop});
   EXPECT_TRUE(list.legal.empty());
 }
 
@@ -221,10 +234,16 @@ TEST_F(SuggesterTest, GpuSchedulesHearWhatTheBackEndSays) {
   const Sizes sizes = complete_sizes(attention, {});
   Suggester suggester(attention, sizes, options_, path_);
   const Schedule schedule = Schedule(nest_for_tuning(attention, sizes)).apply(parse_step("gpu_blocks(dot.i)"));
-  const SuggestionList list = suggester.suggest(schedule, {.only = "tensor_cores", .time_s = 60});
+  const SuggestionList list = suggester.suggest(schedule, {.only = "tensor_cores", .time_s = 300});
   ASSERT_FALSE(list.legal.empty());
   EXPECT_THAT(list.legal.front().guess, testing::AnyOf(HasSubstr("registers a thread"), HasSubstr("not yet for the GPU: ")))
       << list.legal.front().guess;
+}
+
+TEST_F(SuggesterTest, BlocksWithoutTensorCoresHaveTheirSharedMemoryCounted) {
+  const SuggestionList list = suggest(start_.apply(parse_step("gpu_blocks(out.i)")), {.only = "gpu_threads", .time_s = 300});
+  ASSERT_FALSE(list.legal.empty());
+  EXPECT_THAT(list.legal.front().guess, HasSubstr(" threads and ")) << list.legal.front().guess;
 }
 
 TEST_F(SuggesterTest, NearProblemsAreSortedByTheirSizes) {

@@ -110,6 +110,8 @@ TEST_F(ExplorerTest, ViewsAndHelpAnswer) {
   EXPECT_THAT(type("certificate"), HasSubstr("respected"));
   EXPECT_THAT(type("help"), HasSubstr("compute_at"));
   EXPECT_THAT(type("help split"), testing::AllOf(HasSubstr("split"), Not(HasSubstr("compute_at"))));
+  EXPECT_THAT(type("help diff"), testing::AllOf(HasSubstr("diff"), Not(HasSubstr("undo"))));
+  EXPECT_THROW(type("help dance"), UserError);
   EXPECT_THROW(type("show picture"), UserError);
 }
 
