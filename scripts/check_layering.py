@@ -86,9 +86,11 @@ STANDS_ON = {
     "autotune": ["autotune/host", "autotune/gpu", "autotune/search", "autotune/space/nest"],
     "api": [],
     "api/report": ["api"],
+    "api/explore": [],
     "cli/terminal": [],
     "cli/arguments": [],
-    "cli/commands": ["cli/arguments", "cli/terminal"],
+    "cli/explorer": ["cli/arguments", "cli/terminal"],
+    "cli/commands": ["cli/explorer"],
     "cli": ["cli/commands"],
 }
 
@@ -100,6 +102,7 @@ EXTERNAL = {
     r"SQLiteCpp/|sqlite3": {"db"},
     r"sodium": {"db"},
     r"CLI/": {"cli"},
+    r"histedit": {"cli"},
 }
 
 MOST_FILES = 24  # of a room

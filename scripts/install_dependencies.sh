@@ -8,7 +8,7 @@ packages=(
   llvm-19-dev llvm-19-tools lld-19 clang-format-19 clang-tidy-19
   libisl-dev libgmp-dev
   libsqlitecpp-dev libsqlite3-dev libzstd-dev zlib1g-dev libxxhash-dev libsodium-dev
-  libcli11-dev nlohmann-json3-dev libfmt-dev
+  libcli11-dev nlohmann-json3-dev libfmt-dev libedit-dev
   libgtest-dev libgmock-dev libopenblas-dev
 )
 

@@ -45,8 +45,7 @@ std::string_view name_of(View view) {
 std::string show_dependences(const Schedule& schedule) {
   std::string text;
   for (const Dependence& dependence : schedule.dependences()) {
-    text += fmt::format("{}{}\n    {}\n", describe(dependence), dependence.reduction ? "  (reduction)" : "",
-                        isl_text(dependence.relation));
+    text += fmt::format("{}\n    {}\n", describe(dependence), isl_text(dependence.relation));
   }
   return text.empty() ? "no dependences\n" : text;
 }

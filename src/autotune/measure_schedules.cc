@@ -61,7 +61,7 @@ TrialOutcome measure_stored_kernel(const Nest& nest, const Sizes& sizes, const K
 }
 
 std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
-                                           const MeasureOptions& options) {
+                                           const MeasureOptions& options, const MeasureWatch& watch) {
   const TrialProblem usual = trial_problem(nest, sizes), all_fixed = trial_problem(nest, sizes, true);
   const std::string all_fixed_start = digest(all_fixed.start);
   std::map<std::string, std::unique_ptr<Measurer>> measurers;  // by the nest that schedules begin with
@@ -71,15 +71,19 @@ std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedule
     TrialProblem problem = start == all_fixed_start ? all_fixed : usual;
     problem.start = schedule.original_nest();
     std::unique_ptr<Measurer>& measurer = measurers[start];
-    if (!measurer) measurer = make_measurer(problem, options);
+    if (!measurer) {
+      measurer = make_measurer(problem, options, watch.stop);
+      if (watch.waiting) measurer->while_waiting(watch.waiting);
+    }
     const TrialOutcome outcome = measurer->measure({TrialJob{schedule.steps(), 0, true}}).at(0);
     records.push_back(to_record(outcome, trial_steps_json(problem, schedule.steps()).dump(), measurer->toolchain()));
   }
   return records;
 }
 
-TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options) {
-  return measure_schedules({schedule}, nest, sizes, options).front();
+TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options,
+                             const MeasureWatch& watch) {
+  return measure_schedules({schedule}, nest, sizes, options, watch).front();
 }
 
 }  // namespace nestor

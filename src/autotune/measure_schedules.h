@@ -9,6 +9,7 @@
 #include "poly/schedule/schedule.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,11 +25,18 @@ std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const Measu
 TrialOutcome measure_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel, const std::string& periods,
                                    const MeasureOptions& options);
 
+/// Who waits for a measurement.
+struct MeasureWatch {
+  std::function<void()> waiting = {};       ///< called up to 20 times a second, on the calling thread
+  const std::atomic<bool>* stop = nullptr;  ///< set: what is under way is given up, and its record is none to keep
+};
+
 /// Compiles, checks and times one schedule in a worker process. `schedule.original_nest()` must be
 /// `nest_for_tuning(nest, sizes, ...)`. Stores nothing.
-TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options = {});
+TrialRecord measure_schedule(const Schedule& schedule, const Nest& nest, const Sizes& sizes, const MeasureOptions& options = {},
+                             const MeasureWatch& watch = {});
 /// The same for several, one after another, with inputs and processes made once.
 std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedules, const Nest& nest, const Sizes& sizes,
-                                           const MeasureOptions& options = {});
+                                           const MeasureOptions& options = {}, const MeasureWatch& watch = {});
 
 }  // namespace nestor

@@ -2,13 +2,13 @@
 #include "autotune/tuner.h"
 
 #include "autotune/measure_schedules.h"
+#include "autotune/near_problems.h"
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
-#include "db/lookup.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
@@ -21,10 +21,8 @@ namespace nestor {
 namespace {
 
 constexpr std::size_t kMostNeighbours = 6;
-constexpr std::size_t kMostOtherOperators = 3;
 constexpr int kPatience = 16;  ///< trials without a correct one
 constexpr std::size_t kMostPostponed = 64;
-constexpr double kOtherVariant = 1;  ///< as far as a size twice as large
 
 using Clock = std::chrono::steady_clock;
 
@@ -151,25 +149,9 @@ class Tuning {
   /// What was best on this device for the nearest problems is tried first: those of this operator (other sizes, other variants), where
   /// the space has that point, then those of operators with sizes of the same names, as far as the spaces share their choices.
   void learn_neighbours() {
-    struct Near {
-      double distance;
-      ProblemKey problem;
-    };
-    std::vector<Near> same_op, other_op;
-    for (const Database::ProblemSummary& entry : database_.summary()) {
-      const ProblemKey &problem = entry.problem, &ours = result_.problem;
-      if (entry.ok + entry.waiting == 0 || entry.device.key() != result_.device.key()) continue;
-      const bool same_variant = problem.variant == ours.variant;
-      if (problem.op == ours.op && same_variant && problem.sizes == ours.sizes) continue;
-      const auto distance = size_distance(ours.sizes, problem.sizes);
-      if (!distance) continue;
-      (problem.op == ours.op ? same_op : other_op).push_back({*distance + (same_variant ? 0 : kOtherVariant), problem});
-    }
-    for (auto* near : {&same_op, &other_op}) {
-      std::stable_sort(near->begin(), near->end(), [](const Near& a, const Near& b) { return a.distance < b.distance; });
-      const std::size_t most = near == &same_op ? kMostNeighbours : kMostOtherOperators;
-      if (near->size() > most) near->resize(most);
-      for (const Near& entry : *near) learn_neighbour(entry.problem);
+    const NearProblems near = near_problems(database_, result_.device, result_.problem);
+    for (const auto* problems : {&near.same_operator, &near.other_operators}) {
+      for (const ProblemKey& problem : *problems) learn_neighbour(problem);
     }
   }
 

@@ -89,8 +89,7 @@ void explain(const Schedule& before, const Schedule& after, const Step& step, nl
   }
   const std::set<std::string> names = moved(before, after);
   for (const Dependence& dependence : after.dependences()) {
-    if (names.contains(dependence.source) || names.contains(dependence.sink))
-      entry["facts"].push_back(describe(dependence) + (dependence.reduction ? " (reduction)" : ""));
+    if (names.contains(dependence.source) || names.contains(dependence.sink)) entry["facts"].push_back(describe(dependence));
   }
   const std::size_t concerned = entry["facts"].size();
   entry["why"] = concerned == 0 ? std::string("No dependence touches the statements that move.")

@@ -12,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/screen.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
 #include "support/system/text_file.h"
@@ -97,7 +98,7 @@ void print_contenders(const std::vector<Contender>& contenders) {
     rows.push_back({contender.name, format_ms(middle) + throughput_text(whole), format_ms(*low), format_ms(*high),
                     start > 0 ? fmt::format("{:.2f}x", start / middle) : "-"});
   }
-  print(format_table(rows));
+  print(format_table(rows, terminal_width()));
 }
 
 /// The schedules of files, the first of which is what the others are compared with.

@@ -7,6 +7,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/screen.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
@@ -50,7 +51,7 @@ int run_summary(const DbArgs& args) {
   if (output_mode().json) {
     print_json(json);
   } else {
-    print(rows.size() == 1 ? "the database is empty" : format_table(rows));
+    print(rows.size() == 1 ? "the database is empty" : format_table(rows, terminal_width()));
   }
   return kOk;
 }

@@ -3,6 +3,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/screen.h"
 #include "db/devices/cuda_identity.h"
 
 #include <fmt/format.h>
@@ -48,7 +49,7 @@ int run_devices() {
   rows.push_back({"host", host.arch, count_of(host.units, "thread"), host.name});
   for (const CudaIdentity& gpu : gpus)
     rows.push_back({fmt::format("cuda:{}", gpu.ordinal), gpu.arch(), count_of(gpu.units, "multiprocessor"), gpu.name});
-  print(format_table(rows));
+  print(format_table(rows, terminal_width()));
   for (const CudaIdentity& gpu : gpus) print(gpu_text(gpu));
   if (!why.empty()) print("no CUDA device: " + why);
   return kOk;

@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/screen.h"
 #include "cli/terminal/tile_picture.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
@@ -64,7 +65,8 @@ int list_operators() {
   if (output_mode().json) {
     print_json(json);
   } else {
-    print(format_table(rows) + "\nA variant is its options and its type, joined by dots: --variant causal.bf16\n");
+    print(format_table(rows, terminal_width()) +
+          "\nA variant is its options and its type, joined by dots: --variant causal.bf16\n");
   }
   return kOk;
 }

@@ -8,7 +8,7 @@
 namespace nestor::cli {
 namespace {
 
-std::atomic<bool> interrupted{false};
+std::atomic<bool> interrupted{false}, terminating{false};
 std::atomic<std::int64_t> first_ms{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "a signal handler may set only lock-free variables");
@@ -23,6 +23,7 @@ std::int64_t now_ms() {
 }
 
 void on_signal(int signal) {
+  if (signal == SIGTERM) terminating = true;
   if (!interrupted.exchange(true)) {
     first_ms = now_ms();
   } else if (now_ms() - first_ms >= kOnePress_ms) {
@@ -34,7 +35,7 @@ void on_signal(int signal) {
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  interrupted = false;
+  interrupted = terminating = false;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 }
@@ -45,5 +46,6 @@ InterruptGuard::~InterruptGuard() {
 }
 
 const std::atomic<bool>* InterruptGuard::flag() const { return &interrupted; }
+bool InterruptGuard::terminated() const { return terminating; }
 
 }  // namespace nestor::cli

@@ -13,6 +13,8 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
   const std::atomic<bool>* flag() const;
+  /// Did SIGTERM arrive? The program is to end then, not only what it is doing.
+  bool terminated() const;
 };
 
 }  // namespace nestor::cli

@@ -85,23 +85,6 @@ std::string count_of(std::int64_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k) {
-      const bool last = k + 1 == row.size();
-      text += last ? row[k] : fmt::format("{:<{}}  ", row[k], widths[k]);
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 nlohmann::json problem_to_json(const ProblemKey& problem) {
   return {{"op", problem.op}, {"variant", problem.variant}, {"nest", problem.nest_digest}, {"sizes", problem.sizes}};
 }
@@ -176,7 +159,8 @@ ProgressLine::~ProgressLine() {
   if (shown_) print_error("\r\033[K");
 }
 
-void ProgressLine::show(const std::string& text) {
+void ProgressLine::show(const std::string& given) {
+  const std::string text = printable(given);
   constexpr std::chrono::seconds kBetweenLines{5};
   if (!terminal_) {
     if (Clock::now() - said_ < kBetweenLines) return;

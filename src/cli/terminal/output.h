@@ -36,8 +36,9 @@ std::string format_sizes(const Sizes& sizes);
 /// "1 trial", "2 trials"
 std::string count_of(std::int64_t count, const std::string& noun);
 
-/// Columns padded to their widest cell; the first row is the heading.
-std::string format_table(const std::vector<std::vector<std::string>>& rows);
+/// Columns padded to their widest cell; the first row is the heading. What is wider than `width` columns (0: no limit) is wrapped within its
+/// widest columns; where that leaves too little for one, each row becomes a paragraph with a line for each cell.
+std::string format_table(const std::vector<std::vector<std::string>>& rows, int width = 0);
 
 nlohmann::json problem_to_json(const ProblemKey& problem);
 nlohmann::json device_to_json(const DeviceIdentity& device);
@@ -60,7 +61,7 @@ class ProgressLine {
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
-  void show(const std::string& text);
+  void show(const std::string& text);  ///< control characters are shown as what they are
 
  private:
   using Clock = std::chrono::steady_clock;

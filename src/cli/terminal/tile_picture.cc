@@ -2,8 +2,6 @@
 #include "cli/terminal/tile_picture.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -91,11 +89,6 @@ class Grid {
 const char* sign(char kind) { return kind == 'f' ? "█" : kind == 'p' ? "▒" : "·"; }
 
 }  // namespace
-
-int terminal_width() {
-  winsize size{};
-  return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 std::string tile_picture(const nlohmann::json& spaces, int width) {
   const Choice choice = most_telling(spaces);

@@ -7,9 +7,6 @@
 
 namespace nestor::cli {
 
-/// Columns of the terminal that standard output is; 0: it is none.
-int terminal_width();
-
 /// The pair of loops among `spaces` (spaces_of() in api/report) with most kinds of cells, drawn along their dims: full, partial and empty ones
 /// as signs, at most `width` columns and 40 lines. A sign stands for several cells where they are too many; it is partial when these
 /// differ. "" when nothing has two loops, or fewer than 40 columns are there.

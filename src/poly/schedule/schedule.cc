@@ -19,6 +19,14 @@ Schedule::Schedule(ScheduleData data) : data_(std::make_shared<const ScheduleDat
 
 Schedule Schedule::apply(const Step& step) const { return Schedule(ScheduleEditor::applied(*data_, step, true)); }
 
+std::optional<Schedule> Schedule::try_apply(const Step& step) const {
+  try {
+    return Schedule(ScheduleEditor::applied(*data_, step, false));
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 Schedule Schedule::apply_all(const std::vector<Step>& steps) const {
   Schedule schedule = *this;
   for (const Step& step : steps) schedule = schedule.apply(step);

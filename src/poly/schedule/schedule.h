@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,11 @@ class Schedule {
   /// A new schedule with the step applied. Throws UserError: unknown loop or argument, a step that does not fit the tree,
   /// or an order that breaks a dependence. In the last case the message contains " is illegal: " and names the step, both
   /// statement instances with their numbers, the dependence, and a remedy if a simple one exists (a skew factor, a rule,
-  /// fission first).
+  /// fission first); the exception is then an IllegalStep, which has all of that as data.
   Schedule apply(const Step& step) const;
   Schedule apply_all(const std::vector<Step>& steps) const;
+  /// The same, or nothing where apply() would throw: no time goes into explaining why.
+  std::optional<Schedule> try_apply(const Step& step) const;
 
   const Nest& nest() const;           ///< after the algebra steps
   const Nest& original_nest() const;  ///< as defined

@@ -1,9 +1,10 @@
 // An exploring session: steps show the loops, refused steps change nothing, undo and load restore.
-#include "cli/commands/explorer.h"
+#include "cli/explorer/explorer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <sstream>
 
 #include "api/operators.h"
@@ -109,7 +110,106 @@ TEST_F(ExplorerTest, ViewsAndHelpAnswer) {
   EXPECT_THAT(type("certificate"), HasSubstr("respected"));
   EXPECT_THAT(type("help"), HasSubstr("compute_at"));
   EXPECT_THAT(type("help split"), testing::AllOf(HasSubstr("split"), Not(HasSubstr("compute_at"))));
+  EXPECT_THAT(type("help diff"), testing::AllOf(HasSubstr("diff"), Not(HasSubstr("undo"))));
+  EXPECT_THROW(type("help dance"), UserError);
   EXPECT_THROW(type("show picture"), UserError);
+}
+
+TEST_F(ExplorerTest, UndoAndRedoTakeNumbers) {
+  const std::string original = explorer_.schedule().str();
+  for (int k = 0; k < 3; ++k) type("parallel(out.i)"), type("serial(out.i)");
+  type("parallel(out.i)");
+  const std::string last = explorer_.schedule().str();
+  EXPECT_THROW(type("undo 8"), UserError);
+  EXPECT_THROW(type("undo 0"), UserError);
+  EXPECT_THROW(type("undo many"), UserError);
+  EXPECT_THROW(type("redo"), UserError);
+  EXPECT_EQ(type("undo 7"), original);
+  EXPECT_EQ(type("redo 7"), last);
+  type("undo 2");
+  type("reverse(out.c)");
+  EXPECT_THROW(type("redo"), UserError);  // another way was taken
+}
+
+TEST_F(ExplorerTest, DiffComparesWithTheLastStepTheStartAndFiles) {
+  EXPECT_THROW(type("diff"), UserError);
+  type("split(out.c, 4, co, ci)");
+  type("save " + folder_.file("split.json"));
+  type("parallel(out.i)");
+  EXPECT_THAT(type("diff"), testing::AllOf(HasSubstr("+ parallel for out.i"), Not(HasSubstr("mean"))));
+  EXPECT_THAT(type("diff start"), testing::AllOf(HasSubstr("+ parallel for out.i"), HasSubstr("-   for out.c")));
+  type("undo");
+  EXPECT_EQ(type("diff " + folder_.file("split.json")), "the loops are the same\n");
+  EXPECT_THROW(type("diff nothing.json"), UserError);
+}
+
+TEST_F(ExplorerTest, MarksAndPicturesAreForScreensAlone) {
+  EXPECT_THAT(type("why parallel(mean.k)"), Not(HasSubstr("both at once\n")));
+  explorer_.set_screen({80, false, true});
+  EXPECT_THAT(type("parallel(out.i)"), HasSubstr("\n~ parallel for out.i"));
+  EXPECT_THAT(type("why parallel(mean.k)"), HasSubstr("parallel: both at once\n"));
+}
+
+TEST_F(ExplorerTest, SuggestionsCanBeTaken) {
+  EXPECT_THROW(type("take 1"), UserError);
+  EXPECT_THROW(type("suggest dance"), UserError);
+  EXPECT_THROW(type("suggest 0"), UserError);
+  EXPECT_THAT(type("suggest parallel 20"), testing::AllOf(HasSubstr("parallel(out.i)"), HasSubstr("12 tasks for 2 threads")));
+  EXPECT_THROW(type("take 1000"), UserError);
+  EXPECT_THROW(type("take it"), UserError);
+  EXPECT_THAT(type("take 1"), HasSubstr("parallel for"));
+  EXPECT_THROW(type("take 1"), UserError);  // those were for another schedule
+}
+
+TEST_F(ExplorerTest, ReportsAreAboutTheStoredMeasurement) {
+  type("parallel(out.i)");
+  EXPECT_THAT(type("report " + folder_.file("page.html")), HasSubstr("trial 1 and its problem"));
+  EXPECT_THAT(type("save"), HasSubstr("saved as trial 1"));  // it is stored once
+  EXPECT_THAT(test::read_whole(folder_.file("page.html")), HasSubstr("parallel(out.i)"));
+  EXPECT_THROW(type("report " + folder_.file("no/such/folder.html")), UserError);
+}
+
+TEST_F(ExplorerTest, AStoppedMeasurementIsNoneAndTheSessionGoesOn) {
+  const std::atomic<bool> stop{true};
+  explorer_.set_stop(&stop);
+  EXPECT_THAT(type("measure"), HasSubstr("stopped"));
+  explorer_.set_stop(nullptr);
+  EXPECT_THAT(type("measure"), HasSubstr("worst error"));
+}
+
+TEST_F(ExplorerTest, WordsAreCompletedByWhereTheyStand) {
+  const auto words = [&](const std::string& line) { return explorer_.complete(line).words; };
+  EXPECT_THAT(words("spl"), testing::ElementsAre("split"));
+  EXPECT_EQ(explorer_.complete("spl").behind, "(");
+  EXPECT_EQ(explorer_.complete("why par").start, 4U);
+  EXPECT_THAT(words("s"), testing::IsSupersetOf({"save", "show", "suggest", "split", "steps", "schedule"}));
+  EXPECT_THAT(words("split(out."), testing::ElementsAre("out.c", "out.i"));
+  EXPECT_EQ(explorer_.complete("split(out.c").behind, ", ");
+  EXPECT_THAT(words("split(out.c, "), testing::IsEmpty());  // a number
+  EXPECT_THAT(words("why split out."), testing::ElementsAre("out.c", "out.i"));
+  EXPECT_THAT(words("compute_at(me"), testing::ElementsAre("mean", "mean_init"));
+  EXPECT_THAT(words("reorder(out.c, out.i, out.c, mean.k"), testing::ElementsAre("mean.k"));
+  EXPECT_THAT(words("vectorize(k"), testing::ElementsAre("mean.k", "variance.k"));  // by the dim's name
+  EXPECT_THAT(words("streaming "), testing::Contains("x"));
+  EXPECT_THAT(words("apply_rule(mom"), testing::ElementsAre("moments"));
+  EXPECT_THAT(words("apply_rule(moments, "), testing::Contains("mean"));
+  EXPECT_THAT(words("show t"), testing::ElementsAre("tile", "tiles", "tree"));
+  EXPECT_THAT(words("help com"), testing::ElementsAre("compute_at"));
+  EXPECT_THAT(words("load b"), testing::Contains("best"));
+  test::write_whole(folder_.file("steps.json"), "{}");
+  EXPECT_THAT(words("load " + folder_.file("st")), testing::ElementsAre(folder_.file("steps.json")));
+  for (const char* line : {"", "   ", "dance(", "why dance(", "split(((", "\033[31m", "help split "})
+    EXPECT_NO_THROW(words(line)) << line;
+}
+
+TEST_F(ExplorerTest, NamesBringNoEscapeSequences) {
+  nest_.op = "evil\033]0;title\007";
+  Explorer other(nest_, complete_sizes(nest_, {}), two_threads(), folder_.file("explore.db"), out_);
+  out_.str("");
+  other.greet();
+  other.execute("nest");
+  other.execute("certificate");
+  EXPECT_THAT(out_.str(), Not(HasSubstr("\033")));
 }
 
 TEST_F(ExplorerTest, CommentsAreIgnoredAndQuitEnds) {

@@ -38,6 +38,41 @@ TEST(CliOutput, TablesAlignColumns) {
   EXPECT_EQ(format_table({{"a", "bb", "c"}, {"long", "x", "y"}}), "a     bb  c\nlong  x   y\n");
 }
 
+/// The longest line, in bytes.
+std::size_t widest(const std::string& text) {
+  std::size_t most = 0, begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin))
+    most = std::max(most, end - begin);
+  return most;
+}
+
+TEST(CliOutput, WideTablesWrapTheirWidestColumns) {
+  const std::vector<std::vector<std::string>> rows{
+      {"operator", "sizes", "device", "best"},
+      {"attention", "batch=16 heads=16 queries=4096 keys=4096 head_dim=128", "cuda/sm_90/132/NVIDIA H200", "1.234 ms"},
+      {"softmax", "rows=64 width=128", "host/znver4/2", "12 us"}};
+  const std::string wide = format_table(rows), narrow = format_table(rows, 60);
+  EXPECT_EQ(format_table(rows, 200), wide);
+  EXPECT_GT(widest(wide), 60U);
+  EXPECT_LE(widest(narrow), 60U);
+  EXPECT_EQ(narrow.substr(0, 8), "operator");
+  EXPECT_NE(narrow.find("1.234 ms"), std::string::npos);
+  EXPECT_NE(narrow.find("queries=4096"), std::string::npos);  // cut at spaces
+}
+
+TEST(CliOutput, OnNarrowTerminalsEachRowIsAParagraph) {
+  const std::string text =
+      format_table({{"operator", "sizes", "best"}, {"softmax", "rows=64 width=128", "12 us"}, {"matmul", "m=1", "1 us"}}, 20);
+  EXPECT_EQ(text, "operator: softmax\nsizes: rows=64\nwidth=128\nbest: 12 us\n\noperator: matmul\nsizes: m=1\nbest: 1 us\n");
+  for (int width = 1; width < 20; ++width) EXPECT_LE(widest(format_table({{"a", "b"}, {std::string(50, 'x'), "y"}}, width)), 50U);
+  EXPECT_EQ(format_table({}, 10), "");
+}
+
+TEST(CliOutput, TablesCountCharactersNotBytes) {
+  EXPECT_EQ(format_table({{"größe", "b"}, {"longer", "c"}}), "größe   b\nlonger  c\n");
+  EXPECT_EQ(format_table({{"name", "text"}, {"a", "ää ää ää ää ää ää"}}, 14), "name  text\na     ää ää ää\n      ää ää ää\n");
+}
+
 class SizeOptions : public testing::Test {
  protected:
   SizeOptions() : app_("test") {

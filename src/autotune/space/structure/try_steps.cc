@@ -1,17 +1,9 @@
 // Illegal steps as a value.
 #include "autotune/space/structure/try_steps.h"
 
-#include "support/error.h"
-
 namespace nestor {
 
-std::optional<Schedule> try_step(const Schedule& schedule, const Step& step) {
-  try {
-    return schedule.apply(step);
-  } catch (const UserError&) {
-    return std::nullopt;
-  }
-}
+std::optional<Schedule> try_step(const Schedule& schedule, const Step& step) { return schedule.try_apply(step); }
 
 std::optional<Schedule> try_steps(const Schedule& schedule, const std::vector<Step>& steps) {
   std::optional<Schedule> result = schedule;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "poly/schedule/order/illegal_step.h"
 #include "poly/schedule/order/running_values.h"
 #include "support/error.h"
 #include "support/words/nearest_word.h"
@@ -88,7 +89,10 @@ void ScheduleEditor::check_order(const ScheduleData& before, bool explain) {
   if (!violation) violation = judge_composites(checker, touched, data_.active);
   if (!violation) return;
   if (!explain) throw UserError(where() + "breaks a dependence");
-  throw UserError(explain_violation(before, data_, step_, *violation));
+  OrderConflict conflict = conflict_of(checker, *violation);
+  const Dependence& dependence = data_.facts->dependences()[violation->dependence];
+  const std::string message = explain_violation(before, step_, *violation, conflict, dependence);
+  throw IllegalStep(message, std::move(conflict));
 }
 
 std::string ScheduleEditor::where() const { return "step `" + describe(step_) + "`: "; }

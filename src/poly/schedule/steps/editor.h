@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "poly/schedule/order/illegal_step.h"
 #include "poly/schedule/order/legality.h"
 #include "poly/schedule/order/schedule_data.h"
 
@@ -105,9 +106,12 @@ class ScheduleEditor {
   std::vector<OrderScope> scopes_;
 };
 
-/// Message of an illegal step: both instances with their numbers, the dependence, sizes, and a remedy if one is found.
-std::string explain_violation(const ScheduleData& before, const ScheduleData& after, const Step& step,
-                              const Violation& violation);
+/// What an illegal step would do, as data.
+OrderConflict conflict_of(OrderChecker& checker, const Violation& violation);
+
+/// The same in words: both instances with their numbers, the dependence, sizes, and a remedy if one is found.
+std::string explain_violation(const ScheduleData& before, const Step& step, const Violation& violation,
+                              const OrderConflict& conflict, const Dependence& dependence);
 
 /// What would make `step` legal on `before`: a sentence, or empty.
 std::string find_remedy(const ScheduleData& before, const Step& step, const Violation& violation);
