@@ -68,6 +68,7 @@ class NestSpace : public Space {
   std::set<std::string> usual_rules_, tensor_rules_;
   std::vector<Parameter> parameters_;
   double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
+  bool streams_terms_ = false;             ///< tiles on tensor cores are of terms of sums of products, not of their columns
   std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
   std::vector<int> split_axes_;            ///< along which reductions can be cut into parts, when all usual rules are applied
   mutable RuleVariants variants_;
@@ -154,6 +155,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
+      streams_terms_ = axes->column >= 0;
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
@@ -189,11 +191,13 @@ Candidate NestSpace::candidate(const Point& point) const {
     if (value_or(values, "rule." + rule, 0)) rules.rules.insert(rule);
   }
   rules.split = static_cast<int>(value_or(values, "split_axis", -1));
+  const TensorChoice on_tensor_cores = tensor_choice(values);
   if (rules.split >= 0) rules.parts = value_or(values, "num_splits", 0);
+  // Tiles of a part's terms are whole: copies bring zeros beyond the end of an operand, not beyond that of a part.
+  if (rules.split >= 0 && streams_terms_ && on_tensor_cores.grid.warpgroups > 0) rules.multiple = on_tensor_cores.depth;
   const RuleVariant& chosen = variants_.at(rules);
   candidate.steps = chosen.rules;
   const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
-  const TensorChoice on_tensor_cores = tensor_choice(values);
   if (on_tensor_cores.grid.warpgroups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
     candidate.steps = with_threshold(std::move(candidate.steps), may_stay_behind_, on_tensor_cores.rescale);
   const bool by_row = on_tensor_cores.grid.warpgroups > 0;

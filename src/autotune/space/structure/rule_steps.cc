@@ -5,6 +5,7 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/rules/online.h"
 #include "support/error.h"
+#include "support/rounding.h"
 
 #include <fmt/ranges.h>
 
@@ -108,7 +109,7 @@ std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>&
 }
 
 std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
-                              std::int64_t parts) {
+                              std::int64_t parts, std::int64_t multiple) {
   std::set<std::string> attempted;
   for (bool again = true; again;) {
     again = false;
@@ -116,7 +117,7 @@ std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps,
     for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
       const auto loop = loop_of(match, structure);
       if (!loop || loop->axis != axis || !attempted.insert(match.target[0]).second) continue;
-      const std::int64_t size = std::max<std::int64_t>((loop->extent + parts - 1) / parts, 2);
+      const std::int64_t size = std::max<std::int64_t>(round_up(ceil_div(loop->extent, parts), multiple), 2);
       std::vector<std::string> target = match.target;
       target.at(3) = std::to_string(size);
       again = try_rule(schedules, kSplittingRule, target, steps);

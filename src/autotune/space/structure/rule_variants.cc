@@ -18,7 +18,7 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
     made.rules = rule_steps(schedules_, choice.rules);
   } else {
     const RuleVariant& whole = at({choice.rules});
-    made.rules = split_steps(schedules_, whole.rules, whole.structure, choice.split, choice.parts);
+    made.rules = split_steps(schedules_, whole.rules, whole.structure, choice.split, choice.parts, choice.multiple);
   }
   made.structure = analyse(schedules_.base(made.rules), sizes_);
   return variants_.emplace(choice, std::move(made)).first->second;

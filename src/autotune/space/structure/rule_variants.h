@@ -21,6 +21,7 @@ struct RuleChoice {
   std::set<std::string> rules;
   int split = -1;  ///< an axis of the nest after the rules; -1: none
   std::int64_t parts = 0;
+  std::int64_t multiple = 1;  ///< of which a part has points
   auto operator<=>(const RuleChoice& other) const = default;
 };
 
