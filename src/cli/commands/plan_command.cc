@@ -70,7 +70,8 @@ void add_plan(CLI::App& app, Action& run) {
   command->add_option("OP", args->sources, "built-in operators, or paths of .nest.json files")->required();
   command
       ->add_option("--variant,--dtype", args->variants, "variants, as f32,bf16; all: every one (default: the operator's first)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command
       ->add_option(
           "--sizes", args->size_texts,
