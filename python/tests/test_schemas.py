@@ -82,6 +82,12 @@ class SchemaOutputTest(unittest.TestCase):
         self.assert_valid("devices", "devices")
         for command in ("summary", "check", "wrong"):
             self.assert_valid(f"db {command}", "db", command, *at)
+        plan = f"{self.folder.name}/plan.jsonl"
+        self.assert_valid("plan", "plan", "softmax", "--rows", "0,4,8", "--width", "16", "--out", plan)
+        for line in pathlib.Path(plan).read_text(encoding="utf-8").splitlines():
+            self.assertEqual(problems(json.loads(line), schema("plan")), [])
+        share = self.assert_valid("tune --plan", "tune", "--plan", plan, "--shard", "1/2", *at, *host, "--trials", "1")
+        self.assertEqual((share["problems"], share["finished"]), (1, 1))
         self.assert_valid("error", "show", "sofmax")
         lines = subprocess.run([support.PROGRAM, "db", "export", *at], capture_output=True, text=True, check=True).stdout
         for line in lines.splitlines():

@@ -20,7 +20,7 @@ TrialPipeline make_pipeline(const TrialProblem& problem, const MeasureOptions& o
 class PipelineMeasurer : public Measurer {
  public:
   PipelineMeasurer(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop)
-      : device_(device_identity(options.target, options.threads)), pipeline_(make_pipeline(problem, options, stop)) {}
+      : devices_(identities(options)), pipeline_(make_pipeline(problem, options, stop)) {}
 
   int batch_size() const override { return pipeline_.depth(); }
   bool streaming() const override { return pipeline_.streaming(); }
@@ -37,11 +37,19 @@ class PipelineMeasurer : public Measurer {
     for (std::size_t k = 0; k < jobs.size(); ++k) outcomes.push_back(pipeline_.wait_for(first - static_cast<std::int64_t>(k)));
     return outcomes;
   }
-  const DeviceIdentity& device() const override { return device_; }
+  const DeviceIdentity& device() const override { return devices_.front(); }
+  std::vector<DeviceIdentity> devices() const override { return devices_; }
   std::string toolchain() const override { return measuring_toolchain(); }
 
  private:
-  DeviceIdentity device_;
+  static std::vector<DeviceIdentity> identities(const MeasureOptions& options) {
+    std::vector<DeviceIdentity> found;
+    Target target = options.target;
+    for (int k = 0; k < options.target.count; ++k, ++target.ordinal) found.push_back(device_identity(target, options.threads));
+    return found;
+  }
+
+  std::vector<DeviceIdentity> devices_;
   TrialPipeline pipeline_;
   std::int64_t next_own_ = -1;  ///< tickets of submit() are not negative
 };

@@ -1,6 +1,7 @@
 // The tuning loop: propose, measure, store, learn.
 #include "autotune/tuner.h"
 
+#include "autotune/finalists.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/near_problems.h"
 #include "autotune/search/searcher.h"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -23,6 +25,7 @@ namespace {
 constexpr std::size_t kMostNeighbours = 6;
 constexpr int kPatience = 16;  ///< trials without a correct one
 constexpr std::size_t kMostPostponed = 64;
+constexpr int kFinalists = 3;  ///< of a run with several devices
 
 using Clock = std::chrono::steady_clock;
 
@@ -60,20 +63,11 @@ class Tuning {
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     result_.device = measurer_->device();
+    devices_ = measurer_->devices();
     result_.space = describe(*space_);
     learn_history();
-    learn_neighbours();
-    // The best guess goes first, and alone where jobs wait for each other: a correct kernel exists as early as possible.
-    hand_over(measurer_->streaming() ? measurer_->batch_size() : 1);
-    settle_next();
-    while (!finished()) {
-      if (measurer_->streaming() || under_way_.empty()) hand_over(measurer_->batch_size());
-      settle_next();
-    }
-    while (!under_way_.empty()) {
-      if (out_of_time()) measurer_->abandon();
-      settle_next();
-    }
+    if (request_.finalists == 0) search();
+    race_finalists();
     result_.stopped = stopped();
     result_.elapsed_s = elapsed();
     result_.best = database_.best(result_.device, result_.problem);
@@ -88,21 +82,54 @@ class Tuning {
     const char* origin = "";
   };
 
+  void search() {
+    learn_neighbours();
+    // The best guess goes first, and alone where jobs wait for each other: a correct kernel exists as early as possible.
+    hand_over(measurer_->streaming() ? measurer_->batch_size() : 1);
+    settle_next();
+    while (!finished()) {
+      if (measurer_->streaming() || under_way_.empty()) hand_over(measurer_->batch_size());
+      settle_next();
+    }
+    while (!under_way_.empty()) {
+      if (out_of_time()) measurer_->abandon();
+      settle_next();
+    }
+  }
+
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool stopped() const { return request_.stop && request_.stop->load(); }
   bool out_of_time() const { return stopped() || elapsed() >= request_.time_budget_s; }
-  bool finished() const { return result_.exhausted || result_.trials >= request_.max_trials || out_of_time(); }
+  int trials_left() const { return request_.max_trials - result_.trials - (request_.count_known ? result_.known : 0); }
+  bool finished() const { return result_.exhausted || trials_left() <= 0 || out_of_time(); }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
   std::string key_of(const std::vector<Step>& steps) const { return trial_key(trial_steps_json(problem_, steps)); }
 
-  /// Earlier trials of this problem by this revision of the code generator: not measured again, and what the search starts from. What
-  /// another revision measured may have other code today, and what nobody trusted vouches for may be untrue: the fastest of those are
-  /// tried again first.
+  /// Trials of the problem on this model; own_device where one of the devices that measure now has measured it.
+  std::vector<TrialRecord> history() {
+    std::vector<TrialRecord> found = database_.trials(result_.device, result_.problem);
+    std::set<std::int64_t> own;
+    for (std::size_t k = 1; k < devices_.size(); ++k) {
+      for (const TrialRecord& trial : database_.trials(devices_[k], result_.problem)) {
+        if (trial.own_device) own.insert(trial.id);
+      }
+    }
+    for (TrialRecord& trial : found) {
+      nlohmann::json steps = json_or_discarded(trial.steps);
+      if (trial.own_device && steps.is_object()) measured_first_.insert(trial_key(current_trial_steps(std::move(steps))));
+      trial.own_device = trial.own_device || own.contains(trial.id);
+    }
+    return found;
+  }
+
+  /// Earlier trials of this problem by this revision of the code generator on this device: not measured again, and what the search starts
+  /// from. What another revision measured may have other code today, what nobody trusted vouches for may be untrue, and another device of
+  /// the model has its own times: the fastest of those are tried again first.
   void learn_history() {
     baseline_key_ = key_of(space_->candidate(space_->baseline()).steps);
-    std::multimap<double, Point> of_other_revisions;  // by time
-    for (const TrialRecord& trial : database_.trials(result_.device, result_.problem)) {
+    std::multimap<double, Point> of_others;  // by time
+    for (const TrialRecord& trial : history()) {
       nlohmann::json json = json_or_discarded(trial.steps);
       if (json.is_discarded() || !json.is_object()) continue;
       json = current_trial_steps(std::move(json));
@@ -110,12 +137,12 @@ class Tuning {
       if (json.contains("parameters")) values = json.at("parameters").get<std::map<std::string, std::int64_t>>();
       const auto ms = learned_ms(trial.status, trial.median_ms);
       const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
-      if (to_be_repeated(trial, trial_key(json))) {
+      if (trial.own_device && to_be_repeated(trial, trial_key(json))) {
         if (point && request_.retry_failed) try_soon(*point);
         continue;
       }
-      if (trial.revision != kCodegenRevision || !trial.trusted) {
-        if (point && ms) of_other_revisions.emplace(*ms, *point);
+      if (trial.revision != kCodegenRevision || !trial.trusted || !trial.own_device) {
+        if (point && ms) of_others.emplace(*ms, *point);
         continue;
       }
       const std::string key = trial_key(json);
@@ -127,7 +154,7 @@ class Tuning {
     }
     // Without it nobody knows what the search has gained.
     if (result_.known > 0 && !known_.contains(baseline_key_)) try_soon(space_->baseline());
-    for (const auto& [ms, point] : of_other_revisions) {
+    for (const auto& [ms, point] : of_others) {
       if (neighbours_.size() == kMostNeighbours) break;
       try_soon(point);
     }
@@ -249,8 +276,7 @@ class Tuning {
 
   /// Fills up to `depth` jobs under way.
   void hand_over(int depth) {
-    const int left = request_.max_trials - result_.trials;
-    while (static_cast<int>(under_way_.size()) < std::min(depth, left)) {
+    while (static_cast<int>(under_way_.size()) < std::min(depth, trials_left())) {
       auto pending = next();
       if (!pending) return;
       measurer_->submit(next_ticket_, pending->job);
@@ -291,6 +317,7 @@ class Tuning {
     if (outcome.status != TrialStatus::ok || best_ms_ == 0 || outcome.median_ms > kSuspicious * best_ms_ || stopped()) return;
     TrialJob again = pending.job;
     again.must_finish = true;
+    again.device = outcome.device;
     const TrialOutcome second = measurer_->measure({again}).at(0);
     if (second.stopped || second.outside) return;
     if (second.status != TrialStatus::ok) {
@@ -308,7 +335,8 @@ class Tuning {
     const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
     outcome.report = with_origin(outcome.report, pending.origin);
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
-    record.id = database_.add_trial(result_.device, result_.problem, nest_text_, record);
+    record.id = database_.add_trial(devices_.at(static_cast<std::size_t>(outcome.device)), result_.problem, nest_text_, record);
+    if (outcome.device == 0) measured_first_.insert(pending.key);
     const auto ms = learned_ms(record.status, record.median_ms);
     known_[pending.key] = ms;
     searcher_->report(pending.point, ms);
@@ -321,6 +349,24 @@ class Tuning {
     }
     if (pending.key == baseline_key_ && ms) result_.baseline_ms = *ms;
     if (request_.progress) show(&record);
+  }
+
+  /// Times of two devices are not compared: what others found fastest is measured on the first.
+  void race_finalists() {
+    const int most = request_.finalists > 0 ? request_.finalists : devices_.size() > 1 ? kFinalists : 0;
+    for (const Finalist& finalist : finalists(database_, result_.device, result_.problem, measured_first_, most)) {
+      const auto point = point_from(*space_, finalist.values);
+      if (stopped() || !point) continue;
+      Candidate candidate = space_->candidate(*point);
+      std::string key = key_of(candidate.steps);
+      if (!candidate.infeasible.empty() || measured_first_.contains(key)) continue;
+      const Pending pending{*point, TrialJob{std::move(candidate.steps), 0, true, 0}, std::move(key), "finalist"};
+      TrialOutcome outcome = measurer_->measure({pending.job}).at(0);
+      if (outcome.outside)
+        ++result_.lost;
+      else if (!outcome.stopped)
+        settle(pending, std::move(outcome));
+    }
   }
 
   /// While a candidate is waited for.
@@ -356,6 +402,8 @@ class Tuning {
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
+  std::vector<DeviceIdentity> devices_;                 ///< that measure, by their numbers
+  std::set<std::string> measured_first_;                ///< keys of what the first of them has measured
   std::optional<std::vector<Point>> guesses_;           ///< the space's own
   std::deque<Proposal> postponed_;
   std::deque<Point> neighbours_;               ///< to be tried before what the searcher proposes
@@ -374,6 +422,7 @@ class Tuning {
 
 TuneResult tune(const TuneRequest& request) {
   if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
+  if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   return Tuning(request).run();
 }

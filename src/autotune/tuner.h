@@ -40,6 +40,11 @@ struct TuneRequest {
   int max_trials = 200;       ///< new measurements in this run
   double time_budget_s = 60;  ///< wall clock; the trial under way when it runs out is finished
   std::uint64_t seed = 1;     ///< of the search; the same seed gives the same order of candidates
+  /// max_trials counts those of earlier runs too: a run that was cut off goes on to the same number.
+  bool count_known = false;
+  /// Above 0: measures on this device the so many fastest candidates that others of its model found, and nothing else. Runs with several
+  /// devices do that at their end, whatever this is.
+  int finalists = 0;
   bool retry_failed =
       false;  ///< candidates that crashed, took too long or did not compile in earlier runs are tried again, first
   MeasureOptions measure{};

@@ -93,6 +93,7 @@ int run_program(int argc, char** argv) {
   app.fallthrough();
   Action run;
   add_tune(app, run);
+  add_plan(app, run);
   add_query(app, run);
   add_explore(app, run);
   add_show(app, run);

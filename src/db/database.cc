@@ -110,8 +110,10 @@ std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const Pr
     guarded(store.path(), [&] {
       for (const std::int64_t id : store.trials(device, problem)) {
         try {
-          found.push_back(store.read(id, false).value().trial);
-          found.back().id = sign * id;
+          Record record = store.read(id, false).value();
+          record.trial.id = sign * id;
+          record.trial.own_device = is_same_device(device, record.device);
+          found.push_back(std::move(record.trial));
         } catch (const UserError& error) {
           stores_->warn(fmt::format("{}; trial {} is skipped", error.what(), id));
         }
@@ -142,11 +144,13 @@ std::optional<Database::Origin> Database::origin(std::int64_t trial_id) const {
 }
 
 std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const ProblemKey& problem, Kernels kernels) const {
-  const auto find = [&](Store& store) -> std::optional<Answer> {
+  const auto find = [&](Store& store, bool own) -> std::optional<Answer> {
     const bool unchecked_too = kernels == Kernels::unchecked_too;
     for (const std::int64_t id : store.winners(device, problem, unchecked_too)) {
       try {
         Record record = store.read(id, true).value();
+        record.trial.own_device = is_same_device(device, record.device);
+        if (record.trial.own_device != own) continue;
         if (!unchecked_too) require_trusted(record, store.path());
         return Answer{0, std::move(record)};
       } catch (const UserError& error) {
@@ -155,9 +159,11 @@ std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const Pr
     }
     return std::nullopt;
   };
-  std::optional<Answer> answer = stores_->ask_both(find);
-  if (!answer) return std::nullopt;
-  return std::move(answer->record.trial);
+  for (const bool own : {true, false}) {
+    std::optional<Answer> answer = stores_->ask_both([&](Store& store) { return find(store, own); });
+    if (answer) return std::move(answer->record.trial);
+  }
+  return std::nullopt;
 }
 
 Match Database::query(const DeviceIdentity& device, const std::string& op, const std::string& variant,

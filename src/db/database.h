@@ -47,7 +47,8 @@ class Database {
   /// Stores one trial in one transaction; returns its id. JSON texts are stored in canonical form.
   std::int64_t add_trial(const DeviceIdentity& device, const ProblemKey& problem, const std::string& nest_json,
                          const TrialRecord& trial);
-  /// All trials of one problem on one device, oldest first, without kernels; those of the system database included.
+  /// All trials of one problem on devices of this model (key and name), oldest first, without kernels; those of the system database
+  /// included.
   std::vector<TrialRecord> trials(const DeviceIdentity& device, const ProblemKey& problem) const;
   std::optional<TrialRecord> trial(std::int64_t id) const;  ///< with its kernel
   /// Device, problem and nest JSON of a trial.
@@ -58,7 +59,8 @@ class Database {
   };
   std::optional<Origin> origin(std::int64_t trial_id) const;
   enum class Kernels : std::uint8_t { served, unchecked_too };
-  /// Fastest ok trial with a kernel, of that problem and device; a pinned one first. unchecked_too: when none is served one that
+  /// Fastest ok trial with a kernel, of that problem and device; a pinned one first. Where this very device has none, the fastest of its
+  /// model: times of two devices are not compared with each other. unchecked_too: when none is served one that
   /// waits for a check, whose steps may be searched from, or measured, but whose code must not be launched unchecked.
   std::optional<TrialRecord> best(const DeviceIdentity& device, const ProblemKey& problem,
                                   Kernels kernels = Kernels::served) const;
@@ -120,7 +122,7 @@ class Database {
   /// Devices that measured, by key; those of the system database included.
   std::vector<DeviceIdentity> devices() const;
 
-  /// all; winners: the trial that best() returns for each problem and device; winners_in_registers: among the trials, if there are such,
+  /// all; winners: the trial that best() returns for each problem and each device by its whole identity; winners_in_registers: among the trials, if there are such,
   /// whose kernels keep nothing in local memory, where spilled registers go.
   enum class Exported : std::uint8_t { all, winners, winners_in_registers };
   /// JSON lines, one trial a line with all it refers to, in an order that depends on contents alone. This file alone, without the system
@@ -130,6 +132,8 @@ class Database {
   /// (pack_path), which is left alone when no trial has a kernel. Pipes and devices get lines that stand alone. What was there before stays
   /// until all is written. Throws UserError when a file cannot be written.
   void export_file(const std::string& path, Exported which = Exported::all, CodePlace code = CodePlace::pack) const;
+  /// All trials of these problems, with a pack.
+  void export_problems(const std::string& path, const std::vector<ProblemKey>& problems) const;
   struct Imported {
     std::int64_t added = 0;
     std::int64_t checked = 0;  ///< trials that were there already, and that the lines say a later revision has checked

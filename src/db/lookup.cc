@@ -147,14 +147,16 @@ void require_trusted(const Record& record, const std::string& path) {
     user_error("{}: the signature of trial {} is not one of the key {}", path, record.trial.id, record.trial.signature.signer);
 }
 
+std::string identity_text(const DeviceIdentity& device) {
+  nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  if (details.is_object()) details.erase("driver_cuda_version");
+  const std::string lasting = details.is_discarded() ? device.details : details.dump();
+  return fmt::format("{}\n{}\n{}", device.key(), device.name, lasting);
+}
+
 bool is_same_device(const DeviceIdentity& a, const DeviceIdentity& b) {
   if (a.key() != b.key() || a.name != b.name) return false;
-  const auto lasting = [](const std::string& details) {
-    nlohmann::json json = nlohmann::json::parse(details, nullptr, false);
-    if (json.is_object()) json.erase("driver_cuda_version");
-    return json;
-  };
-  return a.details == b.details || lasting(a.details) == lasting(b.details);
+  return a.details == b.details || identity_text(a) == identity_text(b);
 }
 
 bool better(const Answer& a, const Answer& b) {

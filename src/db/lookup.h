@@ -32,7 +32,10 @@ void require_trusted(const Record& record, const std::string& path);
 /// True when `a` is to be preferred: nearer, then pinned, then faster.
 bool better(const Answer& a, const Answer& b);
 
-/// Whether both are one device: all of their identities, but the driver's version, is equal.
+/// What makes a device this very one, as text: all of its identity but the driver's version.
+std::string identity_text(const DeviceIdentity& device);
+
+/// Whether both are one device.
 bool is_same_device(const DeviceIdentity& a, const DeviceIdentity& b);
 
 /// Best kernel measured at exactly the asked sizes on the same device.

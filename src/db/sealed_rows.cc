@@ -137,6 +137,29 @@ bool Store::take_over(std::int64_t trial_id, const Record& record) {
   return released;
 }
 
+void Store::take_over_nest(const Record& record) {
+  const std::string& digest = record.problem.nest_digest;
+  std::string stored;
+  {
+    auto row = connection_.query("SELECT json FROM nest WHERE digest = ?", digest);
+    if (!row.step()) return;
+    stored = row.text(0);
+  }
+  if (stored == record.nest_json) return;
+  bool vouched = false;
+  {
+    auto row = connection_.query(
+        "SELECT t.seal, t.signer, t.signature FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+        " WHERE n.digest = ?",
+        digest);
+    while (!vouched && row.step()) vouched = trust().vouched(row.text(0), {row.text(1), row.text(2)});
+  }
+  const bool given = trust().vouched(seal_of(record), record.trial.signature);
+  if (given < vouched || (given == vouched && stored < record.nest_json)) return;
+  connection_.run("UPDATE nest SET json = ?, seal = ? WHERE digest = ?", record.nest_json, nest_seal(digest, record.nest_json),
+                  digest);
+}
+
 void Store::seal_all() {
   auto kernels = connection_.query("SELECT id, recipe, hash, code FROM kernel");
   while (kernels.step()) {

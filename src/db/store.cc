@@ -72,7 +72,7 @@ Store::Store(const std::string& path, const DatabaseOptions& options, std::share
     make_served_function();
     if (!writable_) return require_schema(connection_, path_);
     // Migrations make tables anew, which must not remove the rows that refer to them.
-    connection_.raw().exec("PRAGMA foreign_keys = OFF; PRAGMA synchronous = NORMAL");
+    connection_.raw().exec("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL");
     if (options.max_bytes > 0) limit_size(connection_.raw(), options.max_bytes);
     prepare_schema(connection_, path_, [&] { seal_all(); });
     connection_.raw().exec("PRAGMA foreign_keys = ON");
@@ -166,11 +166,12 @@ std::optional<std::int64_t> Store::find(const Record& record) {
       " LEFT JOIN kernel k ON k.id = t.kernel_id"
       " WHERE p.op = ? AND p.variant = ? AND p.sizes = ? AND n.digest = ? AND d.key = ? AND d.name = ? AND d.details = ? AND "
       "t.created = ?"
-      " AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND coalesce(k.hash, '') = ?"
+      " AND t.samples = ? AND t.steps = ? AND t.toolchain = ? AND coalesce(k.hash, '') = ? AND coalesce(k.architecture, '') = ?"
       " AND (k.hash IS NOT NULL OR (t.status = ? AND t.reason = ?)) ORDER BY t.id",
       record.problem.op, record.problem.variant, canonical_sizes(record.problem.sizes), record.problem.nest_digest,
       record.device.key(), record.device.name, record.device.details, trial.created, Blob{doubles_to_bytes(trial.samples_ms)},
-      trial.steps, trial.toolchain, trial.kernel ? trial.kernel->hash : "", to_string(trial.status), trial.reason);
+      trial.steps, trial.toolchain, trial.kernel ? trial.kernel->hash : "", trial.kernel ? trial.kernel->architecture : "",
+      to_string(trial.status), trial.reason);
   if (!row.step()) return std::nullopt;
   return row.integer(0);
 }

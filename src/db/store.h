@@ -43,6 +43,8 @@ class Store {
   /// Of the stored trial and this record of it keeps one: that which is vouched for, which failed a check, which was checked later. True when
   /// that released a kernel.
   bool take_over(std::int64_t trial_id, const Record& record);
+  /// One nest has many texts. Keeps one whatever the order of imports: of those that vouched records came with the smallest, else of all.
+  void take_over_nest(const Record& record);
   /// After a change of a trial: seals it anew (within a transaction), signed as `given`, else by the own key.
   void seal_anew(std::int64_t trial_id, const std::optional<Signature>& given = std::nullopt);
   /// Signs a trial with the own key unless somebody trusted vouches for it; true when that was needed.

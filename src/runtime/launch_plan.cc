@@ -141,6 +141,11 @@ LaunchPlan::Extent LaunchPlan::check_tensor(const Tensor& tensor, const TensorAr
   if (arg.type && *arg.type != tensor.type) {
     user_error("{}: tensor \"{}\" holds {}, not {}", title_, tensor.name, to_string(tensor.type), to_string(*arg.type));
   }
+  // Nothing is read of a shape whose length is wrong: it may have no such entries.
+  if (!arg.shape.empty() && arg.shape.size() != rank) {
+    user_error("{}: tensor \"{}\" must have the shape {}, of {} indices, not one of {}", title_, tensor.name, shape_text(shape),
+               rank, arg.shape.size());
+  }
   if (!arg.shape.empty() && !std::equal(arg.shape.begin(), arg.shape.end(), shape.begin(), shape.end())) {
     user_error("{}: tensor \"{}\" must have the shape {}, not {}", title_, tensor.name, shape_text(shape), shape_text(arg.shape));
   }

@@ -14,7 +14,7 @@
 
 namespace nestor {
 
-/// Measures candidates of one problem on one device. Not thread safe.
+/// Measures candidates of one problem on a device, or on several equal ones. Not thread safe.
 class Measurer {
  public:
   virtual ~Measurer() = default;
@@ -23,6 +23,8 @@ class Measurer {
   /// One outcome a job, in order. Never throws because of a candidate; DeviceError when the device itself fails.
   virtual std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) = 0;
   virtual const DeviceIdentity& device() const = 0;
+  /// All that measure, by their numbers; device() is the first.
+  virtual std::vector<DeviceIdentity> devices() const { return {device()}; }
   /// Versions that matter for a measurement, e.g. "nestor 0.1.0 llvm 19.1.7".
   virtual std::string toolchain() const = 0;
 

@@ -18,6 +18,7 @@ struct TrialJob {
   std::vector<Step> steps;
   double best_ms = 0;        ///< fastest median known, in milliseconds; slower candidates are cut early. 0: none yet
   bool must_finish = false;  ///< never cut early: all samples are taken (the starting point, a suspicious winner)
+  int device = -1;           ///< number of the device that measures it, from 0; -1: whichever is free
 };
 
 /// What came of it. Every failure is a value.
@@ -30,6 +31,7 @@ struct TrialOutcome {
   double compile_ms = 0;               ///< replay, tile program and code generation together
   std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct
+  int device = 0;                      ///< number of the device that measured it, from 0
   bool stopped = false;                ///< only the stop flag, or giving up, ended it; such outcomes are not stored
   /// What ended it was not the candidate: a signal from outside, or too little memory here. Says nothing about it, and is not stored by tune.
   bool outside = false;

@@ -27,7 +27,8 @@ constexpr int kKilledRounds = 3;
 struct Entry {
   std::int64_t ticket = 0;
   TrialRequest request;
-  int kills = 0;  ///< of processes that worked on it
+  int kills = 0;   ///< of processes that worked on it
+  int device = 0;  ///< that was given it last
 };
 
 /// A process, and what it has been given: it works on the first.
@@ -87,6 +88,7 @@ struct TrialPipeline::Impl {
       if (outcome.report.empty()) outcome.report = compiled->report;
       if (outcome.status == TrialStatus::ok) outcome.kernel = compiled->kernel;
     }
+    outcome.device = entry.device;
     if (outcome.status == TrialStatus::ok && (best_ms == 0 || outcome.median_ms < best_ms)) best_ms = outcome.median_ms;
     settled.push_back({entry.ticket, std::move(outcome)});
     --under_way;
@@ -127,14 +129,29 @@ struct TrialPipeline::Impl {
     return !worker.process.alive() || (stage.memory_limit > 0 && worker.process.own_memory() > stage.memory_limit / 2);
   }
 
+  /// Who is to work on an entry next; null while all who may have enough to do.
+  Worker* free_worker(Stage& stage, const Entry& entry) {
+    const int wanted = &stage == &running ? entry.request.job.device : -1;
+    if (wanted >= static_cast<int>(stage.workers.size())) internal_error("there is no device {}", wanted);
+    Worker& least = wanted >= 0
+                        ? stage.workers[static_cast<std::size_t>(wanted)]
+                        : *std::min_element(stage.workers.begin(), stage.workers.end(),
+                                            [](const Worker& a, const Worker& b) { return a.entries.size() < b.entries.size(); });
+    return least.entries.size() < stage.ahead ? &least : nullptr;
+  }
+
   void hand_over(Stage& stage) {
-    while (!stage.waiting.empty()) {
-      Worker& least = *std::min_element(stage.workers.begin(), stage.workers.end(),
-                                        [](const Worker& a, const Worker& b) { return a.entries.size() < b.entries.size(); });
-      if (least.entries.size() >= stage.ahead) return;
+    for (std::size_t k = 0; k < stage.waiting.size();) {
+      Worker* free = free_worker(stage, stage.waiting[k]);
+      if (free == nullptr) {
+        ++k;
+        continue;
+      }
+      Worker& least = *free;
       const bool idle = least.entries.empty();
-      least.entries.push_back(std::move(stage.waiting.front()));
-      stage.waiting.pop_front();
+      least.entries.push_back(std::move(stage.waiting[k]));
+      stage.waiting.erase(stage.waiting.begin() + static_cast<std::ptrdiff_t>(k));
+      if (&stage == &running) least.entries.back().device = least.number;
       // One that dies at work is noticed when it is heard.
       const bool gone = idle && worn_out(stage, least);
       const bool sent = !gone && send(least, least.entries.back());

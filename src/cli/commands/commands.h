@@ -10,6 +10,7 @@ namespace nestor::cli {
 /// Registers a subcommand; `run` is set to its action, which returns an exit code, when the subcommand was given.
 using Action = std::function<int()>;
 void add_tune(CLI::App& app, Action& run);
+void add_plan(CLI::App& app, Action& run);
 void add_query(CLI::App& app, Action& run);
 void add_explore(CLI::App& app, Action& run);
 void add_show(CLI::App& app, Action& run);

@@ -3,6 +3,7 @@
 
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
+#include "db/records/kernel_pack.h"
 #include "db/trust/key_files.h"
 #include "support/error.h"
 
@@ -68,10 +69,18 @@ int run_backup(const DatabaseArgs& args, const std::string& file) {
   return kOk;
 }
 
+/// OUT/* names the packs, too, which are read with their records.
+bool is_pack_of_another(const std::string& file, const std::vector<std::string>& files) {
+  return file.ends_with(".pack") && std::any_of(files.begin(), files.end(), [&](const std::string& other) {
+           return !other.ends_with(".pack") && pack_path(other) == file;
+         });
+}
+
 int run_merge(const DatabaseArgs& args, const std::vector<std::string>& files) {
   Database database = args.open(false);
   Database::Imported merged;
   for (const std::string& file : files) {
+    if (is_pack_of_another(file, files)) continue;
     const Database::Imported part = database.merge_file(file);
     merged.added += part.added;
     merged.checked += part.checked;

@@ -5,6 +5,7 @@
 #include "cli/arguments/report_choice.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/live_report.h"
+#include "cli/commands/share_tuning.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/output.h"
@@ -32,6 +33,8 @@ struct TuneArgs {
   bool fix_all = false;
   bool retry_failed = false;
   std::string report;  ///< file of the report; "": none
+  int finalists = 0;
+  ShareArgs share;
 };
 
 std::string progress_text(const TuneProgress& progress) {
@@ -39,6 +42,18 @@ std::string progress_text(const TuneProgress& progress) {
   const std::string factor = speedup > 0 ? fmt::format(" ({:.2f}x)", speedup) : "";
   return fmt::format("trial {}/{}  best {}{}  {:.1f} trials/s  {:.0f} s, {:.0f} s left", progress.trials, progress.max_trials,
                      format_ms(progress.best_ms), factor, progress.trials_per_s, progress.elapsed_s, progress.left_s);
+}
+
+/// All but the problem.
+void set_for_any(TuneRequest& request, const TuneArgs& args) {
+  request.fix_all_sizes = args.fix_all;
+  request.retry_failed = args.retry_failed;
+  request.searcher = *searcher_kind_from(args.searcher);
+  request.max_trials = args.trials;
+  request.time_budget_s = args.time;
+  request.seed = args.seed;
+  request.finalists = args.finalists;
+  request.database_options.system_path = args.database.resolved_system_path();
 }
 
 TuneRequest make_request(const TuneArgs& args) {
@@ -49,17 +64,11 @@ TuneRequest make_request(const TuneArgs& args) {
         args.problem.source, args.measure.target);
   }
   TuneRequest request;
+  set_for_any(request, args);
   request.nest = args.problem.load();
   request.sizes = args.problem.sizes(request.nest);
-  request.fix_all_sizes = args.fix_all;
-  request.retry_failed = args.retry_failed;
-  request.searcher = *searcher_kind_from(args.searcher);
-  request.max_trials = args.trials;
-  request.time_budget_s = args.time;
-  request.seed = args.seed;
   request.measure = args.measure.resolve(request.nest);
   request.database = args.database.usable_path();
-  request.database_options.system_path = args.database.resolved_system_path();
   return request;
 }
 
@@ -169,7 +178,18 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(fmt::format("check     nestor verify {}{}", best.id, database_option(args.database)));
 }
 
+int run_share_of(const TuneArgs& args) {
+  TuneRequest each;
+  set_for_any(each, args);
+  each.measure = args.measure.resolve();
+  const InterruptGuard interrupt;
+  each.stop = interrupt.flag();
+  return run_share(args.share, each, args.database);
+}
+
 int run_tune(const TuneArgs& args) {
+  if (!args.share.plan.empty()) return run_share_of(args);
+  if (args.problem.source.empty()) user_error("tune needs an operator or the path of a nest file, or --plan FILE");
   TuneRequest request = make_request(args);
   const InterruptGuard interrupt;
   request.stop = interrupt.flag();
@@ -211,10 +231,13 @@ int run_tune(const TuneArgs& args) {
 void add_tune(CLI::App& app, Action& run) {
   auto args = std::make_shared<TuneArgs>();
   CLI::App* command = app.add_subcommand("tune", "Search for the fastest legal schedule and remember every trial");
-  args->problem.add_to(*command);
+  args->problem.add_to(*command, false);
   args->database.add_to(*command);
   args->measure.add_to(*command);
-  command->add_option("--trials", args->trials, "new trials at most")->check(positive_number())->capture_default_str();
+  add_share(*command, args->share);
+  command->add_option("--trials", args->trials, "new trials at most; with --plan trials of each problem")
+      ->check(positive_number())
+      ->capture_default_str();
   command->add_option("--time", args->time, "seconds at most; one candidate is tried in any case")
       ->check(positive_number())
       ->capture_default_str();
@@ -226,6 +249,10 @@ void add_tune(CLI::App& app, Action& run) {
   command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
   command->add_flag("--retry-failed", args->retry_failed,
                     "try again, and first, what crashed, took too long or did not compile in earlier runs");
+  command
+      ->add_option("--finalists", args->finalists,
+                   "measure on this device the so many fastest candidates that others of its model found, and nothing else")
+      ->check(positive_number());
   command->add_option("--report", args->report,
                       "file for an HTML report, written again at most each second while the search goes on");
   command->footer(R"(examples:
@@ -234,6 +261,7 @@ void add_tune(CLI::App& app, Action& run) {
   nestor tune layernorm --rows 8192 --width 4096 --dtype bf16 --target cuda --time 20
   nestor tune attention --dtype f16 --sizes batch=2,heads=8,queries=1024,keys=1024
   nestor tune path/to/other.nest.json --trials 50 --searcher random --seed 7
+  nestor tune --plan plan.jsonl --shard 2/8 --db share2.db --export out/share2.jsonl
 Ctrl-C keeps everything measured so far; the same command goes on from there.
 )");
   command->callback([args, &run] { run = [args] { return run_tune(*args); }; });

@@ -67,6 +67,7 @@ struct TrialRecord {
   std::optional<KernelRecord> kernel;
   Signature signature = {};  ///< of the record's seal; empty when added: by the own key
   bool trusted = false;      ///< when read: shipped, signed by a trusted key, or unsigned records are allowed
+  bool own_device = true;    ///< when read for a device: measured on this very one, not on another of its model
 };
 
 }  // namespace nestor

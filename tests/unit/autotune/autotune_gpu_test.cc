@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 namespace nestor {
@@ -199,13 +200,23 @@ TEST_F(Gpu, NoMemoryIsSaidClearly) {
   }
 }
 
-TEST_F(Gpu, ASearchStoresItsTrialsUnderTheDevice) {
+/// The steps of trials that one device measured, without what its point in the space is called.
+std::set<std::string> schedules_of(const std::vector<TrialRecord>& trials, bool own) {
+  std::set<std::string> found;
+  for (const TrialRecord& trial : trials) {
+    if (trial.own_device == own && trial.status == TrialStatus::ok)
+      found.insert(nlohmann::json::parse(trial.steps).at("steps").dump());
+  }
+  return found;
+}
+
+TEST_F(Gpu, ASearchStoresItsTrialsUnderTheDeviceThatMeasuredAndRacesTheFastestOnTheFirst) {
   kernel_also([](const float*, float*) {});
   const auto folder = std::filesystem::temp_directory_path() / ("nestor_gpu_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   TuneRequest request;
   request.nest = nest_;
-  request.max_trials = 6;
+  request.max_trials = 12;
   request.time_budget_s = 60;
   request.measure = options_;
   request.measure.target = target_from("cuda", 2);
@@ -218,7 +229,16 @@ TEST_F(Gpu, ASearchStoresItsTrialsUnderTheDevice) {
   const Database database = Database::open(request.database);
   const auto rows = database.trials(device_identity(request.measure.target), result.problem);
   EXPECT_EQ(static_cast<int>(rows.size()), result.trials);
-  EXPECT_EQ(database.devices().size(), 1u);
+  EXPECT_EQ(database.devices().size(), 2u) << "all of them have measured";
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_TRUE(result.best->own_device) << "times of two devices are not compared";
+  const std::set<std::string> first = schedules_of(rows, true), others = schedules_of(rows, false);
+  std::size_t again = 0;
+  for (const std::string& schedule : others) again += first.contains(schedule) ? 1 : 0;
+  EXPECT_GE(again, std::min<std::size_t>(others.size(), 3)) << "the fastest of others are measured on the first";
+  EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const TrialRecord& row) {
+    return row.own_device && row.report.find("\"origin\":\"finalist\"") != std::string::npos;
+  }));
   for (const TrialRecord& row : rows) {
     EXPECT_EQ(row.status == TrialStatus::ok && row.report.empty(), false);
   }

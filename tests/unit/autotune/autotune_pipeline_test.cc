@@ -185,6 +185,25 @@ TEST_F(Pipeline, EveryWayToFailIsAnOutcomeAndTheOthersSucceed) {
   }
 }
 
+TEST_F(Pipeline, AJobGoesToTheDeviceThatItIsMeantForAndSaysWhichOneMeasured) {
+  TrialPipeline pipeline = make(60, 3);
+  TrialJob meant = job("lasting");
+  meant.device = 2;
+  for (int k = 0; k < 4; ++k) pipeline.submit(k, meant);
+  for (int k = 4; k < 8; ++k) pipeline.submit(k, job("lasting"));
+  std::set<int> others;
+  for (int k = 0; k < 8; ++k) {
+    const SettledTrial trial = pipeline.next();
+    EXPECT_EQ(trial.outcome.median_ms, 1.5 + trial.outcome.device);
+    if (trial.ticket < 4) {
+      EXPECT_EQ(trial.outcome.device, 2);
+    } else {
+      others.insert(trial.outcome.device);
+    }
+  }
+  EXPECT_GT(others.size(), 1u) << "those that wait for one device do not keep others waiting";
+}
+
 TEST_F(Pipeline, NothingCompilesWhileAnythingRunsOnTheSameProcessors) {
   TrialPipeline pipeline = make(60, 1, nullptr, true);
   EXPECT_FALSE(pipeline.streaming());

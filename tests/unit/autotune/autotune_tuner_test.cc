@@ -42,6 +42,7 @@ class FakeMeasurer : public Measurer {
     return outcomes;
   }
   const DeviceIdentity& device() const override { return device_; }
+  void is_machine(const std::string& serial) { device_.details = R"({"serial":")" + serial + R"("})"; }
   std::string toolchain() const override { return "fake 1"; }
 
   std::multiset<std::string> measured;
@@ -470,6 +471,49 @@ TEST_F(Tuner, FailedCandidatesAreTriedAgainWhereThatIsAskedFor) {
   const auto without = std::make_shared<FakeMeasurer>();
   tune(request(without, static_cast<int>(failed)));
   for (const std::string& text : without->measured) EXPECT_EQ(first->measured.count(text), 0u) << text;
+}
+
+TEST_F(Tuner, WhatAnotherDeviceOfTheModelMeasuredIsTriedFirstAndNotBelieved) {
+  const auto other = std::make_shared<FakeMeasurer>(), here = std::make_shared<FakeMeasurer>();
+  other->is_machine("A");
+  here->is_machine("B");
+  tune(request(other, 20));
+  const TuneResult result = tune(request(here, 5));
+  EXPECT_EQ(result.known, 0);
+  EXPECT_EQ(result.trials, 5);
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_TRUE(result.best->own_device);
+  EXPECT_TRUE(here->measured.contains(other->times.begin()->second)) << "the fastest of the other";
+}
+
+TEST_F(Tuner, FinalistsAreTheFastestOfOtherDevicesAndNothingElse) {
+  const auto other = std::make_shared<FakeMeasurer>(), here = std::make_shared<FakeMeasurer>();
+  other->is_machine("A");
+  here->is_machine("B");
+  tune(request(other, 30));
+  TuneRequest race = request(here, 30);
+  race.finalists = 3;
+  const TuneResult result = tune(race);
+  EXPECT_EQ(result.trials, 3);
+  std::set<std::string> fastest;
+  for (const auto& [ms, steps] : other->times) {
+    if (fastest.size() < 3) fastest.insert(steps);
+  }
+  EXPECT_EQ(std::set<std::string>(here->measured.begin(), here->measured.end()), fastest);
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_TRUE(result.best->own_device);
+  EXPECT_EQ(tune(race).trials, 3) << "the next three: those are measured";
+  race.finalists = -1;
+  EXPECT_THROW(tune(race), UserError);
+}
+
+TEST_F(Tuner, TrialsOfEarlierRunsCountWhereThatIsAskedFor) {
+  const auto measurer = std::make_shared<FakeMeasurer>();
+  tune(request(measurer, 4));
+  TuneRequest more = request(measurer, 10);
+  more.count_known = true;
+  EXPECT_EQ(tune(more).trials, 6);
+  EXPECT_EQ(tune(more).trials, 0);
 }
 
 }  // namespace

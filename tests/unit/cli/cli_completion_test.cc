@@ -13,8 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::vector<std::string> kCommands{"tune",  "query", "explore",   "show",      "verify",
-                                         "bench", "db",    "db export", "db import", "devices"};
+const std::vector<std::string> kCommands{"tune",  "plan", "query",     "explore",   "show",   "verify",
+                                         "bench", "db",   "db export", "db import", "devices"};
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;

@@ -137,12 +137,13 @@ TEST(Migration, AVersion3FileKeepsItsRecordsAndPinsAndServesThemOnceChecked) {
   EXPECT_EQ(shape_of(folder.file("old.db")), shape_of(folder.file("new.db")));
   EXPECT_TRUE(database.check().empty());
   const ProblemKey old = problem({{"n", 64}});
-  EXPECT_FALSE(database.best(device(), old).has_value());
+  const DeviceIdentity measured_on = database.devices().at(0);
+  EXPECT_FALSE(database.best(measured_on, old).has_value());
   EXPECT_EQ(database.to_check(), (std::vector<std::int64_t>{7}));
   database.store_check(7, {});
   // A faster kernel does not take the place of a pinned one: the pin is still there.
-  database.add_trial(device(), old, "{}", ok_trial(0.5, "fast"));
-  const std::optional<TrialRecord> best = database.best(device(), old);
+  database.add_trial(measured_on, old, "{}", ok_trial(0.5, "fast"));
+  const std::optional<TrialRecord> best = database.best(measured_on, old);
   ASSERT_TRUE(best.has_value());
   EXPECT_EQ(best->id, 7);
   EXPECT_EQ(best->report, R"({"registers":40})");

@@ -46,6 +46,17 @@ static const char* check_launches(nestor_kernel* kernel) {
   tensors[0].type = NESTOR_BOOL;
   REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
   REQUIRE(strstr(nestor_last_error(), "holds f32, not bool") != NULL);
+  tensors[0].type = NESTOR_F32;
+  tensors[0].rank = 2000000000;
+  REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
+  REQUIRE(strstr(nestor_last_error(), "of 2 indices, not one of 2000000000") != NULL);
+  tensors[0].rank = -2000000000;
+  REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
+  tensors[0].rank = 2;
+  tensors[1].rank = 2000000000;
+  REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
+  REQUIRE(strstr(nestor_last_error(), "but 2000000000 strides are given") != NULL);
+  tensors[1].rank = 2;
   tensors[0].type = (nestor_type)77;
   REQUIRE(nestor_launch(kernel, 2, tensors, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
   REQUIRE(nestor_launch(kernel, 2, NULL, 2, kNames, values, 0, NULL, NULL) == NESTOR_USER_ERROR);
