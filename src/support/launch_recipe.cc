@@ -161,7 +161,8 @@ bool holds(const SizeConstraint& c, const Sizes& sizes) {
 std::string SizeConstraint::str() const {
   if (terms.size() == 1 && modulus == 0) {
     const auto& [name, coefficient] = *terms.begin();
-    if (coefficient == 1) return fmt::format("{} {} {}", name, equality ? "=" : ">=", -constant);
+    // The least integer has no opposite of 64 bits.
+    if (coefficient == 1) return fmt::format("{} {} {}", name, equality ? "=" : ">=", -static_cast<__int128>(constant));
     if (coefficient == -1) return fmt::format("{} {} {}", name, equality ? "=" : "<=", constant);
   }
   std::string text;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace nestor {
 namespace {
 
@@ -45,6 +47,11 @@ TEST(RecipeJson, OnlyTensorMapsHaveBoxes) {
   const nlohmann::json json = recipe_to_json(recipe_with({{Kind::pointer, 0, 0, ""}}));
   EXPECT_EQ(json["launches"][0]["params"][0],
             (nlohmann::json{{"kind", "pointer"}, {"index", 0}, {"dim", 0}, {"name", ""}}));  // as in records made before
+}
+
+TEST(SizeConstraint, TheLeastConstantIsWrittenWithoutOverflow) {
+  const SizeConstraint least{{{"n", 1}}, std::numeric_limits<std::int64_t>::min(), false, 0};
+  EXPECT_EQ(least.str(), "n >= 9223372036854775808");
 }
 
 }  // namespace
