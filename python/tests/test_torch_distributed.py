@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.util import find_spec
 
 import support
 from support import needs_program
@@ -25,6 +26,7 @@ with open(f"{sys.argv[1]}/{rank}.txt", "w") as file:
 
 
 @needs_program
+@unittest.skipUnless(find_spec("torch"), "PyTorch is not installed")
 class TorchRunTest(unittest.TestCase):
     def test_two_ranks_share_a_list_and_exchange_records(self):
         with tempfile.TemporaryDirectory() as name:

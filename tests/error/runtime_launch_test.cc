@@ -69,7 +69,7 @@ TEST_F(LaunchError, WrongType) {
 TEST_F(LaunchError, WrongShape) {
   const std::int64_t wrong[] = {4, 9}, short_one[] = {4};
   EXPECT_THAT(launch_error({{x, {}, wrong}, {y}}), HasSubstr("must have the shape 4 x 8, not 4 x 9"));
-  EXPECT_THAT(launch_error({{x, {}, short_one}, {y}}), HasSubstr("not 4"));
+  EXPECT_THAT(launch_error({{x, {}, short_one}, {y}}), HasSubstr("must have the shape 4 x 8, of 2 indices, not one of 1"));
 }
 
 TEST_F(LaunchError, WrongStrides) {
