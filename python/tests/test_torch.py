@@ -1,12 +1,13 @@
 """nestor.torch on host kernels: values, gradients, torch.compile and what happens without a kernel."""
 
+import os
 import subprocess
 import sys
 import textwrap
 import unittest
 import warnings
 
-from support import WIDTH, needs_program, tuned
+from support import FOLDER, WIDTH, needs_program, tuned
 
 import nestor
 
@@ -105,7 +106,8 @@ class TorchTest(unittest.TestCase):
             torch.testing.assert_close(out, torch.softmax(x, -1), atol=2e-5, rtol=2e-5)
             assert threads() == before, (before, threads())
         ''').replace("WIDTH", str(WIDTH))
-        done = subprocess.run([sys.executable, "-c", code, tuned("softmax f32")], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, "-c", code, tuned("softmax f32")], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PYTHONPATH": str(FOLDER)})
         if done.returncode == 77:
             self.skipTest("PyTorch was built without OpenMP")
         self.assertEqual(done.returncode, 0, done.stderr)
