@@ -90,15 +90,15 @@ def sampled_rows(length, generator):
     return torch.randperm(length, device=generator.device, generator=generator)[:SAMPLED_ROWS]
 
 
-def compare(args, dtype, calls, reference, rows, shuffler, only_timed=None):
+def compare(args, dtype, calls, reference, rows, shuffler, only_timed=None, error_of=relative_error):
     """Errors of all sides at sampled rows, and times; a wrong result of ours is not timed. `calls`: {"ours" and peers:
-    function}; only_timed: more of them, whose results are no result of the problem."""
+    function}; only_timed: more of them, whose results are no result of the problem. error_of(result, reference, rows)."""
     row, timed = {}, {**calls, **(only_timed or {})}
     for name, call in calls.items():
         try:
-            row[f"{name}_error"] = relative_error(call(), reference, rows)
-        except RuntimeError as error:
-            print(f"{name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
+            row[f"{name}_error"] = error_of(call(), reference, rows)
+        except Exception as error:  # noqa: BLE001  a peer refuses in ways of its own
+            print(f"{name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}", file=sys.stderr)
             del timed[name]
     row["correct"] = row.get("ours_error", math.nan) <= TOLERANCE[dtype]
     if not row["correct"]:
@@ -170,25 +170,34 @@ def table(rows, about):
 
 
 def run(args, program, cells, name_of, measure, table):
-    """Measures the cells within the time budget: `measure(args, library, cell, generator, shuffler)` is a row of results.
-    Each is written as soon as it is there, and `table(rows, about)` of all of them. The program's exit code."""
-    start = time.monotonic()
+    """run_cells with `measure(args, library, cell, generator, shuffler)`, of the library at args.db."""
     try:
         library = nestor.Library(args.db)
     except nestor.Error as error:
         sys.exit(f"{program}: {error}")
+    return run_cells(args, cells, name_of, lambda *rest: measure(args, library, *rest), table)
+
+
+def run_cells(args, cells, name_of, measure, table, done=()):
+    """Measures the cells within the time budget: `measure(cell, generator, shuffler)` is a row of results. Each is written as
+    soon as it is there, and `table(rows, about)` of all of them and of `done`, rows of earlier runs. Ctrl-C ends it. The
+    program's exit code."""
+    start = time.monotonic()
     generator = torch.Generator(torch_device(args)).manual_seed(args.seed)
-    about, shuffler, done = circumstances(args), random.Random(args.seed), []
+    about, shuffler, done = circumstances(args), random.Random(args.seed), list(done)
     for cell in cells:
         name = name_of(cell)
         if time.monotonic() - start > args.time_budget:
             print(f"{name}: out of time", file=sys.stderr)
             continue
         try:
-            row = {**measure(args, library, cell, generator, shuffler), **about}
+            row = {**measure(cell, generator, shuffler), **about}
         except (nestor.Error, RuntimeError) as error:
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:300]}", file=sys.stderr, flush=True)
             continue
+        except KeyboardInterrupt:
+            print(f"{name}: stopped", file=sys.stderr)
+            break
         done.append(row)
         write(args.out, row)
         if args.md:

@@ -245,6 +245,14 @@ class AuthorTest(unittest.TestCase):
         with self.assertRaisesRegex(nestor.UserError, '"and_" is no reduction'):
             define("out", i, 0.0).write((i, c), i, x[i, c], reduction="and_")
 
+    def test_sixteen_bits_are_reduced_and_kept_as_f32(self):
+        narrow = nestor.Tensor("narrow", "bf16", (rows, width))
+        nest = nestor.nests.assemble.assemble("op", "bf16", [define("total", i, nestor.sum(narrow[i, k], over=k)),
+                                                             define("same", (i, c), narrow[i, c])])
+        for name in ("total_add", "same"):
+            value = next(each.value for each in nest.statements if each.name == name)
+            self.assertEqual((value["op"], value["type"]), ("cast", "f32"), name)
+
     def test_constants_are_of_f32(self):
         self.assertEqual(as_value(0.1).payload, 0.10000000149011612)
         self.assertEqual(as_value(1e60).payload, float("inf"))

@@ -16,7 +16,7 @@ from ..errors import UserError
 from .affine import TRUE, Affine, Condition, Joined, affine, both
 from .guards import lift_guarded, parts_of
 from .model import REDUCTIONS, TYPES
-from .values import NARROW, Value, as_type, as_value, constant, from_affine
+from .values import NARROW, Value, as_type, as_value, constant, from_affine, widened
 
 _numbers = itertools.count()  # orders statements and indices as they are written
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -214,7 +214,7 @@ class Tensor:
         if self.type != "bool" and (value.type == "i32") != (self.type == "i32"):
             value = as_type(value, "i32" if self.type == "i32" else "f32")
         _check_free(value, where, at, dims, self.name)
-        stored = as_type(value, self.type) if self.type in NARROW else value
+        stored = as_type(value, self.type) if self.type in NARROW else widened(value)
         self.updates.append(Update(next(_numbers), self, dims, where, at, stored, reduction, suffix))
 
     def __iter__(self):

@@ -1,0 +1,15 @@
+"""Operators that nobody tuned, from the literature: naive nests, as a user writes them, beside PyTorch functions of the same
+meaning. bench/torch_unseen.py tunes and races them; their sizes' defaults are 0.05 to 3 ms of work for an H200."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
+
+from . import attention, products, rows, weighted  # noqa: E402
+from .problem import Operator  # noqa: E402
+
+OPERATORS = {operator.name: operator
+             for module in (attention, weighted, products, rows) for operator in module.OPERATORS}
+
+__all__ = ["OPERATORS", "Operator"]
