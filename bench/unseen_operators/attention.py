@@ -50,13 +50,13 @@ def _qk_norm_cudnn(*inputs):
         return _qk_norm(*inputs)
 
 
-places, side = Size("places", 256), Size("head_dim", 32, fixed=True)
-window, y, x, c, g = indices(window=batch, y=places, x=places, c=side, g=side)
+windows, places, side = Size("windows", 512), Size("places", 256), Size("head_dim", 32, fixed=True)
+window, y, x, c, g = indices(window=windows, y=places, x=places, c=side, g=side)
 
 
 @nestor.nest
-def cosine_attention(q: bf16[batch, heads, places, side], k: bf16[batch, heads, places, side],
-                     v: bf16[batch, heads, places, side], temperature: f32[heads], bias: bf16[heads, places, places]):
+def cosine_attention(q: bf16[windows, heads, places, side], k: bf16[windows, heads, places, side],
+                     v: bf16[windows, heads, places, side], temperature: f32[heads], bias: bf16[heads, places, places]):
     def unit(name, tensor, at):
         norm = nestor.maximum(nestor.sqrt(nestor.sum(tensor[window, h, at, g] * tensor[window, h, at, g], over=g)), 1e-12)
         return define(name, (window, h, at, c), tensor[window, h, at, c] / norm, type=bf16)
@@ -184,7 +184,7 @@ OPERATORS = [
     Operator(qk_norm_attention, _qk_norm, "Qwen3, arXiv:2505.09388; A. Henry et al., arXiv:2010.04245", TINY,
              draw={"q_weight": around_one, "k_weight": around_one}, cudnn=_qk_norm_cudnn),
     Operator(cosine_attention, _cosine, "Z. Liu et al., Swin Transformer V2, arXiv:2111.09883",
-             {"batch": 3, "heads": 2, "places": 9, "head_dim": 7}, draw={"temperature": lambda x, _: 2 + x}, flex=flex.cosine),
+             {"windows": 3, "heads": 2, "places": 9, "head_dim": 7}, draw={"temperature": lambda x, _: 2 + x}, flex=flex.cosine),
     Operator(sink_attention, _sink, "G. Xiao et al., arXiv:2309.17453; gpt-oss, arXiv:2508.10925",
              {"batch": 2, "key_heads": 2, "group": 3, "length": 11, "head_dim": 5}, flex=flex.sink, seen=flex.causal),
     Operator(mla_attention, _mla, "DeepSeek-V2, arXiv:2405.04434", {**TINY, "rope_dim": 3}, flex=flex.mla, seen=flex.causal),

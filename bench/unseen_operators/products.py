@@ -82,16 +82,16 @@ def _linear_cross_entropy(x, weight, target):
     return F.cross_entropy(widened(x @ weight.T), target.long(), reduction="none")
 
 
-experts = Size("experts", 64, fixed=True)
-x1, x2 = indices(x1=experts, x2=experts)
+tokens, experts = Size("tokens", 65536), Size("experts", 64, fixed=True)
+o, x1, x2 = indices(o=tokens, x1=experts, x2=experts)
 
 
 @nestor.nest
-def router(x: bf16[rows, inner], weight: bf16[experts, inner]):
-    logit = define("logit", (r, x1), nestor.sum(x[r, k] * weight[x1, k], over=k))
-    top = define("top", r, nestor.max(logit[r, x2], over=x2))
-    power = define("power", (r, x1), nestor.exp(logit[r, x1] - top[r]))
-    return define("out", (r, x1), power[r, x1] / nestor.sum(power[r, x2], over=x2))
+def router(x: bf16[tokens, inner], weight: bf16[experts, inner]):
+    logit = define("logit", (o, x1), nestor.sum(x[o, k] * weight[x1, k], over=k))
+    top = define("top", o, nestor.max(logit[o, x2], over=x2))
+    power = define("power", (o, x1), nestor.exp(logit[o, x1] - top[o]))
+    return define("out", (o, x1), power[o, x1] / nestor.sum(power[o, x2], over=x2))
 
 
 def _router(x, weight):
@@ -152,7 +152,7 @@ OPERATORS = [
     Operator(linear_cross_entropy, _linear_cross_entropy, "E. Wijmans et al., Cut Your Losses, arXiv:2411.09009",
              {"rows": 7, "inner": 5, "vocabulary": 17},
              draw={"weight": divided("inner"), "target": lambda x, sizes: (x * 1e6).long() % sizes["vocabulary"]}),
-    Operator(router, _router, "W. Fedus et al., Switch Transformer, arXiv:2101.03961", {"rows": 7, "inner": 9, "experts": 5},
+    Operator(router, _router, "W. Fedus et al., Switch Transformer, arXiv:2101.03961", {"tokens": 7, "inner": 9, "experts": 5},
              draw={"weight": divided("inner")}),
     Operator(conv3x3_relu, _conv3x3, "K. Simonyan and A. Zisserman, VGG, arXiv:1409.1556",
              {"batch": 2, "height": 5, "across": 3, "channels": 7, "filters": 9}, draw={"weight": divided("channels")}),

@@ -10,7 +10,7 @@ from .problem import Operator, around_one, divided, widened
 
 EPS = 1e-5
 
-batch, groups, share, places = Size("batch", 16), Size("groups", 32), Size("share", 10), Size("places", 4096)
+batch, groups, share, places = Size("batch", 32), Size("groups", 32), Size("share", 20), Size("places", 4096)
 b, g, c, s, c2, s2 = indices(b=batch, g=groups, c=share, s=places, c2=share, s2=places)
 
 
@@ -31,7 +31,7 @@ def _groupnorm_silu(x, weight, bias):
     return F.silu(F.group_norm(x.flatten(1, 2), x.shape[1], weight.flatten(), bias.flatten(), EPS)).view(x.shape)
 
 
-images, tokens, width = Size("images", 64), Size("tokens", 256), Size("width", 1152)
+images, tokens, width = Size("images", 256), Size("tokens", 256), Size("width", 1152)
 n, t, w, w2 = indices(n=images, t=tokens, w=width, w2=width)
 
 
@@ -94,7 +94,7 @@ def _squeeze_excite(x, down, up):
     return x * torch.sigmoid(torch.relu(x.mean(-1) @ down.T) @ up.T)[..., None]
 
 
-rows, vocabulary = Size("rows", 4096), Size("vocabulary", 32000)
+rows, vocabulary = Size("rows", 8192), Size("vocabulary", 32000)
 r, v = indices(r=rows, v=vocabulary)
 
 

@@ -58,7 +58,7 @@ def _retention(q, k, v, log_decay):
     return ((score / score.sum(-1, keepdim=True).abs().clamp(min=1)).to(v.dtype)) @ v
 
 
-chunks, inside, state = Size("chunks", 16), Size("chunk", 256, fixed=True), Size("state", 128, fixed=True)
+chunks, inside, state = Size("chunks", 64), Size("chunk", 256, fixed=True), Size("state", 128, fixed=True)
 c, y, x, n = indices(c=chunks, y=inside, x=inside, n=state)
 
 
