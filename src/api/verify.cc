@@ -3,6 +3,7 @@
 
 #include "autotune/check/check_sizes.h"
 #include "autotune/measure_schedules.h"
+#include "autotune/space/space_limits.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/ptx/ptxas.h"
@@ -53,11 +54,6 @@ Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const Schedule
   if (!can_run(stored.architecture, device.kind, device.arch, &why)) return {kStoredCheck, true, "not run: " + why};
   const SizePeriods periods = size_periods(build_tile_program(schedule));
   return check_outcome(kStoredCheck, measure_stored_kernel(nest, sizes, stored, periods_to_text(periods), options));
-}
-
-/// Compute capability times ten that code for the device is made for.
-int sm_of(const DeviceIdentity& device) {
-  return device.arch.starts_with("sm_") ? std::min(std::atoi(device.arch.c_str() + 3), 90) : 90;
 }
 
 /// What is left to check of a GPU's trial without that GPU: that the schedule still gives code, which ptxas, if it is here,

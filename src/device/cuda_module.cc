@@ -64,6 +64,14 @@ cuda::LaunchAttribute cluster_attribute(const std::array<unsigned, 3>& cluster) 
   return attribute;
 }
 
+/// The kernel may start before the one before it in the stream has ended.
+cuda::LaunchAttribute programmatic_attribute() {
+  cuda::LaunchAttribute attribute;
+  attribute.id = cuda::kLaunchProgrammaticSerialization;
+  attribute.value.allowed = 1;
+  return attribute;
+}
+
 bool is_cubin(const std::string& code) { return code.starts_with("\177ELF"); }
 
 }  // namespace
@@ -169,19 +177,22 @@ int CudaFunction::clusters_at_once(const std::array<unsigned, 3>& block, unsigne
   return clusters;
 }
 
-void CudaFunction::launch(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
-                          const std::array<unsigned, 3>& cluster, unsigned dynamic_shared_bytes, cuda::Stream stream,
-                          void** params) const {
+void CudaFunction::launch(const std::array<unsigned, 3>& grid, const LaunchForm& form, cuda::Stream stream, void** params) const {
   const cuda::Api& api = device_->api();
-  if (cluster == std::array{1U, 1U, 1U}) {
+  const auto& block = form.block;
+  const bool clusters = form.cluster != std::array{1U, 1U, 1U};
+  if (!clusters && !form.programmatic) {
     device_->driver().check(api.launch_kernel(handle_, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                              dynamic_shared_bytes, stream, params, nullptr),
+                                              form.dynamic_shared_bytes, stream, params, nullptr),
                             "cuLaunchKernel", *name_);
     return;
   }
-  cuda::LaunchAttribute attribute = cluster_attribute(cluster);
-  const cuda::LaunchConfig config{
-      {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, dynamic_shared_bytes, stream, &attribute, 1};
+  std::array<cuda::LaunchAttribute, 2> attributes;
+  unsigned count = 0;
+  if (clusters) attributes[count++] = cluster_attribute(form.cluster);
+  if (form.programmatic) attributes[count++] = programmatic_attribute();
+  const cuda::LaunchConfig config{{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, form.dynamic_shared_bytes, stream,
+                                  attributes.data(), count};
   device_->driver().check(api.launch_kernel_ex(&config, handle_, params, nullptr), "cuLaunchKernelEx", *name_);
 }
 

@@ -17,6 +17,14 @@ struct FunctionReport {
   int max_threads = 0;   ///< a block
 };
 
+/// How a kernel is launched, whatever its grid.
+struct LaunchForm {
+  std::array<unsigned, 3> block{1, 1, 1};
+  std::array<unsigned, 3> cluster{1, 1, 1};  ///< blocks; {1, 1, 1}: none
+  unsigned dynamic_shared_bytes = 0;
+  bool programmatic = false;  ///< may start before the kernel before it in the stream has ended (its code waits for that itself)
+};
+
 /// A kernel of a module. Valid as long as its module; cheap to copy.
 class CudaFunction {
  public:
@@ -36,9 +44,8 @@ class CudaFunction {
   void prepare(std::int64_t dynamic_shared_bytes, int cluster_blocks) const;
 
   /// Asynchronous in `stream` (nullptr: the legacy default stream). `params`: addresses of the values, as for cuLaunchKernel.
-  /// Grids in blocks, cluster {1, 1, 1} for none; the device's context must be current (ContextScope). Allocates nothing.
-  void launch(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block, const std::array<unsigned, 3>& cluster,
-              unsigned dynamic_shared_bytes, cuda::Stream stream, void** params) const;
+  /// `grid` in blocks; the device's context must be current (ContextScope). Allocates nothing.
+  void launch(const std::array<unsigned, 3>& grid, const LaunchForm& form, cuda::Stream stream, void** params) const;
 
  private:
   friend class CudaModule;

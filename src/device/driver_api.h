@@ -22,13 +22,14 @@ using GraphExec = void*;
 using LinkState = void*;
 using MemoryPool = void*;
 
-/// CUlaunchAttribute with a cluster's dimensions; the value is a union of 64 bytes.
+/// CUlaunchAttribute with a cluster's dimensions, or a switch; the value is a union of 64 bytes.
 struct LaunchAttribute {
   int id = 0;
   char padding[4] = {};
   union {
     char bytes[64];
     unsigned cluster[3];
+    int allowed;
   } value = {};
 };
 
@@ -121,6 +122,7 @@ inline constexpr unsigned kMemoryTypeDevice = 2;
 inline constexpr int kPoolReleaseThreshold = 4;
 inline constexpr int kJitInputPtx = 1;
 inline constexpr int kLaunchClusterDimension = 4;
+inline constexpr int kLaunchProgrammaticSerialization = 6;
 inline constexpr unsigned kStreamNonBlocking = 1;
 enum TensorMapType : int { kTensorMapF16 = 6, kTensorMapF32 = 7, kTensorMapBf16 = 9 };
 inline constexpr int kTensorMapNoInterleave = 0, kTensorMapL2Promotion256 = 3, kTensorMapFillZero = 0;

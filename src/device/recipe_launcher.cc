@@ -63,6 +63,7 @@ class RecipeLauncher::Compiler {
       if (param.kind == KernelParam::Kind::tensor_map) step.maps.push_back(step.params.back().index);
     }
     step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
+    step.programmatic = node.programmatic;
     step.function = launcher_.module_->function(node.symbol);
     step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
     if (node.grid[0].uses(kUnits)) step.most_blocks = blocks_at_once(step);
@@ -125,9 +126,21 @@ class RecipeLauncher::Compiler {
     const auto found = std::find_if(maps.begin(), maps.end(), [&](const Map& known) { return known.maker.makes(param); });
     if (found != maps.end()) return static_cast<std::size_t>(found - maps.begin());
     if (maps.size() == kMaps) user_error("launch recipe: more than {} tensor maps", kMaps);
-    const std::size_t k = argument(param);
-    maps.push_back({{launcher_.module_->device(), recipe_.arguments[k], param, launcher_.sizes_}, k, first_stride_[k]});
+    if (param.held) {
+      maps.push_back(map_of_workspace(param));
+    } else {
+      const std::size_t k = argument(param);
+      maps.push_back({{launcher_.module_->device(), recipe_.arguments[k], param, launcher_.sizes_}, k, first_stride_[k]});
+    }
     return maps.size() - 1;
+  }
+
+  Map map_of_workspace(const KernelParam& param) const {
+    const ArgumentSpec tensor{param.name, param.held->type, false, param.held->shape};
+    Map map{{launcher_.module_->device(), tensor, param, launcher_.sizes_}};
+    map.offset.emplace_back(param.held->offset, launcher_.sizes_);
+    for (const IntExpr& stride : param.held->strides) map.strides.emplace_back(stride, launcher_.sizes_);
+    return map;
   }
 
   std::size_t argument(const KernelParam& param) const {
@@ -202,10 +215,19 @@ class RecipeLauncher::Run {
   void make_maps(const Step& step) {
     for (const std::size_t k : step.maps) {
       const Map& map = launcher_.maps_[k];
-      if ((made_ >> k & 1) == 0)
+      if ((made_ >> k & 1) == 0 && map.offset.empty())
         map.maker.make(given_.pointers[map.argument], given_.strides.data() + map.first_stride, given_.sizes, maps_[k]);
+      if ((made_ >> k & 1) == 0 && !map.offset.empty()) make_workspace_map(map, maps_[k]);
       made_ |= 1U << k;
     }
+  }
+
+  void make_workspace_map(const Map& map, cuda::TensorMap& made) const {
+    std::array<std::int64_t, TensorView::kRank> strides{};
+    for (std::size_t k = 0; k < map.strides.size(); ++k) strides[k] = map.strides[k].evaluate(given_.sizes);
+    strides[map.strides.size()] = 1;  // the last index is dense
+    map.maker.make(static_cast<std::byte*>(given_.workspace) + map.offset[0].evaluate(given_.sizes), strides.data(), given_.sizes,
+                   made);
   }
 
   void launch(const Step& step, const std::array<unsigned, 3>& grid) {
@@ -218,7 +240,7 @@ class RecipeLauncher::Run {
       bits_[k] = value_of(param);
       params_[k] = &bits_[k];
     }
-    step.function.launch(grid, step.block, step.cluster, step.shared_bytes, stream_, params_.data());
+    step.function.launch(grid, {step.block, step.cluster, step.shared_bytes, step.programmatic}, stream_, params_.data());
   }
 
   std::uint64_t value_of(const Param& param) const {

@@ -61,6 +61,7 @@ class RecipeLauncher {
     std::vector<SizeFormula> grid;
     std::array<unsigned, 3> block{}, cluster{};
     unsigned shared_bytes = 0;
+    bool programmatic = false;
     std::int64_t most_blocks = 0;  // along x, of resident blocks; 0: no limit
     std::vector<Param> params;
     std::vector<std::size_t> maps;  // that it needs
@@ -72,6 +73,9 @@ class RecipeLauncher {
   struct Map {
     TensorMapMaker maker;
     std::size_t argument = 0, first_stride = 0;
+    // of a tensor in the workspace
+    std::vector<SizeFormula> offset = {};  // one, or none: an argument
+    std::vector<SizeFormula> strides = {};
   };
   class Compiler;
   class Run;

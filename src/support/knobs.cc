@@ -181,6 +181,13 @@ std::vector<KnobStep> make_table() {
                   .formerly = {"claims"}}},
        .needs = {"persistent", "tensor_cores"},
        .help = "persistent blocks draw their next iteration from a counter instead of going round"},
+      {.name = "programmatic_launch",
+       .knobs = {{.name = "programmatic_launch",
+                  .member = &Shape::programmatic_launch,
+                  .otherwise = 0,
+                  .least_sm = kHopper,
+                  .text = "programmatic launch"}},
+       .help = "blocks of a kernel take their places while the kernel before it ends; they wait at their start until it is done"},
   };
 }
 

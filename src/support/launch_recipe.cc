@@ -76,12 +76,32 @@ SizeConstraint constraint_from_json(const json& j) {
   return c;
 }
 
+json workspace_tensor_to_json(const WorkspaceTensor& tensor) {
+  return {{"type", to_string(tensor.type)},
+          {"offset", int_expr_to_json(tensor.offset)},
+          {"shape", exprs_to_json(tensor.shape)},
+          {"strides", exprs_to_json(tensor.strides)}};
+}
+
+WorkspaceTensor workspace_tensor_from_json(const json& j) {
+  WorkspaceTensor tensor;
+  tensor.type = type_from(j);
+  tensor.offset = int_expr_from_json(member(j, "offset"));
+  for (const json& extent : list(j, "shape")) tensor.shape.push_back(int_expr_from_json(extent));
+  for (const json& stride : list(j, "strides")) tensor.strides.push_back(int_expr_from_json(stride));
+  if (tensor.strides.size() + 1 != tensor.shape.size())
+    user_error("launch recipe: a tensor in the workspace has {} strides and {} indices: all indices but the last have one",
+               tensor.strides.size(), tensor.shape.size());
+  return tensor;
+}
+
 json param_to_json(const KernelParam& p) {
   json result{{"kind", kParamKinds[static_cast<std::size_t>(p.kind)]}, {"index", p.index}, {"dim", p.dim}, {"name", p.name}};
   if (p.kind == KernelParam::Kind::tensor_map) {
     result["box"] = p.box;
     result["swizzle"] = p.swizzle;
     if (!p.order.empty()) result["order"] = p.order;
+    if (p.held) result["held"] = workspace_tensor_to_json(*p.held);
   }
   return result;
 }
@@ -95,6 +115,7 @@ KernelParam param_from_json(const json& j) {
       p.box = value<std::vector<int>>(j, "box");
       p.swizzle = value<int>(j, "swizzle");
       if (j.contains("order")) p.order = value<std::vector<int>>(j, "order");
+      if (j.contains("held")) p.held = workspace_tensor_from_json(j.at("held"));
     }
     return p;
   }
@@ -116,6 +137,7 @@ json launch_to_json(const LaunchNode& node) {
               {"shared_bytes", node.shared_bytes},
               {"params", params}};
   if (node.cluster != std::array{1, 1, 1}) result["cluster"] = node.cluster;
+  if (node.programmatic) result["programmatic"] = true;
   return result;
 }
 
@@ -136,6 +158,7 @@ LaunchNode launch_from_json(const json& j) {
   node.block = value<std::array<int, 3>>(j, "block");
   if (j.contains("cluster")) node.cluster = value<std::array<int, 3>>(j, "cluster");
   node.shared_bytes = value<std::int64_t>(j, "shared_bytes");
+  if (j.contains("programmatic")) node.programmatic = value<bool>(j, "programmatic");
   for (const json& p : list(j, "params")) node.params.push_back(param_from_json(p));
   return node;
 }

@@ -46,10 +46,18 @@ struct ScalarSpec {
 /// take items in turn: no more of them are launched than can run at once.
 inline constexpr const char* kUnits = "$units";
 
+/// A tensor that kernels of a recipe leave in the workspace for others.
+struct WorkspaceTensor {
+  ElementType type = ElementType::f32;
+  IntExpr offset{0};             ///< bytes from the workspace's base address, over size parameters
+  std::vector<IntExpr> shape;    ///< over size parameters
+  std::vector<IntExpr> strides;  ///< elements, over size parameters, one for each index but the last, which is dense
+};
+
 /// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`
 /// (i64); size: size parameter `name` (i64); scalar: `name` in its own type; loop: enclosing launch loop `name` (i64);
-/// workspace: base address of the workspace; tensor_map: a CUtensorMap of argument `index`, by value (128 bytes, 64-byte
-/// aligned); counter: address of 4 bytes, zero when the kernel starts, which it must leave at zero when it ends. All kernels of
+/// workspace: base address of the workspace; tensor_map: a CUtensorMap of argument `index`, or of the tensor `held` in the
+/// workspace (then `index` is -1), by value (128 bytes, 64-byte aligned); counter: address of 4 bytes, zero when the kernel starts, which it must leave at zero when it ends. All kernels of
 /// a recipe share that counter, launches that may run at the same time do not.
 ///
 /// A tensor map has its argument's dimensions (1 to 5), with the extents and strides of the launch; the last one is dense.
@@ -65,6 +73,7 @@ struct KernelParam {
   /// tensor_map: the argument's dimensions in the order in which a tile has them in shared memory, and coordinates name them, outermost
   /// first; the dense one stays last. Empty: that of the argument.
   std::vector<int> order = {};
+  std::optional<WorkspaceTensor> held = {};  ///< tensor_map: in place of an argument
 };
 
 /// One step of a launch: a kernel, or a loop around further steps (for var = lower; var < upper; ++var).
@@ -76,6 +85,7 @@ struct LaunchNode {
   std::array<int, 3> block{1, 1, 1};
   std::array<int, 3> cluster{1, 1, 1};  ///< blocks a cluster; divides the grid
   std::int64_t shared_bytes = 0;
+  bool programmatic = false;  ///< launched before the kernel before it has ended, for which its blocks wait at their start
   std::vector<KernelParam> params;
   // loop
   std::string var;

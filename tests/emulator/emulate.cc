@@ -79,6 +79,18 @@ TensorMap encode(const KernelParam& param, const ArgumentSpec& spec, const Emula
   return map;
 }
 
+/// Of a tensor in the workspace.
+TensorMap encode_held(const KernelParam& param, const SizeValues& values, std::uint64_t workspace) {
+  const WorkspaceTensor& tensor = *param.held;
+  const ArgumentSpec spec{param.name, tensor.type, false, tensor.shape};
+  std::vector<std::int64_t> strides;
+  for (const IntExpr& stride : tensor.strides) strides.push_back(evaluate_in(stride, values));
+  strides.push_back(1);
+  EmulatedArgument argument;
+  argument.data = reinterpret_cast<void*>(workspace + static_cast<std::uint64_t>(evaluate_in(tensor.offset, values)));
+  return encode(param, spec, argument, extents_of(spec, values), strides);
+}
+
 }  // namespace
 
 class EmulatedKernel::Implementation {
@@ -115,6 +127,7 @@ class EmulatedKernel::Implementation {
     EmulationResult result;
     std::deque<TensorMap> maps;
     data.tensor_map = [&](const KernelParam& param) -> void* {
+      if (param.held) return &maps.emplace_back(encode_held(param, values, data.workspace));
       const auto k = static_cast<std::size_t>(param.index);
       return &maps.emplace_back(encode(param, recipe_.arguments[k], arguments[k], extents[k], data.strides[k]));
     };

@@ -58,7 +58,8 @@ constexpr Plain kBare[] = {{"fence.mbarrier_init", "fence_inits"},
                            {"fence.proxy.async", "fence_async"},
                            {"cp.async.bulk.commit_group", "commit_stores"},
                            {"cp.async.commit_group", "commit_pieces"},
-                           {"prefetch.tensormap", nullptr}};
+                           {"prefetch.tensormap", nullptr},
+                           {"griddepcontrol.", nullptr}};  // kernels run one after the other here
 
 class Assembly {
  public:

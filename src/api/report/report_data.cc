@@ -29,20 +29,6 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostRelatives = 64;  ///< other problems of the operator beside this one's trials
 
-/// Compute capability times ten that plans are made for.
-int sm_of(const DeviceIdentity& device) {
-  const int sm = device.arch.starts_with("sm_") ? std::atoi(device.arch.c_str() + 3) : 90;
-  return sm >= 90 ? 90 : 80;
-}
-
-SpaceLimits limits_of(const DeviceIdentity& device) {
-  if (device.kind != "cuda") return host_space_limits(device.units);
-  const Json details = Json::parse(device.details, nullptr, false);
-  const std::int64_t shared =
-      details.is_object() ? details.value("shared_bytes_per_block", std::int64_t{227} << 10) : std::int64_t{227} << 10;
-  return gpu_space_limits(sm_of(device), shared, device.units);
-}
-
 Json work_json(const NestWork& work) {
   return {{"bytes", work.bytes},
           {"tensor_flops", work.tensor_flops},

@@ -121,7 +121,7 @@ std::uint64_t GpuTools::run(const CudaFunction& function, std::uint64_t initial,
   stream.copy_to_device(result_.address(), &initial, sizeof initial);
   const std::int64_t blocks =
       std::clamp<std::int64_t>((words + kThreads - 1) / kThreads, 1, module_->device().identity().units * kBlocksPerUnit);
-  function.launch({static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, {1, 1, 1}, 0, stream, params);
+  function.launch({static_cast<unsigned>(blocks), 1, 1}, {.block = {kThreads, 1, 1}}, stream, params);
   std::uint64_t result = 0;
   stream.copy_to_host(&result, result_.address(), sizeof result);
   stream.synchronise(function.name());

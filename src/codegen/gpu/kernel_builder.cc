@@ -4,6 +4,7 @@
 #include "codegen/gpu/kernel/workspace.h"
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
 #include "codegen/gpu/ptx/grid_emit.h"
+#include "codegen/gpu/ptx/ptx_emit.h"
 #include "codegen/gpu/simt/emit/block_emitter.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/error.h"
@@ -120,11 +121,24 @@ class KernelBuilder {
     }
   }
 
+  WorkspaceTensor workspace_tensor(int buffer) const {
+    const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
+    WorkspaceTensor tensor{info.type, arguments_.workspace_offsets.at(buffer), info.extents, {}};
+    IntExpr stride(1);
+    for (std::size_t dim = info.extents.size() - 1; dim > 0; --dim) {
+      stride = stride * held_extent(info, dim);
+      tensor.strides.insert(tensor.strides.begin(), stride);
+    }
+    return tensor;
+  }
+
   /// Tensor maps of the circular buffers, then of the stores that need one.
   std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
     std::vector<KernelParam> maps;
     const auto add = [&](int buffer, int row_index, int pack_index, int rows) {
-      KernelParam map{KernelParam::Kind::tensor_map, argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
+      const bool held = plan.buffer(buffer).memory == Memory::workspace;
+      KernelParam map{KernelParam::Kind::tensor_map, held ? -1 : argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
+      if (held) map.held = workspace_tensor(buffer);
       map.box.assign(plan.buffer(buffer).extents.size(), 1);
       map.box[static_cast<std::size_t>(row_index)] = pack_index < 0 ? rows : rows / plan.pack;
       if (pack_index >= 0) map.box[static_cast<std::size_t>(pack_index)] = plan.pack;
@@ -178,6 +192,8 @@ class KernelBuilder {
     function_->addFnAttr(llvm::Attribute::NoUnwind);
     describe_maps(maps.size());
     b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
+    if (kernel_.triggers) PtxEmitter(b_).launch_dependents();
+    if (kernel_.waits) PtxEmitter(b_).wait_for_kernel_before();
     bind_arguments(uses);
     decode_block();
     return uses;

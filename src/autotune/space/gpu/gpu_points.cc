@@ -1,7 +1,7 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/group_choice.h"
@@ -16,11 +16,11 @@ namespace {
 constexpr std::int64_t kWarp = 32;
 
 /// The rules of the choice, everything fused, no loop over tiles of a reduction.
-NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice) {
+NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion = Fusion::maximal) {
   NamedValues values;
   for (const std::string& rule : source.rules) values["rule." + rule] = choice.rules.contains(rule);
   values["split_axis"] = choice.split;
-  values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+  values["fusion"] = static_cast<std::int64_t>(fusion);
   values["reduction_axis"] = -1;
   return values;
 }
@@ -72,17 +72,18 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   if (!has_tensor_cores(source.limits)) return;
   const RuleChoice rules{source.tensor_rules};
   const RuleVariant& variant = source.variants.at(rules);
-  const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal);
+  const Fusion fusion = fusion_for_tensor_cores(source.variants, variant, source.limits);
+  const FusionGroup& group = source.variants.heaviest(variant, fusion);
   const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group);
   if (!axes) return;
   // Axes that can be cut are numbered as after the usual rules.
   const bool cuts =
-      source.tensor_rules == source.usual_rules &&
+      fusion == Fusion::maximal && source.tensor_rules == source.usual_rules &&
       std::find(source.split_axes.begin(), source.split_axes.end(), axes->reduction_axis) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
-    values.merge(fused_values(source, rules));
+    values.merge(fused_values(source, rules, fusion));
     const std::int64_t parts = cuts ? useful_parts(variant, group, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;

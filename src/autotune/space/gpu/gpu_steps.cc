@@ -321,6 +321,20 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits) {
   return shapes;
 }
 
+NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
+  if (group.axes.empty()) return {{"reduction_axis", -1}};
+  // Where nothing is summed up, the last axis takes the place of a row.
+  const bool elementwise = points_per_work_tile(structure, group) <= 1 && group.axes.size() > 1;
+  const std::size_t rows = group.axes.size() - (elementwise ? 2 : 1);
+  const auto axis_at = [&](std::size_t k) { return structure.axes[static_cast<std::size_t>(group.axes[k])]; };
+  const double points = elementwise ? static_cast<double>(axis_at(rows + 1).extent) : points_per_work_tile(structure, group);
+  const GpuShape shape = likely_shapes(points, limits).front();
+  NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
+  for (std::size_t k = 0; k < group.axes.size(); ++k)
+    values["tile." + axis_at(k).name] = k == rows ? shape.rows : k < rows ? 1 : 0;
+  return values;
+}
+
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits) {
   return std::max<std::int64_t>(limits.most_threads / shape.threads, 1);
 }

@@ -30,16 +30,26 @@ std::vector<int> axes_of(const LoopGroup& loop_group, const Access& access) {
   return axes;
 }
 
+/// Lies in memory when the fusion group runs: an input, or what other groups have computed.
+bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {
+  if (nest.tensor(tensor).role == TensorRole::input) return true;
+  return std::none_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const auto& statements = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::any_of(statements.begin(), statements.end(),
+                       [&](const std::string& name) { return nest.statement(name).write.tensor == tensor; });
+  });
+}
+
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
-std::optional<TensorAxes> axes_of_product(const Nest& nest, const LoopGroup& loop_group, const Statement& statement,
-                                          const FusionGroup& group) {
+std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
+                                          const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
   if (!product) return std::nullopt;
   const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
-    if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+    if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
   const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
                          written = axes_of(loop_group, statement.write);
@@ -61,14 +71,14 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const LoopGroup& loo
 }
 
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
-std::optional<TensorAxes> axes_of_sum(const Nest& nest, const LoopGroup& loop_group, const Statement& statement,
-                                      const FusionGroup& group) {
+std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
+                                      const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
   if (!product || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
   const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
-    if (nest.tensor(access->tensor).role != TensorRole::input || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+    if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
   const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
                          written = axes_of(loop_group, statement.write);
@@ -131,7 +141,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const Statement& statement = nest.statement(name);
       const auto product = unscaled_contraction_of(statement);
       if (!product) continue;
-      const auto axes = axes_of_sum(nest, loop_group, statement, group);
+      const auto axes = axes_of_sum(nest, structure, loop_group, statement, group);
       if (!axes) return std::nullopt;
       if (common &&
           (axes->row != common->row || axes->column != common->column || axes->reduction_axis != common->reduction_axis))
@@ -173,8 +183,8 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     for (const Access& read : statement.reads) {
       const std::vector<int> axes = axes_of(loop_group, read);
       const Tensor& tensor = nest.tensor(read.tensor);
-      if (tensor.role == TensorRole::input && is_half(tensor.type) && !axes.empty() && axes.back() == result.reduction_axis &&
-          has(axes, result.row))
+      if (is_stored(nest, structure, group, read.tensor) && is_half(tensor.type) && !axes.empty() &&
+          axes.back() == result.reduction_axis && has(axes, result.row))
         ++result.tile_operands;
     }
     const int reduction_axis = loop_group.position_of(result.reduction_axis);
@@ -184,7 +194,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     return;
   }
   const auto is_input = [&](int ordinal) {
-    return nest.tensor(statement.reads[static_cast<std::size_t>(ordinal)].tensor).role == TensorRole::input;
+    return is_stored(nest, structure, group, statement.reads[static_cast<std::size_t>(ordinal)].tensor);
   };
   const bool of_inputs = is_input(product->a) && is_input(product->b);
   for (const int ordinal : {product->a, product->b}) {
@@ -233,7 +243,7 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
     for (const std::string& name : loop_group.statements) {
-      auto axes = axes_of_product(nest, loop_group, nest.statement(name), group);
+      auto axes = axes_of_product(nest, structure, loop_group, nest.statement(name), group);
       if (!axes) continue;
       std::set<std::string> seen;
       for (const int other : group.loop_groups) {
@@ -246,23 +256,6 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
     }
   }
   return axes_of_sums(nest, structure, group);
-}
-
-std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules) {
-  const RuleVariant& variant = variants.at({rules});
-  return tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, Fusion::maximal));
-}
-
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual) {
-  const auto axes_with_usual = tensor_axes_after(variants, usual);
-  if (!axes_with_usual || axes_with_usual->no_product.empty()) return usual;
-  for (const std::string& rule : usual) {
-    std::set<std::string> others = usual;
-    others.erase(rule);
-    const auto axes = tensor_axes_after(variants, others);
-    if (axes && axes->no_product.empty()) return others;
-  }
-  return usual;
 }
 
 bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {

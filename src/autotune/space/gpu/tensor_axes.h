@@ -2,12 +2,10 @@
 #pragma once
 
 #include "autotune/space/structure/nest_structure.h"
-#include "autotune/space/structure/rule_variants.h"
 #include "poly/nest/nest.h"
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -43,12 +41,6 @@ struct TensorAxes {
 
 /// The axes if a statement of the fusion group is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
-
-/// Those of the heaviest fusion group after the rules.
-std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules);
-
-/// The usual rules, without one that makes something else of a sum of products.
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual);
 
 /// Do sums along the streamed axis have other rows at some of its positions than at others, as under a triangular mask? Then those of a
 /// part of the axis cannot stay in registers: its first tile does not have all of their rows.

@@ -2,8 +2,9 @@
 #include "autotune/space/nest/nest_space.h"
 
 #include "autotune/space/gpu/gpu_points.h"
-#include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/gpu/tensor_fit.h"
+#include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/group_steps.h"
@@ -22,7 +23,7 @@ namespace nestor {
 namespace {
 
 constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
-constexpr std::array<Fusion, 3> kFusions{Fusion::none, Fusion::careful, Fusion::maximal};
+constexpr std::array<Fusion, 4> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared};
 
 bool has_16_bits(const Nest& nest) {
   return std::any_of(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& tensor) {
@@ -39,7 +40,7 @@ class NestSpace : public Space {
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
-    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_) : usual_rules_;
+    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -55,6 +56,9 @@ class NestSpace : public Space {
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
   std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const;
+  std::optional<TensorAxes> tensor_axes_with(const TensorChoice& choice, const RuleVariant& variant,
+                                             const FusionGroup& group) const;
+  TensorChoice first_choice(const TensorAxes& axes) const;
   std::string add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
                                const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
@@ -109,10 +113,13 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   std::size_t most_forms = 1, most_outer = 1;
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
   std::set<int> reductions;
+  const bool on_tensor_cores = limits_.gpu && has_tensor_cores(*limits_.gpu);
+  const Fusion wanted = on_tensor_cores ? fusion_for_tensor_cores(variants_, usual, *limits_.gpu) : Fusion::maximal;
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
+    if (kFusions[f] == Fusion::prepared && wanted != Fusion::prepared) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
-    if (!same) fusions.push_back(static_cast<std::int64_t>(f));
+    if (!same || kFusions[f] == Fusion::prepared) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());
       most_outer = std::max(most_outer, group.axes.size());
@@ -151,7 +158,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
     if (const auto axes =
-            has_tensor_cores(*limits_.gpu) ? tensor_axes_of(usual, variants_.heaviest(usual, Fusion::maximal)) : std::nullopt) {
+            on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
@@ -183,6 +190,20 @@ std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const Fusion
   return "";
 }
 
+std::optional<TensorAxes> NestSpace::tensor_axes_with(const TensorChoice& choice, const RuleVariant& variant,
+                                                      const FusionGroup& group) const {
+  return choice.grid.warpgroups > 0 ? tensor_axes_of(variant, group) : std::nullopt;
+}
+
+/// For a group beside the main one: what fits first, or a choice that says why nothing does.
+TensorChoice NestSpace::first_choice(const TensorAxes& axes) const {
+  for (const NamedValues& values : likely_tensor_choices(axes, *limits_.gpu)) {
+    const TensorChoice choice = tensor_choice(values);
+    if (tensor_infeasible(axes, choice, *limits_.gpu).empty()) return choice;
+  }
+  return TensorChoice{.grid = {.warpgroups = 1}};
+}
+
 Candidate NestSpace::candidate(const Point& point) const {
   Candidate candidate;
   const NamedValues values = named_values(*this, point);
@@ -204,27 +225,38 @@ Candidate NestSpace::candidate(const Point& point) const {
   const std::vector<FusionGroup>& parts = variants_.fusion_groups(chosen, fusion, by_row);
   const FusionGroup* main = &variants_.heaviest(chosen, fusion, by_row);
   candidate.least_ms = scalar_floor_ms_;
+  // Blocks of later kernels may be placed before the one before ends.
+  const auto place_early = [&](GridShape& grid, const FusionGroup& group) {
+    grid.programmatic_launch = &group != parts.data() && limits_.gpu && limits_.gpu->sm >= knob_named("programmatic_launch").least_sm ? 1 : 0;
+  };
   if (main->at_front && !tensor_axes_of(chosen, *main)) {
     candidate.infeasible = "parts of rows are for products on tensor cores";
     return candidate;
   }
   for (const FusionGroup& group : parts) {
-    const auto axes = &group == main && on_tensor_cores.grid.warpgroups > 0 ? tensor_axes_of(chosen, group) : std::nullopt;
+    // Products of other groups get tensor cores as well, by choices of their own.
+    const bool beside = on_tensor_cores.grid.warpgroups > 0 && &group != main && !main->part;
+    const auto axes = &group == main || beside ? tensor_axes_with(on_tensor_cores, chosen, group) : std::nullopt;
     if (axes) {
       if (rules.split >= 0 && rows_follow_stream(variants_.nest(chosen), chosen.structure, group, *axes)) {
         candidate.infeasible = "tiles of a part have other rows than its sums";
         return candidate;
       }
-      candidate.infeasible = add_tensor_steps(chosen, group, *axes, on_tensor_cores, candidate.steps);
+      TensorChoice placed = &group == main ? on_tensor_cores : first_choice(*axes);
+      place_early(placed.grid, group);
+      candidate.infeasible = add_tensor_steps(chosen, group, *axes, placed, candidate.steps);
       if (!candidate.infeasible.empty()) return candidate;
       candidate.least_ms = 0;
       continue;
     }
-    GpuChoice on_gpu = gpu_choice(values);
+    const NamedValues own =
+        beside ? values_beside_products(chosen.structure, group, *limits_.gpu) : values;
+    GpuChoice on_gpu = gpu_choice(own);
     // Beside blocks that run over parts, what is left to do is to combine their results.
     const bool combines = main->part && &group != main;
     if (combines) on_gpu = {.grid = {.threads = kCombiningThreads}};
-    const GroupPlan plan = plan_for(variants_, chosen, group, values, limits_, combines);
+    place_early(on_gpu.grid, group);
+    const GroupPlan plan = plan_for(variants_, chosen, group, own, limits_, combines);
     const bool shared = !plan.order.empty();
     const Nest& nest = variants_.nest(chosen);
     const GpuGroup part{nest, chosen.structure, group, plan, sizes_};

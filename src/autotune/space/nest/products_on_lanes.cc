@@ -1,8 +1,8 @@
 // Looks for products that matter, and for what keeps them off the tensor cores.
 #include "autotune/space/nest/products_on_lanes.h"
 
-#include "autotune/space/gpu/tensor_axes.h"
-#include "autotune/space/structure/axes.h"
+#include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/structure/preparation.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
@@ -29,23 +29,6 @@ const Tensor& read_by(const Nest& nest, const Statement& statement, int ordinal)
   return nest.tensor(statement.reads[static_cast<std::size_t>(ordinal)].tensor);
 }
 
-/// Has each operand a dim of the result that the other lacks?
-bool is_of_matrices(const Statement& statement, const Contraction& product) {
-  const auto dims_of = [](const Access& access) {
-    std::set<int> dims;
-    for (const std::optional<int>& dim : followed_dims(access)) {
-      if (dim) dims.insert(*dim);
-    }
-    return dims;
-  };
-  const std::set<int> a = dims_of(statement.reads[static_cast<std::size_t>(product.a)]),
-                      b = dims_of(statement.reads[static_cast<std::size_t>(product.b)]), written = dims_of(statement.write);
-  const auto lacks = [&](const std::set<int>& has, const std::set<int>& other) {
-    return std::any_of(written.begin(), written.end(), [&](int dim) { return has.count(dim) != 0 && other.count(dim) == 0; });
-  };
-  return lacks(a, b) && lacks(b, a);
-}
-
 struct Found {
   const Statement* statement = nullptr;
   Contraction product;
@@ -55,18 +38,17 @@ struct Found {
 Found largest_product(const Nest& nest, const Sizes& sizes, int units) {
   Found found;
   for (const Statement& statement : nest.statements) {
-    const auto product = unscaled_contraction_of(statement);
-    if (!product || !is_of_matrices(statement, *product)) continue;
+    if (!multiplies_matrices(statement)) continue;
     Nest alone = nest;
     alone.statements = {statement};
     const double ms = least_scalar_ms(least_instances(alone, sizes), units);
-    if (ms > found.least_ms) found = {&statement, *product, ms};
+    if (ms > found.least_ms) found = {&statement, *unscaled_contraction_of(statement), ms};
   }
   return found;
 }
 
 /// What the structure of the nest says; "" where there is a place for the product.
-std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& found) {
+std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& found, const GpuLimits& limits) {
   const Tensor &a = read_by(nest, *found.statement, found.product.a), &b = read_by(nest, *found.statement, found.product.b);
   const auto is_computed = [](const Tensor& tensor) { return tensor.role == TensorRole::temporary; };
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
@@ -75,7 +57,7 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
   for (const std::string& rule : matching_rules(schedules)) {
     if (rule != kSplittingRule && enabled_by_default(rule)) rules.insert(rule);
   }
-  const auto axes = tensor_axes_after(variants, rules_for_tensor_cores(variants, rules));
+  const auto axes = tensor_axes_after(variants, rules_for_tensor_cores(variants, rules, limits), limits);
   if (axes && axes->no_product.empty()) return "";
   if (axes)
     return fmt::format("{} sums over several elements of a row beside it, and is no product of the same rows", axes->no_product);
@@ -113,7 +95,7 @@ std::string products_on_lanes(const Nest& nest, const Sizes& sizes, const TunedK
   if (std::none_of(nest.tensors.begin(), nest.tensors.end(), is_half)) return "";
   const Found found = largest_product(nest, sizes, kernel.device.units);
   if (found.statement == nullptr || found.least_ms < std::max(kShare * kernel.median_ms, kLeastMs)) return "";
-  std::string why = why_no_place(nest, sizes, found);
+  std::string why = why_no_place(nest, sizes, found, *limits_of(kernel.device).gpu);
   if (why.empty()) why = kernel.common_refusal;
   if (why.empty()) why = "`nestor tune` may find a schedule for tensor cores";
   const std::string of = kernel.median_ms > 0 ? fmt::format(" of {:.3g}", kernel.median_ms) : "";

@@ -56,6 +56,7 @@ struct FusionGroup {
   std::optional<PartAxis>
       part;               ///< then the last common axis is this one, and loop groups share the loop over a part's points as well
   bool at_front = false;  ///< loop groups are fused where the first of them stands, not the last: others follow
+  bool prepares = false;  ///< products of other groups need it: it runs in kernels of its own before them
   int heaviest = 0;       ///< loop group with most instances
 };
 

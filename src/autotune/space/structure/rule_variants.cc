@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/nest_analysis.h"
 #include "autotune/space/structure/part_groups.h"
+#include "autotune/space/structure/preparation.h"
 #include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
@@ -28,17 +29,21 @@ const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& v
   by_row = by_row && !variant.structure.parts.empty();
   const auto known = fusion_groups_.find({&variant, fusion, by_row});
   if (known != fusion_groups_.end()) return known->second;
-  std::optional<std::vector<FusionGroup>> parts;
-  if (fusion != Fusion::none) parts = find_part_groups(base(variant), variant.structure, fusion, by_row);
-  return fusion_groups_
-      .emplace(std::tuple{&variant, fusion, by_row},
-               parts ? std::move(*parts) : find_fusion_groups(base(variant), variant.structure, fusion))
-      .first->second;
+  const Fusion within = fusion == Fusion::prepared ? Fusion::maximal : fusion;
+  std::optional<std::vector<FusionGroup>> found;
+  if (fusion == Fusion::prepared && variant.structure.parts.empty()) {
+    found = find_prepared_groups(base(variant), variant.structure);
+  } else if (fusion != Fusion::none) {
+    found = find_part_groups(base(variant), variant.structure, within, by_row);
+  }
+  if (!found) found = find_fusion_groups(base(variant), variant.structure, within);
+  return fusion_groups_.emplace(std::tuple{&variant, fusion, by_row}, std::move(*found)).first->second;
 }
 
 const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
   const auto& found = fusion_groups(variant, fusion, by_row);
   return *std::max_element(found.begin(), found.end(), [&](const FusionGroup& a, const FusionGroup& b) {
+    if (a.prepares != b.prepares) return a.prepares;
     return variant.structure.loop_groups[a.heaviest].points < variant.structure.loop_groups[b.heaviest].points;
   });
 }

@@ -42,7 +42,7 @@ class RuleVariants {
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
   /// `by_row`: where reductions are in parts, fusion_groups that share rows as well (find_part_groups).
   const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
-  /// The fusion group whose largest loop group has most instances.
+  /// The fusion group whose largest loop group has most instances, of those that prepare nothing.
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a fusion group that fusion_groups() returned.
   const std::vector<int>& reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis);

@@ -34,6 +34,8 @@ struct KernelPlan {
   std::vector<LaunchLoop> launch_loops;  ///< around it, outermost first
   IntExpr condition;                     ///< of its launches, over sizes and launch loops: without it there are no blocks
   TileTree body;                         ///< what one block does
+  bool waits = false;     ///< blocks may be placed before the kernel before has ended: they wait for that at their start
+  bool triggers = false;  ///< the kernel after it may place its blocks once all of this one's have started
 };
 
 struct LaunchPlan {

@@ -192,8 +192,11 @@ class Planner {
     const int threads = shape.threads > 0 ? shape.threads : threads_;
     kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
     if (shape.warpgroups > 0) kernel.body = with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers);
+    kernel.waits = shape.programmatic_launch != 0 && !plan_.kernels.empty();
+    if (kernel.waits) plan_.kernels.back().triggers = true;
     LaunchNode node;
     node.symbol = kernel.symbol;
+    node.programmatic = kernel.waits;
     node.grid[0] = blocks;
     node.cluster[0] = shape.cluster;
     out.push_back(std::move(node));

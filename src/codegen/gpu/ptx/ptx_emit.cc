@@ -56,6 +56,9 @@ PtxEmitter::Values PtxEmitter::results(llvm::CallInst* call, std::size_t count) 
   return values;
 }
 
+void PtxEmitter::launch_dependents() { assembly(nothing(), "griddepcontrol.launch_dependents;", "", {}); }
+void PtxEmitter::wait_for_kernel_before() { assembly(nothing(), "griddepcontrol.wait;", "", {}); }
+
 void PtxEmitter::mbarrier_init(Value* barrier, int count) {
   assembly(nothing(), "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r",
            {barrier, b_.getInt32(static_cast<std::uint32_t>(count))});

@@ -33,6 +33,10 @@ class PtxEmitter {
   void fence_async_proxy();  ///< what this thread wrote to shared memory becomes visible to copies and products
   void set_max_registers(int count, bool increase);
 
+  // kernels of one launch
+  void launch_dependents();       ///< blocks of the kernel after this one may be placed once all blocks here have come this far
+  void wait_for_kernel_before();  ///< until the kernel before this one has ended, and all that it wrote can be read
+
   // numbers of work tiles
   Value* atomic_increment(Value* counter);               ///< u32 in global memory; its value before
   void reset_counter(Value* counter, Value* condition);  ///< to 0

@@ -3,6 +3,7 @@
 
 #include "codegen/tile/places/isl_convert.h"
 #include "support/error.h"
+#include "support/knobs.h"
 
 #include <isl/constraint.h>
 #include <isl/set.h>
@@ -41,15 +42,25 @@ void claim_start(TileOp& op, const TileOp& init) {
   }
 }
 
-TileTree fold_initializations(const TileTree& node) {
+/// A sum of products whose terms come in tiles: on tensor cores a loop over the tiles stays, and what starts the sum stands before it.
+bool sums_tiles(const TileOp& op) {
+  return op.kind == OpKind::contract && std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) {
+           const auto length = (dim.upper - dim.lower).as_constant();
+           return dim.reduced && (!length || *length != 1);
+         }) > 1;
+}
+
+TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false) {
   if (node->kind == TileNode::Kind::op) return node;
   TileNode out = *node;
   out.children.clear();
+  on_tensor_cores = on_tensor_cores || grid_shape(node->knobs).warpgroups > 0;
   for (const TileTree& child : node->children) {
-    TileTree folded = fold_initializations(child);
+    TileTree folded = fold_initializations(child, on_tensor_cores);
     TileTree* last = out.children.empty() ? nullptr : &out.children.back();
     if (node->kind == TileNode::Kind::sequence && last != nullptr && (*last)->kind == TileNode::Kind::op &&
-        folded->kind == TileNode::Kind::op && initializes((*last)->op, folded->op)) {
+        folded->kind == TileNode::Kind::op && !(on_tensor_cores && sums_tiles(folded->op)) &&
+        initializes((*last)->op, folded->op)) {
       TileNode merged = *folded;
       merged.op.initialize = true;
       claim_start(merged.op, (*last)->op);

@@ -39,6 +39,7 @@ std::optional<std::string> lead_of(const Nest& nest, const Statement& statement,
 
 struct SumOfExponentials {
   const Statement* lead;
+  OnlinePlan plan;
   bool covers;  ///< all that the lead has taken
   double most;  ///< what the sum is at most
 };
@@ -54,7 +55,7 @@ std::optional<SumOfExponentials> recognise(const Nest& nest, const Statement& up
     const double points = std::pow(kMostPoints, static_cast<double>(reduced_dims(update).size()));
     const bool covers =
         covers_lead(nest, update, *lead, plan->lead_instances.at(update.name), plan->lead_elements.at(update.name));
-    return SumOfExponentials{lead, covers, kRounding * kMostHeld * points};
+    return SumOfExponentials{lead, *plan, covers, kRounding * kMostHeld * points};
   }
   return std::nullopt;
 }
@@ -77,6 +78,27 @@ bool is_term_of_start(const Nest& nest, const Statement& statement, const Scalar
   match.require(statement.reads.at(static_cast<std::size_t>(read)), starts[0]->write);
   const isl::set domain = domain_in(nest, statement);
   return domain.is_subset(match.relation(domain, domain_in(nest, *starts[0])).domain());
+}
+
+/// { Statement -> element of the lead's tensor } that a term is relative to: of the statement itself, or of the definition of what it reads.
+std::optional<isl::map> reference_of(const Nest& nest, const OnlinePlan& plan, const Statement& statement, const ScalarExpr& term) {
+  const ScalarExpr bare = strip_casts(term);
+  isl::map element = statement.write.relation;
+  std::string name = statement.name;
+  if (bare.op() == ScalarOp::read) {
+    const Access& read = statement.reads.at(static_cast<std::size_t>(bare.ordinal()));
+    const Statement* definition = is_elementwise_temporary(nest, read.tensor) ? sole_definition(nest, read.tensor) : nullptr;
+    if (definition == nullptr) return std::nullopt;
+    element = read.relation;
+    name = definition->name;
+    const ScalarOp op = strip_casts(definition->value).op();
+    if (op != ScalarOp::exp && op != ScalarOp::exp2) return std::nullopt;
+  } else if (bare.op() != ScalarOp::exp && bare.op() != ScalarOp::exp2) {
+    return std::nullopt;
+  }
+  const auto known = plan.lead_elements.find(name);
+  if (known == plan.lead_elements.end()) return std::nullopt;
+  return element.apply_range(known->second).intersect_domain(domain_in(nest, statement));
 }
 
 }  // namespace
@@ -107,6 +129,23 @@ std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Sta
       if (known && known->covers && is_term_of_start(nest, statement, term.args()[0], *known->lead))
         return ValueRange{1 / kRounding, known->most + kRounding * kMostHeld, false, false, true, false};
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  if (value.op() != ScalarOp::div) return std::nullopt;
+  const ScalarExpr divisor = strip_casts(value.args()[1]);
+  if (divisor.op() != ScalarOp::read) return std::nullopt;
+  const Access& read = statement.reads.at(static_cast<std::size_t>(divisor.ordinal()));
+  for (const Statement* update : writers_of(nest, read.tensor)) {
+    const auto sum = update->reduction ? recognise(nest, *update) : std::nullopt;
+    if (!sum || !sum->covers || !starts_from(nest, *sum->lead, neutral_element(*sum->lead->reduction, ElementType::f32))) continue;
+    const auto term = reference_of(nest, sum->plan, statement, value.args()[0]);
+    const isl::map of_sum =
+        read.relation.apply_range(sum->plan.lead_elements.at(update->name)).intersect_domain(domain_in(nest, statement));
+    if (term && term->is_equal(of_sum) && of_sum.is_single_valued())
+      return ValueRange{0, kRounding * kRounding, false, false, true, false};
   }
   return std::nullopt;
 }

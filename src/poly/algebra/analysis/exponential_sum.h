@@ -17,6 +17,10 @@ std::optional<ValueRange> exponential_sum(const Nest& nest, const Statement& upd
 /// for other values of the statement, of which `value` is one.
 std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Statement& statement, const ScalarExpr& value);
 
+/// The range of x / y, where y is such a sum, complete, and x a term relative to the same element of m: at most 1 (with room for
+/// rounding), whatever reference both are relative to. nullopt for other quotients.
+std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value);
+
 /// { element of the follower's result } whose points include all that its leading value has taken, `lead_elements` and `lead_instances` as in
 /// OnlinePlan. True when that is so for every element.
 bool covers_lead(const Nest& nest, const Statement& follower, const Statement& lead, const isl::map& lead_instances,

@@ -210,6 +210,7 @@ class RangeFinder {
     }
     if (expr.type() == ElementType::boolean) return between(0, 1);
     if (const auto known = exponential_sum_with_start(nest_, statement, expr)) return *known;
+    if (const auto known = exponential_quotient(nest_, statement, expr)) return *known;
     std::vector<ValueRange> args;
     for (const ScalarExpr& arg : expr.args()) args.push_back(plain(of(statement, arg)));
     if (expr.type() != ElementType::i32) return of_function(expr.op(), args);

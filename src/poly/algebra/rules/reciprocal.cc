@@ -4,9 +4,11 @@
 //            deviation), x not.
 // Rewrite    x * (1 / y), and 1 / sqrt(z) becomes rsqrt(z): one quotient for a row instead of one for each element, as back ends compute
 //            what does not change along the last dim once. Where 1 / y might overflow or be subnormal: (x k) (1 / (y k)), with k = 2^64 for
-//            tiny y, 2^-64 for huge ones, and 1 else.
+//            tiny y, 2^-64 for huge ones, and 1 else. A root that differs from element to element is worth it too: x rsqrt(z) is one
+//            function and one product, x / sqrt(z) some thirty instructions.
 // Conditions the statement is no reduction (there, defer_factor takes the quotient out of the sum altogether). Without k, y other than 0 and
-//            infinities is within 2^-126 and 2^126, by ranges. 0, infinities and NaN give in both forms what x / y gives.
+//            infinities is within 2^-126 and 2^126, by ranges. 0, infinities and NaN give in both forms what x / y gives. A root is
+//            within 2^-75 and 2^64, or 0 or infinite.
 // Proof      x / y = x y^-1 in a field. In floating point both sides are within the rounding below (N. Higham, Accuracy and Stability of
 //            Numerical Algorithms, §2.2: fl(x op y) = (x op y)(1 + d), |d| <= u, applied twice).
 // Rounding   1.5 ulp instead of 0.5 for the quotient.
@@ -50,7 +52,9 @@ ScalarExpr with_products(const Nest& nest, const Statement& statement) {
   return statement.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::div || node.type() != ElementType::f32) return node;
     const ScalarExpr &x = node.args()[0], &y = node.args()[1];
-    if (!has_read(y) || !varies_along(statement, x, last) || varies_along(statement, y, last)) return node;
+    if (!has_read(y)) return node;
+    if (varies_along(statement, y, last)) return y.op() == ScalarOp::sqrt ? product_for(nest, statement, x, y) : node;
+    if (!varies_along(statement, x, last)) return node;
     return product_for(nest, statement, x, y);
   });
 }

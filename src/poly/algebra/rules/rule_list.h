@@ -20,6 +20,7 @@ const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
 const Rule& materialize_factor_rule();
+const Rule& late_definitions_rule();
 const Rule& factor_extremum_rule();
 const Rule& fixed_extremum_rule();
 

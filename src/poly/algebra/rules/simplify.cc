@@ -1,15 +1,18 @@
 // Rule "simplify": constants are folded and arithmetic identities applied.
 //
 // Pattern    operations on constants; x*1, x/1, x+0, x-0; x/c with c a power of two; nested casts and casts that change nothing; -(-x);
-//            selects with a constant condition or equal branches; max(x, -inf), min(x, inf); !(!c); identity comparisons of constants.
-// Rewrite    the simpler expression; accesses and indices that are no longer used are dropped.
+//            selects with a constant condition or equal branches; max(x, -inf), min(x, inf); !(!c); identity comparisons of constants;
+//            temporaries that are copies of other tensors.
+// Rewrite    the simpler expression; accesses and indices that are no longer used are dropped. What reads a copy reads its source.
 // Conditions x*0 is left alone (x may be infinite), x/c becomes a product only when 1/c is exact. (x*c)*d becomes x*(cd) where one is a power of
-//            two, both are at least 1 or both at most 1, and cd is a normal number: then both forms overflow for the same x.
+//            two, both are at least 1 or both at most 1, and cd is a normal number: then both forms overflow for the same x. A source is
+//            not written again between its copy and the reader.
 // Proof      Each identity holds for all values of IEEE 754 arithmetic, NaN included, except that x+0 turns -0 into 0, which compares equal
 //            (D. Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, §2-3).
 // Rounding   None for the identities. Constants are folded one operation at a time and rounded to f32, as a kernel would.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -132,6 +135,36 @@ ScalarExpr simplify_node(const ScalarExpr& expr) {
   }
 }
 
+/// The statement that alone defines the tensor, if all it does is to copy an element; else null.
+const Statement* copy_of(const Nest& nest, const std::string& tensor) {
+  if (nest.tensor(tensor).role != TensorRole::temporary) return nullptr;
+  const Statement* copy = nullptr;
+  for (const Statement& statement : nest.statements) {
+    if (statement.write.tensor != tensor) continue;
+    if (copy != nullptr || statement.reduction || statement.value.op() != ScalarOp::read) return nullptr;
+    copy = &statement;
+  }
+  return copy != nullptr && copy->reads[0].tensor != tensor ? copy : nullptr;
+}
+
+/// Reads of copies become reads of what was copied, also where copies were copied.
+void forward_copies(Nest& nest, std::vector<std::string>& changed) {
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    for (std::size_t steps = 0; steps < nest.statements.size(); ++steps) {
+      const Nest before = nest;
+      Statement& reader = nest.statements[s];
+      const auto read = std::find_if(reader.reads.begin(), reader.reads.end(), [&](const Access& access) {
+        const Statement* copy = copy_of(before, access.tensor);
+        return copy != nullptr && may_recompute(before, *copy, before.statements[s]);
+      });
+      if (read == reader.reads.end()) break;
+      inline_read(before, reader, static_cast<int>(read - reader.reads.begin()));
+      compact(reader);
+      changed.push_back(reader.name);
+    }
+  }
+}
+
 Nest simplified(const Nest& nest, std::vector<std::string>& changed) {
   Nest result = nest;
   for (Statement& statement : result.statements) {
@@ -141,6 +174,7 @@ Nest simplified(const Nest& nest, std::vector<std::string>& changed) {
     changed.push_back(statement.name);
     compact(statement);
   }
+  forward_copies(result, changed);
   drop_unused(result);
   return result;
 }

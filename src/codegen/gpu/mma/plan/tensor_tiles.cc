@@ -6,6 +6,7 @@
 #include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
+#include "support/tensor_view.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -300,6 +301,7 @@ class TileFinder {
           index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)).substitute(pack_var, IntExpr(0)));
     const int dense = static_cast<int>(access.index.size()) - 1;
     const std::string& name = plan_.buffer(access.buffer).name;
+    require_copies(op.op, access.buffer);
     if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
       refuse(op.op, "reads " + name + " other than by rows of neighbouring elements");
     by_free = free_index == dense;
@@ -312,6 +314,24 @@ class TileFinder {
     if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
     plan_.circular_buffers.push_back(std::move(ring));
     return static_cast<int>(plan_.circular_buffers.size()) - 1;
+  }
+
+  /// Tiles of what is in the workspace come by copies like those of arguments: other kernels have written it, in rows of whole pieces.
+  void require_copies(const TileOp& op, int buffer) const {
+    if (plan_.buffer(buffer).memory != Memory::workspace) return;
+    const std::string& name = plan_.buffer(buffer).name;
+    const auto written = [&](const TensorOp& other) { return other.op.write.buffer == buffer; };
+    if (std::any_of(plan_.ops.begin(), plan_.ops.end(), written))
+      refuse(op, "reads " + name + ", which the same kernel writes: compute it in a kernel of its own before");
+    if (const int pieces = static_cast<int>(kTensorMapAlignment) / static_cast<int>(size_in_bytes(plan_.buffer(buffer).type));
+        !has_whole_rows(buffer, pieces))
+      refuse(op, fmt::format("reads {}, whose rows are no multiple of {} elements in memory", name, pieces));
+  }
+
+  bool has_whole_rows(int buffer, int elements) const {
+    const Buffer& info = plan_.buffer(buffer);
+    const auto row = info.extents.back().as_constant();
+    return info.pad % elements == 0 || (row && *row % elements == 0);
   }
 
   /// Elementwise operands over rows and columns that a loop moves come as products' operands do: element by element, each would be a load

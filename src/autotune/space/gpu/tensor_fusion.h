@@ -1,0 +1,24 @@
+// Tensor fusion: which statements share a kernel so that its products get tensor cores.
+#pragma once
+
+#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/rule_variants.h"
+
+#include <optional>
+#include <set>
+#include <string>
+
+namespace nestor {
+
+/// How far statements are fused so that products get tensor cores: as far as they can be, unless a preparation is in the way or tiles do
+/// not fit; at last a kernel for each product.
+Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits);
+
+/// Axes of the heaviest fusion group after the rules, fused as for tensor cores.
+std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits);
+
+/// The usual rules, without one that makes something else of a sum of products.
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual, const GpuLimits& limits);
+
+}  // namespace nestor

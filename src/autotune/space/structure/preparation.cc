@@ -1,0 +1,183 @@
+// Statements before products: found by what they depend on.
+#include "autotune/space/structure/preparation.h"
+
+#include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/group_search.h"
+#include "autotune/space/structure/group_steps.h"
+#include "autotune/space/structure/try_steps.h"
+#include "codegen/tile/contraction.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace nestor {
+namespace {
+
+std::set<int> dims_of(const Access& access) {
+  std::set<int> dims;
+  for (const std::optional<int>& dim : followed_dims(access)) {
+    if (dim) dims.insert(*dim);
+  }
+  return dims;
+}
+
+/// Loop groups that tensors of the preparation connect, each set in textual order.
+std::vector<std::vector<int>> connected(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
+  std::vector<std::vector<int>> sets;
+  std::vector<std::set<std::string>> written;  // by set
+  for (const int u : loop_groups) {
+    std::vector<int> joined{u};
+    std::set<std::string> tensors, writes;
+    for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(u)].statements) {
+      writes.insert(nest.statement(name).write.tensor);
+      for (const Access& read : nest.statement(name).reads) tensors.insert(read.tensor);
+    }
+    tensors.insert(writes.begin(), writes.end());
+    for (std::size_t s = sets.size(); s-- > 0;) {
+      const bool meets = std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return written[s].contains(tensor); });
+      if (!meets) continue;
+      joined.insert(joined.end(), sets[s].begin(), sets[s].end());
+      writes.insert(written[s].begin(), written[s].end());
+      sets.erase(sets.begin() + static_cast<std::ptrdiff_t>(s));
+      written.erase(written.begin() + static_cast<std::ptrdiff_t>(s));
+    }
+    std::sort(joined.begin(), joined.end());
+    sets.push_back(std::move(joined));
+    written.push_back(std::move(writes));
+  }
+  return sets;
+}
+
+class Preparation {
+ public:
+  Preparation(const Nest& nest, const NestStructure& structure) : nest_(nest), structure_(structure) {}
+
+  std::vector<int> find() {
+    find_operands();
+    find_users_of_products();
+    std::set<int> needed;
+    for (int u = static_cast<int>(structure_.loop_groups.size()); u-- > 0;) {
+      if (!uses_product(u) && (sums(u) || writes_any(u, wanted_))) take(u, needed);
+    }
+    // What is computed from statistics alone, unless it is larger than what they were computed from.
+    for (int u = 0; u < static_cast<int>(structure_.loop_groups.size()); ++u) {
+      if (!uses_product(u) && !needed.contains(u) && reads_any(u, made_) && group(u).points <= largest_) take(u, needed);
+    }
+    return products_ ? std::vector<int>(needed.begin(), needed.end()) : std::vector<int>{};
+  }
+
+ private:
+  const LoopGroup& group(int u) const { return structure_.loop_groups[static_cast<std::size_t>(u)]; }
+
+  template <class F>
+  void for_each_statement(int loop_group, const F& visit) const {
+    for (const std::string& name : group(loop_group).statements) visit(nest_.statement(name));
+  }
+
+  void take(int loop_group, std::set<int>& needed) {
+    needed.insert(loop_group);
+    largest_ = std::max(largest_, group(loop_group).points);
+    for_each_statement(loop_group, [&](const Statement& statement) {
+      made_.insert(statement.write.tensor);
+      wanted_.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) wanted_.insert(read.tensor);
+    });
+  }
+
+  void find_operands() {
+    for (const Statement& statement : nest_.statements) {
+      if (!multiplies_matrices(statement)) continue;
+      products_ = true;
+      of_products_.insert(statement.write.tensor);
+      const auto product = unscaled_contraction_of(statement);
+      for (const int ordinal : {product->a, product->b})
+        wanted_.insert(statement.reads[static_cast<std::size_t>(ordinal)].tensor);
+    }
+  }
+
+  /// Tensors that come from a product, to a fixed point.
+  void find_users_of_products() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Statement& statement : nest_.statements) {
+        const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                      [&](const Access& read) { return of_products_.contains(read.tensor); });
+        if (uses) changed = of_products_.insert(statement.write.tensor).second || changed;
+      }
+    }
+  }
+
+  bool uses_product(int loop_group) const { return writes_any(loop_group, of_products_); }
+
+  bool writes_any(int loop_group, const std::set<std::string>& tensors) const {
+    bool found = false;
+    for_each_statement(loop_group,
+                       [&](const Statement& statement) { found = found || tensors.contains(statement.write.tensor); });
+    return found;
+  }
+
+  bool reads_any(int loop_group, const std::set<std::string>& tensors) const {
+    bool found = false;
+    for_each_statement(loop_group, [&](const Statement& statement) {
+      for (const Access& read : statement.reads) found = found || tensors.contains(read.tensor);
+    });
+    return found;
+  }
+
+  bool sums(int loop_group) const {
+    bool found = false;
+    for_each_statement(loop_group, [&](const Statement& statement) { found = found || statement.reduction.has_value(); });
+    return found;
+  }
+
+  const Nest& nest_;
+  const NestStructure& structure_;
+  bool products_ = false;
+  std::set<std::string> of_products_;  ///< tensors that a product, or one who uses it, writes
+  std::set<std::string> wanted_;       ///< tensors that products read, or that the preparation needs or writes
+  std::set<std::string> made_;         ///< tensors that the preparation writes
+  double largest_ = 0;                 ///< most points of a loop group of the preparation
+};
+
+}  // namespace
+
+bool multiplies_matrices(const Statement& statement) {
+  const auto product = unscaled_contraction_of(statement);
+  if (!product) return false;
+  const std::set<int> a = dims_of(statement.reads[static_cast<std::size_t>(product->a)]),
+                      b = dims_of(statement.reads[static_cast<std::size_t>(product->b)]), written = dims_of(statement.write);
+  const auto lacks = [&](const std::set<int>& has, const std::set<int>& other) {
+    return std::any_of(written.begin(), written.end(), [&](int dim) { return has.contains(dim) && !other.contains(dim); });
+  };
+  return lacks(a, b) && lacks(b, a);
+}
+
+std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& structure) {
+  return Preparation(nest, structure).find();
+}
+
+std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure) {
+  const std::vector<int> before = preparing_loop_groups(base.nest(), structure);
+  if (before.empty()) return std::nullopt;
+  std::vector<int> others;
+  for (int u = 0; u < static_cast<int>(structure.loop_groups.size()); ++u) {
+    if (std::find(before.begin(), before.end(), u) == before.end()) others.push_back(u);
+  }
+  std::vector<FusionGroup> fusion_groups;
+  for (const std::vector<int>& set : connected(base.nest(), structure, before)) {
+    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, Fusion::careful)) {
+      group.prepares = true;
+      fusion_groups.push_back(std::move(group));
+    }
+  }
+  for (FusionGroup& group : find_fusion_groups_of(base, structure, others, Fusion::maximal))
+    fusion_groups.push_back(std::move(group));
+  std::optional<Schedule> schedule = base;
+  for (const FusionGroup& group : fusion_groups) {
+    if (schedule) schedule = try_steps(*schedule, group_steps(structure, group, probe_plan(group)).steps);
+  }
+  return schedule ? std::optional(std::move(fusion_groups)) : std::nullopt;
+}
+
+}  // namespace nestor

@@ -1,0 +1,113 @@
+// Rule "late_definitions": what is computed from a finished sum waits until it is first needed.
+//
+// Pattern    a temporary of one elementwise definition that needs what a sum or an extremum has accumulated, behind it another such
+//            reduction that reads the same temporary, and behind that the first reader (a row's denominator between two sums over weights).
+// Rewrite    the definition moves to just before its first reader.
+// Conditions the definition is alone in its loops, and nothing between writes what it reads.
+// Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
+//            old place may then become one, which a statement between them that needs the first one's result forbids.
+// Rounding   none: the same operations on the same values.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "late_definitions";
+
+/// Reductions whose results the definition needs, through other definitions too.
+void reductions_of(const Nest& nest, const Statement& definition, std::vector<const Statement*>& found) {
+  for (const Access& read : definition.reads) {
+    if (is_elementwise_temporary(nest, read.tensor)) {
+      reductions_of(nest, *sole_definition(nest, read.tensor), found);
+      continue;
+    }
+    for (const Statement* writer : writers_of(nest, read.tensor)) {
+      if (writer->reduction) found.push_back(writer);
+    }
+  }
+}
+
+/// Do both read a tensor that the nest computes? Then one loop over its elements may serve both.
+bool share_temporary(const Nest& nest, const Statement& a, const Statement& b) {
+  return std::any_of(a.reads.begin(), a.reads.end(), [&](const Access& read) {
+    const auto same = [&](const Access& other) { return other.tensor == read.tensor; };
+    return nest.tensor(read.tensor).role == TensorRole::temporary && std::any_of(b.reads.begin(), b.reads.end(), same);
+  });
+}
+
+/// The first reader, if the definition may move there, and stands between reductions over the same elements now; else null.
+const Statement* later_place(const Nest& nest, const Statement& definition) {
+  const std::string& tensor = definition.write.tensor;
+  if (!is_elementwise_temporary(nest, tensor) || sole_definition(nest, tensor) != &definition) return nullptr;
+  if (group_end(nest, definition.name) - group_begin(nest, definition.name) != 1) return nullptr;
+  const Statement* first = nullptr;
+  for (const Statement* reader : readers_of(nest, tensor)) {
+    if (first == nullptr || position_of(nest, reader->name) < position_of(nest, first->name)) first = reader;
+  }
+  if (first == nullptr || !may_recompute(nest, definition, *first)) return nullptr;
+  std::vector<const Statement*> needed;
+  reductions_of(nest, definition, needed);
+  const std::size_t from = position_of(nest, definition.name), to = group_begin(nest, first->name);
+  for (std::size_t k = from + 1; k < to; ++k) {
+    const Statement& between = nest.statements[k];
+    const bool shares = between.reduction && std::any_of(needed.begin(), needed.end(), [&](const Statement* reduction) {
+                          return share_temporary(nest, *reduction, between);
+                        });
+    if (shares) return first;
+  }
+  return nullptr;
+}
+
+bool move_one(Nest& nest) {
+  for (std::size_t k = nest.statements.size(); k-- > 0;) {
+    const Statement definition = nest.statements[k];
+    const Statement* reader = later_place(nest, nest.statements[k]);
+    if (reader == nullptr) continue;
+    const std::string before = reader->name;
+    erase_statement(nest, definition.name);
+    insert_statement(nest, group_begin(nest, before), definition);
+    return true;
+  }
+  return false;
+}
+
+Nest reordered(const Nest& nest, std::size_t& moves) {
+  Nest result = nest;
+  const std::size_t most = nest.statements.size() * nest.statements.size();
+  for (moves = 0; moves < most && move_one(result); ++moves) {}
+  return result;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::size_t moves = 0;
+  reordered(nest, moves);
+  if (moves == 0) return {};
+  return {{kName, {}, fmt::format("{} definitions wait until they are first needed", moves)}};
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  expect_arguments(kName, target, 0);
+  std::size_t moves = 0;
+  Nest result = reordered(nest, moves);
+  if (moves == 0) refuse_rule(kName, "", "no definition stands between reductions that do not need it");
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& late_definitions_rule() {
+  static const Rule rule{kName,
+                         "what is computed from a finished sum waits until it is first needed",
+                         "statements change places that neither write nor read what the other one writes",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
