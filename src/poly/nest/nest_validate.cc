@@ -266,6 +266,9 @@ class Validator {
       user_error("{} accumulates into {}, whose elements are bool; accumulate i32 or f32, and compare the result", where,
                  target.name);
     }
+    if (statement.reduction && is_narrow(statement.value.type())) {
+      user_error("{} accumulates values of type {}; cast them to f32", where, to_string(statement.value.type()));
+    }
     if (!same_kind(statement.value.type(), target.type)) {
       user_error("{} writes a value of type {} to {}, whose elements are {}; cast it", where, to_string(statement.value.type()),
                  target.name, to_string(target.type));

@@ -25,6 +25,7 @@ struct TensorAxes {
   int column = -1;
   int pack = -1;           ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;  ///< extent of the reduced dim of the first product
+  bool fixed_inner = false;  ///< it is known when compiling
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   std::int64_t others = 1;  ///< with `column`: points of the common axes beside rows and columns
   // Extents beside rows and streamed columns, one entry a tile.

@@ -137,8 +137,6 @@ std::optional<Contraction> contraction_over_dims(const TileOp& op) {
   bool shared_reduced = false, exclusive = false;
   for (const OpDim& dim : op.dims) {
     const bool in_a = index_uses(a, dim.var), in_b = index_uses(b, dim.var);
-    const auto length = (dim.upper - dim.lower).as_constant();
-    if (dim.reduced && length && *length == 1 && !in_a && !in_b) continue;  // the loop over tiles of a short sum
     if (dim.reduced && in_a && in_b) shared_reduced = true;
     if (dim.reduced && !(in_a && in_b)) return std::nullopt;
     if (!dim.reduced && in_a != in_b) exclusive = true;
