@@ -55,12 +55,14 @@ class Tuning {
     result_.problem = problem_key(request.nest, problem_.sizes);
   }
 
-  TuneResult run() {
+  /// nullopt: no likely candidate fits unless all sizes are fixed.
+  std::optional<TuneResult> run() {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
     if (request_.progress) measurer_->while_waiting([this] { tick(); });
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
+    if (!request_.fix_all_sizes && nothing_fits()) return std::nullopt;
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     result_.device = measurer_->device();
     devices_ = measurer_->devices();
@@ -95,6 +97,17 @@ class Tuning {
       if (out_of_time()) measurer_->abandon();
       settle_next();
     }
+  }
+
+  /// Do free sizes keep every first guess for a GPU from fitting?
+  bool nothing_fits() {
+    const bool free = std::any_of(request_.nest.sizes.begin(), request_.nest.sizes.end(),
+                                  [](const SizeParam& size) { return !size.specialized; });
+    if (!free || !request_.measure.target.is_gpu()) return false;
+    guesses_ = space_->defaults();
+    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(), [&](const Point& point) {
+      return !space_->candidate(point).infeasible.empty();
+    });
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -424,7 +437,12 @@ TuneResult tune(const TuneRequest& request) {
   if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
   if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
-  return Tuning(request).run();
+  if (std::optional<TuneResult> result = Tuning(request).run()) return std::move(*result);
+  TuneRequest fixed = request;
+  fixed.fix_all_sizes = true;
+  TuneResult result = *Tuning(fixed).run();
+  result.fixed_sizes = true;
+  return result;
 }
 
 SpaceLimits space_limits(const MeasureOptions& options) {

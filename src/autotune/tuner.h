@@ -71,6 +71,7 @@ struct TuneResult {
   std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none
   bool stopped = false;          ///< by the stop flag
   bool exhausted = false;        ///< every candidate of the space is measured
+  bool fixed_sizes = false;      ///< compiled for exactly these sizes, as nothing likely fits a GPU's blocks for all of them
   std::string space;             ///< the space in words: parameters and number of candidates
 };
 

@@ -10,12 +10,25 @@ from .values import condition_value
 _SMALLEST_SHARED = 16  # nodes; smaller parts that are used twice are written twice, as the nestor program does
 
 
-def assemble(op, variant, outputs, *, arguments=(), sizes=(), require=(), tolerance=1e-4):
+# What rounding may be granted with ordinary data (docs/results.md), by element type.
+TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
+_TOLERANCE = 1e-4  # of other types
+
+
+def tolerance_of(*types):
+    """The tolerance of a nest, or an output, that has values of these types: that of the coarsest."""
+    return max((TOLERANCES.get(kind, _TOLERANCE) for kind in types), default=_TOLERANCE)
+
+
+def assemble(op, variant, outputs, *, arguments=(), sizes=(), require=(), tolerance=None):
     """The Nest of `outputs`, a sequence of Tensors with statements.
 
     arguments: tensors in the order of a call, those that nothing reads are added as inputs too. sizes: in this order, before
-    others that are found. require: conditions on sizes for which the definition holds. Raises UserError for names that clash.
+    others that are found. require: conditions on sizes for which the definition holds. tolerance: None for that of the coarsest
+    type of arguments and outputs (TOLERANCES). Raises UserError for names that clash.
     """
+    if tolerance is None:
+        tolerance = tolerance_of(*(tensor.type for tensor in (*arguments, *outputs)))
     return _Assembly(outputs, arguments, sizes, require).nest(op, variant, tolerance)
 
 

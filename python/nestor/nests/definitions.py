@@ -199,7 +199,7 @@ class Tensor:
             raise UserError(f"{self.name} is of type {self.type}: " +
                             ("only inputs may be, write i32" if self.type == "i64" else "accumulate i32 or f32, and compare it"))
         where = condition_of(where)
-        value = lift_reductions(as_value(value), f"{self.name}_", where)
+        value = lift_reductions(as_value(value), f"{self.name}_", where, dims)
         parts = [(TRUE, value)] if reduction else parts_of(value)
         for number, (condition, part) in enumerate(parts):
             self._update(dims, at, part, both(where, condition), reduction, suffix or (f"_part{number}" if len(parts) > 1 else ""))
@@ -231,16 +231,17 @@ class Reduction:
         self.op, self.value, self.over, self.where, self.name = op, value, over, where, name
         self._made = {}
 
-    def read(self, prefix, where):
-        """The Value that reads this reduction's tensor, which is made if none is there for `where`."""
+    def read(self, prefix, where, order):
+        """The Value that reads this reduction's tensor, which is made if none is there for `where`, with indices in the order
+        that the reader has them in."""
         inner = variables(self.value) | self.where.names()
-        dims = tuple(index for index in free_indices(inner) if not is_among(index, self.over))
+        dims = tuple(index for index in free_indices(inner, order) if not is_among(index, self.over))
         where = _part_about(where, dims)
         if where not in self._made:
             kind = _reduced_type(self.value)
             tensor = Tensor(self.name or f"{prefix}{self.op}", kind, [index.extent for index in dims])
             at = tuple(index.affine for index in dims)
-            value = lift_reductions(self.value, prefix, both(where, self.where))
+            value = lift_reductions(self.value, prefix, both(where, self.where), dims + tuple(self.over))
             tensor.write(dims, at, neutral(self.op, kind), where=where, suffix="_init")
             tensor.write(dims + self.over, at, value, where=both(where, self.where), reduction=self.op)
             self._made[where] = tensor
@@ -301,11 +302,13 @@ def is_among(index, indices):
     return any(each is index for each in indices)
 
 
-def free_indices(names):
-    """The Index objects among the names of an Affine or Condition, in the order in which they were made."""
+def free_indices(names, order=()):
+    """The Index objects among the names of an Affine or Condition: those of `order` first, then the others in the order in which
+    they were made."""
+    places = {id(index): place for place, index in enumerate(order)}
     return sorted({name.owner
                    for name in names if isinstance(getattr(name, "owner", None), Index)},
-                  key=lambda index: index.number)
+                  key=lambda index: (places.get(id(index), len(places)), index.number))
 
 
 def _check_free(value, where, at, dims, name):
@@ -318,15 +321,15 @@ def _check_free(value, where, at, dims, name):
                         f"({', '.join(each.name for each in dims) or 'none'}) and is not reduced over")
 
 
-def lift_reductions(value, prefix, where=TRUE):
+def lift_reductions(value, prefix, where=TRUE, order=()):
     """The value with every reduction in it replaced by a read of a tensor that holds it: at all points of the indices that it
-    depends on, or of those where the conditions of `where` on these indices hold."""
+    depends on, or of those where the conditions of `where` on these indices hold. order: of the reader's indices."""
     done = {}
 
     def lifted(node):
         if id(node) not in done:
             if node.op == "reduce":
-                done[id(node)] = node.payload.read(prefix, where)
+                done[id(node)] = node.payload.read(prefix, where, order)
             else:
                 args = [lifted(arg) for arg in node.args]
                 same = all(one is other for one, other in zip(args, node.args))

@@ -12,7 +12,7 @@ import sympy
 import torch
 
 from ..nests.affine import FALSE, TRUE, Affine, Condition
-from ..nests.assemble import assemble
+from ..nests.assemble import assemble, tolerance_of
 from ..nests.definitions import Index, Scalar, Size, Tensor, indices
 from ..nests.model import Nest
 from ..nests.values import Value, as_type, as_value, cast, constant, exp, from_affine, from_condition, log, select
@@ -22,7 +22,6 @@ from .importer.conditions import FLOOR, HIDDEN, known_forms, may_hide, narrowed,
 from .importer.extents import Symbols, Unsupported
 from .importer.graph import Context
 from .importer.lazy import ELEMENTS, INTEGERS, Builder, Lazy
-from .importer.regions import TOLERANCES
 from .importer.table import RULES, name_of
 
 _SMALLEST = 1.1754943508222875e-38
@@ -319,7 +318,7 @@ class _Definition:
         order = [size for name, size in self.known_sizes.items() if name not in self.given]
         element = self.shape.element
         nest = assemble("flex", element, outputs, arguments=[query, key, value, *leaves], sizes=order, require=self.conditions,
-                        tolerance=TOLERANCES[element])
+                        tolerance=tolerance_of(element))
         return Flex(named(nest), tuple(used), self.given, tuple(self.conditions))
 
 

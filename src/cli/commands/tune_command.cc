@@ -133,6 +133,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"database", request.database}};
   if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
   if (!lanes.empty()) json["products_on_lanes"] = lanes;
+  if (result.fixed_sizes) json["fixed_sizes"] = true;
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
   return json;
 }
@@ -170,6 +171,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
       result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
   if (!lanes.empty()) print(fmt::format("products on lanes: {}", lanes));
+  if (result.fixed_sizes) print("compiled for exactly these sizes: with others left free, nothing likely fits a block");
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));

@@ -13,7 +13,7 @@ import torch
 
 from ...errors import UserError
 from ...nests.affine import NotAffine
-from ...nests.assemble import assemble, tensors_of
+from ...nests.assemble import assemble, tensors_of, tolerance_of
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
 from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
@@ -21,8 +21,6 @@ from .needed import shrink
 from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
-TOLERANCES = {"f32": 1e-4, "f16": 2e-3, "bf16": 1.6e-2}
-_TOLERANCE = 1e-4  # of other types
 _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
 
@@ -347,9 +345,9 @@ class _Walk:
         shrink(tensors)
         inputs = _named_inputs(tensors, arguments)
         variant = element_type(values_of(outputs[0][1])[0].dtype)
-        tolerance = TOLERANCES.get(variant, _TOLERANCE)
+        tolerance = tolerance_of(variant)
         for tensor in tensors:
-            own = TOLERANCES.get(tensor.type, _TOLERANCE)
+            own = tolerance_of(tensor.type)
             tensor.tolerance = own if own != tolerance else None
         nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance)
         return Region(_named(nest), [node for node in self.graph.nodes if node in inside],

@@ -29,16 +29,26 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice,
 void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const GpuLimits& limits = source.limits;
   const RuleVariant& variant = source.variants.at(choice);
-  const FusionGroup& main = source.variants.heaviest(variant, Fusion::maximal);
-  for (GpuShape shape : likely_shapes(points_per_work_tile(variant.structure, main), limits)) {
+  // Rows that no cluster holds are left to kernels of their own.
+  Fusion fusion = Fusion::maximal;
+  const auto shapes = [&] {
+    return likely_shapes(row_tiles(variant.structure, source.variants.heaviest(variant, fusion)).points, limits);
+  };
+  if (shapes().empty()) fusion = Fusion::careful;
+  const FusionGroup& main = source.variants.heaviest(variant, fusion);
+  const RowTiles tiles = row_tiles(variant.structure, main);
+  for (GpuShape shape : shapes()) {
+    if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
     for (const GpuResidence& residence : likely_residences(shape, limits)) {
-      NamedValues values = fused_values(source, choice);
+      NamedValues values = fused_values(source, choice, fusion);
       for (const Parameter& parameter : source.parameters) {
         if (parameter.name.starts_with("tile.")) values[parameter.name] = main.part ? kCombinedColumns : 1;
       }
-      if (!main.axes.empty() && !main.part) values["tile." + variant.structure.axes[main.axes.back()].name] = shape.rows;
+      if (!main.part) {
+        for (const auto& [name, tile] : values_of(tiles, variant.structure, main, shape.rows)) values[name] = tile;
+      }
       const std::int64_t resident = resident_blocks(shape, limits);
       const std::int64_t at_once = residence.persistent > 0 ? resident : std::max<std::int64_t>(resident / 2, 1);
       values["num_splits"] = limits.units * at_once / shape.cluster;

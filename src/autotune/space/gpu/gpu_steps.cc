@@ -21,6 +21,8 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 16;  ///< of an asynchronous copy
+constexpr double kFewPoints = 256, kManyPoints = 4096;  ///< of a work tile that is no row of a sum
+constexpr double kPointsOfThread = 8;
 constexpr double kFewestPoints = 3;       ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(loop_group, statement)` for every statement of the fusion group.
@@ -286,7 +288,11 @@ std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const 
       return fmt::format("{} values of a thread do not fit its registers, beside copies of what comes next", held);
   }
   double points = points_per_work_tile(part.structure, part.group);
-  for (const auto& [axis, tile] : part.plan.tile) points *= static_cast<double>(tile);
+  for (const int axis : part.group.axes) {
+    const auto tile = part.plan.tile.find(axis);
+    const std::int64_t whole = part.structure.axes[static_cast<std::size_t>(axis)].extent;
+    points *= static_cast<double>(tile == part.plan.tile.end() ? whole : tile->second);
+  }
   if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))
     return fmt::format("{:.0f} points for {} threads", points, threads);
   return {};
@@ -321,17 +327,49 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits) {
   return shapes;
 }
 
+RowTiles row_tiles(const NestStructure& structure, const FusionGroup& group) {
+  RowTiles tiles{points_per_work_tile(structure, group), group.axes.size()};
+  const auto extent = [&](std::size_t k) { return structure.axes[static_cast<std::size_t>(group.axes[k])].extent; };
+  // Where nothing is summed up, the last axes take the place of a row, unless they are long enough to be cut.
+  const bool elementwise = tiles.points <= 1;
+  while (elementwise && tiles.inside > 1 && tiles.points < kFewPoints &&
+         tiles.points * static_cast<double>(extent(tiles.inside - 1)) <= kManyPoints)
+    tiles.points *= static_cast<double>(extent(--tiles.inside));
+  return tiles;
+}
+
+NamedValues values_of(const RowTiles& tiles, const NestStructure& structure, const FusionGroup& group, std::int64_t rows) {
+  NamedValues values;
+  for (std::size_t k = 0; k < group.axes.size(); ++k)
+    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = k >= tiles.inside       ? 0
+                                                                                     : k + 1 == tiles.inside ? rows
+                                                                                                             : 1;
+  return values;
+}
+
+GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape) {
+  // Elements of their own, not rows of them: some for each thread.
+  if (tiles.points < kFewPoints && shape.cluster == 1)
+    shape.rows = std::max<std::int64_t>(shape.rows, static_cast<std::int64_t>(kPointsOfThread * static_cast<double>(shape.threads) / tiles.points));
+  return shape;
+}
+
+NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group) {
+  constexpr std::int64_t kColumns = 256, kRows = 4;
+  NamedValues values;
+  for (std::size_t k = 0; k < group.axes.size(); ++k) {
+    const std::size_t from_last = group.axes.size() - 1 - k;
+    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = from_last == 0 ? kColumns : from_last == 1 ? kRows : 1;
+  }
+  return values;
+}
+
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
   if (group.axes.empty()) return {{"reduction_axis", -1}};
-  // Where nothing is summed up, the last axis takes the place of a row.
-  const bool elementwise = points_per_work_tile(structure, group) <= 1 && group.axes.size() > 1;
-  const std::size_t rows = group.axes.size() - (elementwise ? 2 : 1);
-  const auto axis_at = [&](std::size_t k) { return structure.axes[static_cast<std::size_t>(group.axes[k])]; };
-  const double points = elementwise ? static_cast<double>(axis_at(rows + 1).extent) : points_per_work_tile(structure, group);
-  const GpuShape shape = likely_shapes(points, limits).front();
+  const RowTiles tiles = row_tiles(structure, group);
+  const GpuShape shape = shape_of_rows(tiles, likely_shapes(tiles.points, limits).front());
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
-  for (std::size_t k = 0; k < group.axes.size(); ++k)
-    values["tile." + axis_at(k).name] = k == rows ? shape.rows : k < rows ? 1 : 0;
+  values.merge(values_of(tiles, structure, group, shape.rows));
   return values;
 }
 

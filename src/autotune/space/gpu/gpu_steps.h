@@ -52,6 +52,22 @@ struct GpuShape {
 };
 std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
 
+/// Which common axes a work tile takes whole: those from `inside` on, so that it has `points` for each position of the others.
+struct RowTiles {
+  double points = 1;
+  std::size_t inside = 0;
+};
+RowTiles row_tiles(const NestStructure& structure, const FusionGroup& group);
+
+/// Tiles of the group's common axes: `rows` of the innermost one that is not taken whole.
+NamedValues values_of(const RowTiles& tiles, const NestStructure& structure, const FusionGroup& group, std::int64_t rows);
+
+/// The shape, with more rows where rows have few points: a thread wants some for itself.
+GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape);
+
+/// Tiles of a group that adds up a few parts of each of many sums.
+NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group);
+
 /// Values for a group of rows beside others with products on tensor cores: the first likely shape.
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
 

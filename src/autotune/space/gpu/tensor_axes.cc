@@ -18,6 +18,8 @@
 namespace nestor {
 namespace {
 
+constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop over tiles
+
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
 /// Axes that the indices of an access follow, in their order; -1: none.
@@ -40,6 +42,17 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
   });
 }
 
+/// Axes along which an access moves by whole steps, sums of several included.
+std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access) {
+  std::vector<int> axes;
+  for (const std::vector<int>& dims : summed_dims(access)) {
+    for (const int dim : dims) {
+      if (static_cast<std::size_t>(dim) < loop_group.axes.size()) axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
+    }
+  }
+  return axes;
+}
+
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
@@ -55,7 +68,11 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
                          written = axes_of(loop_group, statement.write);
   if (written.empty()) return std::nullopt;
   TensorAxes result;
+  // Columns are streamed: an axis of one operand alone, which other statements of the group do not share, whatever its place.
   result.reduction_axis = written.back();
+  for (const int axis : written) {
+    if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
+  }
   for (const int axis : written) {
     if (axis == result.reduction_axis || !has(group.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
     result.pack = std::exchange(result.row, axis);
@@ -80,27 +97,35 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   for (const Access* access : {&a, &b}) {
     if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
-  const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
+  const std::vector<int> in_a = moved_axes(loop_group, a), in_b = moved_axes(loop_group, b),
                          written = axes_of(loop_group, statement.write);
   TensorAxes result;
   std::int64_t points = 1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     const int axis = loop_group.axes[k];
-    if (!loop_group.reduced[k]) points *= loop_group.extents[k];
-    const bool of_a = has(in_a, axis), of_b = has(in_b, axis);
-    if (loop_group.reduced[k]) {
-      if (result.reduction_axis >= 0 || !of_a || !of_b) return std::nullopt;
-      result.reduction_axis = axis;
-      result.inner = loop_group.extents[k];
-    } else if (of_a != of_b && has(group.axes, axis)) {
-      // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
-      (axis == written.back() ? result.column : result.row) = axis;
-      (axis == written.back() ? result.column_extent : result.row_extent) = loop_group.extents[k];
+    if (!loop_group.reduced[k]) {
+      points *= loop_group.extents[k];
+      continue;
     }
+    // Of several reduced dims the innermost is cut into tiles; the others are loops around products.
+    if (!has(in_a, axis) || !has(in_b, axis)) return std::nullopt;
+    result.reduction_axis = axis;
+    result.inner = loop_group.extents[k];
   }
+  const auto extent = [&](int axis) { return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))]; };
+  const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && has(group.axes, axis); };
+  // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
+  for (const int axis : written) {
+    if (axis >= 0 && alone(axis)) result.column = axis;
+  }
+  for (const int axis : written) {
+    if (axis >= 0 && alone(axis) && has(in_a, axis) != has(in_a, result.column)) result.row = axis;
+  }
+  if (result.row < 0 || result.reduction_axis < 0) return std::nullopt;
+  result.column_extent = extent(result.column);
+  result.row_extent = extent(result.row);
   result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);
-  const bool apart = result.row >= 0 && result.column >= 0 && has(in_a, result.row) != has(in_a, result.column);
-  return apart && result.reduction_axis >= 0 ? std::optional(result) : std::nullopt;
+  return result;
 }
 
 /// Elements of an access beside the loops that all loop groups share and the streamed one.
@@ -143,15 +168,16 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       if (!product) continue;
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group);
       if (!axes) return std::nullopt;
-      if (common &&
-          (axes->row != common->row || axes->column != common->column || axes->reduction_axis != common->reduction_axis))
-        return std::nullopt;
-      common = axes;
+      if (common && (axes->row != common->row || axes->column != common->column)) return std::nullopt;
+      // The longest sum is cut into tiles; others have to be one.
+      const bool same = !common || axes->reduction_axis == common->reduction_axis;
+      if (!same && std::min(axes->inner, common->inner) > kShortSum) return std::nullopt;
+      if (!common || axes->inner > common->inner) common = axes;
       ++products;
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-        const std::vector<int> followed = axes_of(loop_group, read);
-        (has(followed, axes->row) ? rows : columns)[read.tensor] = {1, followed.back() == axes->reduction_axis};
+        const bool of_rows = has(moved_axes(loop_group, read), axes->row);
+        (of_rows ? rows : columns)[read.tensor] = {1, axes_of(loop_group, read).back() == axes->reduction_axis};
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
 #include "support/error.h"
+#include "support/knobs.h"
 
 #include <algorithm>
 #include <array>
@@ -22,6 +23,7 @@
 namespace nestor {
 namespace {
 
+constexpr int kSummingThreads = 256;     ///< of a block that adds up a few parts of each of many sums
 constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
 constexpr std::array<Fusion, 4> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared};
 
@@ -226,8 +228,10 @@ Candidate NestSpace::candidate(const Point& point) const {
   const FusionGroup* main = &variants_.heaviest(chosen, fusion, by_row);
   candidate.least_ms = scalar_floor_ms_;
   // Blocks of later kernels may be placed before the one before ends.
+  const FusionGroup* first = main->at_front ? main : parts.data();
   const auto place_early = [&](GridShape& grid, const FusionGroup& group) {
-    grid.programmatic_launch = &group != parts.data() && limits_.gpu && limits_.gpu->sm >= knob_named("programmatic_launch").least_sm ? 1 : 0;
+    const bool can = limits_.gpu && limits_.gpu->sm >= knob_named("programmatic_launch").least_sm;
+    grid.programmatic_launch = can && &group != first ? 1 : 0;
   };
   if (main->at_front && !tensor_axes_of(chosen, *main)) {
     candidate.infeasible = "parts of rows are for products on tensor cores";
@@ -249,22 +253,35 @@ Candidate NestSpace::candidate(const Point& point) const {
       candidate.least_ms = 0;
       continue;
     }
-    const NamedValues own =
-        beside ? values_beside_products(chosen.structure, group, *limits_.gpu) : values;
+    NamedValues own = beside ? values_beside_products(chosen.structure, group, *limits_.gpu) : values;
     GpuChoice on_gpu = gpu_choice(own);
     // Beside blocks that run over parts, what is left to do is to combine their results.
     const bool combines = main->part && &group != main;
     if (combines) on_gpu = {.grid = {.threads = kCombiningThreads}};
+    if (combines && streams_terms_ && on_tensor_cores.grid.warpgroups > 0) {
+      // A few parts of many sums: threads take elements, not parts of one element.
+      on_gpu.grid.threads = kSummingThreads;
+      for (const auto& [name, tile] : tiles_of_few_parts(chosen.structure, group)) {
+        if (value_or(own, name, 0) == 0) own[name] = tile;
+      }
+    }
     place_early(on_gpu.grid, group);
-    const GroupPlan plan = plan_for(variants_, chosen, group, own, limits_, combines);
-    const bool shared = !plan.order.empty();
+    GroupPlan plan = plan_for(variants_, chosen, group, own, limits_, combines);
     const Nest& nest = variants_.nest(chosen);
     const GpuGroup part{nest, chosen.structure, group, plan, sizes_};
     if (limits_.gpu && !combines) {
       candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
+      if (!candidate.infeasible.empty() && &group != main && !main->part) {
+        // What suits the main group does not suit this one.
+        own = values_beside_products(chosen.structure, group, *limits_.gpu);
+        on_gpu = gpu_choice(own);
+        place_early(on_gpu.grid, group);
+        plan = plan_for(variants_, chosen, group, own, limits_, combines);
+        candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
+      }
       if (!candidate.infeasible.empty()) return candidate;
     }
-    const bool keeps_rows = !limits_.gpu && shared && group.loop_groups.size() > 1;
+    const bool keeps_rows = !limits_.gpu && !plan.order.empty() && group.loop_groups.size() > 1;
     const std::int64_t bytes = keeps_rows ? scratch_bytes(nest, chosen.structure, group, plan) : 0;
     if (bytes > limits_.scratch_bytes) {
       candidate.infeasible =

@@ -15,4 +15,8 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes);
 /// For each index of an access the dim of the statement that it follows: index = dim + constant.
 std::vector<std::optional<int>> followed_dims(const Access& access);
 
+/// For each index of an access the dims of the statement that it is the sum of, beside a constant (the taps of a convolution); none
+/// where it is anything else.
+std::vector<std::vector<int>> summed_dims(const Access& access);
+
 }  // namespace nestor

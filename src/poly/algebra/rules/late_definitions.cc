@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -32,12 +35,20 @@ void reductions_of(const Nest& nest, const Statement& definition, std::vector<co
   }
 }
 
-/// Do both read a tensor that the nest computes? Then one loop over its elements may serve both.
+/// Temporaries that a statement reads, through definitions too.
+void temporaries_of(const Nest& nest, const Statement& statement, std::set<std::string>& found) {
+  for (const Access& read : statement.reads) {
+    if (nest.tensor(read.tensor).role != TensorRole::temporary || !found.insert(read.tensor).second) continue;
+    if (is_elementwise_temporary(nest, read.tensor)) temporaries_of(nest, *sole_definition(nest, read.tensor), found);
+  }
+}
+
+/// Do both need a tensor that the nest computes, other than the first one's result? Then one loop over its elements may serve both.
 bool share_temporary(const Nest& nest, const Statement& a, const Statement& b) {
-  return std::any_of(a.reads.begin(), a.reads.end(), [&](const Access& read) {
-    const auto same = [&](const Access& other) { return other.tensor == read.tensor; };
-    return nest.tensor(read.tensor).role == TensorRole::temporary && std::any_of(b.reads.begin(), b.reads.end(), same);
-  });
+  std::set<std::string> of_a, of_b;
+  temporaries_of(nest, a, of_a);
+  temporaries_of(nest, b, of_b);
+  return std::any_of(of_a.begin(), of_a.end(), [&](const std::string& tensor) { return of_b.contains(tensor); });
 }
 
 /// The first reader, if the definition may move there, and stands between reductions over the same elements now; else null.
