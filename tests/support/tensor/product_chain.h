@@ -3,6 +3,7 @@
 
 #include "support/nests/tensor_nests.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,15 +36,18 @@ inline Nest product_chain_nest(const std::string& middle = "P") {
       .build();
 }
 
-/// Steps of a product `sum` whose result `out` stores: tiles of 64 x 32, 32 terms at a time.
-inline std::vector<std::string> product_steps(const std::string& sum, const std::string& out) {
+/// Steps of a product `sum` whose result `out` stores: tiles of 64 x 32; the sum in tiles of 32 terms, or in one tile.
+inline std::vector<std::string> product_steps(const std::string& sum, const std::string& out, bool streamed = true) {
   std::vector<std::string> steps;
   for (const std::string& name : {sum + "_init", sum, out}) {
+    const bool tiles = streamed && name == sum;
     steps.push_back(fmt::format("split({0}.i, 64, {0}.io, {0}.ii)", name));
     steps.push_back(fmt::format("split({0}.j, 32, {0}.jo, {0}.ji)", name));
-    if (name == sum) steps.push_back(fmt::format("split({0}.k, 32, {0}.ko, {0}.ki)", name));
-    steps.push_back(name == sum ? fmt::format("reorder({0}.io, {0}.jo, {0}.ko, {0}.ii, {0}.ji, {0}.ki)", name)
-                                : fmt::format("reorder({0}.io, {0}.jo, {0}.ii, {0}.ji)", name));
+    if (tiles) steps.push_back(fmt::format("split({0}.k, 32, {0}.ko, {0}.ki)", name));
+    steps.push_back(fmt::format("reorder({0}.io, {0}.jo, {1}{0}.ii, {0}.ji{2})", name, tiles ? name + ".ko, " : "",
+                                tiles         ? ", " + name + ".ki"
+                                : name == sum ? ", " + name + ".k"
+                                              : ""));
   }
   for (const auto& [name, next] : {std::pair(sum + "_init", sum), std::pair(sum, out)}) {
     for (const char* loop : {"io", "jo"}) steps.push_back(fmt::format("fuse_with({}.{}, {}.{})", name, loop, next, loop));
@@ -53,11 +57,12 @@ inline std::vector<std::string> product_steps(const std::string& sum, const std:
   return steps;
 }
 
+/// A kernel for each product. The second sum is one tile where the columns of low are a number.
 inline TileProgram product_chain(const Nest& nest, const std::vector<std::string>& more = {}) {
+  const bool streamed = std::any_of(nest.sizes.begin(), nest.sizes.end(), [](const SizeParam& size) { return size.name == "P"; });
   std::vector<std::string> steps{"apply_rule reassociate"};
-  for (const auto& [sum, out] : {std::pair("low_sum", "low"), std::pair("sum", "out")}) {
-    for (std::string& step : product_steps(sum, out)) steps.push_back(std::move(step));
-  }
+  for (std::string& step : product_steps("low_sum", "low")) steps.push_back(std::move(step));
+  for (std::string& step : product_steps("sum", "out", streamed)) steps.push_back(std::move(step));
   steps.insert(steps.end(), more.begin(), more.end());
   Schedule schedule{nest};
   for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));
