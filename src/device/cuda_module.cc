@@ -191,8 +191,8 @@ void CudaFunction::launch(const std::array<unsigned, 3>& grid, const LaunchForm&
   unsigned count = 0;
   if (clusters) attributes[count++] = cluster_attribute(form.cluster);
   if (form.programmatic) attributes[count++] = programmatic_attribute();
-  const cuda::LaunchConfig config{{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, form.dynamic_shared_bytes, stream,
-                                  attributes.data(), count};
+  const cuda::LaunchConfig config{
+      {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, form.dynamic_shared_bytes, stream, attributes.data(), count};
   device_->driver().check(api.launch_kernel_ex(&config, handle_, params, nullptr), "cuLaunchKernelEx", *name_);
 }
 

@@ -133,7 +133,8 @@ void TensorMapMaker::check_order() const {
 bool TensorMapMaker::makes(const KernelParam& param) const {
   const bool same_order = param.order.empty() ? std::is_sorted(order_.begin(), order_.end()) : param.order == order_;
   // Tensors in the workspace have no number, but names of their own.
-  return param.index == argument_ && (!param.held || param.name == name_) && param.box == box_ && param.swizzle == swizzle_ && same_order;
+  const bool same_tensor = param.index == argument_ && (argument_ >= 0 || param.name == name_);
+  return same_tensor && param.box == box_ && param.swizzle == swizzle_ && same_order;
 }
 
 void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes,

@@ -36,11 +36,12 @@ class TensorMapCache {
   std::array<Entry, std::size_t{1} << kPlaceBits> entries_;
 };
 
-/// Makes the map of one argument for each launch. Safe to use from several threads.
+/// Makes the map of one argument, or of a tensor in the workspace, for each launch. Safe to use from several threads.
 class TensorMapMaker {
  public:
-  /// `param` is of kind tensor_map, for `argument` or for a tensor in the workspace, described alike; `sizes` names the values that make() is given. Throws UserError when the parameter
-  /// contradicts itself or its argument, or when the driver or the device has no tensor maps.
+  /// `param` is of kind tensor_map, for `argument`, or for a tensor in the workspace that `argument` describes; `sizes` names the
+  /// values that make() is given. Throws UserError when the parameter contradicts itself or its argument, or when the driver or
+  /// the device has no tensor maps.
   TensorMapMaker(const CudaDevice& device, const ArgumentSpec& argument, const KernelParam& param,
                  std::span<const std::string> sizes);
 

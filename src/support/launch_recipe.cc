@@ -116,6 +116,9 @@ KernelParam param_from_json(const json& j) {
       p.swizzle = value<int>(j, "swizzle");
       if (j.contains("order")) p.order = value<std::vector<int>>(j, "order");
       if (j.contains("held")) p.held = workspace_tensor_from_json(j.at("held"));
+      if (p.held && p.index != -1)
+        user_error("launch recipe: the map of \"{}\", a tensor in the workspace, belongs to argument {}: its index must be -1",
+                   p.name, p.index);
     }
     return p;
   }

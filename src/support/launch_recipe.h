@@ -57,10 +57,10 @@ struct WorkspaceTensor {
 /// What one parameter of a GPU kernel is. pointer: address of argument `index`; stride: stride `dim` of argument `index`
 /// (i64); size: size parameter `name` (i64); scalar: `name` in its own type; loop: enclosing launch loop `name` (i64);
 /// workspace: base address of the workspace; tensor_map: a CUtensorMap of argument `index`, or of the tensor `held` in the
-/// workspace (then `index` is -1), by value (128 bytes, 64-byte aligned); counter: address of 4 bytes, zero when the kernel starts, which it must leave at zero when it ends. All kernels of
-/// a recipe share that counter, launches that may run at the same time do not.
-///
-/// A tensor map has its argument's dimensions (1 to 5), with the extents and strides of the launch; the last one is dense.
+/// workspace (then `index` is -1), by value (128 bytes, 64-byte aligned); counter: address of 4 bytes, zero when the kernel
+/// starts, which it must leave at zero when it ends. All kernels of a recipe share that counter, launches that may run at the
+/// same time do not.
+/// A tensor map has its tensor's dimensions (1 to 5), with the extents and strides of the launch; the last one is dense.
 /// What a tile holds beyond the argument's extents reads as zero. Element strides are 1, nothing is interleaved, L2 promotion
 /// is 256 bytes. Element types: f16, bf16, f32.
 struct KernelParam {

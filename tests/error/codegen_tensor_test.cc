@@ -3,6 +3,7 @@
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
+#include "support/tensor/product_chain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -101,6 +102,29 @@ TEST(TensorError, ping_pong_on_other_devices) {
                                             {.rules = two_map_rules(), .more = {"intra_warpgroup_overlap(out.io, 1)"}});
   EXPECT_THAT(refusal(chains, older()), HasSubstr("step `intra_warpgroup_overlap` with `in_flight` needs compute capability 9.0 "
                                                   "or newer, not 8.0: leave the argument out"));
+}
+
+TEST(TensorError, programmatic_launches_on_other_devices) {
+  const TileProgram program = product_chain(product_chain_nest(), {"programmatic_launch(out.io)"});
+  EXPECT_EQ(refusal(program), "");
+  EXPECT_THAT(refusal(program, older()),
+              HasSubstr("step `programmatic_launch` needs compute capability 9.0 or newer, not 8.0: leave the step out"));
+}
+
+TEST(TensorError, operands_in_the_workspace_that_no_copy_can_bring) {
+  TileProgram program = product_chain(product_chain_nest());
+  const auto low = std::find_if(program.buffers.begin(), program.buffers.end(), [](const Buffer& b) { return b.name == "low"; });
+  ASSERT_NE(low, program.buffers.end());
+  program.root = edited(program.root, [&](TileNode& node) {
+    if (node.kind == TileNode::Kind::op && node.op.name == "out")
+      node.op.write.buffer = static_cast<int>(low - program.buffers.begin());
+  });
+  EXPECT_THAT(refusal(program),
+              HasSubstr("sum reads low, which the same kernel writes: compute it in a kernel of its own before"));
+  // Four columns are too few to pad rows for.
+  EXPECT_THAT(refusal(product_chain(product_chain_nest("4"))),
+              HasSubstr("sum reads low, whose rows are no multiple of 8 elements in memory"));
+  EXPECT_EQ(refusal(product_chain(product_chain_nest("20"))), "");
 }
 
 TEST(TensorError, clusters_on_other_devices) {

@@ -58,6 +58,15 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "rule keep_result does not apply to mean_init: it writes no result");
 }
 
+TEST(AlgebraError, LateDefinitionsNeedOneThatStandsInTheWay) {
+  EXPECT_EQ(refusal(samples::matmul(), "late_definitions", {}),
+            "rule late_definitions does not apply: no definition stands between reductions that do not need it");
+  EXPECT_EQ(refusal(samples::early_denominator(false), "late_definitions", {}),
+            "rule late_definitions does not apply: no definition stands between reductions that do not need it");
+  EXPECT_EQ(refusal(samples::early_denominator(), "late_definitions", {"below"}),
+            "rule late_definitions takes 0 arguments, not 1");
+}
+
 TEST(AlgebraError, OnlineNeedsAnExtremum) {
   EXPECT_EQ(refusal(samples::matmul(), "online", {"C_update"}),
             "rule online does not apply to C_update: it is no reduction by max or min");

@@ -42,7 +42,10 @@ std::vector<Nest> nests() {
           samples::with_positive_scalars(samples::scores_softmax_values(Mask::select)),
           samples::with_positive_scalars(samples::biased_scores(true)),
           samples::with_positive_scalars(samples::capped_scores()),
-          samples::limited_scores()};
+          samples::limited_scores(),
+          samples::early_denominator(),
+          samples::copied_twice(),
+          samples::quotients_by_roots()};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

@@ -21,6 +21,7 @@ struct FakeLaunch {
   std::string kernel;
   std::array<unsigned, 3> grid{}, block{}, cluster{1, 1, 1};
   unsigned shared_bytes = 0;
+  bool programmatic = false;  ///< may start before the kernel before it has ended
   void* stream = nullptr;
   int device = 0;
   std::vector<std::uint64_t> params;         ///< each zero-extended; 0 for a tensor map

@@ -193,6 +193,7 @@ inline Result launch(const LaunchConfig& config, Function handle, void** params)
   for (unsigned k = 0; k < config.attribute_count; ++k) {
     if (config.attributes[k].id == kLaunchClusterDimension)
       std::copy_n(config.attributes[k].value.cluster, 3, noted.cluster.begin());
+    if (config.attributes[k].id == kLaunchProgrammaticSerialization) noted.programmatic = config.attributes[k].value.allowed != 0;
   }
   noted.shared_bytes = config.shared_bytes;
   noted.stream = config.stream;

@@ -88,6 +88,54 @@ inline Nest late_division_norm(TensorRole mean = TensorRole::temporary) {
       .build();
 }
 
+/// Weights of a row are summed up twice, and a denominator made of the first sum stands before the second one. `shared`: both sums read
+/// the weights; else the second one reads the input.
+inline Nest early_denominator(bool shared = true) {
+  const std::string row = "0 <= i < R", pair = row + " and 0 <= j < C";
+  return NestBuilder("early", {{"R", 4}, {"C", 7}, {"D", 3}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("V", TensorRole::input, {"C", "D"})
+      .tensor("W", TensorRole::temporary, {"R", "C"})
+      .tensor("L", TensorRole::temporary, {"R"})
+      .tensor("below", TensorRole::temporary, {"R"})
+      .tensor("PV", TensorRole::temporary, {"R", "D"})
+      .tensor("O", TensorRole::output, {"R", "D"})
+      .statement("W[i, j] : " + pair, "W[i, j]", {"x[i, j]"}, apply(ScalarOp::tanh, read(0)))
+      .statement("L_init[i] : " + row, "L[i]", {}, number(0))
+      .statement("L_update[i, j] : " + pair, "L[i]", {"W[i, j]"}, read(0) * read(0), ReductionOp::add)
+      .statement("below[i] : " + row, "below[i]", {"L[i]"}, read(0) + number(1))
+      .statement("PV_init[i, d] : " + row + " and 0 <= d < D", "PV[i, d]", {}, number(0))
+      .statement("PV_update[i, d, j] : " + pair + " and 0 <= d < D", "PV[i, d]", {shared ? "W[i, j]" : "x[i, j]", "V[j, d]"},
+                 read(0) * read(1), ReductionOp::add)
+      .statement("O[i, d] : " + row + " and 0 <= d < D", "O[i, d]", {"PV[i, d]", "below[i]"}, read(0) / read(1))
+      .build();
+}
+
+/// y[i, j] = b[j, i] + b[j, i], where b copies a, which copies x transposed.
+inline Nest copied_twice() {
+  const std::string pair = "0 <= i < R and 0 <= j < C";
+  return NestBuilder("copied", {{"R", 4}, {"C", 7}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("a", TensorRole::temporary, {"C", "R"})
+      .tensor("b", TensorRole::temporary, {"C", "R"})
+      .tensor("y", TensorRole::output, {"R", "C"})
+      .statement("A[i, j] : " + pair, "a[j, i]", {"x[i, j]"}, read(0))
+      .statement("B[i, j] : " + pair, "b[j, i]", {"a[j, i]"}, read(0))
+      .statement("Y[i, j] : " + pair, "y[i, j]", {"b[j, i]"}, read(0) + read(0))
+      .build();
+}
+
+/// y = x / sqrt(z), element by element.
+inline Nest quotients_by_roots() {
+  const std::string pair = "0 <= i < R and 0 <= j < C";
+  return NestBuilder("roots", {{"R", 4}, {"C", 7}})
+      .tensor("x", TensorRole::input, {"R", "C"})
+      .tensor("z", TensorRole::input, {"R", "C"})
+      .tensor("y", TensorRole::output, {"R", "C"})
+      .statement("y[i, j] : " + pair, "y[i, j]", {"x[i, j]", "z[i, j]"}, read(0) / apply(ScalarOp::sqrt, read(1)))
+      .build();
+}
+
 /// The nest with scalars that are positive by their range.
 inline Nest with_positive_scalars(Nest nest) {
   for (ScalarParam& scalar : nest.scalars) scalar.minimum = 1e-30;

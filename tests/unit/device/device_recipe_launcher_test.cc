@@ -98,6 +98,24 @@ TEST_F(Recipe, LoopsRunInOrderAndAGridOfZeroIsSkipped) {
   EXPECT_THAT(seen, ElementsAre("even0x2", "even1x1", "odd0x2", "odd1x1"));
 }
 
+TEST_F(Recipe, KernelsMayStartBeforeTheOneBeforeEnds) {
+  LaunchRecipe recipe = row_recipe();
+  recipe.launches.push_back(recipe.launches[0]);
+  recipe.launches.push_back(recipe.launches[0]);
+  recipe.launches[1].programmatic = true;
+  recipe.launches[2].programmatic = true;
+  recipe.launches[2].cluster = {2, 1, 1};
+  const std::array<std::int64_t, 2> sizes{10, 64};
+  make(recipe, row_ptx()).launch(values(sizes), nullptr);
+  ASSERT_EQ(fake.launches.size(), 3U);
+  EXPECT_FALSE(fake.launches[0].programmatic);
+  EXPECT_TRUE(fake.launches[1].programmatic);
+  EXPECT_THAT(fake.launches[1].cluster, ElementsAre(1, 1, 1));
+  EXPECT_TRUE(fake.launches[2].programmatic);
+  EXPECT_THAT(fake.launches[2].cluster, ElementsAre(2, 1, 1));
+  for (const FakeLaunch& launch : fake.launches) EXPECT_THAT(launch.block, ElementsAre(256, 1, 1));
+}
+
 TEST_F(Recipe, WorkspaceIsAFormulaOfTheSizes) {
   LaunchRecipe recipe = row_recipe();
   recipe.workspace_bytes = IntExpr::variable("rows") * IntExpr(4);

@@ -53,9 +53,10 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
-                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
-                                                   "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor"));
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale",
+                                            "simplify", "split_reduction", "reciprocal", "keep_result", "factor_extremum",
+                                            "fixed_extremum", "start_extremum", "materialize_factor", "late_definitions"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -64,6 +65,16 @@ TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
   EXPECT_TRUE(targets_of(nest, "reciprocal").empty());
   // Sums are for defer_factor, and a divisor that changes along the row stays one.
   EXPECT_TRUE(targets_of(samples::matmul(), "reciprocal").empty());
+}
+
+TEST(Algebra, ReciprocalMakesAQuotientByARootAProductEverywhere) {
+  const Nest roots = samples::quotients_by_roots();
+  const Nest nest = rule("reciprocal").apply(roots, {}).nest;
+  EXPECT_EQ(value_text(nest, "y"), "(x * rsqrt(z))");
+  EXPECT_TRUE(targets_of(nest, "reciprocal").empty());
+  Nest quotients = roots;
+  samples::value_of(quotients, "y") = samples::operator/(read(0), read(1));
+  EXPECT_TRUE(targets_of(quotients, "reciprocal").empty()) << "no root";
 }
 
 TEST(FactorExtremum, APositiveScaleGoesToTheExponentAndItsCorrection) {
@@ -512,6 +523,48 @@ TEST(Simplify, AppliesIdentities) {
   EXPECT_EQ(simplified(ScalarExpr::cast(ElementType::f32, round_trip)), "f32(h)");
   const ScalarExpr rounding = ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::f16, read(0)));
   EXPECT_EQ(simplified(rounding), "(unchanged)");
+}
+
+TEST(Simplify, ReadsCopiesAtTheirSource) {
+  const Nest nest = rule("simplify").apply(samples::copied_twice(), {}).nest;
+  EXPECT_EQ(value_text(nest, "Y"), "(x + x)");
+  EXPECT_TRUE(nest.statement("Y").reads.at(0).relation.is_equal(parse_map("[R, C] -> { Y[i, j] -> x[i, j] }", "test")));
+  EXPECT_EQ(nest.statements.size(), 1U) << "nobody reads the copies";
+  EXPECT_TRUE(targets_of(nest, "simplify").empty());
+}
+
+TEST(Simplify, KeepsOtherCopies) {
+  const auto simplifies = [](const Nest& nest) { return !targets_of(nest, "simplify").empty(); };
+  Nest returned = samples::copied_twice();
+  for (Tensor& tensor : returned.tensors) {
+    if (tensor.name != "x") tensor.role = TensorRole::output;
+  }
+  EXPECT_FALSE(simplifies(returned)) << "results are no temporaries";
+  // What is copied is written again before the copy is read.
+  const auto again = [](const std::string& written) {
+    return samples::NestBuilder("again", {{"N", 4}})
+        .tensor("x", TensorRole::input, {"N"})
+        .tensor("s", TensorRole::temporary, {"N"})
+        .tensor("other", TensorRole::temporary, {"N"})
+        .tensor("t", TensorRole::temporary, {"N"})
+        .tensor("y", TensorRole::output, {"N"})
+        .statement("S[i] : 0 <= i < N", "s[i]", {"x[i]"}, read(0) + number(1))
+        .statement("T[i] : 0 <= i < N", "t[i]", {"s[i]"}, read(0))
+        .statement("S_again[i] : 0 <= i < N", written + "[i]", {"x[i]"}, read(0) * number(2))
+        .statement("Y[i] : 0 <= i < N", "y[i]", {"t[i]", "s[i]", "other[i]"}, read(0) + read(1) + read(2))
+        .build();
+  };
+  EXPECT_FALSE(simplifies(again("s")));
+  EXPECT_TRUE(simplifies(again("other")));
+  // The last of several elements that are written to one place.
+  const Nest last = samples::NestBuilder("last", {{"N", 4}})
+                        .tensor("x", TensorRole::input, {"N"})
+                        .tensor("t", TensorRole::temporary, {"1"})
+                        .tensor("y", TensorRole::output, {"N"})
+                        .statement("T[i] : 0 <= i < N", "t[0]", {"x[i]"}, read(0))
+                        .statement("Y[i] : 0 <= i < N", "y[i]", {"t[0]"}, read(0) + number(1))
+                        .build();
+  EXPECT_FALSE(simplifies(last));
 }
 
 TEST(SplitReduction, APlainSumGetsPartsAndACombineStep) {

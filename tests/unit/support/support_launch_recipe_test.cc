@@ -49,6 +49,38 @@ TEST(RecipeJson, OnlyTensorMapsHaveBoxes) {
             (nlohmann::json{{"kind", "pointer"}, {"index", 0}, {"dim", 0}, {"name", ""}}));  // as in records made before
 }
 
+TEST(RecipeJson, ATensorInTheWorkspaceComesBack) {
+  KernelParam map{Kind::tensor_map, -1, 0, "kn", {1, 64, 64}, 128};
+  const IntExpr heads = IntExpr::variable("heads"), keys = IntExpr::variable("keys");
+  map.held =
+      WorkspaceTensor{ElementType::bf16, heads * IntExpr(256), {heads, keys, IntExpr(72)}, {keys * IntExpr(80), IntExpr(80)}};
+  const nlohmann::json json = recipe_to_json(recipe_with({map}));
+  const LaunchRecipe recipe = recipe_from_json(json);
+  const KernelParam& back = recipe.launches.at(0).params.at(0);
+  EXPECT_EQ(back.index, -1);
+  ASSERT_TRUE(back.held.has_value());
+  const auto value = [](const IntExpr& formula) {
+    return formula.evaluate([](const std::string& name) { return name == "heads" ? 3 : 5; });
+  };
+  EXPECT_EQ(back.held->type, ElementType::bf16);
+  EXPECT_EQ(value(back.held->offset), 768);
+  ASSERT_EQ(back.held->shape.size(), 3U);
+  EXPECT_EQ(value(back.held->shape[1]), 5);
+  EXPECT_EQ(value(back.held->shape[2]), 72);
+  ASSERT_EQ(back.held->strides.size(), 2U) << "the last index is dense";
+  EXPECT_EQ(value(back.held->strides[0]), 400);
+  EXPECT_EQ(recipe_to_json(recipe), json);
+}
+
+TEST(RecipeJson, ProgrammaticLaunchesAreSaidAndOthersAreNot) {
+  LaunchRecipe recipe = recipe_with({});
+  EXPECT_FALSE(recipe_to_json(recipe)["launches"][0].contains("programmatic")) << "as in records made before";
+  recipe.launches[0].programmatic = true;
+  const nlohmann::json json = recipe_to_json(recipe);
+  EXPECT_EQ(json["launches"][0]["programmatic"], true);
+  EXPECT_TRUE(recipe_from_json(json).launches.at(0).programmatic);
+}
+
 TEST(SizeConstraint, TheLeastConstantIsWrittenWithoutOverflow) {
   const SizeConstraint least{{{"n", 1}}, std::numeric_limits<std::int64_t>::min(), false, 0};
   EXPECT_EQ(least.str(), "n >= 9223372036854775808");

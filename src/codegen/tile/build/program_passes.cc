@@ -45,9 +45,9 @@ void claim_start(TileOp& op, const TileOp& init) {
 /// A sum of products whose terms come in tiles: on tensor cores a loop over the tiles stays, and what starts the sum stands before it.
 bool sums_tiles(const TileOp& op) {
   return op.kind == OpKind::contract && std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) {
-           const auto length = (dim.upper - dim.lower).as_constant();
-           return dim.reduced && (!length || *length != 1);
-         }) > 1;
+                                          const auto length = (dim.upper - dim.lower).as_constant();
+                                          return dim.reduced && (!length || *length != 1);
+                                        }) > 1;
 }
 
 TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false) {

@@ -81,7 +81,8 @@ bool is_term_of_start(const Nest& nest, const Statement& statement, const Scalar
 }
 
 /// { Statement -> element of the lead's tensor } that a term is relative to: of the statement itself, or of the definition of what it reads.
-std::optional<isl::map> reference_of(const Nest& nest, const OnlinePlan& plan, const Statement& statement, const ScalarExpr& term) {
+std::optional<isl::map> reference_of(const Nest& nest, const OnlinePlan& plan, const Statement& statement,
+                                     const ScalarExpr& term) {
   const ScalarExpr bare = strip_casts(term);
   isl::map element = statement.write.relation;
   std::string name = statement.name;
@@ -140,7 +141,8 @@ std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement
   const Access& read = statement.reads.at(static_cast<std::size_t>(divisor.ordinal()));
   for (const Statement* update : writers_of(nest, read.tensor)) {
     const auto sum = update->reduction ? recognise(nest, *update) : std::nullopt;
-    if (!sum || !sum->covers || !starts_from(nest, *sum->lead, neutral_element(*sum->lead->reduction, ElementType::f32))) continue;
+    if (!sum || !sum->covers || !starts_from(nest, *sum->lead, neutral_element(*sum->lead->reduction, ElementType::f32)))
+      continue;
     const auto term = reference_of(nest, sum->plan, statement, value.args()[0]);
     const isl::map of_sum =
         read.relation.apply_range(sum->plan.lead_elements.at(update->name)).intersect_domain(domain_in(nest, statement));

@@ -137,14 +137,10 @@ ScalarExpr simplify_node(const ScalarExpr& expr) {
 
 /// The statement that alone defines the tensor, if all it does is to copy an element; else null.
 const Statement* copy_of(const Nest& nest, const std::string& tensor) {
-  if (nest.tensor(tensor).role != TensorRole::temporary) return nullptr;
-  const Statement* copy = nullptr;
-  for (const Statement& statement : nest.statements) {
-    if (statement.write.tensor != tensor) continue;
-    if (copy != nullptr || statement.reduction || statement.value.op() != ScalarOp::read) return nullptr;
-    copy = &statement;
-  }
-  return copy != nullptr && copy->reads[0].tensor != tensor ? copy : nullptr;
+  if (!is_elementwise_temporary(nest, tensor)) return nullptr;
+  const Statement* copy = sole_definition(nest, tensor);
+  if (copy->value.op() != ScalarOp::read) return nullptr;
+  return copy->reads.at(static_cast<std::size_t>(copy->value.ordinal())).tensor != tensor ? copy : nullptr;
 }
 
 /// Reads of copies become reads of what was copied, also where copies were copied.

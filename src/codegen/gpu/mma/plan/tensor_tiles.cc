@@ -6,8 +6,8 @@
 #include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
-#include "support/tensor_view.h"
 #include "support/error.h"
+#include "support/tensor_view.h"
 
 #include <algorithm>
 #include <bit>

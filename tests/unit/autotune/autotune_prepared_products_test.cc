@@ -1,0 +1,235 @@
+// Nests whose products of matrices need something computed before them: statistics of rows, normalised operands, another product. The
+// first guess has tensor plans for all products and block plans for the rest, and its kernels compute what the nest defines.
+#include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/space/structure/preparation.h"
+#include "autotune/trial/trial_steps.h"
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "support/nests/tensor_nests.h"
+#include "support/simt/simt_image.h"
+#include "support/tensor/product_chain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int kUnits = 132, kDepth = 64;
+constexpr ElementType kHalf = ElementType::f16;
+
+ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
+ScalarExpr inverse_root_of_mean(const ScalarExpr& squares, int count) {
+  return apply(ScalarOp::rsqrt, squares * number(1.0 / count) + number(1e-3));
+}
+
+/// Attention whose keys are divided by their root mean square: in 16 bits before the product, or by a factor of each score behind it.
+Nest normalised_keys(bool stored) {
+  NestBuilder before("normalised_keys", {{"H", 2}, {"Q", 200}, {"K", 200}});
+  const std::string row = "0 <= h < H and 0 <= j < K", point = row + fmt::format(" and 0 <= e < {}", kDepth);
+  before.tensor("squares", TensorRole::temporary, {"H", "K"})
+      .tensor("inverse", TensorRole::temporary, {"H", "K"})
+      .statement("squares_init[h, j] : " + row, "squares[h, j]", {}, number(0))
+      .statement("squares[h, j, e] : " + point, "squares[h, j]", {"k[h, j, e]"}, wide(0) * wide(0), ReductionOp::add)
+      .statement("inverse[h, j] : " + row, "inverse[h, j]", {"squares[h, j]"}, inverse_root_of_mean(read(0), kDepth));
+  if (stored) {
+    before.tensor("kn", TensorRole::temporary, {"H", "K", std::to_string(kDepth)}, kHalf)
+        .statement("kn[h, j, e] : " + point, "kn[h, j, e]", {"k[h, j, e]", "inverse[h, j]"},
+                   ScalarExpr::cast(kHalf, wide(0) * read(1)));
+  }
+  const Nest first = before.build();
+  Nest nest = testing::attention_nest({.depth = kDepth});
+  nest.op = first.op;
+  nest.tensors.insert(nest.tensors.end(), first.tensors.begin(), first.tensors.end());
+  for (Statement& statement : nest.statements) {
+    if (stored && statement.name == "dot") statement.reads[1] = {"kn", statement.reads[1].relation.set_range_tuple("kn")};
+    if (stored || statement.name != "score") continue;
+    statement.value = statement.value * read(static_cast<int>(statement.reads.size()));
+    statement.reads.push_back({"inverse", parse_map("[H, Q, K] -> { score[h, i, j] -> inverse[h, j] }", "test")});
+  }
+  nest.statements.insert(nest.statements.begin(), first.statements.begin(), first.statements.end());
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
+  validate(nest);
+  return nest;
+}
+
+/// Rows of x, divided by their root mean square, times w.
+Nest norm_then_product(int depth = kDepth) {
+  const std::string deep = std::to_string(depth), row = "0 <= i < M", point = row + " and 0 <= k < " + deep,
+                    cell = row + " and 0 <= j < N";
+  return NestBuilder("norm_product", {{"M", 200}, {"N", 200}})
+      .tensor("x", TensorRole::input, {"M", deep}, kHalf)
+      .tensor("w", TensorRole::input, {"N", deep}, kHalf)
+      .tensor("squares", TensorRole::temporary, {"M"})
+      .tensor("inverse", TensorRole::temporary, {"M"})
+      .tensor("xn", TensorRole::temporary, {"M", deep}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"}, kHalf)
+      .statement("squares_init[i] : " + row, "squares[i]", {}, number(0))
+      .statement("squares[i, k] : " + point, "squares[i]", {"x[i, k]"}, wide(0) * wide(0), ReductionOp::add)
+      .statement("inverse[i] : " + row, "inverse[i]", {"squares[i]"}, inverse_root_of_mean(read(0), depth))
+      .statement("xn[i, k] : " + point, "xn[i, k]", {"x[i, k]", "inverse[i]"}, ScalarExpr::cast(kHalf, wide(0) * read(1)))
+      .statement("sum_init[i, j] : " + cell, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + cell + " and 0 <= k < " + deep, "sum[i, j]", {"xn[i, k]", "w[j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out[i, j] : " + cell, "out[i, j]", {"sum[i, j]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
+struct PreparedCase {
+  const char* name;
+  Nest nest;
+  Sizes sizes;   ///< that the guess is made for
+  Sizes ragged;  ///< that its kernels run at
+  int tensor;    ///< kernels on tensor cores
+  int products;  ///< in them
+  bool others;   ///< kernels without
+  Fusion fusion;
+};
+
+std::vector<PreparedCase> prepared_cases() {
+  const Sizes keys{{"H", 64}, {"Q", 4096}, {"K", 4096}}, few_keys{{"H", 2}, {"Q", 70}, {"K", 90}};
+  const Sizes large{{"M", 4096}, {"N", 4096}, {"K", 4096}, {"P", 4096}};
+  return {{"statistics", normalised_keys(false), keys, few_keys, 1, 2, true, Fusion::prepared},
+          {"stored_operands", normalised_keys(true), keys, few_keys, 1, 2, true, Fusion::prepared},
+          {"norm_then_product",
+           norm_then_product(),
+           {{"M", 4096}, {"N", 4096}},
+           {{"M", 70}, {"N", 88}},
+           1,
+           1,
+           true,
+           Fusion::prepared},
+          {"norm_then_long_product",
+           norm_then_product(520),
+           {{"M", 4096}, {"N", 4096}},
+           {{"M", 70}, {"N", 88}},
+           1,
+           1,
+           true,
+           Fusion::prepared},
+          {"two_products",
+           testing::product_chain_nest(),
+           large,
+           {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}},
+           2,
+           2,
+           false,
+           Fusion::careful}};
+}
+
+class Prepared : public ::testing::TestWithParam<PreparedCase> {};
+INSTANTIATE_TEST_SUITE_P(Nests, Prepared, ::testing::ValuesIn(prepared_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+struct FirstOf {
+  FirstOf(const PreparedCase& test, const NvptxTarget& target)
+      : sizes(complete_sizes(test.nest, test.sizes)),
+        schedules(nest_for_tuning(test.nest, sizes)),
+        space(make_nest_space(schedules, sizes, gpu_space_limits(target.sm, target.shared_limit, kUnits))),
+        point(space->defaults().front()),
+        candidate(space->candidate(point)) {}
+  Sizes sizes;
+  BaseSchedules schedules;
+  std::unique_ptr<Space> space;
+  Point point;
+  Candidate candidate;
+};
+
+TEST_P(Prepared, TheFirstGuessHasAPlanForEachProductAndForTheRest) {
+  const PreparedCase& test = GetParam();
+  FirstOf first(test, {});
+  ASSERT_EQ(first.candidate.infeasible, "");
+  EXPECT_EQ(value_or(named_values(*first.space, first.point), "fusion", -1), static_cast<std::int64_t>(test.fusion));
+  const auto plans = plan_kernels(build_tile_program(first.schedules.replay(first.candidate.steps)), {});  // proved
+  int tensor = 0, products = 0, others = 0;
+  for (const PlannedKernel& kernel : plans->kernels) {
+    EXPECT_EQ(kernel.kernel->waits, &kernel != plans->kernels.data()) << "later kernels are placed early";
+    if (!kernel.tensor) {
+      ++others;
+      EXPECT_FALSE(kernel.bodies.empty());
+      continue;
+    }
+    ++tensor;
+    for (const nvptx::TensorOp& op : kernel.tensor->ops) products += op.kind == nvptx::TensorOp::Kind::product ? 1 : 0;
+  }
+  EXPECT_EQ(tensor, test.tensor);
+  EXPECT_EQ(products, test.products);
+  EXPECT_EQ(others > 0, test.others) << others;
+}
+
+TEST_P(Prepared, TheFirstGuessIsRightAtRaggedSizes) {
+  const PreparedCase& test = GetParam();
+  FirstOf first(test, {});
+  ASSERT_EQ(first.candidate.infeasible, "");
+  const CompiledNvptx compiled = compile_nvptx(build_tile_program(first.schedules.replay(first.candidate.steps)), {});
+  Sizes sizes = test.ragged;
+  for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) sizes.erase(name);
+  EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(first.schedules.base({})), sizes, {.tolerance = 4e-3}, {1}), "");
+}
+
+/// Names of statements that stand in kernels of their own before the products.
+std::vector<std::string> prepared_statements(const Nest& nest, const Sizes& given) {
+  const Sizes sizes = complete_sizes(nest, given);
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  RuleVariants variants(schedules, sizes);
+  const RuleVariant& variant = variants.at({});
+  std::vector<std::string> names;
+  for (const int u : preparing_loop_groups(variants.nest(variant), variant.structure)) {
+    const auto& statements = variant.structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    names.insert(names.end(), statements.begin(), statements.end());
+  }
+  return names;
+}
+
+TEST(Preparation, IsWhatProductsNeedAndDoNotTakePartIn) {
+  const Sizes keys{{"H", 64}, {"Q", 4096}, {"K", 4096}};
+  EXPECT_THAT(prepared_statements(normalised_keys(false), keys), ElementsAre("squares_init", "squares", "inverse"));
+  EXPECT_THAT(prepared_statements(normalised_keys(true), keys), ElementsAre("squares_init", "squares", "inverse", "kn"));
+  EXPECT_THAT(prepared_statements(norm_then_product(), {{"M", 4096}, {"N", 4096}}),
+              ElementsAre("squares_init", "squares", "inverse", "xn"));
+  EXPECT_THAT(prepared_statements(testing::attention_nest(), keys), IsEmpty()) << "all of it takes part";
+  EXPECT_THAT(prepared_statements(row_norm(), {}), IsEmpty()) << "no product";
+}
+
+TEST(Preparation, ItsGroupsStandFirst) {
+  const PreparedCase test = prepared_cases()[1];
+  const Sizes sizes = complete_sizes(test.nest, test.sizes);
+  BaseSchedules schedules(nest_for_tuning(test.nest, sizes));
+  RuleVariants variants(schedules, sizes);
+  const RuleVariant& variant = variants.at({});
+  const auto& groups = variants.fusion_groups(variant, Fusion::prepared);
+  ASSERT_GE(groups.size(), 2U);
+  bool before = true;
+  for (const FusionGroup& group : groups) {
+    EXPECT_TRUE(before || !group.prepares);
+    before = group.prepares;
+  }
+  EXPECT_TRUE(groups.front().prepares);
+  EXPECT_FALSE(variants.heaviest(variant, Fusion::prepared).prepares);
+  for (const FusionGroup& group : variants.fusion_groups(variant, Fusion::maximal)) EXPECT_FALSE(group.prepares);
+}
+
+TEST(Preparation, ProductsOfMatricesHaveRowsAndColumnsOfTheirOwn) {
+  EXPECT_TRUE(multiplies_matrices(matmul().statement("C_update")));
+  EXPECT_FALSE(multiplies_matrices(matmul().statement("C_init")));
+  EXPECT_FALSE(multiplies_matrices(row_norm().statement("mean_update")));
+  EXPECT_FALSE(multiplies_matrices(norm_then_product().statement("squares"))) << "a square";
+  const Nest by_vector =
+      NestBuilder("matvec", {{"M", 4}, {"K", 4}})
+          .tensor("A", TensorRole::input, {"M", "K"})
+          .tensor("x", TensorRole::input, {"K"})
+          .tensor("y", TensorRole::output, {"M"})
+          .statement("init[i] : 0 <= i < M", "y[i]", {}, number(0))
+          .statement("sum[i, k] : 0 <= i < M and 0 <= k < K", "y[i]", {"A[i, k]", "x[k]"}, read(0) * read(1), ReductionOp::add)
+          .build();
+  EXPECT_FALSE(multiplies_matrices(by_vector.statement("sum")));
+}
+
+}  // namespace
+}  // namespace nestor

@@ -1,0 +1,84 @@
+// Rule late_definitions: what is computed from a finished sum waits until it is first needed.
+#include "poly/algebra/all_rules.h"
+#include "support/nests/algebra_nests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using samples::number;
+using samples::read;
+using samples::operator+;
+using samples::operator*;
+using ::testing::ElementsAre;
+
+std::vector<std::string> order_after(const Nest& nest) {
+  std::vector<std::string> names;
+  for (const Statement& statement : rule("late_definitions").apply(nest, {}).nest.statements) names.push_back(statement.name);
+  return names;
+}
+
+bool matches(const Nest& nest) { return !rule("late_definitions").find(nest).empty(); }
+
+TEST(LateDefinitions, ADenominatorGoesBehindTheSumThatSharesItsLoop) {
+  const Nest nest = samples::early_denominator();
+  ASSERT_EQ(rule("late_definitions").find(nest).size(), 1U);
+  EXPECT_THAT(order_after(nest), ElementsAre("W", "L_init", "L_update", "PV_init", "PV_update", "below", "O"));
+  const Nest after = rule("late_definitions").apply(nest, {}).nest;
+  EXPECT_FALSE(matches(after)) << "once";
+  EXPECT_NO_THROW(validate(after));
+  EXPECT_LT(after.statement("PV_update").group, after.statement("below").group);
+  EXPECT_LT(after.statement("below").group, after.statement("O").group);
+}
+
+/// A definition of a definition of the sum: each of them waits for its own reader.
+TEST(LateDefinitions, ChainsMoveAsAWhole) {
+  Nest nest = samples::early_denominator();
+  const Statement below = nest.statement("below");
+  Statement root = below;
+  root.name = "root";
+  root.group = below.group;
+  root = samples::NestBuilder("part", {{"R", 4}, {"C", 7}, {"D", 3}})
+             .statement("root[i] : 0 <= i < R", "root[i]", {"below[i]"}, samples::apply(ScalarOp::sqrt, read(0)))
+             .build()
+             .statements[0];
+  nest.tensors.push_back(nest.tensor("below"));
+  nest.tensors.back().name = "root";
+  nest.statements.insert(nest.statements.begin() + 4, root);
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
+  for (Statement& statement : nest.statements) {
+    if (statement.name != "O") continue;
+    statement.reads[1] = {"root", statement.reads[1].relation.set_range_tuple("root")};
+  }
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(order_after(nest), ElementsAre("W", "L_init", "L_update", "PV_init", "PV_update", "below", "root", "O"));
+}
+
+TEST(LateDefinitions, OthersStayWhereTheyAre) {
+  EXPECT_FALSE(matches(samples::early_denominator(false))) << "the second sum has other operands";
+  EXPECT_FALSE(matches(samples::late_division_norm())) << "the second sum reads the mean";
+  Nest joined = samples::early_denominator();
+  joined.statements[3].group = joined.statements[2].group;  // one loop with the first sum
+  EXPECT_FALSE(matches(joined));
+  Nest result = samples::early_denominator();
+  for (Tensor& tensor : result.tensors) {
+    if (tensor.name == "below") tensor.role = TensorRole::output;
+  }
+  EXPECT_FALSE(matches(result)) << "a result";
+}
+
+TEST(LateDefinitions, NothingBetweenMayWriteWhatItReads) {
+  Nest nest = samples::early_denominator();
+  const Statement again = samples::NestBuilder("part", {{"R", 4}, {"C", 7}, {"D", 3}})
+                              .statement("L_again[i] : 0 <= i < R", "L[i]", {}, number(5))
+                              .build()
+                              .statements[0];
+  nest.statements.insert(nest.statements.begin() + 4, again);
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
+  EXPECT_FALSE(matches(nest));
+}
+
+}  // namespace
+}  // namespace nestor
