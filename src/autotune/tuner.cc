@@ -335,7 +335,7 @@ class Tuning {
     const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
     outcome.report = with_origin(outcome.report, pending.origin);
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
-    record.id = database_.add_trial(devices_.at(static_cast<std::size_t>(outcome.device)), result_.problem, nest_text_, record);
+    record.id = database_.add_trial(devices_.at(outcome.device), result_.problem, nest_text_, record);
     if (outcome.device == 0) measured_first_.insert(pending.key);
     const auto ms = learned_ms(record.status, record.median_ms);
     known_[pending.key] = ms;
