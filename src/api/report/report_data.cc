@@ -7,6 +7,7 @@
 #include "api/report/trial_columns.h"
 #include "api/report/warp_timeline.h"
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/target/target.h"
 #include "autotune/target/toolchain.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
@@ -29,18 +30,10 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostRelatives = 64;  ///< other problems of the operator beside this one's trials
 
-/// Compute capability times ten that plans are made for.
-int sm_of(const DeviceIdentity& device) {
-  const int sm = device.arch.starts_with("sm_") ? std::atoi(device.arch.c_str() + 3) : 90;
-  return sm >= 90 ? 90 : 80;
-}
-
 SpaceLimits limits_of(const DeviceIdentity& device) {
   if (device.kind != "cuda") return host_space_limits(device.units);
-  const Json details = Json::parse(device.details, nullptr, false);
-  const std::int64_t shared =
-      details.is_object() ? details.value("shared_bytes_per_block", std::int64_t{227} << 10) : std::int64_t{227} << 10;
-  return gpu_space_limits(sm_of(device), shared, device.units);
+  const NvptxTarget target = nvptx_target(device);
+  return gpu_space_limits(target.sm, target.shared_limit, device.units);
 }
 
 Json work_json(const NestWork& work) {
@@ -190,9 +183,9 @@ class Collector {
     const auto program = guarded("the tile program", [&] { return std::optional(build_tile_program(*schedule)); });
     if (program) {
       data_["certificate"] = guarded(
-          "the certificate", [&] { return certificate_to_json(certify(*schedule, *program, {.sm = sm_of(request_.device)})); });
+          "the certificate", [&] { return certificate_to_json(certify(*schedule, *program, nvptx_target(request_.device))); });
       if (request_.device.kind == "cuda")
-        data_["warps"] = guarded("the warps' time", [&] { return timelines_of(*program, sm_of(request_.device), sizes); });
+        data_["warps"] = guarded("the warps' time", [&] { return timelines_of(*program, nvptx_target(request_.device), sizes); });
     }
     if (against_) data_["against_loops"] = guarded("the other schedule", [&] { return replay(*against_).str(); });
   }
