@@ -17,11 +17,15 @@ struct Migration {
   const std::string_view& sql;
 };
 
-const std::array<Migration, 4> kMigrations{
-    {{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}, {4, kMigrationSql4To5}}};
+const std::array<Migration, 5> kMigrations{
+    {{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}, {4, kMigrationSql4To5}, {5, kMigrationSql5To6}}};
+
+/// Files from here on have seals and signatures, which a migration keeps.
+constexpr int kFirstSealed = 5;
 
 /// What belongs into a tuning database, of any version.
-constexpr std::array<std::string_view, 8> kTables{"meta", "device", "nest", "problem", "problem_size", "kernel", "trial", "pin"};
+constexpr std::array<std::string_view, 9> kTables{"meta",   "device", "nest", "problem",    "problem_size",
+                                                  "kernel", "trial",  "pin",  "certificate"};
 
 /// Triggers, views and tables of others change what statements mean: SQL of a supplied file is not run. SQLite's own statistics are let be.
 void refuse_foreign_objects(SQLite::Database& raw, const std::string& path) {
@@ -109,7 +113,7 @@ void prepare_schema(Connection& connection, const std::string& path, const std::
       if (migration.from >= *found) connection.raw().exec(std::string(migration.sql));
     }
     require_columns(connection.raw(), path);
-    if (*found < kSchemaVersion) seal();
+    if (*found < kFirstSealed) seal();
   }
   store_version(connection, kSchemaVersion);
   transaction.commit();

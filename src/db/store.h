@@ -67,6 +67,10 @@ class Store {
   std::string code_of(const std::string& hash);
   /// The row of that kernel (within a transaction); stored when it is not there.
   std::int64_t kernel_id(const KernelRecord& kernel);
+  /// The text of a certificate by its digest, "" when it is not here. Throws UserError when it is damaged.
+  std::string certificate_text(const std::string& digest);
+  /// Removes kernels and certificates that no trial has (within a transaction).
+  void remove_unused_code();
   /// Damage that read() does not see: rows that no trial needs, and values of another type than their column's.
   std::vector<std::string> other_damage();
 
@@ -84,6 +88,8 @@ class Store {
     std::shared_ptr<Trust> trust;
   };
   std::optional<Row> row_of(std::int64_t trial_id);
+  /// Stores its text, where it has one.
+  void keep_certificate(const CertificateRecord& certificate);
   void make_served_function();
   /// Hashes and seals of a file that had none, after its migration.
   void seal_all();

@@ -2,13 +2,15 @@
 #include "cli/commands/kernel_remarks.h"
 
 #include "api/report/device_roofs.h"
+#include "autotune/tuner.h"
 #include "cli/terminal/output.h"
 
 #include <fmt/format.h>
 
 namespace nestor::cli {
 
-KernelRemarks remarks_on(const Nest& nest, const Sizes& sizes, const TunedKernel& kernel) {
+KernelRemarks remarks_on(const Nest& nest, const Sizes& sizes, TunedKernel kernel) {
+  if (const auto gpu = space_limits(kernel.device).gpu) kernel.limits = *gpu;
   return {products_on_lanes(nest, sizes, kernel), far_from_roofs(nest, sizes, kernel.device, kernel.median_ms)};
 }
 

@@ -14,8 +14,8 @@ struct KernelRemarks {
   std::string far;    ///< how far it is from what the device could do, if that is far; else ""
 };
 
-/// `sizes` are complete.
-KernelRemarks remarks_on(const Nest& nest, const Sizes& sizes, const TunedKernel& kernel);
+/// `sizes` are complete. The kernel's limits are found out here.
+KernelRemarks remarks_on(const Nest& nest, const Sizes& sizes, TunedKernel kernel);
 
 /// A line for each.
 void print(const KernelRemarks& remarks);

@@ -212,7 +212,7 @@ class Validator {
       if (!in_range(statement.reads.size())) {
         user_error("{}: its value uses read {}, but it has {}", where, node.ordinal(), statement.reads.size());
       }
-      const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
+      const Tensor& tensor = nest_.tensor(statement.reads[node.ordinal()].tensor);
       if (tensor.type != node.type()) {
         user_error("{}: it reads {} as {}, but its elements are {}", where, tensor.name, to_string(node.type()),
                    to_string(tensor.type));

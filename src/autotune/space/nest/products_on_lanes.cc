@@ -112,7 +112,7 @@ std::string products_on_lanes(const Nest& nest, const Sizes& sizes, const TunedK
   const Nest apart = with_factors_apart(nest);
   const Found found = largest_product(apart, sizes, kernel.device.units);
   if (found.statement == nullptr || found.least_ms < std::max(kShare * kernel.median_ms, kLeastMs)) return "";
-  std::string why = why_no_place(apart, sizes, found, *limits_of(kernel.device).gpu);
+  std::string why = why_no_place(apart, sizes, found, kernel.limits);
   if (why.empty()) why = kernel.common_refusal;
   if (why.empty()) why = "`nestor tune` may find a schedule for tensor cores";
   const std::string of = kernel.median_ms > 0 ? fmt::format(" of {:.3g}", kernel.median_ms) : "";
