@@ -156,7 +156,7 @@ def run(args, problems, measure, table):
                 torch.cuda.empty_cache()
         done.append(row)
         write(args.out, row)
-        print(json.dumps({key: value for key, value in row.items() if key not in ("report", *about)}), flush=True)
+        print(json.dumps({key: value for key, value in row.items() if key not in ("report", "reports", *about)}), flush=True)
         if args.md:
             pathlib.Path(args.md).write_text(table(done, about))
     print(table(done, about) if done else "nothing was measured", flush=True)

@@ -13,7 +13,7 @@ BERT_CELLS = ((1, 16), (1, 128), (1, 512), (8, 128), (32, 128), (8, 512), (32, 5
 LLAMA_CELLS = ((2, 4096), (1, 16384))
 TINY_BERT = {"layers": 2, "hidden": 128}
 TINY_LLAMA = {"layers": 1, "hidden": 128, "heads": 4, "key_heads": 2}
-TINY_VARIANT = {"batch": 2, "heads": 2, "length": 48, "dim": 16}
+TINY_VARIANT = {"batch": 3, "heads": 2, "length": 48, "dim": 16}
 
 
 def _padding(batch, length, device):
