@@ -99,10 +99,30 @@ void store_version(Connection& connection, int version) {
   store.exec();
 }
 
+/// Files of this version may be older than an index. One that cannot be made at once is made another time: nobody waits for it.
+void add_indices(SQLite::Database& raw) {
+  const char* const count =
+      "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name IN ('trial_of_signer', 'trial_of_seal')";
+  if (raw.execAndGet(count).getInt() == 2) return;
+  const int patience_ms = raw.execAndGet("PRAGMA busy_timeout").getInt();
+  raw.setBusyTimeout(0);
+  try {
+    SQLite::Transaction transaction(raw, SQLite::TransactionBehavior::IMMEDIATE);
+    raw.exec(std::string(kIndexSql));
+    transaction.commit();
+  } catch (const SQLite::Exception&) {
+    // Look-ups are slower without.
+  }
+  raw.setBusyTimeout(patience_ms);
+}
+
 }  // namespace
 
 void prepare_schema(Connection& connection, const std::string& path, const std::function<void()>& seal) {
-  if (schema_version(connection, path) == kSchemaVersion) return require_columns(connection.raw(), path);
+  if (schema_version(connection, path) == kSchemaVersion) {
+    require_columns(connection.raw(), path);
+    return add_indices(connection.raw());
+  }
   SQLite::Transaction transaction(connection.raw(), SQLite::TransactionBehavior::IMMEDIATE);
   // Again, now that no other process can change it.
   const std::optional<int> found = schema_version(connection, path);
@@ -115,6 +135,7 @@ void prepare_schema(Connection& connection, const std::string& path, const std::
     require_columns(connection.raw(), path);
     if (*found < kFirstSealed) seal();
   }
+  connection.raw().exec(std::string(kIndexSql));
   store_version(connection, kSchemaVersion);
   transaction.commit();
 }

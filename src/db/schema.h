@@ -13,6 +13,7 @@ inline constexpr int kSchemaVersion = 6;
 
 /// Texts of tuning_db/*.sql, compiled in.
 extern const std::string_view kSchemaSql;
+extern const std::string_view kIndexSql;  ///< indices that files of the current version may lack: they only make look-ups fast
 extern const std::string_view kMigrationSql1To2;
 extern const std::string_view kMigrationSql2To3;
 extern const std::string_view kMigrationSql3To4;

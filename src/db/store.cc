@@ -80,6 +80,28 @@ Store::Store(const std::string& path, const DatabaseOptions& options, std::share
   });
 }
 
+const Store::Shipped& Store::shipped() {
+  auto version = connection_.query("PRAGMA data_version");
+  version.step();
+  const std::pair now(version.integer(0), std::int64_t{connection_.raw().getTotalChanges()});
+  if (now == shipped_of_) return shipped_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> found;
+  auto row = connection_.query(
+      "SELECT problem_id, device_id, id FROM trial WHERE status = 'ok' AND kernel_id IS NOT NULL AND seal IN (SELECT value FROM "
+      "json_each(?))",
+      shipped_seals_json());
+  while (row.step()) found[{row.integer(0), row.integer(1)}].push_back(row.integer(2));
+  shipped_ = {};
+  auto pairs = nlohmann::json::array();
+  for (const auto& [ids, trials] : found) {
+    pairs.push_back(fmt::format("{}/{}", ids.first, ids.second));
+    shipped_.trials[ids] = nlohmann::json(trials).dump();
+  }
+  shipped_.pairs = pairs.dump();
+  shipped_of_ = now;
+  return shipped_;
+}
+
 std::int64_t Store::device_id(const DeviceIdentity& device) {
   connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                   device.key(), device.kind, device.name, device.arch, std::int64_t{device.units}, device.details);

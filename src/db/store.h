@@ -6,9 +6,11 @@
 #include "db/records/record.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -24,6 +26,12 @@ class Store {
   /// served(checked, signer, seal), which believes the record's claim; read() verifies it.
   std::int64_t revision() const { return served_->revision; }
   Trust& trust() { return *served_->trust; }
+  /// Trials of the file that come with Nestor, as it is now. Few, and found by an index: look-ups then need not ask of every trial.
+  struct Shipped {
+    std::string pairs = "[]";                                             ///< JSON list of "problem/device", by number
+    std::map<std::pair<std::int64_t, std::int64_t>, std::string> trials;  ///< of problem and device: JSON list of numbers
+  };
+  const Shipped& shipped();
   Connection& connection() { return connection_; }
 
   /// Runs `change` in one transaction that excludes other writers.
@@ -101,6 +109,8 @@ class Store {
   bool writable_;
   std::unique_ptr<Served> served_;
   Connection connection_;
+  Shipped shipped_;
+  std::pair<std::int64_t, std::int64_t> shipped_of_{-1, -1};  ///< changes by others and by this connection when it was found
 };
 
 }  // namespace nestor
