@@ -105,9 +105,8 @@ class Tuning {
                                   [](const SizeParam& size) { return !size.specialized; });
     if (!free || !request_.measure.target.is_gpu()) return false;
     guesses_ = space_->defaults();
-    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(), [&](const Point& point) {
-      return !space_->candidate(point).infeasible.empty();
-    });
+    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(),
+                                             [&](const Point& point) { return !space_->candidate(point).infeasible.empty(); });
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

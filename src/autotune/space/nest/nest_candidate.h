@@ -24,10 +24,10 @@ struct CandidateFacts {
   const Nest& nest;  ///< before any step
   const Sizes& sizes;
   const SpaceLimits& limits;
-  const std::vector<std::string>& rules;          ///< of parameters "rule.NAME"
+  const std::vector<std::string>& rules;         ///< of parameters "rule.NAME"
   const std::set<std::string>& may_stay_behind;  ///< leads of rule online whose extremum may stay behind
   double scalar_floor_ms = 0;                    ///< of candidates that leave the tensor cores alone, where those could be used
-  bool streams_terms = false;  ///< tiles on tensor cores are of terms of sums of products, not of their columns
+  bool streams_terms = false;                    ///< tiles on tensor cores are of terms of sums of products, not of their columns
 };
 
 /// Makes one candidate from the values of a point.

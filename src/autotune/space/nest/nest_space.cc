@@ -32,7 +32,8 @@ class NestSpace : public Space {
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
-    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
+    tensor_rules_ =
+        limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -144,8 +145,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes =
-            on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
+    if (const auto axes = on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
@@ -168,8 +168,7 @@ std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, 
 
 Candidate NestSpace::candidate(const Point& point) const {
   const NamedValues values = named_values(*this, point);
-  const CandidateFacts facts{schedules_.nest(), sizes_,           limits_,       rules_,
-                             may_stay_behind_,  scalar_floor_ms_, streams_terms_};
+  const CandidateFacts facts{schedules_.nest(), sizes_, limits_, rules_, may_stay_behind_, scalar_floor_ms_, streams_terms_};
   return NestCandidate(facts, variants_, values).build();
 }
 

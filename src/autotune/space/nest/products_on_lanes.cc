@@ -84,8 +84,9 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
   }
   for (const Tensor* operand : {&a, &b}) {
     if (is_computed(*operand) && !is_half(*operand))
-      return fmt::format("its operand {} is computed in {}: tensor cores multiply 16 bits, so define it as a tensor of f16 or bf16",
-                         operand->name, to_string(operand->type));
+      return fmt::format(
+          "its operand {} is computed in {}: tensor cores multiply 16 bits, so define it as a tensor of f16 or bf16",
+          operand->name, to_string(operand->type));
     if (is_computed(*operand))
       return fmt::format("its operand {} is computed, and its rows and columns are not found in the loops around", operand->name);
   }
