@@ -217,7 +217,7 @@ int run_tune(const TuneArgs& args) {
   KernelRemarks remarks;
   if (result.best) {
     remarks = remarks_on(request.nest, result.problem.sizes,
-                         {result.best->steps, result.device, result.best->median_ms, {}, refusals.most_common()});
+                         {result.best->steps, result.device, result.best->median_ms, refusals.most_common()});
   }
   if (output_mode().json) {
     print_json(result_to_json(result, request, remarks));

@@ -14,8 +14,8 @@ struct TunedKernel {
   const std::string& steps;  ///< JSON, as records have them
   const DeviceIdentity& device;
   double median_ms = 0;             ///< measured; 0: not known
-  GpuLimits limits = {};            ///< of the device, where it is a GPU
   std::string common_refusal = "";  ///< what most candidates on tensor cores were refused for; "": not known
+  GpuLimits limits = {};            ///< of the device, where it is a GPU
 };
 
 /// Whether steps, as records have them, put products on tensor cores.
