@@ -1,4 +1,4 @@
--- Tuning database, schema version 5. Every statement here runs once, in one transaction, when a file is created.
+-- Tuning database, schema version 6. Every statement here runs once, in one transaction, when a file is created.
 -- Older files reach this schema through migrations/.
 
 CREATE TABLE meta (
@@ -73,8 +73,15 @@ CREATE TABLE trial (
   checked    INTEGER NOT NULL DEFAULT 0,  -- last revision whose proofs and checks the kernel passed; 0: none, it is not served
   seal       TEXT NOT NULL DEFAULT '', -- BLAKE2b-256 of all that the trial says, its device, problem and kernel included
   signer     TEXT NOT NULL DEFAULT '', -- Ed25519 public key of who signed the seal; '' for nobody
-  signature  TEXT NOT NULL DEFAULT ''
+  signature  TEXT NOT NULL DEFAULT '',
+  certificate TEXT NOT NULL DEFAULT '' -- digest of what was proved of the code when it was compiled; '' for records of older programs
 );
+
+-- What was proved, once by content. Imported records have their digest alone: proving again gives the text.
+CREATE TABLE certificate (
+  digest TEXT PRIMARY KEY,  -- BLAKE2b-256 of the text
+  text   BLOB NOT NULL      -- JSON, zstd
+) WITHOUT ROWID;
 
 -- Trials preferred over faster ones.
 CREATE TABLE pin (
@@ -87,3 +94,4 @@ CREATE INDEX trial_fastest ON trial (problem_id, device_id, median_ms) WHERE sta
 CREATE INDEX trial_of_kernel ON trial (kernel_id);
 CREATE INDEX problem_of_nest ON problem (nest_id);
 CREATE INDEX trial_of_device ON trial (device_id);
+CREATE INDEX trial_of_certificate ON trial (certificate) WHERE certificate != '';

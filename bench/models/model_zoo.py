@@ -8,8 +8,12 @@ import math
 
 import torch
 
+WINDOW, PREFIX, DOCUMENT, CAP, LAMBDA = 1024, 512, 512, 20.0, 0.35  #: of the variants
 BERT_CELLS = ((1, 16), (1, 128), (1, 512), (8, 128), (32, 128), (8, 512), (32, 512))
 LLAMA_CELLS = ((2, 4096), (1, 16384))
+TINY_BERT = {"layers": 2, "hidden": 128}
+TINY_LLAMA = {"layers": 1, "hidden": 128, "heads": 4, "key_heads": 2}
+TINY_VARIANT = {"batch": 3, "heads": 2, "length": 48, "dim": 16}
 
 
 def _padding(batch, length, device):
@@ -70,19 +74,19 @@ def alibi(scores, i, j, slopes):
 
 
 def softcap(scores, i, j):
-    return _softmax((20 * torch.tanh(scores / 20)).masked_fill(j > i, -math.inf))
+    return _softmax((CAP * torch.tanh(scores / CAP)).masked_fill(j > i, -math.inf))
 
 
 def window(scores, i, j):
-    return _softmax(scores.masked_fill((j > i) | (j + 1024 <= i), -math.inf))
+    return _softmax(scores.masked_fill((j > i) | (j + WINDOW <= i), -math.inf))
 
 
 def prefix(scores, i, j):
-    return _softmax(scores.masked_fill((j > i) & (j >= 512), -math.inf))
+    return _softmax(scores.masked_fill((j > i) & (j >= PREFIX), -math.inf))
 
 
 def documents(scores, i, j):
-    return _softmax(scores.masked_fill((i // 512 != j // 512) | (j > i), -math.inf))
+    return _softmax(scores.masked_fill((i // DOCUMENT != j // DOCUMENT) | (j > i), -math.inf))
 
 
 def sigmoid(scores, i, j):
@@ -112,7 +116,7 @@ class Differential(torch.nn.Module):
         def weights(q, k):
             return _softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]))
 
-        return (weights(query, key) - 0.35 * weights(query2, key2)) @ value
+        return (weights(query, key) - LAMBDA * weights(query2, key2)) @ value
 
 
 class Evoformer(torch.nn.Module):

@@ -54,6 +54,23 @@ class ModelTest(CompileTest):
             self.assertEqual([len(again.report()[0].taken), QuickWorker.jobs], [3, 0])
             self.assertClose(again(*inputs), expected)
 
+    def test_a_start_that_a_cache_serves_knows_its_report(self):
+        model = Encoder().eval()
+        inputs = torch.randn(2, 20, 32), torch.ones(2, 20, dtype=torch.int64)
+        with torch.inference_mode():
+            reports = []
+            for start in range(3):  # the first one tunes, so that nothing which it leaves in a cache is of use
+                torch._dynamo.reset()
+                with mock.patch.object(rewrite.Rewriting, "choose", autospec=True,
+                                       side_effect=rewrite.Rewriting.choose) as choose:
+                    compiled = nestor.torch.optimize(model, inputs, db=self.db, min_gain=1e-6)
+                reports.append(compiled.report())
+                self.assertEqual(choose.call_count, 1 if start < 2 else 0)
+                self.assertClose(compiled(*inputs), model(*inputs))
+        self.assertEqual(str(reports[2]), str(reports[1]))
+        self.assertEqual([len(reports[2][0].taken), reports[2][0].regions], [3, reports[1][0].regions])
+        self.assertIsNone(reports[2][0].regions[0].refused)
+
     def test_variants_of_attention_written_out(self):
         def variants(query, key, value):
             causal = attention_with(lambda row, column: column <= row)

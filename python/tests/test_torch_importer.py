@@ -54,6 +54,57 @@ class OpsTest(unittest.TestCase):
         self.assertEqual(page, documentation(), "python3 -m nestor.torch.importer > docs/pytorch_ops.md")
 
 
+def two_softmaxes(p, q, v, combine):
+    return combine(p.softmax(-1), (q * 0.5).softmax(-1)) @ v
+
+
+def masked_softmaxes(p, q, v):
+    seen = torch.ones(p.shape[-2:], dtype=torch.bool).tril()
+    return two_softmaxes(*(x.masked_fill(~seen, -torch.inf) for x in (p, q)), v, lambda a, b: a - 0.35 * b)
+
+
+def of_scores(function):
+    return lambda a, b, c, d, v: function(a @ b.mT, c @ d.mT, v)
+
+
+DIFFERENCES = {
+    "a difference": lambda p, q, v: two_softmaxes(p, q, v, lambda a, b: a - 0.35 * b),
+    "with a factor outside": lambda p, q, v: two_softmaxes(p, q, v, lambda a, b: (b - a) / 3 * 2),
+    "as the second operand": lambda p, q, v: v.mT @ (p.softmax(-1) + q.softmax(-1)).mT,
+    "of three": lambda p, q, v: (p.softmax(-1) - q.softmax(-1) + 0.5 * (p * q).softmax(-1)) @ v,
+    "beside plain weights": lambda p, q, v: (p.softmax(-1) + q) @ v,
+    "under a mask": masked_softmaxes,
+}
+
+
+@needs_torch
+class SeparateTest(unittest.TestCase):
+    def test_products_distribute_over_what_is_relative_to_different_maxima(self):
+        source = torch.Generator().manual_seed(2)
+        inputs = [torch.randn(3, 6, 2, generator=source) for _ in range(5)]
+        for name, function in DIFFERENCES.items():
+            with self.subTest(name):
+                found = check_module(trace(of_scores(function), inputs), inputs)
+                region, = found.regions
+                products = [each for each in region.nest.statements if each.reduction == "add" and len(each.reads) == 2]
+                self.assertEqual(len(products), 5 if name == "of three" else 4)  # with those of scores
+                self.assertEqual(self.sums_with_quotients(region.nest), [])
+
+    def test_a_softmax_alone_stays_whole(self):
+        def attend(a, b, v):
+            weights = (a @ b.mT).softmax(-1)
+            return (weights * 2 + weights / 3) @ v
+
+        inputs = [torch.randn(3, 6, 2) for _ in range(3)]
+        region, = check_module(trace(attend, inputs), inputs).regions
+        self.assertEqual(sum(each.reduction == "add" and len(each.reads) == 2 for each in region.nest.statements), 2)
+
+    def sums_with_quotients(self, nest):
+        """Temporaries that a sum of products reads and that divide by a row's sum."""
+        read = {each.tensor for one in nest.statements if one.reduction == "add" and len(one.reads) == 2 for each in one.reads}
+        return [each.name for each in nest.statements if each.write.tensor in read and '"div"' in str(each.value).replace("'", '"')]
+
+
 @needs_torch
 class RandomGraphTest(unittest.TestCase):
     def test_regions_of_random_graphs_compute_what_eager_does(self):

@@ -147,6 +147,48 @@ class MaskTest(unittest.TestCase):
         text = repr(nestor.torch.explain(attend, (*tensors, counts)))
         self.assertRegex(text, r"mask    bitwise_and.*: a test of counts")
 
+    def layers(self, kept_of, **options):
+        """Two layers of attention with one causal mask joined with a padding mask; the second reads what the first gives."""
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+        padding = torch.arange(12)[None] < torch.tensor([12, 7])[:, None]
+
+        def attend(query, key, value, padding):
+            seen = causal(12, 12) & kept_of(padding)[:, None, None]
+            mask = torch.where(seen, 0.0, HIDDEN)
+            first = given(query, key, value, mask)
+            return given(torch.tanh(first), key, value, mask) + first, *options.get("also", lambda mask: ())(mask)
+
+        return self.captured(attend, *tensors, padding.to(torch.int64))
+
+    def test_layers_that_share_a_mask_have_each_its_own(self):
+        for name, kept_of in {"bool": lambda kept: kept.to(torch.bool), "arithmetic": lambda kept: (1 - kept) * 2 < 1}.items():
+            with self.subTest(name):
+                found = self.layers(kept_of)
+                self.assertEqual(len(found.regions), 2)
+                for region in found.regions:
+                    self.assertIn(torch.int64, [port.node.meta["val"].dtype for port in region.inputs])
+                    self.assertNotIn((2, 1, 12, 12), [tuple(port.node.meta["val"].shape) for port in region.inputs])
+                    domain = next(each.domain for each in region.nest.statements if each.name.endswith("_exp"))
+                    self.assertRegex(domain, "d3 <= d2")
+
+    def test_a_shared_mask_that_is_a_result_as_well(self):
+        found = self.layers(lambda kept: kept.to(torch.bool), also=lambda mask: (mask,))
+        self.assertEqual(len(found.regions), 2)
+
+    def test_what_is_dear_or_no_smaller_is_made_once(self):
+        """A mask made by exponentials, and one of as many numbers as scores: neither is copied into regions."""
+        tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+
+        def attend(query, key, value, given_mask, mask_of):
+            mask = mask_of(given_mask)
+            return given(torch.tanh(given(query, key, value, mask)), key, value, mask)
+
+        for mask_of, given_mask in ((lambda row: torch.exp(row)[:, None] * row, torch.randn(12)),
+                                    (lambda mask: mask * 2 + 1, torch.randn(12, 12))):
+            found = self.captured(lambda *four, mask_of=mask_of: attend(*four, mask_of), *tensors, given_mask)
+            self.assertEqual(len(found.regions), 2)
+            self.assertIn((12, 12), [tuple(port.node.meta["val"].shape) for port in found.regions[1].inputs])
+
     def test_a_mask_that_is_an_argument_stays_a_tensor(self):
         tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
         found = self.captured(given, *tensors, torch.randn(12, 12))

@@ -93,15 +93,6 @@ std::string describe_buffer(const Buffer& buffer) {
   return fmt::format("{} {}[{}] {}", to_string(buffer.memory), buffer.name, fmt::join(extents, ", "), to_string(buffer.type));
 }
 
-std::string program_text(const ProgramProof& proof) {
-  std::string text = fmt::format("\ntile program, against the nest: {}\n", to_string(proof.verdict));
-  for (const std::string& fact : proof.facts) text += fmt::format("  {}\n", fact);
-  if (!proof.finite.empty())
-    text += fmt::format("  finite values are needed in masked places of: {}\n", fmt::join(proof.finite, ", "));
-  if (!proof.reason.empty()) text += fmt::format("  {}: {}\n", to_string(proof.verdict), proof.reason);
-  return text;
-}
-
 bool has_blocks(const TileTree& tree) {
   return tree->loop_kind == LoopKind::gpu_block || std::any_of(tree->children.begin(), tree->children.end(), has_blocks);
 }
@@ -118,9 +109,25 @@ GpuCertificate certified_kernels(const TileProgram& program, const NvptxTarget& 
   }
 }
 
+CodeCertificate certified_code(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target) {
+  CodeCertificate code;
+  code.program = prove_program(program, schedule);
+  // What back ends make of a program that is wrong says nothing.
+  if (code.program.verdict != ProofVerdict::refuted) code.kernels = certified_kernels(program, target);
+  return code;
+}
+
+/// As it is shown: with all tensors that must be finite.
+CodeCertificate shown_code(const Certificate& certificate) {
+  CodeCertificate code = certificate.code;
+  code.program.finite = certificate.finite;
+  return code;
+}
+
 }  // namespace
 
-Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target) {
+Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target,
+                    const std::optional<CodeCertificate>& compiled) {
   const Schedule replayed = Schedule(schedule.original_nest()).apply_all(schedule.steps());
   Certificate certificate;
   certificate.op = schedule.original_nest().op;
@@ -131,12 +138,9 @@ Certificate certify(const Schedule& schedule, const TileProgram& program, const 
   certificate.dependences = prove_dependences(replayed);
   for (const SizeConstraint& constraint : program.valid) certificate.valid_sizes.push_back(constraint.str());
   for (const Buffer& buffer : program.buffers) certificate.buffers.push_back(describe_buffer(buffer));
-  certificate.program = prove_program(program, replayed);
-  // What back ends make of a program that is wrong says nothing.
-  if (certificate.program.verdict != ProofVerdict::refuted) {
-    certificate.kernels = certified_kernels(program, target);
-    certificate.program.finite = finite_tensors(replayed, certificate.program, certificate.kernels.finite);
-  }
+  certificate.code = compiled ? *compiled : certified_code(replayed, program, target);
+  if (certificate.code.program.verdict != ProofVerdict::refuted)
+    certificate.finite = finite_tensors(replayed, certificate.code.program, certificate.code.kernels.finite);
   return certificate;
 }
 
@@ -153,34 +157,18 @@ std::string describe(const Certificate& certificate) {
   for (const Certificate::DependenceProof& proof : certificate.dependences) {
     text += fmt::format("  {}\n    {}\n", proof.dependence, proof.verdict);
   }
-  text += program_text(certificate.program);
+  text += describe(shown_code(certificate));
   text += "\nbuffers and their bounds:\n";
   for (const std::string& buffer : certificate.buffers) text += fmt::format("  {}\n", buffer);
-  if (!certificate.kernels.stages.empty()) text += "\nwarps that copy and warps that compute, for all sizes:\n";
-  for (const std::string& fact : certificate.kernels.stages) text += fmt::format("  stages: {}\n", fact);
-  if (!certificate.kernels.needed.empty()) text += "\nneeds finite values in masked places:\n";
-  for (const std::string& need : certificate.kernels.needed) text += fmt::format("  {}\n", need);
-  if (!certificate.kernels.blocks.empty()) text += "\nthreads of a block, for all sizes:\n";
-  for (const std::string& fact : certificate.kernels.blocks) text += fmt::format("  blocks: {}\n", fact);
   text += "\nvalid for sizes with:\n";
   for (const std::string& constraint : certificate.valid_sizes) text += fmt::format("  {}\n", constraint);
   return text;
 }
 
 nlohmann::json certificate_to_json(const Certificate& certificate) {
-  nlohmann::json json{{"op", certificate.op},
-                      {"variant", certificate.variant},
-                      {"nest", certificate.nest_digest},
-                      {"steps", certificate.steps},
-                      {"buffers", certificate.buffers},
-                      {"valid", certificate.valid_sizes},
-                      {"stages", certificate.kernels.stages},
-                      {"finite", certificate.kernels.needed},
-                      {"blocks", certificate.kernels.blocks}};
-  json["program"] = {{"verdict", to_string(certificate.program.verdict)},
-                     {"facts", certificate.program.facts},
-                     {"finite", certificate.program.finite},
-                     {"reason", certificate.program.reason}};
+  nlohmann::json json{{"op", certificate.op},       {"variant", certificate.variant}, {"nest", certificate.nest_digest},
+                      {"steps", certificate.steps}, {"buffers", certificate.buffers}, {"valid", certificate.valid_sizes}};
+  json.update(code_certificate_to_json(shown_code(certificate)));
   json["rules"] = nlohmann::json::array();
   for (const Certificate::RuleUse& use : certificate.rules) {
     json["rules"].push_back({{"step", use.step}, {"summary", use.summary}, {"proof", use.proof}, {"rounding", use.rounding}});

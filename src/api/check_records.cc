@@ -2,6 +2,7 @@
 #include "api/check_records.h"
 
 #include "autotune/target/measure_options.h"
+#include "autotune/target/target.h"
 #include "autotune/trial/trial_steps.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
@@ -12,14 +13,11 @@
 #include "support/system/available_memory.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace nestor {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view kStored = "stored kernel against the oracle";
 
 /// Compiles the steps for the record's device. Throws UserError where they are refused.
 CompiledKernel compiled_today(const Database::Origin& origin, const TrialRecord& trial) {
@@ -27,10 +25,7 @@ CompiledKernel compiled_today(const Database::Origin& origin, const TrialRecord&
   const Schedule schedule = replay_trial_steps(nest, origin.problem.sizes, json::parse(trial.steps));
   const TileProgram program = build_tile_program(schedule);
   if (origin.device.kind == "host") return compile_host(program, detect_host()).kernel;
-  NvptxTarget target;
-  target.sm = std::min(std::atoi(origin.device.arch.c_str() + std::string_view("sm_").size()), 90);
-  target.keep_ir = false;
-  return compile_nvptx(program, target).kernel;
+  return compile_nvptx(program, nvptx_target(origin.device)).kernel;
 }
 
 bool gives_stored_code(const Database::Origin& origin, const TrialRecord& trial) {
@@ -41,17 +36,6 @@ bool gives_stored_code(const Database::Origin& origin, const TrialRecord& trial)
   } catch (const Error&) {
     return false;
   }
-}
-
-/// What a finding that failed makes of a record.
-TrialStatus status_after(const Finding& failed) {
-  if (failed.detail.starts_with("unproved")) return TrialStatus::unproved;
-  if (failed.check == "steps" || failed.check == "nest digest") return TrialStatus::illegal;
-  for (const TrialStatus status :
-       {TrialStatus::crash, TrialStatus::timeout, TrialStatus::compile_error, TrialStatus::infeasible}) {
-    if (failed.detail.starts_with(to_string(status))) return status;
-  }
-  return TrialStatus::wrong;
 }
 
 /// A record of somebody who is not trusted: its code is not run. The code that its steps give here is, and what that did counts.
@@ -73,20 +57,20 @@ RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOpt
   Verification verification = verify_trial(database, id, options);
   check.findings = verification.findings;
   const auto failed =
-      std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return !finding.passed; });
+      std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return finding.failed(); });
   if (failed != check.findings.end()) {
     check.result = RecordCheck::Result::failed;
-    check.status = status_after(*failed);
-    check.reason = fmt::format("{}: {}", failed->check, failed->detail);
+    check.status = failed->status;
+    check.reason = fmt::format("{}: {}", to_string(failed->check), failed->detail);
     return check;
   }
   if (!database.trial(id).value().trusted) {
     take_fresh_measurement(verification, check);
     return check;
   }
-  const auto stored =
-      std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return finding.check == kStored; });
-  const bool ran = stored != check.findings.end() && !stored->detail.starts_with("not run");
+  const auto stored = std::find_if(check.findings.begin(), check.findings.end(),
+                                   [](const Finding& finding) { return finding.check == Check::stored_kernel; });
+  const bool ran = stored != check.findings.end() && stored->result == Finding::Result::passed;
   check.result = ran ? RecordCheck::Result::passed : RecordCheck::Result::not_run;
   if (!ran) check.reason = stored == check.findings.end() ? "there is no such device here" : stored->detail;
   check.same_code = gives_stored_code(database.origin(id).value(), database.trial(id).value());
@@ -102,7 +86,8 @@ std::string measured_to_line(const RecordCheck& check) {
 
 json check_to_json(const RecordCheck& check) {
   json findings = json::array();
-  for (const Finding& finding : check.findings) findings.push_back({finding.check, finding.passed, finding.detail});
+  for (const Finding& finding : check.findings)
+    findings.push_back({static_cast<int>(finding.check), static_cast<int>(finding.result), finding.detail});
   return {{"result", static_cast<int>(check.result)},
           {"same_code", check.same_code},
           {"status", to_string(check.status)},
@@ -123,7 +108,10 @@ RecordCheck check_from_json(std::int64_t trial, const json& message) {
     check.measured = std::move(measured.trial);
     check.device = std::move(measured.device);
   }
-  for (const json& finding : message.at("findings")) check.findings.push_back({finding.at(0), finding.at(1), finding.at(2)});
+  for (const json& finding : message.at("findings")) {
+    check.findings.push_back(
+        {static_cast<Check>(finding.at(0).get<int>()), static_cast<Finding::Result>(finding.at(1).get<int>()), finding.at(2)});
+  }
   return check;
 }
 

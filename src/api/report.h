@@ -1,9 +1,8 @@
 // What people read about a schedule: its views at every level, and the certificate of why it is right.
 #pragma once
 
-#include "codegen/gpu/gpu_certificate.h"
+#include "autotune/trial/code_certificate.h"
 #include "codegen/gpu/target/gpu_target.h"
-#include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule/schedule.h"
 
@@ -49,13 +48,14 @@ struct Certificate {
   std::vector<DependenceProof> dependences;
   std::vector<std::string> valid_sizes;  ///< the kernel's conditions on sizes
   std::vector<std::string> buffers;      ///< every buffer of the tile program with its bound
-  ProgramProof program;                  ///< of the tile program itself, against the nest
-  GpuCertificate kernels;                ///< of its GPU kernels, as compile_nvptx() gives it
+  CodeCertificate code;                  ///< of the tile program and of its GPU kernels, as compiling gives it
+  std::vector<std::string> finite;       ///< tensors that must be finite in masked places, the kernels' needs included
 };
 
 /// Replays the steps from the original nest (which proves each of them again) and states what was proved.
-/// `target`: of the GPU whose kernels are proved.
-Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target = {});
+/// `target`: of the GPU whose kernels are proved. `compiled`: the certificate that compiling for it gave; proved again without one.
+Certificate certify(const Schedule& schedule, const TileProgram& program, const NvptxTarget& target = {},
+                    const std::optional<CodeCertificate>& compiled = std::nullopt);
 std::string describe(const Certificate& certificate);
 nlohmann::json certificate_to_json(const Certificate& certificate);
 

@@ -105,9 +105,8 @@ class Tuning {
                                   [](const SizeParam& size) { return !size.specialized; });
     if (!free || !request_.measure.target.is_gpu()) return false;
     guesses_ = space_->defaults();
-    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(), [&](const Point& point) {
-      return !space_->candidate(point).infeasible.empty();
-    });
+    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(),
+                                             [&](const Point& point) { return !space_->candidate(point).infeasible.empty(); });
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -348,7 +347,7 @@ class Tuning {
     const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
     outcome.report = with_origin(outcome.report, pending.origin);
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
-    record.id = database_.add_trial(devices_.at(static_cast<std::size_t>(outcome.device)), result_.problem, nest_text_, record);
+    record.id = database_.add_trial(devices_.at(outcome.device), result_.problem, nest_text_, record);
     if (outcome.device == 0) measured_first_.insert(pending.key);
     const auto ms = learned_ms(record.status, record.median_ms);
     known_[pending.key] = ms;
@@ -443,6 +442,12 @@ TuneResult tune(const TuneRequest& request) {
   TuneResult result = *Tuning(fixed).run();
   result.fixed_sizes = true;
   return result;
+}
+
+SpaceLimits space_limits(const DeviceIdentity& device) {
+  if (device.kind != "cuda") return host_space_limits(device.units);
+  const NvptxTarget target = nvptx_target(device);
+  return gpu_space_limits(target.sm, target.shared_limit, device.units);
 }
 
 SpaceLimits space_limits(const MeasureOptions& options) {

@@ -81,5 +81,7 @@ TuneResult tune(const TuneRequest& request);
 
 /// What candidates on options.target must fit (space/space_limits.h).
 SpaceLimits space_limits(const MeasureOptions& options);
+/// The same for a device that trials were measured on; what its identity does not say is as on an H100.
+SpaceLimits space_limits(const DeviceIdentity& device);
 
 }  // namespace nestor

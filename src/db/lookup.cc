@@ -84,16 +84,27 @@ std::vector<Candidate> exact_candidates(Store& store, const Ask& ask) {
   return found;
 }
 
+/// Problems and devices with a trial that may be served: any, or one that a trusted key claims (?8) or that comes with Nestor (?9).
+constexpr const char* kMeasured =
+    "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
+    " LEFT JOIN problem_size s ON s.problem_id = p.id"
+    " WHERE {{}} AND d.kind = ?4 AND (d.key = ?5 AND d.name = ?7) = ?6"
+    " AND (EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id"
+    " IS NOT NULL{} AND served(t.checked, t.signer, t.seal)){})"
+    " ORDER BY p.id, d.id";
+
 std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool same_device) {
-  static const ProblemQuery kQuery(
-      "SELECT p.id, d.id, s.name, s.value FROM problem p JOIN nest n ON n.id = p.nest_id CROSS JOIN device d"
-      " LEFT JOIN problem_size s ON s.problem_id = p.id"
-      " WHERE {} AND d.kind = ?4 AND (d.key = ?5 AND d.name = ?7) = ?6"
-      " AND EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id "
-      "IS NOT NULL AND served(t.checked, t.signer, t.seal))"
-      " ORDER BY p.id, d.id");
-  auto row = store.connection().query(kQuery.of(ask), ask.op, ask.variant, ask.nest_digest, ask.device->kind, ask.device->key(),
-                                      std::int64_t{same_device}, ask.device->name);
+  static const ProblemQuery kAny(fmt::format(kMeasured, "", "").c_str());
+  static const ProblemQuery kVouched(fmt::format(kMeasured, " AND t.signer IN (SELECT value FROM json_each(?8))",
+                                                 " OR p.id || '/' || d.id IN (SELECT value FROM json_each(?9))")
+                                         .c_str());
+  const bool any = store.trust().allows_unsigned();
+  auto row = store.connection().query((any ? kAny : kVouched).of(ask), ask.op, ask.variant, ask.nest_digest, ask.device->kind,
+                                      ask.device->key(), std::int64_t{same_device}, ask.device->name);
+  if (!any) {
+    row.bind(8, store.trust().signers_json());
+    row.bind(9, store.shipped().pairs);
+  }
   std::map<std::pair<std::int64_t, std::int64_t>, Sizes> measured;
   while (row.step()) {
     Sizes& sizes = measured[{row.integer(0), row.integer(1)}];
@@ -107,14 +118,31 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
   return found;
 }
 
+/// Trials of a problem (?1) on a device (?2) that may be served, best first: any, or those that a trusted key claims (?3) or that come with
+/// Nestor (?4). The + keeps SQLite from walking through all trials of the problem.
+constexpr const char* kBest =
+    "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
+    " WHERE {0}t.problem_id = ?1 AND {0}t.device_id = ?2 AND t.status = 'ok' AND t.kernel_id IS NOT NULL{1}"
+    " AND served(t.checked, t.signer, t.seal)"
+    " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id";
+
+Connection::Query served_trials(Store& store, const Candidate& candidate) {
+  static const std::string kAny = fmt::format(kBest, "", "");
+  static const std::string kVouched =
+      fmt::format(kBest, "+",
+                  " AND t.id IN (SELECT id FROM trial WHERE problem_id = ?1 AND device_id = ?2 AND status = 'ok'"
+                  " AND kernel_id IS NOT NULL AND signer IN (SELECT value FROM json_each(?3))"
+                  " UNION ALL SELECT value FROM json_each(?4))");
+  if (store.trust().allows_unsigned()) return store.connection().query(kAny, candidate.problem, candidate.device);
+  const auto& shipped = store.shipped().trials;
+  const auto found = shipped.find({candidate.problem, candidate.device});
+  return store.connection().query(kVouched, candidate.problem, candidate.device, store.trust().signers_json(),
+                                  found == shipped.end() ? std::string("[]") : found->second);
+}
+
 // The best trial of one candidate whose kernel fits and is sound.
 std::optional<Answer> best_of(Store& store, const Candidate& candidate, Filter& filter, const Warn& warn) {
-  auto row = store.connection().query(
-      "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
-      " WHERE t.problem_id = ? AND t.device_id = ? AND t.status = 'ok' AND t.kernel_id IS NOT NULL AND served(t.checked, "
-      "t.signer, t.seal)"
-      " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id",
-      candidate.problem, candidate.device);
+  auto row = served_trials(store, candidate);
   while (row.step()) {
     if (!filter.accepts(row.text(1), row.text(2))) continue;
     try {

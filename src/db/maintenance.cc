@@ -69,7 +69,7 @@ std::int64_t Database::prune(int keep) {
       Connection& connection = store.connection();
       connection.run(kDeleteSlow, std::int64_t{keep});
       const std::int64_t removed = connection.raw().getChanges();
-      connection.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
+      store.remove_unused_code();
       connection.run("DELETE FROM problem WHERE id NOT IN (SELECT problem_id FROM trial)");
       connection.run("DELETE FROM nest WHERE id NOT IN (SELECT nest_id FROM problem)");
       connection.run("DELETE FROM device WHERE id NOT IN (SELECT device_id FROM trial)");

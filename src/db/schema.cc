@@ -17,11 +17,15 @@ struct Migration {
   const std::string_view& sql;
 };
 
-const std::array<Migration, 4> kMigrations{
-    {{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}, {4, kMigrationSql4To5}}};
+const std::array<Migration, 5> kMigrations{
+    {{1, kMigrationSql1To2}, {2, kMigrationSql2To3}, {3, kMigrationSql3To4}, {4, kMigrationSql4To5}, {5, kMigrationSql5To6}}};
+
+/// Files from here on have seals and signatures, which a migration keeps.
+constexpr int kFirstSealed = 5;
 
 /// What belongs into a tuning database, of any version.
-constexpr std::array<std::string_view, 8> kTables{"meta", "device", "nest", "problem", "problem_size", "kernel", "trial", "pin"};
+constexpr std::array<std::string_view, 9> kTables{"meta",   "device", "nest", "problem",    "problem_size",
+                                                  "kernel", "trial",  "pin",  "certificate"};
 
 /// Triggers, views and tables of others change what statements mean: SQL of a supplied file is not run. SQLite's own statistics are let be.
 void refuse_foreign_objects(SQLite::Database& raw, const std::string& path) {
@@ -95,10 +99,30 @@ void store_version(Connection& connection, int version) {
   store.exec();
 }
 
+/// Files of this version may be older than an index. One that cannot be made at once is made another time: nobody waits for it.
+void add_indices(SQLite::Database& raw) {
+  const char* const count =
+      "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name IN ('trial_of_signer', 'trial_of_seal')";
+  if (raw.execAndGet(count).getInt() == 2) return;
+  const int patience_ms = raw.execAndGet("PRAGMA busy_timeout").getInt();
+  raw.setBusyTimeout(0);
+  try {
+    SQLite::Transaction transaction(raw, SQLite::TransactionBehavior::IMMEDIATE);
+    raw.exec(std::string(kIndexSql));
+    transaction.commit();
+  } catch (const SQLite::Exception&) {
+    // Look-ups are slower without.
+  }
+  raw.setBusyTimeout(patience_ms);
+}
+
 }  // namespace
 
 void prepare_schema(Connection& connection, const std::string& path, const std::function<void()>& seal) {
-  if (schema_version(connection, path) == kSchemaVersion) return require_columns(connection.raw(), path);
+  if (schema_version(connection, path) == kSchemaVersion) {
+    require_columns(connection.raw(), path);
+    return add_indices(connection.raw());
+  }
   SQLite::Transaction transaction(connection.raw(), SQLite::TransactionBehavior::IMMEDIATE);
   // Again, now that no other process can change it.
   const std::optional<int> found = schema_version(connection, path);
@@ -109,8 +133,9 @@ void prepare_schema(Connection& connection, const std::string& path, const std::
       if (migration.from >= *found) connection.raw().exec(std::string(migration.sql));
     }
     require_columns(connection.raw(), path);
-    if (*found < kSchemaVersion) seal();
+    if (*found < kFirstSealed) seal();
   }
+  connection.raw().exec(std::string(kIndexSql));
   store_version(connection, kSchemaVersion);
   transaction.commit();
 }

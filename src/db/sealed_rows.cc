@@ -1,6 +1,7 @@
 // Store: what rows say against what was sealed, and sealing them anew.
 #include "db/records/encoding.h"
 #include "db/store.h"
+#include "db/trust/printable.h"
 #include "db/trust/sealing.h"
 #include "support/error.h"
 
@@ -55,7 +56,8 @@ std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {
       "t.revision, t.checked,"
       " d.kind, d.name, d.arch, d.units, d.details, p.id, p.op, p.variant, n.digest, n.json, t.kernel_id, pin.trial_id IS NOT "
       "NULL,"
-      " t.seal, t.signer, t.signature, d.key, p.sizes, n.seal, k.architecture, k.hash, coalesce(pin.seal, '')"
+      " t.seal, t.signer, t.signature, d.key, p.sizes, n.seal, k.architecture, k.hash, coalesce(pin.seal, ''), "
+      "t.certificate"
       " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
       " LEFT JOIN pin ON pin.trial_id = t.id LEFT JOIN kernel k ON k.id = t.kernel_id WHERE t.id = ?",
       trial_id);
@@ -69,6 +71,7 @@ std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {
   record.pinned = row.integer(23) != 0;
   found.seal = row.text(24);
   record.trial.signature = {row.text(25), row.text(26)};
+  record.trial.certificate.digest = row.text(33);
   auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(17));
   while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
   if (!row.is_null(22)) {
@@ -99,7 +102,13 @@ std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
     require_shallow(*text, "JSON of a trial");
   trial.trusted = trust().trusts(row->seal, trial.signature);
   trial.kernel.reset();
-  if (with_kernel && row->kernel) trial.kernel = kernel(*row->kernel);
+  if (!with_kernel) return std::move(row->record);
+  if (row->kernel) trial.kernel = kernel(*row->kernel);
+  try {
+    trial.certificate.text = certificate_text(trial.certificate.digest);
+  } catch (const UserError& error) {
+    damaged(error.what());
+  }
   return std::move(row->record);
 }
 
@@ -127,12 +136,17 @@ bool Store::take_over(std::int64_t trial_id, const Record& record) {
                       seal, trial.signature.signer);
   };
   const TrialRecord& given = record.trial;
+  if (given.certificate.digest == stored->record.trial.certificate.digest) keep_certificate(given.certificate);
   if (rank(seal_of(record), given) <= rank(stored->seal, stored->record.trial)) return false;
   const bool released = given.status == TrialStatus::ok && given.checked > stored->record.trial.checked;
   connection_.run(
-      "UPDATE trial SET status = ?, reason = ?, median_ms = ?, max_error = ?, report = ?, revision = ?, checked = ? WHERE id = ?",
+      "UPDATE trial SET status = ?, reason = ?, median_ms = ?, max_error = ?, report = ?, revision = ?, checked = ?, "
+      "certificate = ? WHERE id = ?",
       to_string(given.status), given.reason, given.median_ms, given.max_error, given.report, std::int64_t{given.revision},
-      std::int64_t{given.checked}, trial_id);
+      std::int64_t{given.checked}, given.certificate.digest, trial_id);
+  keep_certificate(given.certificate);
+  connection_.run("DELETE FROM certificate WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM trial WHERE certificate = ?1)",
+                  stored->record.trial.certificate.digest);
   seal_anew(trial_id, given.signature);
   return released;
 }
@@ -194,6 +208,14 @@ std::vector<std::string> Store::other_damage() {
     odd.executeStep();
     if (const std::int64_t count = odd.getColumn(0).getInt64(); count > 0)
       findings.push_back(fmt::format("table {}: {} values of {} are no {}", table, count, column, type));
+  }
+  auto certificates = connection_.query("SELECT digest FROM certificate");
+  while (certificates.step()) {
+    try {
+      certificate_text(certificates.text(0));
+    } catch (const UserError& error) {
+      findings.push_back(fmt::format("certificate {}: {}", printable(certificates.text(0)), error.what()));
+    }
   }
   auto pins = connection_.query("SELECT trial_id, seal FROM pin");
   while (pins.step()) {

@@ -80,6 +80,28 @@ Store::Store(const std::string& path, const DatabaseOptions& options, std::share
   });
 }
 
+const Store::Shipped& Store::shipped() {
+  auto version = connection_.query("PRAGMA data_version");
+  version.step();
+  const std::pair now(version.integer(0), std::int64_t{connection_.raw().getTotalChanges()});
+  if (now == shipped_of_) return shipped_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> found;
+  auto row = connection_.query(
+      "SELECT problem_id, device_id, id FROM trial WHERE status = 'ok' AND kernel_id IS NOT NULL AND seal IN (SELECT value FROM "
+      "json_each(?))",
+      shipped_seals_json());
+  while (row.step()) found[{row.integer(0), row.integer(1)}].push_back(row.integer(2));
+  shipped_ = {};
+  auto pairs = nlohmann::json::array();
+  for (const auto& [ids, trials] : found) {
+    pairs.push_back(fmt::format("{}/{}", ids.first, ids.second));
+    shipped_.trials[ids] = nlohmann::json(trials).dump();
+  }
+  shipped_.pairs = pairs.dump();
+  shipped_of_ = now;
+  return shipped_;
+}
+
 std::int64_t Store::device_id(const DeviceIdentity& device) {
   connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                   device.key(), device.kind, device.name, device.arch, std::int64_t{device.units}, device.details);
@@ -131,14 +153,15 @@ std::int64_t Store::insert(const Record& record) {
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
       "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
-      "steps, report, revision, checked, seal, signer, signature)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "steps, report, revision, checked, seal, signer, signature, certificate)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
       trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report, std::int64_t{trial.revision},
-      std::int64_t{trial.checked}, seal_of(record), trial.signature.signer, trial.signature.value);
+      std::int64_t{trial.checked}, seal_of(record), trial.signature.signer, trial.signature.value, trial.certificate.digest);
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
   row.run();
   const std::int64_t id = connection_.last_id();
+  keep_certificate(trial.certificate);
   if (record.pinned) pin(id);
   return id;
 }
@@ -147,11 +170,32 @@ void Store::replace_measurement(std::int64_t trial_id, const DeviceIdentity& dev
   connection_.run(
       "UPDATE trial SET device_id = ?, kernel_id = ?, median_ms = ?, max_error = ?, created = ?, toolchain = ?, reason = ?, "
       "samples = ?, "
-      "report = ?, revision = ?, checked = ? WHERE id = ?",
+      "report = ?, revision = ?, checked = ?, certificate = ? WHERE id = ?",
       device_id(device), kernel_id(measured.kernel.value()), measured.median_ms, measured.max_error, measured.created,
       measured.toolchain, measured.reason, Blob{doubles_to_bytes(measured.samples_ms)}, measured.report,
-      std::int64_t{measured.revision}, std::int64_t{measured.checked}, trial_id);
+      std::int64_t{measured.revision}, std::int64_t{measured.checked}, measured.certificate.digest, trial_id);
+  keep_certificate(measured.certificate);
+  remove_unused_code();
+}
+
+void Store::keep_certificate(const CertificateRecord& certificate) {
+  if (certificate.text.empty()) return;
+  connection_.run("INSERT INTO certificate (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING", certificate.digest,
+                  Blob{zstd_compress(certificate.text)});
+}
+
+std::string Store::certificate_text(const std::string& digest) {
+  auto row = connection_.query("SELECT text FROM certificate WHERE digest = ?", digest);
+  if (!row.step()) return "";
+  const std::string text = zstd_decompress(row.text(0));
+  if (certificate_digest(text) != digest) user_error("the text of its certificate {} is not what was stored", digest);
+  require_shallow(text, "a certificate");
+  return text;
+}
+
+void Store::remove_unused_code() {
   connection_.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
+  connection_.run("DELETE FROM certificate WHERE digest NOT IN (SELECT certificate FROM trial)");
 }
 
 void Store::pin(std::int64_t trial_id) {

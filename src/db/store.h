@@ -6,9 +6,11 @@
 #include "db/records/record.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -24,6 +26,12 @@ class Store {
   /// served(checked, signer, seal), which believes the record's claim; read() verifies it.
   std::int64_t revision() const { return served_->revision; }
   Trust& trust() { return *served_->trust; }
+  /// Trials of the file that come with Nestor, as it is now. Few, and found by an index: look-ups then need not ask of every trial.
+  struct Shipped {
+    std::string pairs = "[]";                                             ///< JSON list of "problem/device", by number
+    std::map<std::pair<std::int64_t, std::int64_t>, std::string> trials;  ///< of problem and device: JSON list of numbers
+  };
+  const Shipped& shipped();
   Connection& connection() { return connection_; }
 
   /// Runs `change` in one transaction that excludes other writers.
@@ -67,6 +75,10 @@ class Store {
   std::string code_of(const std::string& hash);
   /// The row of that kernel (within a transaction); stored when it is not there.
   std::int64_t kernel_id(const KernelRecord& kernel);
+  /// The text of a certificate by its digest, "" when it is not here. Throws UserError when it is damaged.
+  std::string certificate_text(const std::string& digest);
+  /// Removes kernels and certificates that no trial has (within a transaction).
+  void remove_unused_code();
   /// Damage that read() does not see: rows that no trial needs, and values of another type than their column's.
   std::vector<std::string> other_damage();
 
@@ -84,6 +96,8 @@ class Store {
     std::shared_ptr<Trust> trust;
   };
   std::optional<Row> row_of(std::int64_t trial_id);
+  /// Stores its text, where it has one.
+  void keep_certificate(const CertificateRecord& certificate);
   void make_served_function();
   /// Hashes and seals of a file that had none, after its migration.
   void seal_all();
@@ -95,6 +109,8 @@ class Store {
   bool writable_;
   std::unique_ptr<Served> served_;
   Connection connection_;
+  Shipped shipped_;
+  std::pair<std::int64_t, std::int64_t> shipped_of_{-1, -1};  ///< changes by others and by this connection when it was found
 };
 
 }  // namespace nestor

@@ -8,6 +8,11 @@
 #include <optional>
 
 namespace nestor {
+namespace {
+
+constexpr int kProgrammaticInGraphs = 12030;  ///< CUDA 12.3
+
+}  // namespace
 
 /// Names to indices. Slots of the values: sizes, the number of multiprocessors, then one a loop.
 class RecipeLauncher::Compiler {
@@ -63,7 +68,9 @@ class RecipeLauncher::Compiler {
       if (param.kind == KernelParam::Kind::tensor_map) step.maps.push_back(step.params.back().index);
     }
     step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
-    step.programmatic = node.programmatic;
+    // Older drivers refuse such launches while a stream is captured; the kernel's wait is over at once where they are ordinary.
+    step.programmatic =
+        node.programmatic && launcher_.module_->device().identity().driver_version >= kProgrammaticInGraphs;
     step.function = launcher_.module_->function(node.symbol);
     step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
     if (node.grid[0].uses(kUnits)) step.most_blocks = blocks_at_once(step);

@@ -53,7 +53,7 @@ std::int64_t SizeFormula::evaluate(std::span<const std::int64_t> sizes) const {
         stack[top++] = instruction.operand;
         break;
       case IntOp::variable:
-        stack[top++] = sizes[static_cast<std::size_t>(instruction.operand)];
+        stack[top++] = sizes[instruction.operand];
         break;
       case IntOp::logical_not:
         stack[top - 1] = stack[top - 1] == 0 ? 1 : 0;

@@ -154,8 +154,7 @@ TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides
 
 void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {
   std::array<unsigned, TensorView::kRank> box{}, element_strides;
-  std::transform(order_.rbegin(), order_.rend(), box.begin(),
-                 [&](int dim) { return static_cast<unsigned>(box_[static_cast<std::size_t>(dim)]); });
+  std::transform(order_.rbegin(), order_.rend(), box.begin(), [&](int dim) { return static_cast<unsigned>(box_[dim]); });
   element_strides.fill(1);
   const CudaDriver& driver = device_->driver();
   const cuda::Result result = driver.api().tensor_map_encode_tiled(

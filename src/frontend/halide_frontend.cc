@@ -137,8 +137,7 @@ class Extraction {
       const auto needed = needed_.find(input.tensor.name);
       Tensor tensor{input.tensor.name, input.tensor.type, TensorRole::input, {}};
       if (input.declared >= 0) {
-        tensor.shape =
-            extents_of(definition_.inputs[static_cast<std::size_t>(input.declared)].extents, "input '" + tensor.name + "'");
+        tensor.shape = extents_of(definition_.inputs[input.declared].extents, "input '" + tensor.name + "'");
         check_inside(tensor, needed == needed_.end() ? std::nullopt : std::optional<isl::set>(needed->second));
       } else {
         if (needed == needed_.end()) continue;

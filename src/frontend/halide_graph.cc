@@ -84,7 +84,7 @@ void HalideGraph::add_declared_inputs(const HalideDefinition& definition) {
       user_error("input '{}' has {} dimensions but {} extents", name, rank, input.extents.size());
     }
     for (int d = 0; d < rank; ++d) {
-      parameters_.aliases.emplace(fmt::format("{}.extent.{}", name, d), input.extents[static_cast<std::size_t>(d)]);
+      parameters_.aliases.emplace(fmt::format("{}.extent.{}", name, d), input.extents[d]);
       parameters_.aliases.emplace(fmt::format("{}.min.{}", name, d), Expr(0));
     }
     const Halide::Type type = input.param.type();
@@ -155,7 +155,7 @@ TensorRef HalideGraph::tensor_of(const ir::Call& call, const FuncPlace& place) c
     const auto found = input_of_.find(input->name);
     if (found != input_of_.end()) return inputs_[found->second].tensor;
   } else if (const auto found = func_of_.find(call.name); found != func_of_.end()) {
-    return funcs_[found->second].tensors.at(static_cast<std::size_t>(call.value_index));
+    return funcs_[found->second].tensors.at(call.value_index);
   }
   internal_error("{} reads {}, which the walk over its calls did not find", place.str(), call.name);
 }

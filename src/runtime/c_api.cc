@@ -93,7 +93,7 @@ void launch(const nestor_kernel* kernel, std::int32_t tensor_count, const nestor
   if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size())
     user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
   if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");
-  for (std::int32_t k = 0; k < tensor_count; ++k) args[static_cast<std::size_t>(k)] = to_arg(tensors[k], k);
+  for (std::int32_t k = 0; k < tensor_count; ++k) args[k] = to_arg(tensors[k], k);
   state->launch({args.data(), static_cast<std::size_t>(tensor_count)}, sizes, scalars, options);
 }
 

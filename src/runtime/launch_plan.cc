@@ -92,7 +92,7 @@ void LaunchPlan::fill_sizes(std::span<const NamedSize> given, PreparedLaunch& ou
   for (const NamedSize& size : given) {
     const auto found = std::find(names_.begin(), names_.end(), size.name);
     if (found == names_.end()) user_error("{} has no size \"{}\"; its sizes are: {}", title_, size.name, name_list());
-    std::int64_t& slot = out.sizes[static_cast<std::size_t>(found - names_.begin())];
+    std::int64_t& slot = out.sizes[found - names_.begin()];
     if (slot != kMissing) user_error("{}: size \"{}\" is given twice", title_, size.name);
     if (size.value <= 0) user_error("{}: size \"{}\" is {}; sizes are positive", title_, size.name, size.value);
     slot = size.value;
@@ -125,7 +125,7 @@ void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch
     if (!fits) user_error("{}: scalar \"{}\" is {}, not a 32-bit integer", title_, scalar.name, scalar.value);
     if (!in_range(scalar.value, *found))
       user_error("{}: scalar \"{}\" is {}; it must be {}", title_, scalar.name, scalar.value, range_text(*found));
-    out.scalars[static_cast<std::size_t>(found - scalars_.begin())] = scalar.value;
+    out.scalars[found - scalars_.begin()] = scalar.value;
   }
 }
 

@@ -149,6 +149,7 @@ void Library::Impl::refresh() {
   LookUps& shared = look_ups_.get();
   const std::lock_guard lock(shared.mutex);
   shared.records.reset();
+  shared.waiting.clear();
   std::erase_if(shared.cores, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(shared.loaded, [](const auto& entry) { return entry.second.expired(); });
 }
@@ -175,11 +176,16 @@ std::string Library::Impl::reason_of(LookUps& shared, const KernelKey& key, cons
       key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
   std::string reason = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
                                    why_none(shared, key));
-  const std::int64_t waiting = shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
-  if (waiting > 0)
+  const std::string definition = fmt::format("{}\n{}\n{}", key.op, key.variant, key.digest);
+  auto counted = shared.waiting.find(definition);
+  if (counted == shared.waiting.end()) {
+    const std::int64_t waiting = shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+    counted = shared.waiting.emplace(definition, waiting).first;
+  }
+  if (counted->second > 0)
     reason += fmt::format(
         "; {} that this revision has not checked, or that no trusted key signed, are not served: `nestor db check --run`",
-        waiting);
+        counted->second);
   for (const std::string& why : std::set<std::string>(passed_over.begin(), passed_over.end())) reason += "; " + why;
   return reason;
 }

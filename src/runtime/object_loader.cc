@@ -116,7 +116,7 @@ void LoadedObject::Impl::lay_out() {
   offset.assign(view.sections.size(), 0);
   std::uint64_t at = 0;
   for (int protection = 0; protection < kProtections; ++protection) {
-    begin[static_cast<std::size_t>(protection)] = at;
+    begin[protection] = at;
     for (std::size_t k = 0; k < view.sections.size(); ++k) {
       const ElfSection& section = view.sections[k];
       check_loadable(section);

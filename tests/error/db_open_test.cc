@@ -38,7 +38,7 @@ TEST_F(OpenError, NewerSchemaVersion) {
   make_database();
   change("UPDATE meta SET value = '99' WHERE key = 'schema_version'");
   EXPECT_THAT(open_error(),
-              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 5"), HasSubstr("newer Nestor")));
+              AllOf(HasSubstr(path), HasSubstr("schema version 99"), HasSubstr("up to 6"), HasSubstr("newer Nestor")));
 }
 
 TEST_F(OpenError, NotASqliteFile) {

@@ -111,6 +111,14 @@ TEST(NestError, ValuesMustFitTheirTypes) {
   EXPECT_THAT(complaint([](Nest& n) { n.statements[0].write.tensor = "A"; }), testing::HasSubstr("access to A"));
 }
 
+TEST(NestError, NothingIsAccumulatedInSixteenBits) {
+  EXPECT_THAT(complaint([](Nest& nest) {
+                nest.tensors[0].type = ElementType::f16;
+                nest.statements[1].value = read(0, ElementType::f16);
+              }),
+              testing::HasSubstr("accumulates values of type f16; cast them to f32"));
+}
+
 TEST(NestError, WideIntegersAreInputsThatBecomeI32) {
   EXPECT_THAT(complaint([](Nest& n) { n.tensors[2].type = ElementType::i64; }),
               testing::HasSubstr("tensor C is of type i64 and no input: outputs and temporaries hold i32"));

@@ -127,7 +127,7 @@ class Window {
 
   Numbers near(int axis) const {
     const auto [low, high] = dim_range(points_, axis);
-    const std::size_t loop = axes_[static_cast<std::size_t>(axis)];
+    const std::size_t loop = axes_[axis];
     std::set<std::int64_t> wanted;
     for (const std::int64_t centre : {pair_.first[loop], pair_.second[loop]}) {
       for (std::int64_t at = std::max(low, centre - kNear); at <= std::min(high, centre + kNear); ++at) wanted.insert(at);

@@ -1,6 +1,9 @@
 // Rates of GPUs from clocks and widths of their identity.
 #include "api/report/device_roofs.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 namespace nestor {
@@ -51,6 +54,19 @@ std::vector<double> roof_times(const std::vector<Roof>& roofs, const NestWork& w
   times.reserve(roofs.size());
   for (const Roof& roof : roofs) times.push_back(1e3 * work_for(roof.name, work) / roof.per_second);
   return times;
+}
+
+std::string far_from_roofs(const Nest& nest, const Sizes& sizes, const DeviceIdentity& device, double median_ms) {
+  constexpr double kFar = 10, kLeastMs = 0.02;
+  const std::vector<Roof> roofs = roofs_of(device);
+  if (roofs.empty() || median_ms < kLeastMs) return "";
+  const NestWork work = work_of(nest, sizes);
+  if (work.tensor_flops <= 0) return "";
+  const std::vector<double> times = roof_times(roofs, work);
+  const auto nearest = std::max_element(times.begin(), times.end());
+  if (*nearest <= 0 || median_ms <= kFar * *nearest) return "";
+  return fmt::format("{:.0f} times the {:.2g} ms that {} alone ask for", median_ms / *nearest, *nearest,
+                     roofs[static_cast<std::size_t>(nearest - times.begin())].name);
 }
 
 }  // namespace nestor

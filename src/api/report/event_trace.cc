@@ -104,11 +104,10 @@ std::vector<Event> trace_of(const EventNode& role, const TraceValues& values) {
 }
 
 EventCost cost_of(const TensorPlan& plan, const Event& event) {
-  const auto op = [&]() -> const TensorOp& { return plan.ops[static_cast<std::size_t>(event.op)]; };
+  const auto op = [&]() -> const TensorOp& { return plan.ops[event.op]; };
   switch (event.kind) {
     case Event::Kind::load:
-      return {kIssue,
-              static_cast<double>(plan.circular_buffers[static_cast<std::size_t>(event.ring)].stage_bytes()) / kCopyBytes};
+      return {kIssue, static_cast<double>(plan.circular_buffers[event.ring].stage_bytes()) / kCopyBytes};
     case Event::Kind::product:
       return product_cost(plan, op());
     case Event::Kind::compute:
@@ -116,9 +115,7 @@ EventCost cost_of(const TensorPlan& plan, const Event& event) {
     case Event::Kind::narrow:
       return {kIssue + elements_of(plan, op()) / kLanes / std::max(1.0, static_cast<double>(op().n)), 0};
     case Event::Kind::take_registers:
-      return {static_cast<double>(plan.circular_buffers[static_cast<std::size_t>(event.ring)].stage_bytes()) / kLanes /
-                  plan.warpgroups,
-              0};
+      return {static_cast<double>(plan.circular_buffers[event.ring].stage_bytes()) / kLanes / plan.warpgroups, 0};
     case Event::Kind::quad_reduction:
       return {2 * kIssue, 0};
     case Event::Kind::release:

@@ -7,11 +7,13 @@
 #include "api/report/trial_columns.h"
 #include "api/report/warp_timeline.h"
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/target/target.h"
 #include "autotune/target/toolchain.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
+#include "autotune/tuner.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 
@@ -129,7 +131,7 @@ class Collector {
     if (request_.live || trials_.size() < 2) return "";
     const TrialProblem problem = trial_problem(nest_, request_.problem.sizes);
     BaseSchedules schedules(problem.start);
-    const auto space = make_nest_space(schedules, problem.sizes, limits_of(request_.device));
+    const auto space = make_nest_space(schedules, problem.sizes, space_limits(request_.device));
     return trial_key(trial_steps_json(problem, space->candidate(space->baseline()).steps));
   }
 
@@ -176,9 +178,9 @@ class Collector {
     const auto program = guarded("the tile program", [&] { return std::optional(build_tile_program(*schedule)); });
     if (program) {
       data_["certificate"] = guarded(
-          "the certificate", [&] { return certificate_to_json(certify(*schedule, *program, {.sm = sm_of(request_.device)})); });
+          "the certificate", [&] { return certificate_to_json(certify(*schedule, *program, nvptx_target(request_.device))); });
       if (request_.device.kind == "cuda")
-        data_["warps"] = guarded("the warps' time", [&] { return timelines_of(*program, sm_of(request_.device), sizes); });
+        data_["warps"] = guarded("the warps' time", [&] { return timelines_of(*program, nvptx_target(request_.device), sizes); });
     }
     if (against_) data_["against_loops"] = guarded("the other schedule", [&] { return replay(*against_).str(); });
   }

@@ -113,9 +113,8 @@ class StatementSpace {
   std::string cells(const Axis& a, const Axis& b, std::int64_t rows, std::int64_t columns) const {
     std::string cells(static_cast<std::size_t>(rows * columns), 'e');
     const auto mark = [&](const isl::set& set, char as) {
-      each_point(within(set, a, b, rows, columns), [&](std::int64_t x, std::int64_t y) {
-        cells[static_cast<std::size_t>((x - a.first) * columns + y - b.first)] = as;
-      });
+      each_point(within(set, a, b, rows, columns),
+                 [&](std::int64_t x, std::int64_t y) { cells[(x - a.first) * columns + y - b.first] = as; });
     };
     mark(keep(points_, {a.position, b.position}), 'f');
     mark(partial(a, b), 'p');

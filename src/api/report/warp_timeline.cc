@@ -103,7 +103,7 @@ class Simulation {
   }
   int lane_of(const Agent& agent) const { return static_cast<int>(&agent - agents_.data()); }
   bool all_copy() const { return plan_.cores != nvptx::TensorCores::wgmma; }
-  RingState& ring(const Event& event) { return rings_[static_cast<std::size_t>(event.ring)]; }
+  RingState& ring(const Event& event) { return rings_[event.ring]; }
   static std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
   /// When the agent's next event can begin; never: others must go on first.
@@ -329,9 +329,9 @@ nlohmann::json timeline_json(const nvptx::TensorPlan& plan, const Timeline& time
 
 Timeline timeline_of(const nvptx::TensorPlan& plan, const Sizes& sizes) { return Simulation(plan, sizes).run(); }
 
-nlohmann::json timelines_of(const TileProgram& program, int sm, const Sizes& sizes) {
+nlohmann::json timelines_of(const TileProgram& program, const NvptxTarget& target, const Sizes& sizes) {
   nlohmann::json kernels = nlohmann::json::array();
-  const auto plans = plan_kernels(program, {.sm = sm});
+  const auto plans = plan_kernels(program, target);
   for (const PlannedKernel& kernel : plans->kernels) {
     if (kernel.tensor) kernels.push_back(timeline_json(*kernel.tensor, timeline_of(*kernel.tensor, sizes)));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "codegen/tile/tile_program.h"
 
 #include <nlohmann/json.hpp>
@@ -35,6 +36,6 @@ Timeline timeline_of(const nvptx::TensorPlan& plan, const Sizes& sizes);
 
 /// Timelines of all kernels of a program that run on tensor cores: {"symbol", "warpgroups", "threads", "shared_bytes", "lanes": [[name, kind]],
 /// "texts", "kinds", "spans": [[lane, start, length, kind, text]], "clocks", "gap": [from, to] clocks that are left out, or null}.
-nlohmann::json timelines_of(const TileProgram& program, int sm, const Sizes& sizes);
+nlohmann::json timelines_of(const TileProgram& program, const NvptxTarget& target, const Sizes& sizes);
 
 }  // namespace nestor

@@ -45,8 +45,7 @@ const Tensor* find_tensor(const Nest& nest, const std::string& name) {
 bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
   ScalarExpr core = factor;
   while (core.op() == ScalarOp::cast) core = ScalarExpr(core.args()[0]);
-  return core.op() != ScalarOp::read ||
-         nest.tensor(statement.reads.at(static_cast<std::size_t>(core.ordinal())).tensor).role == TensorRole::temporary;
+  return core.op() != ScalarOp::read || nest.tensor(statement.reads.at(core.ordinal()).tensor).role == TensorRole::temporary;
 }
 
 /// Tensors that sums multiply with what a kernel computes, and may fill with zeros.
@@ -55,7 +54,7 @@ std::set<std::string> factors_beside_computed(const Nest& nest) {
   for (const Statement& statement : nest.statements) {
     if (statement.reduction != ReductionOp::add) continue;
     const auto add_reads = [&](const ScalarExpr& part) {
-      if (part.op() == ScalarOp::read) tensors.insert(statement.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+      if (part.op() == ScalarOp::read) tensors.insert(statement.reads.at(part.ordinal()).tensor);
     };
     statement.value.visit([&](const ScalarExpr& product) {
       if (product.op() != ScalarOp::mul) return;

@@ -28,9 +28,9 @@ constexpr double kArbitrationCost = 2e9;
 class Block {
  public:
   Block(const HostTensor& tensor, std::int64_t first, std::int64_t count) : count_(count) {
-    for (std::int64_t k = 0; k < count; ++k) values_[static_cast<std::size_t>(k)] = number(tensor, first + k);
+    for (std::int64_t k = 0; k < count; ++k) values_[k] = number(tensor, first + k);
   }
-  double operator[](std::int64_t k) const { return values_[static_cast<std::size_t>(k)]; }
+  double operator[](std::int64_t k) const { return values_[k]; }
   /// Root of the mean square of what is finite.
   double size() const {
     double sum = 0;

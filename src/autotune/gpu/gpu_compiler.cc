@@ -40,7 +40,7 @@ std::string assemble(CompiledTrial& compiled) {
   return "";
 }
 
-std::vector<std::string> GpuCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
+GpuCertificate GpuCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
   NvptxTarget target;
   target.sm = problem_->gpu.sm;
   target.shared_limit = problem_->gpu.shared_limit;
@@ -48,7 +48,7 @@ std::vector<std::string> GpuCompiler::generate(const TileProgram& program, Compi
   const CompiledNvptx code = compile_nvptx(program, target);
   compiled.kernel = {code.kernel.architecture, code.kernel.code, recipe_to_json(code.kernel.recipe).dump(), ""};
   compiled.periods = periods_to_text(size_periods(program));
-  return code.certificate.unproved;
+  return code.certificate;
 }
 
 std::string GpuCompiler::finish(CompiledTrial& compiled, double generated_ms) {

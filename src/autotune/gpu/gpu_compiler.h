@@ -11,7 +11,7 @@ class GpuCompiler : public CandidateCompiler {
   explicit GpuCompiler(const std::shared_ptr<GpuProblem>& problem) : CandidateCompiler(problem), problem_(problem) {}
 
  private:
-  std::vector<std::string> generate(const TileProgram& program, CompiledTrial& compiled) override;
+  GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) override;
   std::string finish(CompiledTrial& compiled, double generated_ms) override;
 
   std::shared_ptr<GpuProblem> problem_;

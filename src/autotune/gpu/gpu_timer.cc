@@ -27,9 +27,9 @@ std::vector<double> GpuTimer::time(const std::function<void()>& launch, int runs
     const int queued = std::min(runs - static_cast<int>(samples.size()), kQueued);
     for (int k = 0; k < queued; ++k) {
       flush();
-      starts_[static_cast<std::size_t>(k)].record(stream_);
+      starts_[k].record(stream_);
       launch();
-      ends_[static_cast<std::size_t>(k)].record(stream_);
+      ends_[k].record(stream_);
     }
     stream_.synchronise(kernel);
     for (int k = 0; k < queued; ++k) {

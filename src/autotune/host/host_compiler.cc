@@ -29,7 +29,7 @@ std::string HostCompiler::refusal(const TileProgram& program) const {
   return scratch > kScratchLimit ? fmt::format("one task needs {} KiB of scratch memory", scratch >> 10) : "";
 }
 
-std::vector<std::string> HostCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
+GpuCertificate HostCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
   const CompiledKernel kernel = compile_host(program, detect_host()).kernel;
   compiled.kernel = {kernel.architecture, kernel.code, recipe_to_json(kernel.recipe).dump(), ""};
   compiled.periods = periods_to_text(size_periods(program));

@@ -12,7 +12,7 @@ class HostCompiler : public CandidateCompiler {
 
  private:
   std::string refusal(const TileProgram& program) const override;
-  std::vector<std::string> generate(const TileProgram& program, CompiledTrial& compiled) override;
+  GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) override;
 };
 
 }  // namespace nestor

@@ -145,7 +145,7 @@ void Reference::set_input(Store& store, const HostTensors& inputs) {
   if (!narrow || store.elements > kSmall) return;
   store.decoded.resize(static_cast<std::size_t>(store.elements));
   for (std::int64_t k = 0; k < store.elements; ++k)
-    store.decoded[static_cast<std::size_t>(k)] = static_cast<float>(load_element(store.type, store.input, k));
+    store.decoded[k] = static_cast<float>(load_element(store.type, store.input, k));
 }
 
 Reference Reference::copy_for(const HostTensors& inputs) const {

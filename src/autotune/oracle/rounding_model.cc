@@ -26,15 +26,14 @@ Factor factor_of(const ScalarExpr& expr, const Statement& statement, const Nest&
   Factor factor;
   expr.visit([&](const ScalarExpr& part) {
     if (part.op() != ScalarOp::read) return;
-    const isl::map& relation = statement.reads.at(static_cast<std::size_t>(part.ordinal())).relation;
+    const isl::map& relation = statement.reads.at(part.ordinal()).relation;
     for (int k = 0; k < static_cast<int>(statement.dims.size()); ++k) {
       if (isl_map_involves_dims(relation.get(), isl_dim_in, static_cast<unsigned>(k), 1) == isl_bool_true) factor.dims.insert(k);
     }
   });
   const ScalarExpr& core = without_casts(expr);
   if (core.op() == ScalarOp::read) factor.read = core.ordinal();
-  factor.computed = factor.read < 0 ||
-                    nest.tensor(statement.reads.at(static_cast<std::size_t>(factor.read)).tensor).role == TensorRole::temporary;
+  factor.computed = factor.read < 0 || nest.tensor(statement.reads.at(factor.read).tensor).role == TensorRole::temporary;
   return factor;
 }
 
@@ -71,7 +70,7 @@ class ProductFinder {
 
  private:
   ElementType type_of(const Factor& factor, const Statement& statement) const {
-    return nest_.tensor(statement.reads.at(static_cast<std::size_t>(factor.read)).tensor).type;
+    return nest_.tensor(statement.reads.at(factor.read).tensor).type;
   }
 
   void examine(const ScalarExpr& product, const Statement& statement, RoundingModel::Product& found, RoundingModel& model) const {

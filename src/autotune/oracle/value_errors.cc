@@ -206,7 +206,7 @@ double integer_error(const Value& a, const Value& b) { return a.error == 0 && b.
 /// Is the value of an instruction a difference of others, or a multiple of one?
 bool is_difference(const ValueCode& code, int position) {
   if (position < 0) return false;
-  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  const ValueCode::Instruction& i = code.instructions()[position];
   switch (i.op) {
     case ScalarOp::sub:
     case ScalarOp::add:

@@ -158,7 +158,7 @@ class EvolutionarySearcher : public BasicSearcher {
   Point sketch() {
     Point point = random_point(random_);
     if (defaults().empty()) return point;
-    const Point& base = defaults()[static_cast<std::size_t>(random_.below(static_cast<int>(defaults().size())))];
+    const Point& base = defaults()[random_.below(static_cast<int>(defaults().size()))];
     for (std::size_t k = 0; k < point.size(); ++k) {
       if (!random_.chance(3)) point[k] = base[k];
     }

@@ -3,28 +3,9 @@
 
 #include "db/devices/host_identity.h"
 
-#include <nlohmann/json.hpp>
-
 #include <unistd.h>
 
-#include <cstdlib>
-
 namespace nestor {
-
-int sm_of(const DeviceIdentity& device) {
-  const GpuLimits newest;
-  const int sm = device.arch.starts_with("sm_") ? std::atoi(device.arch.c_str() + 3) : newest.sm;
-  return sm >= newest.sm ? newest.sm : 80;
-}
-
-SpaceLimits limits_of(const DeviceIdentity& device) {
-  if (device.kind != "cuda") return host_space_limits(device.units);
-  const GpuLimits usual;
-  const nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
-  const std::int64_t shared =
-      details.is_object() ? details.value("shared_bytes_per_block", usual.shared_bytes) : usual.shared_bytes;
-  return gpu_space_limits(sm_of(device), shared, device.units);
-}
 
 SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes, int units) {
   SpaceLimits limits;

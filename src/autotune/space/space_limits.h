@@ -1,8 +1,6 @@
 // SpaceLimits: what a candidate must fit on the machine that it is for.
 #pragma once
 
-#include "db/records/trial_record.h"
-
 #include <cstdint>
 #include <optional>
 
@@ -30,9 +28,5 @@ struct SpaceLimits {
 SpaceLimits host_space_limits(int threads);
 /// Limits of a GPU: compute capability times ten, bytes of shared memory that a block may take, multiprocessors.
 SpaceLimits gpu_space_limits(int sm, std::int64_t shared_bytes, int units);
-/// Limits of a device that trials were measured on; what it does not say is as on an H100.
-SpaceLimits limits_of(const DeviceIdentity& device);
-/// Compute capability times ten that kernels for it are planned for.
-int sm_of(const DeviceIdentity& device);
 
 }  // namespace nestor

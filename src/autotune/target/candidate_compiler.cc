@@ -1,6 +1,7 @@
 // Replay, tile program, code, proof; and what each way to fail there is called.
 #include "autotune/target/candidate_compiler.h"
 
+#include "autotune/trial/code_certificate.h"
 #include "autotune/trial/proof_gate.h"
 #include "autotune/workers/worker_process.h"
 #include "poly/isl/candidate_time.h"
@@ -36,9 +37,12 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
     if (!why.empty()) return ended(TrialStatus::infeasible, why);
     if (!is_valid_for(program.valid, problem_->sizes, &why))
       return ended(TrialStatus::infeasible, "the kernel is not valid at these sizes: " + why);
-    const std::vector<std::string> open = generate(program, compiled);
-    if (auto unproved = outcome_without_proof(program, *schedule, milliseconds_since(start))) return unproved;
-    if (auto unproved = outcome_without_plan_proof(open, milliseconds_since(start))) return unproved;
+    CodeCertificate certificate;
+    certificate.kernels = generate(program, compiled);
+    certificate.program = prove_program(program, *schedule);
+    if (auto unproved = outcome_without_proof(certificate.program, milliseconds_since(start))) return unproved;
+    if (auto unproved = outcome_without_plan_proof(certificate.kernels.unproved, milliseconds_since(start))) return unproved;
+    compiled.certificate = code_certificate_to_json(certificate).dump();
   } catch (const UserError& error) {
     return ended(TrialStatus::infeasible, error.what());
   } catch (const InternalError& error) {

@@ -3,26 +3,26 @@
 
 #include "autotune/target/measured_problem.h"
 #include "autotune/workers/trial_stages.h"
+#include "codegen/gpu/gpu_certificate.h"
 #include "codegen/tile/tile_program.h"
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace nestor {
 
 class CandidateCompiler : public TrialCompiler {
  public:
   explicit CandidateCompiler(std::shared_ptr<MeasuredProblem> problem) : problem_(std::move(problem)) {}
-  /// Replays, makes code of the tile program and proves it. Sets compile_ms.
+  /// Replays, makes code of the tile program and proves it. Sets `certificate` and `compile_ms`.
   std::optional<TrialOutcome> compile(const TrialJob& job, CompiledTrial& compiled) final;
 
  protected:
   /// Why no program like this one may run on the target, "" for nothing.
   virtual std::string refusal(const TileProgram&) const { return ""; }
-  /// Fills `kernel` and `periods`. Returns what of its plans stayed unproved. Throws UserError where the target refuses the program.
-  virtual std::vector<std::string> generate(const TileProgram& program, CompiledTrial& compiled) = 0;
+  /// Fills `kernel` and `periods`. Returns what is proved of its plans. Throws UserError where the target refuses the program.
+  virtual GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) = 0;
   /// What follows the proof: an assembler. Returns why it refuses the code, "" for nothing. `generated_ms`: taken so far.
   virtual std::string finish(CompiledTrial&, double generated_ms) {
     static_cast<void>(generated_ms);

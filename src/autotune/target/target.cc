@@ -122,17 +122,27 @@ DeviceIdentity device_identity(const Target& target, int threads) {
     user_error("there is no device {}: this machine has {} ('nestor devices' lists them)", target.str(),
                found.devices.size() == 1 ? "cuda:0 alone" : fmt::format("cuda:0 to cuda:{}", found.devices.size() - 1));
   }
-  DeviceIdentity device = found.devices[static_cast<std::size_t>(target.ordinal)];
-  if (target.sm > 0 && target.sm < found.facts[static_cast<std::size_t>(target.ordinal)].sm)
-    device.arch = fmt::format("sm_{}", target.sm);
+  DeviceIdentity device = found.devices[target.ordinal];
+  if (target.sm > 0 && target.sm < found.facts[target.ordinal].sm) device.arch = fmt::format("sm_{}", target.sm);
   return device;
+}
+
+NvptxTarget nvptx_target(const DeviceIdentity& device) {
+  NvptxTarget target;
+  target.keep_ir = false;
+  const int sm = device.arch.starts_with("sm_") ? number_in(std::string_view(device.arch).substr(3)) : -1;
+  if (sm >= kOldestSm) target.sm = std::min(sm, kNewestSm);
+  const nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  const auto shared = details.is_object() ? details.find("shared_bytes_per_block") : details.end();
+  if (details.is_object() && shared != details.end() && shared->is_number_integer() && *shared > 0) target.shared_limit = *shared;
+  return target;
 }
 
 DeviceIdentity device_identity_host(int threads) { return host_device(threads); }
 
 GpuFacts gpu_facts(const Target& target) {
   const DeviceIdentity device = device_identity(target);
-  GpuFacts facts = found_gpus().facts[static_cast<std::size_t>(target.ordinal)];
+  GpuFacts facts = found_gpus().facts[target.ordinal];
   if (facts.sm < kOldestSm) {
     user_error("{} has the compute capability {}.{}; GPU kernels need {}.{} or newer", device.name, facts.sm / 10, facts.sm % 10,
                kOldestSm / 10, kOldestSm % 10);

@@ -1,6 +1,7 @@
 // Target: the device that candidates are compiled for and measured on.
 #pragma once
 
+#include "codegen/gpu/target/gpu_target.h"
 #include "db/database.h"
 
 #include <string>
@@ -36,6 +37,10 @@ GpuFacts gpu_facts(const Target& target);
 /// Identity under which measurements on `target` are stored: that of an older device where the target is taken for one. `threads`: of the host (0: all cores). Throws UserError when
 /// there is no such device.
 DeviceIdentity device_identity(const Target& target, int threads = 0);
+
+/// What kernels for a GPU of that identity are made for: its compute capability as far as code generation knows it, and its shared memory.
+/// NvptxTarget's defaults where the identity does not say. No IR is kept.
+NvptxTarget nvptx_target(const DeviceIdentity& device);
 
 /// This machine with that many threads (0: all cores).
 DeviceIdentity device_identity_host(int threads = 0);

@@ -34,7 +34,7 @@ void ColdCache::flush() {
         std::uint64_t sum = 0;
         for (std::size_t k = part * static_cast<std::size_t>(index); k < part * static_cast<std::size_t>(index + 1); k += kLine)
           sum += t.memory[k];
-        t.sums[static_cast<std::size_t>(index)] = sum;
+        t.sums[index] = sum;
       },
       &task);
   for (const std::uint64_t sum : task.sums) sink_ += sum;

@@ -1,14 +1,11 @@
 // Verdicts of proofs as outcomes of trials.
 #include "autotune/trial/proof_gate.h"
 
-#include "codegen/proof/program_proof.h"
-
 #include <fmt/ranges.h>
 
 namespace nestor {
 
-std::optional<TrialOutcome> outcome_without_proof(const TileProgram& program, const Schedule& schedule, double compile_ms) {
-  const ProgramProof proof = prove_program(program, schedule);
+std::optional<TrialOutcome> outcome_without_proof(const ProgramProof& proof, double compile_ms) {
   switch (proof.verdict) {
     case ProofVerdict::proved:
       return std::nullopt;

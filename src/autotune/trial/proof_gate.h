@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autotune/trial/trial.h"
-#include "codegen/tile/tile_program.h"
+#include "codegen/proof/program_proof.h"
 
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace nestor {
 
-/// What becomes of a candidate whose program is not proved: wrong (a bug of Nestor, with the counterexample) or unproved (with what stayed
+/// What becomes of a candidate whose program has this proof: wrong (a bug of Nestor, with the counterexample) or unproved (with what stayed
 /// open). Nothing when it is proved. `compile_ms`: what the candidate has taken so far.
-std::optional<TrialOutcome> outcome_without_proof(const TileProgram& program, const Schedule& schedule, double compile_ms);
+std::optional<TrialOutcome> outcome_without_proof(const ProgramProof& proof, double compile_ms);
 
-/// The same of a GPU candidate's plans, which share the program's ops among threads: `open` is CompiledNvptx::unproved. A plan that is shown
+/// The same of a GPU candidate's plans, which share the program's ops among threads: `open` is GpuCertificate::unproved. A plan that is shown
 /// to be wrong has no code; compile_nvptx throws an InternalError.
 std::optional<TrialOutcome> outcome_without_plan_proof(const std::vector<std::string>& open, double compile_ms);
 

@@ -39,8 +39,8 @@ MedianInterval median_interval(std::vector<double> samples) {
   const double spread = 1.96 * std::sqrt(count) / 2;
   const auto last = static_cast<std::int64_t>(samples.size()) - 1;
   const auto below = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::floor(count / 2 - spread)) - 1, 0, last);
-  interval.lower = samples[static_cast<std::size_t>(below)];
-  interval.upper = samples[static_cast<std::size_t>(last - below)];
+  interval.lower = samples[below];
+  interval.upper = samples[last - below];
   interval.median = middle(samples);
   interval.samples = static_cast<int>(samples.size());
   return interval;

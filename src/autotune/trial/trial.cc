@@ -54,7 +54,10 @@ TrialRecord to_record(const TrialOutcome& outcome, std::string steps, std::strin
   record.toolchain = std::move(toolchain);
   record.report = outcome.report;
   if (outcome.status != TrialStatus::ok) record.checked = 0;
-  if (outcome.status == TrialStatus::ok) record.kernel = outcome.kernel;
+  if (outcome.status == TrialStatus::ok) {
+    record.kernel = outcome.kernel;
+    record.certificate.text = outcome.certificate;
+  }
   return record;
 }
 

@@ -31,6 +31,7 @@ struct TrialOutcome {
   double compile_ms = 0;               ///< replay, tile program and code generation together
   std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct
+  std::string certificate;             ///< JSON: what was proved of `kernel` when it was compiled; "" without one
   int device = 0;                      ///< number of the device that measured it, from 0
   bool stopped = false;                ///< only the stop flag, or giving up, ended it; such outcomes are not stored
   /// What ended it was not the candidate: a signal from outside, or too little memory here. Says nothing about it, and is not stored by tune.

@@ -47,7 +47,8 @@ json compiled_to_json(const CompiledTrial& compiled) {
           {"binary", bytes_to_json(compiled.binary)},
           {"report", compiled.report},
           {"compile_ms", compiled.compile_ms},
-          {"periods", compiled.periods}};
+          {"periods", compiled.periods},
+          {"certificate", compiled.certificate}};
 }
 
 CompiledTrial compiled_from_json(const json& json) {
@@ -55,7 +56,8 @@ CompiledTrial compiled_from_json(const json& json) {
           bytes_from_json(json.at("binary")),
           json.at("report"),
           json.at("compile_ms"),
-          json.at("periods")};
+          json.at("periods"),
+          json.at("certificate")};
 }
 
 /// One form for each kind of answer.

@@ -86,7 +86,10 @@ struct TrialPipeline::Impl {
     if (const auto& compiled = entry.request.compiled) {
       outcome.compile_ms = compiled->compile_ms;
       if (outcome.report.empty()) outcome.report = compiled->report;
-      if (outcome.status == TrialStatus::ok) outcome.kernel = compiled->kernel;
+      if (outcome.status == TrialStatus::ok) {
+        outcome.kernel = compiled->kernel;
+        outcome.certificate = compiled->certificate;
+      }
     }
     outcome.device = entry.device;
     if (outcome.status == TrialStatus::ok && (best_ms == 0 || outcome.median_ms < best_ms)) best_ms = outcome.median_ms;
@@ -134,7 +137,7 @@ struct TrialPipeline::Impl {
     const int wanted = &stage == &running ? entry.request.job.device : -1;
     if (wanted >= static_cast<int>(stage.workers.size())) internal_error("there is no device {}", wanted);
     Worker& least = wanted >= 0
-                        ? stage.workers[static_cast<std::size_t>(wanted)]
+                        ? stage.workers[wanted]
                         : *std::min_element(stage.workers.begin(), stage.workers.end(),
                                             [](const Worker& a, const Worker& b) { return a.entries.size() < b.entries.size(); });
     return least.entries.size() < stage.ahead ? &least : nullptr;

@@ -14,7 +14,8 @@ struct CompiledTrial {
   std::string binary;  ///< machine code of `kernel`, when an assembler was at hand
   std::string report;  ///< JSON
   double compile_ms = 0;
-  std::string periods = "{}";  ///< of the kernel's sizes (check_sizes.h)
+  std::string periods = "{}";    ///< of the kernel's sizes (check_sizes.h)
+  std::string certificate = "";  ///< JSON: what was proved of `kernel` (code_certificate.h)
 };
 
 /// What a worker process does for each candidate that it is given. May throw: UserError is an illegal trial, anything else a compile error.

@@ -142,9 +142,6 @@ std::string_view to_string(RecordCheck::Result result) {
 }
 
 nlohmann::json record_check_to_json(const RecordCheck& check, const Database::Origin& origin) {
-  nlohmann::json findings = nlohmann::json::array();
-  for (const Finding& finding : check.findings)
-    findings.push_back({{"check", finding.check}, {"passed", finding.passed}, {"detail", finding.detail}});
   return {{"trial", check.trial},
           {"problem", problem_to_json(origin.problem)},
           {"device", device_to_json(origin.device)},
@@ -152,7 +149,7 @@ nlohmann::json record_check_to_json(const RecordCheck& check, const Database::Or
           {"same_code", check.same_code},
           {"status", to_string(check.status)},
           {"reason", check.reason},
-          {"findings", findings}};
+          {"findings", findings_to_json(check.findings)}};
 }
 
 std::string record_check_text(const RecordCheck& check, const Database::Origin& origin) {

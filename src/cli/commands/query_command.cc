@@ -1,7 +1,7 @@
 // nestor query: the best kernel known for a problem, and how well it fits.
-#include "autotune/space/nest/products_on_lanes.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/kernel_remarks.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
 #include "db/no_match.h"
@@ -159,13 +159,13 @@ std::string short_architecture(const std::string& architecture) {
   return cpu == std::string::npos ? architecture : architecture.substr(0, architecture.find(':', cpu + 1));
 }
 
-void print_match(const Found& found, const std::string& lanes) {
+void print_match(const Found& found, const KernelRemarks& remarks) {
   const Match& match = found.match;
   print(fmt::format("match     {}", match_text(found)));
   print(fmt::format("time      {}{}  (worst error {:.2g})", format_ms(match.trial.median_ms), throughput_text(match.trial),
                     match.trial.max_error));
   print(fmt::format("trial     {}, {}, {}", match.trial.id, match.trial.created, match.trial.toolchain));
-  if (!lanes.empty()) print(fmt::format("products on lanes: {}", lanes));
+  print(remarks);
   print("schedule");
   print(steps_text(match.trial.steps));
   if (match.trial.kernel) {
@@ -178,17 +178,17 @@ int run_query(const QueryArgs& args) {
   const Asker asker(args);
   const Found found = asker.ask();
   const Match& match = found.match;
-  const std::string lanes =
-      found.any() ? products_on_lanes(asker.nest(), match.problem.sizes, {match.trial.steps, match.device, match.trial.median_ms})
-                  : "";
+  const KernelRemarks remarks =
+      found.any() ? remarks_on(asker.nest(), match.problem.sizes, {match.trial.steps, match.device, match.trial.median_ms})
+                  : KernelRemarks{};
   if (output_mode().json) {
     nlohmann::json json = match_to_json(found);
-    if (!lanes.empty()) json["products_on_lanes"] = lanes;
+    add_to(json, remarks);
     json["waiting"] = asker.waiting();
     if (!found.any()) json["reason"] = asker.why_none();
     print_json(json);
   } else if (found.any()) {
-    print_match(found, lanes);
+    print_match(found, remarks);
   } else {
     print(
         fmt::format("no kernel of {} ({}) is valid for {}: {}\nfind one with: nestor tune {}, or load the records that come with "

@@ -2,10 +2,12 @@
 #include "api/operators.h"
 #include "api/report.h"
 #include "api/report/space_pictures.h"
+#include "autotune/space/space_limits.h"
 #include "autotune/trial/trial_steps.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/arguments/schedule_source.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/kernel_remarks.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/screen.h"
@@ -94,6 +96,16 @@ void print_picture(const Schedule& schedule, const Sizes& sizes) {
   } catch (const UserError&) {}
 }
 
+/// Of the schedule on a GPU of the target's kind, of which no time is known.
+KernelRemarks remarks_on_plan(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const std::string& target) {
+  DeviceIdentity device;
+  device.kind = "cuda";
+  device.arch = target;
+  device.units = GpuLimits{}.units;
+  device.details = "{}";
+  return remarks_on(nest, complete_sizes(nest, sizes), {trial_steps_json(nest, {}, schedule.steps()).dump(), device});
+}
+
 int run_show(const ShowArgs& args) {
   const bool nothing_asked = args.schedule.trial == 0 && args.schedule.file.empty() && !args.schedule.best;
   if (args.problem.source.empty() && nothing_asked) return list_operators();
@@ -111,6 +123,7 @@ int run_show(const ShowArgs& args) {
   } else {
     print(show(schedule, *view, options));
     if (*view == View::tiles) print_picture(schedule, complete_sizes(nest, sizes));
+    if (*view == View::plan) print(remarks_on_plan(nest, sizes, schedule, args.target));
   }
   return kOk;
 }

@@ -1,9 +1,9 @@
 // nestor tune: searches schedules of one problem and remembers every measurement.
-#include "autotune/space/nest/products_on_lanes.h"
 #include "autotune/tuner.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/arguments/report_choice.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/kernel_remarks.h"
 #include "cli/commands/live_report.h"
 #include "cli/commands/share_tuning.h"
 #include "cli/terminal/exit_codes.h"
@@ -117,7 +117,7 @@ nlohmann::json counts_to_json(const TuneResult& result) {
   return counts;
 }
 
-nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& request, const std::string& lanes) {
+nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& request, const KernelRemarks& remarks) {
   nlohmann::json json{{"problem", problem_to_json(result.problem)},
                       {"device", device_to_json(result.device)},
                       {"baseline_ms", result.baseline_ms},
@@ -132,7 +132,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"space", result.space},
                       {"database", request.database}};
   if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
-  if (!lanes.empty()) json["products_on_lanes"] = lanes;
+  add_to(json, remarks);
   if (result.fixed_sizes) json["fixed_sizes"] = true;
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
   return json;
@@ -148,7 +148,7 @@ std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
       database_option(args.database));
 }
 
-void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args, const std::string& lanes) {
+void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args, const KernelRemarks& remarks) {
   std::string counts;
   for (const auto& [status, count] : result.counts)
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(status));
@@ -170,7 +170,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   const std::string speedup =
       result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
-  if (!lanes.empty()) print(fmt::format("products on lanes: {}", lanes));
+  print(remarks);
   if (result.fixed_sizes) print("compiled for exactly these sizes: with others left free, nothing likely fits a block");
   print("schedule");
   print(steps_text(best.steps));
@@ -214,15 +214,15 @@ int run_tune(const TuneArgs& args) {
   const TuneResult result = tune(request);
   line.reset();
   if (report) report->finish();
-  std::string lanes;
+  KernelRemarks remarks;
   if (result.best) {
-    lanes = products_on_lanes(request.nest, result.problem.sizes,
-                              {result.best->steps, result.device, result.best->median_ms, refusals.most_common()});
+    remarks = remarks_on(request.nest, result.problem.sizes,
+                         {result.best->steps, result.device, result.best->median_ms, {}, refusals.most_common()});
   }
   if (output_mode().json) {
-    print_json(result_to_json(result, request, lanes));
+    print_json(result_to_json(result, request, remarks));
   } else {
-    print_result(result, request, args, lanes);
+    print_result(result, request, args, remarks);
   }
   if (result.stopped) return kInterrupted;
   return result.best ? kOk : kNoKernel;

@@ -44,20 +44,21 @@ Verification verify(const VerifyArgs& args) {
 int run_verify(const VerifyArgs& args) {
   const Verification result = verify(args);
   if (output_mode().json) {
-    nlohmann::json findings = nlohmann::json::array();
-    for (const Finding& finding : result.findings) {
-      findings.push_back({{"check", finding.check}, {"passed", finding.passed}, {"detail", finding.detail}});
-    }
-    print_json({{"passed", result.passed()}, {"findings", findings}, {"certificate", certificate_to_json(result.certificate)}});
+    nlohmann::json json{{"passed", result.passed()},
+                        {"findings", findings_to_json(result.findings)},
+                        {"certificate", certificate_to_json(result.certificate)}};
+    if (result.stored) json["stored_certificate"] = code_certificate_to_json(*result.stored);
+    print_json(json);
   } else {
     if (!result.certificate.op.empty()) print(describe(result.certificate) + "\n");
+    if (result.stored) print("as it was proved when the trial was compiled:\n" + describe(*result.stored));
     for (const Finding& finding : result.findings) {
-      print(fmt::format("{}  {}: {}", finding.passed ? "ok    " : "FAILED", finding.check, finding.detail));
+      print(fmt::format("{}  {}: {}", finding.failed() ? "FAILED" : "ok    ", to_string(finding.check), finding.detail));
     }
     print(result.passed() ? "verified" : "not verified");
   }
   // A program that is refuted is refused, like a step: nothing was run.
-  if (result.certificate.program.verdict == ProofVerdict::refuted) return kUserError;
+  if (result.certificate.code.program.verdict == ProofVerdict::refuted) return kUserError;
   return result.passed() ? kOk : kCheckFailed;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nestor::cli {
@@ -67,7 +68,8 @@ class Explorer {
   // explorer_records.cc: what asks the device, the database or the search
   void suggest(const std::string& arguments);
   void take(const std::string& number);
-  void measure(const std::string& arguments);
+  void measure(const std::string& device);
+  void measure_on(std::string_view device);
   void save(const std::string& path);
   void load(const std::string& source);
   void report(const std::string& path);

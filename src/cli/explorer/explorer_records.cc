@@ -126,7 +126,19 @@ const TrialRecord* Explorer::measured() {
   return &*record_;
 }
 
-void Explorer::measure(const std::string&) {
+/// "cuda" or "--target cuda"; from here on the session measures there.
+void Explorer::measure_on(std::string_view device) {
+  constexpr std::string_view kFlag = "--target";
+  if (device.starts_with(kFlag)) device.remove_prefix(kFlag.size());
+  device.remove_prefix(std::min(device.find_first_not_of(" ="), device.size()));
+  if (device.empty()) return;
+  options_.target = target_from(device);
+  suggester_.reset();
+  first_ms_ = 0;
+}
+
+void Explorer::measure(const std::string& device) {
+  measure_on(device);
   record_.reset();
   const TrialRecord* record = measured();
   if (record == nullptr) return say("stopped: nothing was measured\n");

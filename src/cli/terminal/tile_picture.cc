@@ -72,7 +72,7 @@ class Grid {
     char found = 0;
     for (int r = row; r < std::min(row + step, rows_); ++r) {
       for (int c = column; c < std::min(column + step, columns_); ++c) {
-        const char own = cells_[static_cast<std::size_t>((up_ ? rows_ - 1 - r : r) * columns_ + (left_ ? columns_ - 1 - c : c))];
+        const char own = cells_[(up_ ? rows_ - 1 - r : r) * columns_ + (left_ ? columns_ - 1 - c : c)];
         if (found != 0 && found != own) return 'p';
         found = own;
       }

@@ -44,7 +44,7 @@ Uses collect_uses(const KernelPlan& kernel, const TileProgram& program, const st
     collect_variables(loop.count, uses.integers);
   }
   const auto visit_access = [&](const TileAccess& access) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(access.buffer)];
+    const Buffer& buffer = program.buffers[access.buffer];
     for (const IntExpr& index : access.index) collect_variables(index, uses.integers);
     for (const IntExpr& extent : buffer.extents) collect_variables(extent, uses.integers);
     if (buffer.memory == Memory::argument) uses.arguments.insert(access.buffer);
@@ -110,7 +110,7 @@ class KernelBuilder {
   /// Buffers in the workspace, like arguments.
   void bind_workspaces(const std::set<int>& buffers) {
     for (const int k : buffers) {
-      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(k)];
+      const Buffer& buffer = program_.buffers[k];
       arguments_.pointers[k] =
           b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(k))});
       IntExpr stride(1);
@@ -140,8 +140,8 @@ class KernelBuilder {
       KernelParam map{KernelParam::Kind::tensor_map, held ? -1 : argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
       if (held) map.held = workspace_tensor(buffer);
       map.box.assign(plan.buffer(buffer).extents.size(), 1);
-      map.box[static_cast<std::size_t>(row_index)] = pack_index < 0 ? rows : rows / plan.pack;
-      if (pack_index >= 0) map.box[static_cast<std::size_t>(pack_index)] = plan.pack;
+      map.box[row_index] = pack_index < 0 ? rows : rows / plan.pack;
+      if (pack_index >= 0) map.box[pack_index] = plan.pack;
       map.order = copied_order(map.box.size(), row_index, pack_index);
       map.box.back() = kBlockColumns;
       map.swizzle = kSwizzleBytes;
@@ -167,8 +167,8 @@ class KernelBuilder {
     llvm::Type* pointer = b_.getPtrTy(1);
     for (int buffer : uses.arguments) {
       const int ordinal = argument_ordinal(program_, buffer);
-      add(KernelParam::Kind::pointer, ordinal, 0, program_.buffers[static_cast<std::size_t>(buffer)].name, pointer);
-      const int rank = static_cast<int>(program_.buffers[static_cast<std::size_t>(buffer)].extents.size());
+      add(KernelParam::Kind::pointer, ordinal, 0, program_.buffers[buffer].name, pointer);
+      const int rank = static_cast<int>(program_.buffers[buffer].extents.size());
       for (int dim = 0; dim + 1 < rank; ++dim) add(KernelParam::Kind::stride, ordinal, dim, "", b_.getInt64Ty());
     }
     for (const std::string& size : program_.sizes) {
@@ -225,7 +225,7 @@ class KernelBuilder {
       return argument;
     };
     for (int buffer : uses.arguments) {
-      const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
+      const Buffer& info = program_.buffers[buffer];
       arguments_.pointers[buffer] = take(info.name);
       for (int dim = 0; dim + 1 < static_cast<int>(info.extents.size()); ++dim) {
         arguments_.strides[{buffer, dim}] = take(info.name + "_stride" + std::to_string(dim));
@@ -284,7 +284,7 @@ class KernelBuilder {
       require(b_.CreateICmpEQ(rest, b_.getInt64(0)));
     }
     for (const auto& [buffer, bytes] : plan.alignments) {
-      const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
+      const Buffer& info = program_.buffers[buffer];
       Value* bits = b_.CreatePtrToInt(arguments_.pointers.at(buffer), b_.getInt64Ty());
       for (int dim = 0; dim + 1 < static_cast<int>(info.extents.size()); ++dim) {
         Value* stride = b_.CreateMul(arguments_.strides.at({buffer, dim}), b_.getInt64(size_in_bytes(info.type)));

@@ -122,7 +122,7 @@ class CompositeProof {
   const TileAccess& access_of(const Run& run, const OpMember& member, int read) const {
     if (read < 0) return member.op->write;
     if (static_cast<std::size_t>(read) >= member.op->reads.size()) refute(fmt::format("{} has no read {}", title(run), read));
-    return member.op->reads[static_cast<std::size_t>(read)];
+    return member.op->reads[read];
   }
 
   int home(const Run& lead) const { return lead.op().write.buffer; }

@@ -112,9 +112,9 @@ class ExtraPoints {
 
   bool all_filled(const Run& run, int read, double neutral) const {
     isl::map wanted;
-    const int buffer = run.op().reads[static_cast<std::size_t>(read)].buffer;
+    const int buffer = run.op().reads[read].buffer;
     for (const OpMember& member : run.members) {
-      const TileAccess& access = member.op->reads[static_cast<std::size_t>(read)];
+      const TileAccess& access = member.op->reads[read];
       const isl::map own = in_scope(model_.place(member, access), member.extra, run.depth());
       if (access.buffer != buffer) return false;
       wanted = wanted.is_null() ? own : wanted.unite(own);

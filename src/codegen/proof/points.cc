@@ -112,7 +112,7 @@ class Conflicts {
   bool scales_itself() const {
     const ScalarExpr& value = op_.value;
     const auto own = [&](const ScalarExpr& e) {
-      return e.op() == ScalarOp::read && op_.reads[static_cast<std::size_t>(e.ordinal())].buffer == op_.write.buffer;
+      return e.op() == ScalarOp::read && op_.reads[e.ordinal()].buffer == op_.write.buffer;
     };
     return value.op() == ScalarOp::mul && (own(value.args()[0]) || own(value.args()[1]));
   }
@@ -142,7 +142,7 @@ class Conflicts {
       refuse("no sum of products of two reads");
     if (*op_.contraction != Contraction{reads[0], reads[1], scale}) refuse("its factors are others");
     const auto uses = [&](int read, const std::string& var) {
-      const auto& index = op_.reads[static_cast<std::size_t>(read)].index;
+      const auto& index = op_.reads[read].index;
       return std::any_of(index.begin(), index.end(), [&](const IntExpr& e) { return e.uses(var); });
     };
     for (const OpDim& dim : op_.dims) {

@@ -18,7 +18,7 @@ std::string list(const std::vector<IntExpr>& exprs) {
 }
 
 std::string access_text(const std::vector<Buffer>& buffers, const TileAccess& access) {
-  return fmt::format("{}[{}]", buffers[static_cast<std::size_t>(access.buffer)].name, list(access.index));
+  return fmt::format("{}[{}]", buffers[access.buffer].name, list(access.index));
 }
 
 std::string dim_text(const OpDim& dim) {
@@ -65,8 +65,8 @@ std::string describe(const TileOp& op, const std::vector<Buffer>& buffers) {
   std::vector<std::string> dims;
   dims.reserve(op.dims.size());
   for (const OpDim& dim : op.dims) dims.push_back(dim_text(dim));
-  const std::string value = op.value.str([&](int k) { return access_text(buffers, op.reads[static_cast<std::size_t>(k)]); },
-                                         [&](int k) { return op.indices[static_cast<std::size_t>(k)].str(); });
+  const std::string value =
+      op.value.str([&](int k) { return access_text(buffers, op.reads[k]); }, [&](int k) { return op.indices[k].str(); });
   const std::string assign = op.reduction ? fmt::format("{}=", to_string(*op.reduction)) : "=";
   std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "),
                                  access_text(buffers, op.write), assign, value);

@@ -54,17 +54,17 @@ class Interpreter {
   }
 
   double& element(const TileAccess& access) {
-    BufferData& data = buffers_[static_cast<std::size_t>(access.buffer)];
+    BufferData& data = buffers_[access.buffer];
     std::int64_t linear = 0;
     for (std::size_t k = 0; k < access.index.size(); ++k) {
       const std::int64_t index = value(access.index[k]);
       if (index < 0 || index >= data.extents[k]) {
         internal_error("tile program {}: index {} of {} is {}, outside [0, {})", program_.name, k,
-                       program_.buffers[static_cast<std::size_t>(access.buffer)].name, index, data.extents[k]);
+                       program_.buffers[access.buffer].name, index, data.extents[k]);
       }
       linear = linear * data.extents[k] + index;
     }
-    return (*data.values)[static_cast<std::size_t>(linear)];
+    return (*data.values)[linear];
   }
 
   void run(const TileTree& node) {
@@ -119,13 +119,12 @@ class Interpreter {
       return;
     }
     const double term = evaluate(
-        op.value, [&](int k) { return element(op.reads[static_cast<std::size_t>(k)]); },
-        [&](int k) { return value(op.indices[static_cast<std::size_t>(k)]); },
+        op.value, [&](int k) { return element(op.reads[k]); }, [&](int k) { return value(op.indices[k]); },
         [&](const std::string& name) { return scalar(name); });
     double& target = element(op.write);
     const ElementType type = op.value.type();
     const double result = op.reduction ? semantics::combine(*op.reduction, type, target, term) : term;
-    target = semantics::stored_value(program_.buffers[static_cast<std::size_t>(op.write.buffer)].type, type, result);
+    target = semantics::stored_value(program_.buffers[op.write.buffer].type, type, result);
   }
 
   double scalar(const std::string& name) const {

@@ -79,6 +79,18 @@ void normalise_kernel(KernelRecord& kernel, CodePlace code) {
   if (here) kernel.hash = kernel_hash(kernel.code, kernel.recipe);
 }
 
+void normalise_certificate(TrialRecord& trial) {
+  CertificateRecord& certificate = trial.certificate;
+  certificate.text = canonical_json(certificate.text, "the certificate", "");
+  if (!certificate.text.empty()) {
+    const std::string given = certificate_digest(certificate.text);
+    if (!certificate.digest.empty() && certificate.digest != given)
+      user_error("the certificate's digest is {}, but its text gives {}", certificate.digest, given);
+    certificate.digest = given;
+  }
+  if (!certificate.digest.empty() && !trial.kernel) user_error("the trial has a certificate, but no kernel");
+}
+
 }  // namespace
 
 std::string canonical_sizes(const Sizes& sizes) {
@@ -118,6 +130,8 @@ std::string seal_of(const Record& record) {
   seal.add("end of samples").add(trial.median_ms).add(trial.max_error).add(trial.toolchain).add(trial.created).add(trial.report);
   seal.add(std::int64_t{trial.revision}).add(std::int64_t{trial.checked});
   if (trial.kernel) seal.add(trial.kernel->architecture).add(trial.kernel->hash);
+  // Records of older programs have none, and keep their seals.
+  if (!trial.certificate.digest.empty()) seal.add("certificate").add(trial.certificate.digest);
   return seal.hex();
 }
 
@@ -147,6 +161,7 @@ void normalise(Record& record, CodePlace code) {
   if (trial.revision < 0 || trial.checked < 0) user_error("a revision is {}, below 0", std::min(trial.revision, trial.checked));
   if (trial.status != TrialStatus::ok) trial.checked = 0;
   if (trial.kernel) normalise_kernel(*trial.kernel, code);
+  normalise_certificate(trial);
 }
 
 }  // namespace nestor

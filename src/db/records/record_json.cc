@@ -116,6 +116,21 @@ Signature signature_from_json(const json& object) {
   return signature;
 }
 
+CertificateRecord certificate_from_json(const json& object) {
+  if (!object.contains("certificate")) return {};
+  const json& given = object.at("certificate");
+  require_keys(given, "\"certificate\"", {"digest"}, {"text"});
+  CertificateRecord certificate{value<std::string>(given, "digest"), given.contains("text") ? given.at("text").dump() : ""};
+  if (from_hex(certificate.digest, kDigestHex / 2).empty()) user_error("the certificate's \"digest\" is no digest");
+  return certificate;
+}
+
+json certificate_to_json(const CertificateRecord& certificate, int format) {
+  json object{{"digest", certificate.digest}};
+  if (format == kAloneFormat && !certificate.text.empty()) object["text"] = json::parse(certificate.text);
+  return object;
+}
+
 TrialRecord trial_from_json(const json& object, int format) {
   TrialRecord trial;
   trial.steps = object.at("steps").dump();
@@ -136,6 +151,7 @@ TrialRecord trial_from_json(const json& object, int format) {
   trial.checked = revision_from_json(object, "checked");
   trial.signature = signature_from_json(object);
   if (!object.at("kernel").is_null()) trial.kernel = kernel_from_json(object.at("kernel"), format);
+  trial.certificate = certificate_from_json(object);
   return trial;
 }
 
@@ -160,6 +176,7 @@ std::string line_of(const Record& record, int format) {
   if (!trial.report.empty()) line["report"] = json::parse(trial.report);
   if (trial.revision > 0) line["revision"] = trial.revision;
   if (trial.checked > 0) line["checked"] = trial.checked;
+  if (!trial.certificate.digest.empty()) line["certificate"] = certificate_to_json(trial.certificate, format);
   if (!trial.signature.empty()) line["signature"] = {{"key", trial.signature.signer}, {"value", trial.signature.value}};
   return text_of(line);
 }
@@ -173,7 +190,7 @@ json parsed_line(std::string_view line) {
 }
 
 Record record_from_json(const json& object, int format) {
-  const std::initializer_list<std::string_view> optional{"report", "revision", "checked", "signature"};
+  const std::initializer_list<std::string_view> optional{"report", "revision", "checked", "signature", "certificate"};
   if (format == kAloneFormat) {
     require_keys(object, "the record",
                  {"format", "device", "problem", "nest", "steps", "status", "reason", "samples_ms", "median_ms", "max_error",

@@ -32,6 +32,8 @@ std::optional<TrialStatus> trial_status_from(std::string_view name) {
 
 std::string kernel_hash(std::string_view code, std::string_view recipe) { return Blake2b().add(code).add(recipe).hex(); }
 
+std::string certificate_digest(std::string_view text) { return Blake2b().add(text).hex(); }
+
 bool is_hash_of(std::string_view hash, std::string_view code, std::string_view recipe) {
   if (hash.size() == kDigestHex) return hash == kernel_hash(code, recipe);
   return hash == Hasher().add(code).add(recipe).hex();

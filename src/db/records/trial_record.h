@@ -51,6 +51,15 @@ std::string kernel_hash(std::string_view code, std::string_view recipe);
 /// Whether `hash` is that of code and recipe. Lines of older programs have an XXH3-128, 32 digits: it finds damage, no forgery.
 bool is_hash_of(std::string_view hash, std::string_view code, std::string_view recipe);
 
+/// What was proved of a kernel when it was compiled.
+struct CertificateRecord {
+  std::string digest;  ///< certificate_digest(text), part of the record's seal; "" without a certificate
+  std::string text;    ///< JSON; "" where only the digest is known, as in exports that leave code to a pack
+};
+
+/// BLAKE2b-256 of a certificate's text, 64 digits.
+std::string certificate_digest(std::string_view text);
+
 struct TrialRecord {
   std::int64_t id = 0;  ///< given by the database; negative for trials of the system database
   std::string steps;    ///< schedule as JSON (schedule_to_json)
@@ -65,9 +74,10 @@ struct TrialRecord {
   int revision = kCodegenRevision;  ///< of the code generator that made its code; 0: before revisions were counted
   int checked = kCodegenRevision;   ///< last revision whose proofs and checks an ok trial's kernel passed; 0: none
   std::optional<KernelRecord> kernel;
-  Signature signature = {};  ///< of the record's seal; empty when added: by the own key
-  bool trusted = false;      ///< when read: shipped, signed by a trusted key, or unsigned records are allowed
-  bool own_device = true;    ///< when read for a device: measured on this very one, not on another of its model
+  CertificateRecord certificate = {};  ///< of `kernel`; digest may be empty when added
+  Signature signature = {};            ///< of the record's seal; empty when added: by the own key
+  bool trusted = false;                ///< when read: shipped, signed by a trusted key, or unsigned records are allowed
+  bool own_device = true;              ///< when read for a device: measured on this very one, not on another of its model
 };
 
 }  // namespace nestor

@@ -4,6 +4,8 @@
 #include "db/trust/blake2b.h"
 #include "support/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdlib>
 #include <mutex>
 
@@ -61,7 +63,13 @@ Trust Trust::load(const TrustOptions& options, const std::function<void(const st
     if (place.empty()) continue;
     for (TrustedKey& entry : trusted_keys(place)) trust.trusted_.insert(std::move(entry.key));
   }
+  trust.signers_json_ = nlohmann::json(trust.trusted_).dump();
   return trust;
+}
+
+const std::string& shipped_seals_json() {
+  static const std::string text = nlohmann::json(shipped_seals()).dump();
+  return text;
 }
 
 bool Trust::is_shipped(std::string_view seal) const { return shipped_seals().contains(seal); }

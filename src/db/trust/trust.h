@@ -40,6 +40,10 @@ class Trust {
   /// By the own key; empty when there is none.
   Signature sign(const std::string& seal) const;
 
+  /// All are served that nobody vouches for, too.
+  bool allows_unsigned() const { return allow_unsigned_; }
+  /// Keys that are trusted, as a JSON list: claims() in SQL, beside shipped_seals_json().
+  const std::string& signers_json() const { return signers_json_; }
   std::string own_key() const { return key_ ? key_->public_key() : ""; }
   void allow_unsigned(bool allowed) { allow_unsigned_ = allowed; }
 
@@ -48,11 +52,15 @@ class Trust {
 
   std::optional<SigningKey> key_;
   std::unordered_set<std::string> trusted_;
+  std::string signers_json_;
   std::unordered_set<std::string> good_;  ///< seal, signer and signature of each that was verified
   bool allow_unsigned_ = false;
 };
 
 /// Seals of the records in tuning_db, one a line, compiled in.
 extern const std::string_view kShippedSeals;
+
+/// The same as a JSON list.
+const std::string& shipped_seals_json();
 
 }  // namespace nestor

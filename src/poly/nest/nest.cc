@@ -64,9 +64,8 @@ std::string index_text(const Access& access) {
 std::string access_text(const Access& access) { return access.tensor + index_text(access); }
 
 std::string statement_text(const Statement& statement) {
-  const std::string value =
-      statement.value.str([&](int k) { return access_text(statement.reads.at(static_cast<std::size_t>(k))); },
-                          [&](int k) { return function_text(statement.indices.at(static_cast<std::size_t>(k))); });
+  const std::string value = statement.value.str([&](int k) { return access_text(statement.reads.at(k)); },
+                                                [&](int k) { return function_text(statement.indices.at(k)); });
   const std::string target = access_text(statement.write);
   std::string text = fmt::format("{}[{}]: {}\n", statement.name, fmt::join(statement.dims, ", "), isl_text(statement.domain));
   if (!statement.reduction) return text + fmt::format("  {} = {}\n", target, value);

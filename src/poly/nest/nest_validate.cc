@@ -212,7 +212,7 @@ class Validator {
       if (!in_range(statement.reads.size())) {
         user_error("{}: its value uses read {}, but it has {}", where, node.ordinal(), statement.reads.size());
       }
-      const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
+      const Tensor& tensor = nest_.tensor(statement.reads[node.ordinal()].tensor);
       if (tensor.type != node.type()) {
         user_error("{}: it reads {} as {}, but its elements are {}", where, tensor.name, to_string(node.type()),
                    to_string(tensor.type));
@@ -265,6 +265,9 @@ class Validator {
     if (target.type == ElementType::boolean && statement.reduction) {
       user_error("{} accumulates into {}, whose elements are bool; accumulate i32 or f32, and compare the result", where,
                  target.name);
+    }
+    if (statement.reduction && is_narrow(statement.value.type())) {
+      user_error("{} accumulates values of type {}; cast them to f32", where, to_string(statement.value.type()));
     }
     if (!same_kind(statement.value.type(), target.type)) {
       user_error("{} writes a value of type {} to {}, whose elements are {}; cast it", where, to_string(statement.value.type()),

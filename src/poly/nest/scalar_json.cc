@@ -94,7 +94,7 @@ ScalarExpr read_node(const JsonReader& reader, const std::vector<ScalarExpr>& sh
       user_error("{}: there are {} shared expressions before it, so none has the ordinal {}", reader.place(), shared.size(),
                  ordinal);
     }
-    return shared[static_cast<std::size_t>(ordinal)];
+    return shared[ordinal];
   }
   const ScalarOp op = named(reader.at("op"), scalar_op_from);
   switch (op) {

@@ -79,7 +79,7 @@ std::optional<Bound> bound_from(isl_constraint* constraint, const std::vector<st
             isl_constraint_get_dim_name(constraint, isl_dim_param, static_cast<unsigned>(k)));
   }
   for (int k = 0; k < last; ++k) {
-    sum.add(sign * number(isl_constraint_get_coefficient_val(constraint, isl_dim_set, k)), loops[static_cast<std::size_t>(k)]);
+    sum.add(sign * number(isl_constraint_get_coefficient_val(constraint, isl_dim_set, k)), loops[k]);
   }
   const std::int64_t scale = own > 0 ? own : -own;
   // value <= x / scale is value < (x + scale) / scale, rounded down.

@@ -24,7 +24,7 @@ struct OpenMpLoops::Impl {
     if (most <= 1 || job.count == 1) return loop.run(slots[0]);
     const auto body = [](void* data) {
       Impl& self = *static_cast<Impl*>(data);
-      self.loop.run(self.slots[static_cast<std::size_t>(openmp_runtime()->thread_number())]);
+      self.loop.run(self.slots[openmp_runtime()->thread_number()]);
     };
     runtime->parallel(body, this, static_cast<unsigned>(most), 0);
   }

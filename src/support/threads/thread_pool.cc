@@ -62,8 +62,8 @@ ThreadPool::Impl::Impl(int threads) {
   workers.reserve(static_cast<std::size_t>(threads));
   try {
     for (int k = 1; k < threads; ++k) {
-      workers.push_back(start_thread(fmt::format("thread {} of {} of a pool", k + 1, threads),
-                                     [this, slot = &slots[static_cast<std::size_t>(k)]] { work(*slot); }));
+      workers.push_back(
+          start_thread(fmt::format("thread {} of {} of a pool", k + 1, threads), [this, slot = &slots[k]] { work(*slot); }));
     }
   } catch (...) {
     end_workers();

@@ -10,6 +10,7 @@
 #include "autotune/measure_schedules.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
+#include "codegen/gpu/backend.h"
 #include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/temporary_folder.h"
@@ -35,7 +36,7 @@ class VerifyTest : public testing::Test {
   static std::vector<std::string> failed(const Verification& verification) {
     std::vector<std::string> checks;
     for (const Finding& finding : verification.findings) {
-      if (!finding.passed) checks.push_back(finding.check);
+      if (finding.failed()) checks.emplace_back(to_string(finding.check));
     }
     return checks;
   }
@@ -53,7 +54,7 @@ TEST_F(VerifyTest, ASoundTrialPasses) {
   ASSERT_TRUE(record_.kernel.has_value());
   const Verification verification = store_and_verify();
   EXPECT_THAT(failed(verification), testing::IsEmpty());
-  EXPECT_EQ(verification.findings.size(), 7U);
+  EXPECT_EQ(verification.findings.size(), 8U);
   EXPECT_FALSE(verification.certificate.buffers.empty());
 }
 
@@ -68,6 +69,43 @@ TEST_F(VerifyTest, AKernelOfOtherBytesIsFoundEvenWithARightHash) {
   record_.kernel->code.resize(record_.kernel->code.size() / 2 + 1);
   record_.kernel->hash = kernel_hash(record_.kernel->code, record_.kernel->recipe);
   EXPECT_THAT(failed(store_and_verify()), testing::ElementsAre("stored kernel against the oracle"));
+}
+
+std::string detail_of(const Verification& verification, Check check) {
+  for (const Finding& finding : verification.findings) {
+    if (finding.check == check) return finding.detail;
+  }
+  return "";
+}
+
+TEST_F(VerifyTest, TheCertificateOfCompilingIsStoredAndFoundAgain) {
+  ASSERT_FALSE(record_.certificate.text.empty());
+  const Verification verification = store_and_verify();
+  EXPECT_THAT(detail_of(verification, Check::certificate), testing::HasSubstr("the same as was stored with the kernel"));
+  EXPECT_FALSE(verification.stored);
+  EXPECT_EQ(code_certificate_to_json(verification.certificate.code).dump(), record_.certificate.text);
+}
+
+TEST_F(VerifyTest, AnotherCertificateIsShownBesideTodays) {
+  CodeCertificate other = code_certificate_from_json(nlohmann::json::parse(record_.certificate.text));
+  other.program.facts = {"in other words"};
+  record_.certificate.text = code_certificate_to_json(other).dump();
+  const Verification verification = store_and_verify();
+  EXPECT_TRUE(verification.passed());
+  EXPECT_THAT(detail_of(verification, Check::certificate), testing::HasSubstr("both are printed"));
+  ASSERT_TRUE(verification.stored);
+  EXPECT_THAT(describe(*verification.stored), testing::HasSubstr("in other words"));
+}
+
+TEST_F(VerifyTest, TrialsOfOlderProgramsHaveNoCertificate) {
+  record_.certificate = {};
+  EXPECT_THAT(detail_of(store_and_verify(), Check::certificate), testing::HasSubstr("none was stored"));
+}
+
+TEST_F(VerifyTest, AStoredCertificateThatIsNoneIsFound) {
+  record_.certificate.text = R"({"program":{"verdict":"maybe"}})";
+  const Verification verification = store_and_verify();
+  EXPECT_THAT(failed(verification), testing::ElementsAre("certificate"));
 }
 
 TEST_F(VerifyTest, AMissingTrialIsTheUsersError) {
@@ -102,14 +140,51 @@ TEST(CertificateTest, SaysWhatIsProvedOfKernelsOnTensorCores) {
     if (!candidate.infeasible.empty()) continue;
     const Schedule schedule = base.replay(candidate.steps);
     const Certificate certificate = certify(schedule, build_tile_program(schedule));
-    if (certificate.kernels.stages.empty()) continue;
-    EXPECT_THAT(certificate.kernels.stages, testing::Contains(testing::HasSubstr("is read only after it has arrived")));
-    EXPECT_THAT(certificate.kernels.stages, testing::Contains(testing::HasSubstr("no deadlock")));
-    EXPECT_THAT(describe(certificate), testing::HasSubstr("stages: " + certificate.kernels.stages.front()));
-    EXPECT_EQ(certificate_to_json(certificate).at("stages").size(), certificate.kernels.stages.size());
+    if (certificate.code.kernels.stages.empty()) continue;
+    EXPECT_THAT(certificate.code.kernels.stages, testing::Contains(testing::HasSubstr("is read only after it has arrived")));
+    EXPECT_THAT(certificate.code.kernels.stages, testing::Contains(testing::HasSubstr("no deadlock")));
+    EXPECT_THAT(describe(certificate), testing::HasSubstr("stages: " + certificate.code.kernels.stages.front()));
+    EXPECT_EQ(certificate_to_json(certificate).at("stages").size(), certificate.code.kernels.stages.size());
     return;
   }
   FAIL() << "no default candidate of attention uses tensor cores";
+}
+
+/// A candidate of attention on tensor cores as a trial of a GPU whose blocks have that much shared memory.
+Verification verify_on_gpu(std::int64_t shared_bytes) {
+  const Nest nest = load_operator("attention", "f16");
+  const Sizes sizes = complete_sizes(nest, {});
+  BaseSchedules base(nest_for_tuning(nest, sizes, false));
+  const auto space = make_nest_space(base, sizes, gpu_space_limits(90, 227 << 10, 132));
+  for (const Point& point : space->defaults()) {
+    const auto candidate = space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    const CompiledNvptx compiled = compile_nvptx(build_tile_program(base.replay(candidate.steps)), {});
+    if (compiled.certificate.stages.empty()) continue;
+    TrialRecord trial;
+    trial.steps = trial_steps_json(nest, specialized_sizes(nest, sizes), candidate.steps).dump();
+    trial.median_ms = 1;
+    trial.toolchain = "test";
+    trial.kernel =
+        KernelRecord{compiled.kernel.architecture, compiled.kernel.code, recipe_to_json(compiled.kernel.recipe).dump(), ""};
+    const DeviceIdentity device{"cuda", "GPU", "sm_90", 132, fmt::format(R"({{"shared_bytes_per_block":{}}})", shared_bytes)};
+    Database database = Database::open(":memory:");
+    const std::int64_t id = database.add_trial(device, problem_key(nest, sizes), nest_to_text(nest), trial);
+    return verify_trial(database, id);
+  }
+  ADD_FAILURE() << "no default candidate of attention uses tensor cores";
+  return {};
+}
+
+TEST(VerifyGpuTest, PlansWithTheSharedMemoryOfTheTrialsDevice) {
+  const Verification large = verify_on_gpu(227 << 10);
+  EXPECT_TRUE(large.passed());
+  EXPECT_EQ(large.findings.back().check, Check::assembled_now);
+  EXPECT_EQ(large.findings.back().result, Finding::Result::not_run);
+  const Verification small = verify_on_gpu(48 << 10);
+  EXPECT_FALSE(small.passed());
+  EXPECT_EQ(small.findings.back().check, Check::steps);
+  EXPECT_THAT(small.findings.back().detail, testing::HasSubstr("shared memory"));
 }
 
 }  // namespace

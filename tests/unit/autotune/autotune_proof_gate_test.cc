@@ -14,14 +14,14 @@ using ::testing::HasSubstr;
 
 TEST(ProofGate, ProvedProgramsPass) {
   const Schedule schedule(samples::matmul());
-  EXPECT_FALSE(outcome_without_proof(build_tile_program(schedule), schedule, 1.0));
+  EXPECT_FALSE(outcome_without_proof(prove_program(build_tile_program(schedule), schedule), 1.0));
 }
 
 TEST(ProofGate, RefutedProgramsAreWrongWithACounterexample) {
   const Schedule schedule(samples::matmul());
   TileProgram program = build_tile_program(schedule);
   program.root = std::make_shared<const TileNode>();  // runs nothing
-  const auto outcome = outcome_without_proof(program, schedule, 1.0);
+  const auto outcome = outcome_without_proof(prove_program(program, schedule), 1.0);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->status, TrialStatus::wrong);
   EXPECT_THAT(outcome->reason, HasSubstr("the tile program is refuted: coverage: no op runs an instance of C_init, for example"));
@@ -37,7 +37,7 @@ TEST(ProofGate, WhatCannotBeDecidedIsUnproved) {
   while (root.kind != TileNode::Kind::loop) root = *root.children.front();
   root.upper = root.upper * IntExpr::variable("N");
   program.root = std::make_shared<const TileNode>(root);
-  const auto outcome = outcome_without_proof(program, schedule, 1.0);
+  const auto outcome = outcome_without_proof(prove_program(program, schedule), 1.0);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->status, TrialStatus::unproved) << outcome->reason;
   EXPECT_THAT(outcome->reason, HasSubstr("is not affine"));

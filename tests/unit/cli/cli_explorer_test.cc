@@ -77,6 +77,13 @@ TEST_F(ExplorerTest, UndoAndResetGoBack) {
   EXPECT_EQ(type("undo"), original);
 }
 
+TEST_F(ExplorerTest, MeasuresOnTheDeviceThatIsNamed) {
+  EXPECT_THAT(type("measure --target host"), HasSubstr("worst error"));
+  EXPECT_THAT(type("measure host"), HasSubstr("worst error"));
+  EXPECT_THROW(type("measure moon"), UserError);
+  EXPECT_THROW(type("measure --target cuda:99"), UserError);
+}
+
 TEST_F(ExplorerTest, MeasuresSavesAndLoadsTheBest) {
   type("parallel(out.i)");
   EXPECT_THAT(type("measure"), HasSubstr("worst error"));

@@ -1,5 +1,6 @@
 // Trust: whose records are served, what signatures hold, and that no altered byte goes unseen.
 #include "db/database.h"
+#include "db/lookup.h"
 #include "db/records/record.h"
 #include "db/trust/blake2b.h"
 #include "db/trust/key_files.h"
@@ -8,6 +9,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
@@ -246,6 +248,65 @@ TEST_F(Trusting, ShippedRecordsAreServedAsTheyAre) {
   if (std::getenv("NESTOR_UPDATE_GOLDEN") != nullptr) std::ofstream(NESTOR_TUNING_DB "/seals.txt") << seals;
   EXPECT_TRUE(seals == kShippedSeals) << "run this test with NESTOR_UPDATE_GOLDEN=1";
   EXPECT_EQ(database.waiting("", ""), 0);
+  for (const Database::ProblemSummary& entry : database.summary()) {
+    if (entry.ok == 0) continue;
+    const ProblemKey& asked = entry.problem;
+    EXPECT_EQ(database.query(entry.device, asked.op, asked.variant, asked.nest_digest, asked.sizes).kind, MatchKind::exact)
+        << asked.op;
+  }
+}
+
+/// Steps of SQLite's machine, in hundreds, that a look-up for other sizes takes.
+int steps_of_look_up(Store& store, const DeviceIdentity& on) {
+  int steps = 0;
+  const Ask ask{&on, "scale", "f32", "", {{"n", 65}}};
+  const auto look = [&] { return find_nearest(store, ask, true, [](const std::string&) {}); };
+  EXPECT_TRUE(look().has_value());
+  const auto count = [](void* counter) { return ++*static_cast<int*>(counter), 0; };
+  sqlite3_progress_handler(store.connection().raw().getHandle(), 100, count, &steps);
+  EXPECT_TRUE(look().has_value());
+  sqlite3_progress_handler(store.connection().raw().getHandle(), 0, nullptr, nullptr);
+  return steps;
+}
+
+TEST_F(Trusting, LookUpsDoNotPassOverWhatWaits) {
+  Database database = open("own");
+  database.add_trial(device(), problem(kSizes), kNest, ok_trial(1, "own code"));
+  const auto steps = [&] {
+    Store store(folder_.file("own.db"), {.read_only = true},
+                std::make_shared<Trust>(Trust::load({.folder = keys("own")}, [](const std::string&) {})));
+    return steps_of_look_up(store, device());
+  };
+  const int alone = steps();
+  nlohmann::json line = nlohmann::json::parse(foreign(1e-6, true));
+  std::string lines;
+  for (int k = 0; k < 3000; ++k) {
+    line["created"] = fmt::format("2025-01-31T12:{:02}:{:02}Z", k / 60, k % 60);
+    lines += line.dump() + "\n";
+  }
+  ASSERT_EQ(import(database, lines).added, 3000);
+  EXPECT_LE(steps(), alone + 10) << "of " << alone << " alone";
+  database.allow_unsigned(true);
+  EXPECT_EQ(database.query(device(), "scale", "f32", "", kSizes).trial.median_ms, 1e-6);
+}
+
+TEST_F(Trusting, AFileWithoutTheIndicesAnswersAlikeAndGetsThem) {
+  open("own").add_trial(device(), problem(kSizes), kNest, ok_trial(1, "own code"));
+  const auto indices = [&](const char* change) {
+    SQLite::Database raw(folder_.file("own.db"), SQLite::OPEN_READWRITE);
+    raw.exec(change);
+    return raw.execAndGet("SELECT count(*) FROM sqlite_master WHERE name IN ('trial_of_signer', 'trial_of_seal')").getInt();
+  };
+  ASSERT_EQ(indices("DROP INDEX trial_of_signer; DROP INDEX trial_of_seal"), 0);
+  EXPECT_EQ(match(Database::open(folder_.file("own.db"), {.read_only = true, .key_folder = keys("own")})), MatchKind::exact);
+  {
+    SQLite::Database other(folder_.file("own.db"), SQLite::OPEN_READWRITE);
+    const SQLite::Transaction held(other, SQLite::TransactionBehavior::IMMEDIATE);
+    EXPECT_EQ(match(open("own")), MatchKind::exact) << "nobody waits for an index";
+  }
+  EXPECT_EQ(indices(""), 0);
+  EXPECT_EQ(match(open("own")), MatchKind::exact);
+  EXPECT_EQ(indices(""), 2);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from ...errors import UserError
-from . import background, races
+from . import background, kept_reports, races
 from .graph_pass import RegionPass
 from .region_op import say_once
 from .rewrite import Rewriting
@@ -21,15 +21,28 @@ class Session:
         self._before = config.post_grad_custom_pre_pass  # a pass of somebody else's, which runs first
         self._settings = self._with_pass(options)
         self._pending = []  # candidates of the graph that was compiled last
+        self._reports, self._key = [], None  # of graphs that were looked at, and what they are kept by
 
     def compile(self, module, inputs):
         """What Inductor makes of a graph, with the pass in its slot for this compilation alone."""
         inner = self._inner if self.options.tune == "background" else compile_fx_inner
-        return compile_fx(module, inputs, inner_compile=inner, config_patches=self._settings)
+        identity = self._settings["post_grad_custom_pre_pass"].uuid()
+        if self.options.report is not None and identity is not None:
+            self._key = kept_reports.key_of(module, inputs, identity)
+        found = compile_fx(module, inputs, inner_compile=inner, config_patches=self._settings)
+        if self._key is not None and not self._reports:  # a cache served it
+            for report in kept_reports.kept(self._key):
+                self.options.report(report)
+        return found
+
+    def _tell(self, report):
+        self._reports.append(report)
+        self.options.report(report)
+        if self._key is not None:
+            kept_reports.keep(self._key, self._reports)
 
     def _with_pass(self, options):
-        found = RegionPass(lambda graph: self._rewrite(graph, options), options, self._before,
-                           options.report is None)
+        found = RegionPass(lambda graph: self._rewrite(graph, options), options, self._before)
         return {**options.patches(), "post_grad_custom_pre_pass": found}
 
     def _rewrite(self, graph, options):
@@ -44,7 +57,7 @@ class Session:
                 races.touch(options.db)  # so that no cache serves this graph once more, with what it lacks now
             _warn_of_missing(rewriting, options)
             if options.report is not None:
-                options.report(rewriting.report())
+                self._tell(rewriting.report())
 
         return apply
 

@@ -12,10 +12,10 @@ from .region_op import say_once
 
 class RegionPass(CustomGraphPass):
     """Runs the pass that was in the slot before, then `rewrite(graph)`. Where that fails, which is a bug, the graph stays as it
-    was. cached: whether Inductor's caches may serve the whole graph."""
+    was."""
 
-    def __init__(self, rewrite, options, before=None, cached=True):
-        self._rewrite, self._options, self._before, self._cached = rewrite, options, before, cached
+    def __init__(self, rewrite, options, before=None):
+        self._rewrite, self._options, self._before = rewrite, options, before
 
     def __call__(self, graph):
         if self._before is not None:
@@ -31,7 +31,7 @@ class RegionPass(CustomGraphPass):
     def uuid(self):
         """What compiled code depends on besides the graph; None where it must not come from a cache."""
         before = self._before.uuid() if isinstance(self._before, CustomGraphPass) else None
-        if not self._cached or (self._before is not None and before is None):
+        if self._before is not None and before is None:
             return None
         options = self._options
         database = options.db or races.default_database()

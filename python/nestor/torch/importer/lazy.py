@@ -313,8 +313,8 @@ def tensor_name(name):
         return f"t_{cleaned}"
 
 
-_LIGHT = {"read", "index", "constant", "scalar", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "eq", "ne", "lt",
-          "le", "gt", "ge", "and", "or", "not", "condition", "bit_and", "bit_or", "bit_xor"}
+LIGHT = {"read", "index", "constant", "scalar", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "eq", "ne", "lt",
+         "le", "gt", "ge", "and", "or", "not", "condition", "bit_and", "bit_or", "bit_xor"}  #: operations of arithmetic
 _MOST_LIGHT = 16
 
 
@@ -322,7 +322,7 @@ def is_light(lazy):
     """Whether an element is made of arguments by a few operations that cost no more than reading it."""
     nodes = nodes_of(as_value(lazy.element(tuple(Affine.variable(f"?{number}") for number in range(len(lazy.atoms))))))
     return len(nodes) <= _MOST_LIGHT and all(
-        node.op in _LIGHT and (node.op != "read" or not node.payload[0].updates) for node in nodes)
+        node.op in LIGHT and (node.op != "read" or not node.payload[0].updates) for node in nodes)
 
 
 def pointwise(function, lazies, dtype, builder, name="value"):

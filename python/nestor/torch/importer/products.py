@@ -1,27 +1,35 @@
 """Products: sums of products over the dims that operands share."""
 
 import dataclasses
+import functools
+import operator
 
 import torch
 
-from ...nests.affine import TRUE, both
+from ...nests.affine import TRUE, Affine, both
 from ...nests.values import as_type
-from .extents import Unsupported
+from .extents import Unsupported, variable
 from .lazy import align_groups, pointwise
+from .separate import separated
 from .table import op
 
 
 def contract(context, equation, *operands, name=None):
     """The sum of products that an einsum equation of letters names: "bik,bkj->bij". f32, whatever the operands are. Terms of
-    which an operand says that they are 0 are left out."""
+    which an operand says that they are 0 are left out; operands that are sums of what has different extrema are taken apart."""
+    name = name or context.name
     inputs, output = equation.split("->")
+    for number, (label, operand) in enumerate(zip(inputs.split(","), operands)):
+        parts = separated(operand, [place for dim, letter in enumerate(label) if letter not in output for place in operand.flat(dim)])
+        if len(parts) > 1:
+            sums = [_of_part(context, equation, operands, number, part, f"{name}_{k}") for k, part in enumerate(parts)]
+            return pointwise(lambda *found: functools.reduce(operator.add, found), sums, torch.float32, context.builder, name)
     labels = inputs.split(",")
     groups, atoms = {}, {}
     for letter in dict.fromkeys(inputs.replace(",", "")):
         places = [(number, place) for number, label in enumerate(labels) for place, each in enumerate(label) if each == letter]
         atoms[letter], forms = align_groups([operands[number].dims[place] for number, place in places])
         groups[letter] = dict(zip(places, forms))
-    name = name or context.name
     operands = [context.builder.cheap(operand, f"{name}_{'abcd'[number]}") for number, operand in enumerate(operands)]
     outer = context.builder.indices([atom for letter in output for atom in atoms[letter]], "d")
     summed = [letter for letter in atoms if letter not in output]
@@ -42,6 +50,24 @@ def contract(context, equation, *operands, name=None):
         value = element if value is None else value * element
     dims = [atoms[letter] for letter in output]
     return context.builder.sum_of("add", value, outer, inner, dims, torch.float32, name, where)
+
+
+def _of_part(context, equation, operands, number, part, name):
+    """The product with a part in the place of operand `number`, which then meets the part's factors."""
+    found = contract(context, equation, *operands[:number], part.terms, *operands[number + 1:], name=name)
+    inputs, output = equation.split("->")
+    label = inputs.split(",")[number]
+    for op_name, factor in part.factors:
+        dims = [factor.dims[label.index(letter)] if letter in label else () for letter in output]
+        forms = [Affine((), 0)] * len(factor.atoms)
+        for dim, letter in enumerate(label):
+            if letter in output:
+                first = sum(map(len, dims[:output.index(letter)]))
+                for k, place in enumerate(factor.flat(dim)):
+                    forms[place] = variable(first + k)
+        function = operator.mul if op_name == "mul" else operator.truediv
+        found = pointwise(function, [found, factor.mapped(dims, forms)], torch.float32, context.builder, name)
+    return found
 
 
 def typed(context, x):

@@ -7,17 +7,18 @@ own.
 
 import dataclasses
 import operator
-from typing import NamedTuple
 
 import torch
 
 from ...errors import UserError
 from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of, tolerance_of
+from .copies import copies_of
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
 from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
 from .needed import shrink
+from .operand import Operand, resolved
 from .parts import Origin, Partition, Port, Region
 from .table import RULES, name_of
 
@@ -36,9 +37,13 @@ def partition(graph, hints=None, cut="memory", excluded=None):
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
-    excluded, late, least = dict(excluded or {}), set(), {}
+    excluded, late, least, copied = dict(excluded or {}), set(), {}, set()
     while True:
-        walk = _Walk(graph, excluded, late, least, hints, cut == "memory")
+        walk = _Walk(graph, excluded, late, least, copied, hints, cut == "memory")
+        copies = copies_of(walk)
+        if copies:
+            copied |= copies
+            continue
         refused, raised = walk.refused_outputs(), {}
         if not refused:
             refused, raised = walk.without_root()
@@ -52,10 +57,12 @@ def partition(graph, hints=None, cut="memory", excluded=None):
 
 class _Walk:
     """One pass over a graph. excluded: {node: why PyTorch computes it}; late: nodes that start a region; least: {node: the
-    least depth that it may have}; cut: whether regions are cut at results that memory may hold."""
+    least depth that it may have}; copied: nodes that each reader computes for itself; cut: whether regions are cut at results
+    that memory may hold. plain: what members are before they are stored."""
 
-    def __init__(self, graph, excluded, late, least, hints, cut):
-        self.graph, self.excluded, self.late, self.least, self.cut = graph, excluded, late, least, cut
+    def __init__(self, graph, excluded, late, least, copied, hints, cut):
+        self.graph, self.excluded, self.late, self.least, self.copied, self.cut = graph, excluded, late, least, copied, cut
+        self.plain = {}
         self.symbols = Symbols(hints)
         self.origins = {}
         self.depth, self.left = {}, dict(excluded)
@@ -113,6 +120,7 @@ class _Walk:
                 self.free.add(node)
                 self._converted[node, depth + attempt] = found
             else:
+                self.plain[node] = found
                 self.members[node] = self._kept(node, found, self._builder(depth + attempt))
                 self.origins[node] = self._origin(node)
             return
@@ -123,7 +131,7 @@ class _Walk:
         bases = self._bases(node)
         inside = [self.origins[base] for base in bases if self.depth[base] == self.depth[node]]
         outside = [
-            self._elements(base) for base in self._sources(node)
+            self.elements(base) for base in self.sources(node)
             if base not in self.members or self.depth[base] != self.depth[node]
         ]
         return Origin(any(each.product for each in inside) or is_product(node),
@@ -139,11 +147,11 @@ class _Walk:
             for base in [operand] if operand in self.members else self._bases(operand) if operand in self.free else []:
                 origin = self.origins[base]
                 if self.depth[base] == depth and (origin.product or (product and origin.root)) and min(
-                        self._elements(base), self._elements(operand)) <= origin.elements:
+                        self.elements(base), self.elements(operand)) <= origin.elements:
                     return True
         return False
 
-    def _elements(self, node):
+    def elements(self, node):
         """The number of elements of a node's first tensor, at likely sizes."""
         total = 1
         for extent in values_of(node)[0].shape if values_of(node) and values_of(node)[0] is not None else ():
@@ -151,7 +159,7 @@ class _Walk:
             total *= int(found.subs({symbol: self.symbols.hints.get(str(symbol), 16) for symbol in found.free_symbols}))
         return total
 
-    def _sources(self, node):
+    def sources(self, node):
         """The nodes with data that a node reads, itself or through views: members and what comes from outside."""
         found, waiting = [], list(node.all_input_nodes)
         while waiting:
@@ -166,7 +174,7 @@ class _Walk:
         if node.target is operator.getitem:
             return node.args[0] in self.free
         lazies = found if isinstance(found, tuple) else (found,)
-        return kind_of(node) in _FREE or not any(each.data for each in lazies if isinstance(each, Lazy))
+        return kind_of(node) in _FREE or node in self.copied or not any(each.data for each in lazies if isinstance(each, Lazy))
 
     def _kept(self, node, found, builder):
         """What is read more than once is stored, unless it costs nothing."""
@@ -209,22 +217,22 @@ class _Walk:
     def _apply(self, node, depth):
         """The node's result as Lazies, with operands as the region of this depth has them."""
         if node.target is operator.getitem:
-            found = self._operand(node.args[0], depth)
+            found = self.operand(node.args[0], depth)
             found = found[node.args[1]]
             if isinstance(found, Unsupported):
                 raise found
             return found
         context = Context(self._builder(depth), node)
-        args = torch.fx.map_arg(node.args, lambda each: _Operand(self, each, depth))
-        kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Operand(self, each, depth))
+        args = torch.fx.map_arg(node.args, lambda each: Operand(self, each, depth))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda each: Operand(self, each, depth))
         require_elements(values_of(node)[0])
-        found = RULES[context.op].convert(context, *_resolved(args), **_resolved(kwargs))
+        found = RULES[context.op].convert(context, *resolved(args), **resolved(kwargs))
         for each in found if isinstance(found, tuple) else (found,):
             if isinstance(each, Lazy):
                 each.probe()
         return found
 
-    def _operand(self, node, depth):
+    def operand(self, node, depth):
         """What a node gives in the region of this depth: Lazies, or a size."""
         if values_of(node) is None:
             return node.meta.get("val")
@@ -272,7 +280,7 @@ class _Walk:
         """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one
         later region alone reads may join it, the others are PyTorch's."""
         refused, raised = {}, {}
-        readers = self._readers()
+        readers = self.readers()
         for nodes in self._components():
             if any(kind_of(node) in _ROOTS for node in nodes):
                 continue
@@ -284,7 +292,7 @@ class _Walk:
                 refused.update(dict.fromkeys(nodes, "pointwise ops alone: PyTorch fuses them"))
         return refused, raised
 
-    def _readers(self):
+    def readers(self):
         """{member: the members that read it, themselves or through views}"""
         found = {}
         for node in self.members:
@@ -295,8 +303,8 @@ class _Walk:
     def better_late(self):
         """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other
         regions alone, so that memory holds the source in their place."""
-        return {node for node, found in self._readers().items()
-                if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self._sources(node))) == 1
+        return {node for node, found in self.readers().items()
+                if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self.sources(node))) == 1
                 and self._bases(node) and not any(self._is_outside(user) for user in node.users)
                 and all(self.depth[each] > self.depth[node] and kind_of(each) in _ROOTS and not is_product(each)
                         for each in found)}
@@ -329,7 +337,7 @@ class _Walk:
 
     def _bases(self, node):
         """The members that a node reads, itself or through views."""
-        return [each for each in self._sources(node) if each in self.members]
+        return [each for each in self.sources(node) if each in self.members]
 
     def _region(self, nodes):
         depth = self.depth[nodes[0]]
@@ -372,24 +380,6 @@ def _named_inputs(outputs, arguments):
             tensor.name = f"x{len(inputs)}"
             inputs.append(arguments[id(tensor)])
     return inputs
-
-
-class _Operand(NamedTuple):
-    """A node as an operand, converted when the rule is called."""
-    walk: "_Walk"
-    node: torch.fx.Node
-    depth: int
-
-
-def _resolved(found):
-    if isinstance(found, _Operand):
-        return found.walk._operand(found.node, found.depth)
-    if isinstance(found, (list, tuple)):
-        return type(found)(_resolved(each)
-                           for each in found) if type(found) in (list, tuple) else [_resolved(each) for each in found]
-    if isinstance(found, dict):
-        return {key: _resolved(each) for key, each in found.items()}
-    return found
 
 
 def _named(nest):

@@ -20,10 +20,10 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 16;  ///< of an asynchronous copy
+constexpr std::int64_t kPieceBytes = 16;                ///< of an asynchronous copy
 constexpr double kFewPoints = 256, kManyPoints = 4096;  ///< of a work tile that is no row of a sum
 constexpr double kPointsOfThread = 8;
-constexpr double kFewestPoints = 3;       ///< a thread's share below which most of its time goes into overhead
+constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(loop_group, statement)` for every statement of the fusion group.
 template <class F>
@@ -350,7 +350,8 @@ NamedValues values_of(const RowTiles& tiles, const NestStructure& structure, con
 GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape) {
   // Elements of their own, not rows of them: some for each thread.
   if (tiles.points < kFewPoints && shape.cluster == 1)
-    shape.rows = std::max<std::int64_t>(shape.rows, static_cast<std::int64_t>(kPointsOfThread * static_cast<double>(shape.threads) / tiles.points));
+    shape.rows = std::max<std::int64_t>(
+        shape.rows, static_cast<std::int64_t>(kPointsOfThread * static_cast<double>(shape.threads) / tiles.points));
   return shape;
 }
 
@@ -359,7 +360,9 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
   NamedValues values;
   for (std::size_t k = 0; k < group.axes.size(); ++k) {
     const std::size_t from_last = group.axes.size() - 1 - k;
-    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = from_last == 0 ? kColumns : from_last == 1 ? kRows : 1;
+    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = from_last == 0   ? kColumns
+                                                                                     : from_last == 1 ? kRows
+                                                                                                      : 1;
   }
   return values;
 }

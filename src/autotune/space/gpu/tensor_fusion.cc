@@ -22,7 +22,8 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
   return Fusion::maximal;
 }
 
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual, const GpuLimits& limits) {
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
+                                             const GpuLimits& limits) {
   const auto axes_with_usual = tensor_axes_after(variants, usual, limits);
   if (!axes_with_usual || axes_with_usual->no_product.empty()) return usual;
   for (const std::string& rule : usual) {

@@ -2,30 +2,20 @@
 #include "autotune/space/nest/nest_space.h"
 
 #include "autotune/space/gpu/gpu_points.h"
-#include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_fusion.h"
-#include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
-#include "autotune/space/group_choice.h"
-#include "autotune/space/structure/group_steps.h"
+#include "autotune/space/nest/nest_candidate.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
-#include "support/error.h"
-#include "support/knobs.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 
 namespace nestor {
 namespace {
-
-constexpr int kSummingThreads = 256;     ///< of a block that adds up a few parts of each of many sums
-constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
-constexpr std::array<Fusion, 4> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared};
 
 bool has_16_bits(const Nest& nest) {
   return std::any_of(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& tensor) {
@@ -42,7 +32,8 @@ class NestSpace : public Space {
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
     }
-    tensor_rules_ = limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
+    tensor_rules_ =
+        limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -58,11 +49,6 @@ class NestSpace : public Space {
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
   std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const;
-  std::optional<TensorAxes> tensor_axes_with(const TensorChoice& choice, const RuleVariant& variant,
-                                             const FusionGroup& group) const;
-  TensorChoice first_choice(const TensorAxes& axes) const;
-  std::string add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
-                               const TensorChoice& choice, std::vector<Step>& steps) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
@@ -159,8 +145,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes =
-            on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
+    if (const auto axes = on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
@@ -181,138 +166,10 @@ std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, 
   return tensor_axes(variants_.nest(variant), variant.structure, group);
 }
 
-/// Steps of the heaviest fusion group on tensor cores; why there are none, or "".
-std::string NestSpace::add_tensor_steps(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
-                                        const TensorChoice& choice, std::vector<Step>& steps) const {
-  if (std::string why = tensor_infeasible(axes, choice, *limits_.gpu); !why.empty()) return why;
-  GroupPlan plan = tensor_plan(group, axes, choice);
-  if (!group.part) plan.reduction_groups = variants_.reduction_groups(variant, group, plan.reduction_axis);
-  const std::vector<Step> more = tensor_steps(group_steps(variant.structure, group, plan), axes, choice);
-  steps.insert(steps.end(), more.begin(), more.end());
-  return "";
-}
-
-std::optional<TensorAxes> NestSpace::tensor_axes_with(const TensorChoice& choice, const RuleVariant& variant,
-                                                      const FusionGroup& group) const {
-  return choice.grid.warpgroups > 0 ? tensor_axes_of(variant, group) : std::nullopt;
-}
-
-/// For a group beside the main one: what fits first, or a choice that says why nothing does.
-TensorChoice NestSpace::first_choice(const TensorAxes& axes) const {
-  for (const NamedValues& values : likely_tensor_choices(axes, *limits_.gpu)) {
-    const TensorChoice choice = tensor_choice(values);
-    if (tensor_infeasible(axes, choice, *limits_.gpu).empty()) return choice;
-  }
-  return TensorChoice{.grid = {.warpgroups = 1}};
-}
-
 Candidate NestSpace::candidate(const Point& point) const {
-  Candidate candidate;
   const NamedValues values = named_values(*this, point);
-  RuleChoice rules;
-  for (const std::string& rule : rules_) {
-    if (value_or(values, "rule." + rule, 0)) rules.rules.insert(rule);
-  }
-  rules.split = static_cast<int>(value_or(values, "split_axis", -1));
-  const TensorChoice on_tensor_cores = tensor_choice(values);
-  if (rules.split >= 0) rules.parts = value_or(values, "num_splits", 0);
-  // Tiles of a part's terms are whole: copies bring zeros beyond the end of an operand, not beyond that of a part.
-  if (rules.split >= 0 && streams_terms_ && on_tensor_cores.grid.warpgroups > 0) rules.multiple = on_tensor_cores.depth;
-  const RuleVariant& chosen = variants_.at(rules);
-  candidate.steps = chosen.rules;
-  const auto fusion = kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0)));
-  if (on_tensor_cores.grid.warpgroups > 0 && on_tensor_cores.rescale > 0 && rules.split < 0)
-    candidate.steps = with_threshold(std::move(candidate.steps), may_stay_behind_, on_tensor_cores.rescale);
-  const bool by_row = on_tensor_cores.grid.warpgroups > 0;
-  const std::vector<FusionGroup>& parts = variants_.fusion_groups(chosen, fusion, by_row);
-  const FusionGroup* main = &variants_.heaviest(chosen, fusion, by_row);
-  candidate.least_ms = scalar_floor_ms_;
-  // Blocks of later kernels may be placed before the one before ends.
-  const FusionGroup* first = main->at_front ? main : parts.data();
-  const auto place_early = [&](GridShape& grid, const FusionGroup& group) {
-    const bool can = limits_.gpu && limits_.gpu->sm >= knob_named("programmatic_launch").least_sm;
-    grid.programmatic_launch = can && &group != first ? 1 : 0;
-  };
-  if (main->at_front && !tensor_axes_of(chosen, *main)) {
-    candidate.infeasible = "parts of rows are for products on tensor cores";
-    return candidate;
-  }
-  for (const FusionGroup& group : parts) {
-    // Products of other groups get tensor cores as well, by choices of their own.
-    const bool beside = on_tensor_cores.grid.warpgroups > 0 && &group != main && !main->part;
-    const auto axes = &group == main || beside ? tensor_axes_with(on_tensor_cores, chosen, group) : std::nullopt;
-    if (axes) {
-      if (rules.split >= 0 && rows_follow_stream(variants_.nest(chosen), chosen.structure, group, *axes)) {
-        candidate.infeasible = "tiles of a part have other rows than its sums";
-        return candidate;
-      }
-      TensorChoice placed = &group == main ? on_tensor_cores : first_choice(*axes);
-      place_early(placed.grid, group);
-      candidate.infeasible = add_tensor_steps(chosen, group, *axes, placed, candidate.steps);
-      if (!candidate.infeasible.empty()) return candidate;
-      candidate.least_ms = 0;
-      continue;
-    }
-    NamedValues own = beside ? values_beside_products(chosen.structure, group, *limits_.gpu) : values;
-    GpuChoice on_gpu = gpu_choice(own);
-    // Beside blocks that run over parts, what is left to do is to combine their results.
-    const bool combines = main->part && &group != main;
-    if (combines) on_gpu = {.grid = {.threads = kCombiningThreads}};
-    if (combines && streams_terms_ && on_tensor_cores.grid.warpgroups > 0) {
-      // A few parts of many sums: threads take elements, not parts of one element.
-      on_gpu.grid.threads = kSummingThreads;
-      for (const auto& [name, tile] : tiles_of_few_parts(chosen.structure, group)) {
-        if (value_or(own, name, 0) == 0) own[name] = tile;
-      }
-    }
-    place_early(on_gpu.grid, group);
-    GroupPlan plan = plan_for(variants_, chosen, group, own, limits_, combines);
-    const Nest& nest = variants_.nest(chosen);
-    const GpuGroup part{nest, chosen.structure, group, plan, sizes_};
-    if (limits_.gpu && !combines) {
-      candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
-      if (!candidate.infeasible.empty() && &group != main && !main->part) {
-        // What suits the main group does not suit this one.
-        own = values_beside_products(chosen.structure, group, *limits_.gpu);
-        on_gpu = gpu_choice(own);
-        place_early(on_gpu.grid, group);
-        plan = plan_for(variants_, chosen, group, own, limits_, combines);
-        candidate.infeasible = gpu_infeasible(part, on_gpu, *limits_.gpu);
-      }
-      if (!candidate.infeasible.empty()) return candidate;
-    }
-    const bool keeps_rows = !limits_.gpu && !plan.order.empty() && group.loop_groups.size() > 1;
-    const std::int64_t bytes = keeps_rows ? scratch_bytes(nest, chosen.structure, group, plan) : 0;
-    if (bytes > limits_.scratch_bytes) {
-      candidate.infeasible =
-          fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, limits_.scratch_bytes >> 10);
-      return candidate;
-    }
-    GroupSteps shape = group_steps(chosen.structure, group, plan);
-    if (limits_.gpu) {
-      const std::vector<Step> steps = gpu_steps(part, shape, on_gpu);
-      candidate.steps.insert(candidate.steps.end(), steps.begin(), steps.end());
-    } else {
-      candidate.steps.insert(candidate.steps.end(), shape.steps.begin(), shape.steps.end());
-      const std::vector<Step> inner = inner_loop_steps(chosen.structure, group, shape, values);
-      candidate.steps.insert(candidate.steps.end(), inner.begin(), inner.end());
-    }
-    // Every specialised loop triples the versions of the program: only the one that matters.
-    if (&group == main && value_or(values, "specialize", 0)) {
-      for (const auto& [axis, loop] : shape.outer) {
-        if (plan.tile.at(axis) > 1) candidate.steps.push_back(make_step("specialize", {loop}));
-      }
-      for (const std::string& loop : shape.reduction_loops) {
-        if (plan.reduction_tile > 1) candidate.steps.push_back(make_step("specialize", {loop}));
-      }
-    }
-  }
-  if (limits_.gpu ? gpu_choice(values).streaming_outputs : value_or(values, "streaming", 0) != 0) {
-    for (const Tensor& tensor : schedules_.nest().tensors) {
-      if (tensor.role == TensorRole::output) candidate.steps.push_back(make_step("streaming", {tensor.name}));
-    }
-  }
-  return candidate;
+  const CandidateFacts facts{schedules_.nest(), sizes_, limits_, rules_, may_stay_behind_, scalar_floor_ms_, streams_terms_};
+  return NestCandidate(facts, variants_, values).build();
 }
 
 Point NestSpace::point_of(const NamedValues& values) const {

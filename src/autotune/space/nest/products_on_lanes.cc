@@ -8,6 +8,7 @@
 #include "autotune/space/work_floor.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/all_rules.h"
 
 #include <fmt/format.h>
 
@@ -47,6 +48,18 @@ Found largest_product(const Nest& nest, const Sizes& sizes, int units) {
   return found;
 }
 
+/// The definition with a temporary for each factor that is computed within a sum of products.
+Nest with_factors_apart(const Nest& nest) {
+  const Rule& apart = rule("materialize_factor");
+  Nest result = nest;
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+    const std::vector<RuleMatch> matches = apart.find(result);
+    if (matches.empty()) break;
+    result = apart.apply(result, matches.front().target).nest;
+  }
+  return result;
+}
+
 /// What the structure of the nest says; "" where there is a place for the product.
 std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& found, const GpuLimits& limits) {
   const Tensor &a = read_by(nest, *found.statement, found.product.a), &b = read_by(nest, *found.statement, found.product.b);
@@ -70,6 +83,10 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
       return fmt::format("its operand {} is {}, not f16 or bf16", operand->name, to_string(operand->type));
   }
   for (const Tensor* operand : {&a, &b}) {
+    if (is_computed(*operand) && !is_half(*operand))
+      return fmt::format(
+          "its operand {} is computed in {}: tensor cores multiply 16 bits, so define it as a tensor of f16 or bf16",
+          operand->name, to_string(operand->type));
     if (is_computed(*operand))
       return fmt::format("its operand {} is computed, and its rows and columns are not found in the loops around", operand->name);
   }
@@ -93,9 +110,10 @@ bool has_tensor_cores(const std::string& steps) { return steps.find("\"tensor_co
 std::string products_on_lanes(const Nest& nest, const Sizes& sizes, const TunedKernel& kernel) {
   if (compute_capability(kernel.device) < kFirstTensorCores || has_tensor_cores(kernel.steps)) return "";
   if (std::none_of(nest.tensors.begin(), nest.tensors.end(), is_half)) return "";
-  const Found found = largest_product(nest, sizes, kernel.device.units);
+  const Nest apart = with_factors_apart(nest);
+  const Found found = largest_product(apart, sizes, kernel.device.units);
   if (found.statement == nullptr || found.least_ms < std::max(kShare * kernel.median_ms, kLeastMs)) return "";
-  std::string why = why_no_place(nest, sizes, found, *limits_of(kernel.device).gpu);
+  std::string why = why_no_place(apart, sizes, found, kernel.limits);
   if (why.empty()) why = kernel.common_refusal;
   if (why.empty()) why = "`nestor tune` may find a schedule for tensor cores";
   const std::string of = kernel.median_ms > 0 ? fmt::format(" of {:.3g}", kernel.median_ms) : "";

@@ -1,6 +1,7 @@
 // Products that a GPU schedule leaves to plain lanes, and why.
 #pragma once
 
+#include "autotune/space/space_limits.h"
 #include "db/records/trial_record.h"
 #include "poly/nest/nest.h"
 
@@ -13,6 +14,7 @@ struct TunedKernel {
   const std::string& steps;  ///< JSON, as records have them
   const DeviceIdentity& device;
   double median_ms = 0;             ///< measured; 0: not known
+  GpuLimits limits = {};            ///< of the device, where it is a GPU
   std::string common_refusal = "";  ///< what most candidates on tensor cores were refused for; "": not known
 };
 

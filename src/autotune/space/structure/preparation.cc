@@ -35,7 +35,8 @@ std::vector<std::vector<int>> connected(const Nest& nest, const NestStructure& s
     }
     tensors.insert(writes.begin(), writes.end());
     for (std::size_t s = sets.size(); s-- > 0;) {
-      const bool meets = std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return written[s].contains(tensor); });
+      const bool meets =
+          std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return written[s].contains(tensor); });
       if (!meets) continue;
       joined.insert(joined.end(), sets[s].begin(), sets[s].end());
       writes.insert(written[s].begin(), written[s].end());

@@ -60,7 +60,7 @@ struct IndexOrigin {
 std::optional<IndexOrigin> place_of(const TileOp& op, const IntExpr& index) {
   IndexOrigin place{index, -1};
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
-    const std::string& var = op.dims[static_cast<std::size_t>(d)].var;
+    const std::string& var = op.dims[d].var;
     if (!index.uses(var)) continue;
     if (place.dim >= 0 || index.coefficient(var) != 1) return std::nullopt;
     place = {index.substitute(var, IntExpr(0)), d};
@@ -99,7 +99,7 @@ class Mover {
     std::vector<TileTree> stores;
     body_ = simplified(body_);
     for (const auto& [buffer, accesses] : own_) {
-      if (program_.buffers[static_cast<std::size_t>(buffer)].memory == Memory::workspace) move(buffer, stores);
+      if (program_.buffers[buffer].memory == Memory::workspace) move(buffer, stores);
     }
     if (stores.empty()) return body_;
     stores.insert(stores.begin(), body_);
@@ -130,11 +130,11 @@ class Mover {
     if (!used_elsewhere) return;
     TileOp store;
     store.kind = OpKind::copy;
-    store.name = "store " + program_.buffers[static_cast<std::size_t>(buffer)].tensor;
+    store.name = "store " + program_.buffers[buffer].tensor;
     store.dims = start.dims;
     store.write = place;
     store.reads = {element(start, place, scratch)};
-    store.value = ScalarExpr::read(0, program_.buffers[static_cast<std::size_t>(buffer)].type);
+    store.value = ScalarExpr::read(0, program_.buffers[buffer].type);
     stores.push_back(make_op(std::move(store)));
   }
 
@@ -146,22 +146,22 @@ class Mover {
       const IndexOrigin &own = (*places)[p], &written = all[p];
       if (affine_of(own.origin) != affine_of(written.origin) || (own.dim < 0) != (written.dim < 0)) return false;
       if (own.dim < 0) continue;
-      const OpDim& dim = touch.op->dims[static_cast<std::size_t>(own.dim)];
-      const OpDim& start = first.op->dims[static_cast<std::size_t>(written.dim)];
+      const OpDim& dim = touch.op->dims[own.dim];
+      const OpDim& start = first.op->dims[written.dim];
       if (!extent_bound(start) || !within(dim, start)) return false;
     }
     return true;
   }
 
   int add_scratch(int buffer, const TileOp& start, const std::vector<IndexOrigin>& places) {
-    const Buffer& place = program_.buffers[static_cast<std::size_t>(buffer)];
+    const Buffer& place = program_.buffers[buffer];
     Buffer scratch;
     scratch.name = place.name + "_own";
     scratch.tensor = place.tensor;
     scratch.type = place.type;
     scratch.memory = Memory::scratch;
     for (const IndexOrigin& index : places)
-      scratch.extents.emplace_back(index.dim < 0 ? 1 : *extent_bound(start.dims[static_cast<std::size_t>(index.dim)]));
+      scratch.extents.emplace_back(index.dim < 0 ? 1 : *extent_bound(start.dims[index.dim]));
     program_.buffers.push_back(std::move(scratch));
     return static_cast<int>(program_.buffers.size()) - 1;
   }
@@ -171,7 +171,7 @@ class Mover {
     TileAccess own{scratch, {}};
     for (const IntExpr& index : access.index) {
       const auto place = place_of(op, index);
-      own.index.push_back(place->dim < 0 ? IntExpr(0) : IntExpr::variable(op.dims[static_cast<std::size_t>(place->dim)].var));
+      own.index.push_back(place->dim < 0 ? IntExpr(0) : IntExpr::variable(op.dims[place->dim].var));
     }
     return own;
   }
@@ -198,9 +198,7 @@ class Mover {
 
 TileTree privatized(const TileTree& body, TileProgram& program) {
   bool any = false;
-  for_each_op(body, [&](const TileOp& op, bool) {
-    any = any || program.buffers[static_cast<std::size_t>(op.write.buffer)].memory == Memory::workspace;
-  });
+  for_each_op(body, [&](const TileOp& op, bool) { any = any || program.buffers[op.write.buffer].memory == Memory::workspace; });
   return any ? Mover(body, program).run() : body;
 }
 

@@ -12,7 +12,7 @@ TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buf
   if (tree->kind == TileNode::Kind::op) {
     const TileOp& op = tree->op;
     const auto outer = product_outer_dims(op, buffers);
-    const auto reduced = [&](int d) { return op.dims[static_cast<std::size_t>(d)].reduced; };
+    const auto reduced = [&](int d) { return op.dims[d].reduced; };
     if (!outer || outer->empty() || !std::all_of(outer->begin(), outer->end(), reduced)) return tree;
     return with_product_loops(with_loop_over(op, outer->front()), buffers);
   }

@@ -103,8 +103,7 @@ class Keeper {
     for (const Candidate& candidate : candidates) {
       const TileOp& op = candidate.node->op;
       const auto elements = steady_elements(candidate);
-      if (!elements || *elements > room_ || buffers_[static_cast<std::size_t>(op.write.buffer)].memory == Memory::scratch)
-        continue;
+      if (!elements || *elements > room_ || buffers_[op.write.buffer].memory == Memory::scratch) continue;
       if (count_touching(children.back(), op.write.buffer) != 1) continue;
       const auto start = starting_op(children, op);
       if (!start) continue;
@@ -128,7 +127,7 @@ class Keeper {
   }
 
   int add_scratch(const TileOp& op) {
-    const Buffer& place = buffers_[static_cast<std::size_t>(op.write.buffer)];
+    const Buffer& place = buffers_[op.write.buffer];
     Buffer scratch;
     scratch.name = place.name + "_sum_" + std::to_string(buffers_.size());
     scratch.tensor = place.tensor;
@@ -146,7 +145,7 @@ class Keeper {
     store.dims = kept_dims(op);
     store.write = op.write;
     store.reads = {element(scratch, store.dims)};
-    store.value = ScalarExpr::read(0, buffers_[static_cast<std::size_t>(scratch)].type);
+    store.value = ScalarExpr::read(0, buffers_[scratch].type);
     return store;
   }
 

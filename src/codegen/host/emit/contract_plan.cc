@@ -34,7 +34,7 @@ class Planner {
   }
 
  private:
-  const OpDim& dim(int k) const { return op_.dims[static_cast<std::size_t>(k)]; }
+  const OpDim& dim(int k) const { return op_.dims[k]; }
   int dims() const { return static_cast<int>(op_.dims.size()); }
   bool moves(int access, int k) const { return c_.motion(access, k) != OpContext::Motion::none; }
   std::int64_t size(int k) const {

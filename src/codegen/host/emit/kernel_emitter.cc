@@ -70,8 +70,8 @@ class KernelEmitter {
   /// Base addresses and strides of the buffers that `region` uses (null: the entry function).
   void bind_buffers(Frame& f, const TileNode* region, Value* scratch) {
     for (const int k : layout_.used.at(region)) {
-      const BufferPlace& place = layout_.places[static_cast<std::size_t>(k)];
-      const Buffer& buffer = host_.program.buffers[static_cast<std::size_t>(k)];
+      const BufferPlace& place = layout_.places[k];
+      const Buffer& buffer = host_.program.buffers[k];
       BufferView view;
       if (place.where == BufferPlace::Where::argument) {
         view = argument_view(f, buffer, place);
@@ -304,7 +304,7 @@ class KernelEmitter {
   void find_readers(const TileNode& node, std::map<int, std::vector<const TileOp*>>& readers) const {
     if (node.kind == TileNode::Kind::op) {
       for (const TileAccess& read : node.op.reads) {
-        const Buffer& buffer = host_.program.buffers[static_cast<std::size_t>(read.buffer)];
+        const Buffer& buffer = host_.program.buffers[read.buffer];
         std::vector<const TileOp*>& known = readers[read.buffer];
         const bool is_input = buffer.memory == Memory::argument && buffer.role == TensorRole::input;
         if (is_input && (known.empty() || known.back() != &node.op)) known.push_back(&node.op);

@@ -71,12 +71,10 @@ class Microkernel {
         columns.push_back(b_.CreateAlignedLoad(vector_, at(b_block, first_column(v)), llvm::Align(4)));
       }
       for (int i = 0; i < shape_.rows; ++i) {
-        Value* from = shape_.packed_a ? at(a_block, static_cast<std::int64_t>(step) * shape_.rows + i)
-                                      : at(at(row_[static_cast<std::size_t>(i)], k), step);
+        Value* from = shape_.packed_a ? at(a_block, static_cast<std::int64_t>(step) * shape_.rows + i) : at(at(row_[i], k), step);
         Value* element = b_.CreateVectorSplat(shape_.width, b_.CreateLoad(real_, from));
         for (int v = 0; v < shape_.vectors; ++v) {
-          Value* added = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {vector_},
-                                            {element, columns[static_cast<std::size_t>(v)], get(sum(i, v))});
+          Value* added = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {vector_}, {element, columns[v], get(sum(i, v))});
           b_.CreateStore(added, sum(i, v));
         }
       }
@@ -115,7 +113,7 @@ class Microkernel {
     for (int i = 0; i < shape_.rows; ++i) {
       f_.branch(b_.CreateICmpSGT(rows_, f_.i64(i)), [&] {
         for (int v = 0; v < shape_.vectors; ++v) {
-          Value* mask = masks[static_cast<std::size_t>(v)];
+          Value* mask = masks[v];
           Value* wanted = b_.CreateAnd(mask, b_.CreateVectorSplat(shape_.width, accumulate_));
           Value* old = b_.CreateMaskedLoad(vector_, c_address(i, v), llvm::Align(4), wanted, zero);
           b_.CreateMaskedStore(b_.CreateFAdd(old, scaled(get(sum(i, v)))), c_address(i, v), llvm::Align(4), mask);

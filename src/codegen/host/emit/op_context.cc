@@ -26,7 +26,7 @@ OpContext::OpContext(Frame& the_frame, const TileOp& the_op) : frame(the_frame),
 }
 
 std::optional<std::int64_t> OpContext::extent(int dim) const {
-  const OpDim& d = op.dims[static_cast<std::size_t>(dim)];
+  const OpDim& d = op.dims[dim];
   if (const auto difference = (d.upper - d.lower).as_constant()) return difference;
   const auto low = constant_of(lower(dim)), high = constant_of(upper(dim));
   return low && high ? std::optional(*high - *low) : std::nullopt;
@@ -76,23 +76,21 @@ Value* OpContext::distance_to_next(const TileAccess& access) {
 }
 
 OpContext::Motion OpContext::motion(int access, int dim) const {
-  Value* stride = at(access).stride[static_cast<std::size_t>(dim)];
+  Value* stride = at(access).stride[dim];
   if (stride == nullptr) return Motion::irregular;
   const auto constant = constant_of(stride);
   if (constant && *constant == 0) return Motion::none;
   return constant && *constant == 1 ? Motion::unit : Motion::strided;
 }
 
-Value* OpContext::stride(int access, int dim) const { return at(access).stride[static_cast<std::size_t>(dim)]; }
+Value* OpContext::stride(int access, int dim) const { return at(access).stride[dim]; }
 int OpContext::buffer(int access) const { return at(access).source->buffer; }
-ElementType OpContext::type(int access) const {
-  return frame.host.program.buffers[static_cast<std::size_t>(buffer(access))].type;
-}
+ElementType OpContext::type(int access) const { return frame.host.program.buffers[buffer(access)].type; }
 
 void OpContext::open(int dim, Value* value) { move(dim, value, value); }
 
 void OpContext::shift(int dim, std::int64_t distance) {
-  Value* now = frame.variables.at(op.dims[static_cast<std::size_t>(dim)].var);
+  Value* now = frame.variables.at(op.dims[dim].var);
   Value* by = frame.i64(distance);
   move(dim, distance == 0 ? now : frame.b.CreateNSWAdd(now, by), by);
 }
@@ -101,12 +99,12 @@ void OpContext::move(int dim, Value* value, Value* distance) {
   std::vector<Value*> offsets;
   for (Strided& access : accesses_) {
     offsets.push_back(access.offset);
-    Value* stride = access.stride[static_cast<std::size_t>(dim)];
+    Value* stride = access.stride[dim];
     if (!access.affine || constant_of(stride) == 0) continue;
     access.offset = frame.b.CreateNSWAdd(access.offset, frame.b.CreateNSWMul(distance, stride));
   }
   saved_.push_back(std::move(offsets));
-  Value*& variable = frame.variables[op.dims[static_cast<std::size_t>(dim)].var];
+  Value*& variable = frame.variables[op.dims[dim].var];
   shadowed_.push_back(variable);
   variable = value;
 }
@@ -114,7 +112,7 @@ void OpContext::move(int dim, Value* value, Value* distance) {
 void OpContext::close(int dim) {
   for (std::size_t k = 0; k < accesses_.size(); ++k) accesses_[k].offset = saved_.back()[k];
   saved_.pop_back();
-  const std::string& var = op.dims[static_cast<std::size_t>(dim)].var;
+  const std::string& var = op.dims[dim].var;
   if (shadowed_.back() == nullptr) {
     frame.variables.erase(var);
   } else {
@@ -140,9 +138,9 @@ Value* OpContext::offset_now(int access) {
 }
 
 Value* OpContext::offset_of_lane(int access, Lanes lanes, unsigned lane) {
-  Value* stride = at(access).stride[static_cast<std::size_t>(lanes.dim)];
+  Value* stride = at(access).stride[lanes.dim];
   if (stride != nullptr) return frame.b.CreateNSWAdd(offset_now(access), frame.b.CreateNSWMul(stride, frame.i64(lane)));
-  Value*& variable = frame.variables.at(op.dims[static_cast<std::size_t>(lanes.dim)].var);
+  Value*& variable = frame.variables.at(op.dims[lanes.dim].var);
   Value* first = variable;
   variable = frame.b.CreateNSWAdd(first, frame.i64(lane));
   Value* offset = offset_now(access);
@@ -273,8 +271,8 @@ Value* OpContext::value(Lanes lanes, Value* mask, ElementType wanted) {
     return known;
   };
   leaves.index = [&](int ordinal) {
-    const std::string var = lanes.dim < 0 ? std::string() : op.dims[static_cast<std::size_t>(lanes.dim)].var;
-    return emit_int32_lanes(b, op.indices[static_cast<std::size_t>(ordinal)], frame.lookup(), {var, lanes.width});
+    const std::string var = lanes.dim < 0 ? std::string() : op.dims[lanes.dim].var;
+    return emit_int32_lanes(b, op.indices[ordinal], frame.lookup(), {var, lanes.width});
   };
   leaves.scalar = [&](const std::string& name, ElementType type) -> Value* {
     const auto& scalars = frame.host.program.scalars;
@@ -293,7 +291,7 @@ Value* OpContext::value(Lanes lanes, Value* mask, ElementType wanted) {
 
 Value* OpContext::condition(const std::vector<IntExpr>& parts, Lanes lanes) {
   Value* all = nullptr;
-  const std::string var = lanes.dim < 0 ? std::string() : op.dims[static_cast<std::size_t>(lanes.dim)].var;
+  const std::string var = lanes.dim < 0 ? std::string() : op.dims[lanes.dim].var;
   for (const IntExpr& part : parts) {
     Value* one = splat_to(frame.b, emit_condition_lanes(frame.b, part, frame.lookup(), {var, lanes.width}), lanes.width);
     all = all == nullptr ? one : frame.b.CreateAnd(all, one);

@@ -20,8 +20,8 @@ class OpContext {
   Frame& frame;
   const TileOp& op;
 
-  llvm::Value* lower(int dim) const { return bounds_[static_cast<std::size_t>(dim)].first; }
-  llvm::Value* upper(int dim) const { return bounds_[static_cast<std::size_t>(dim)].second; }
+  llvm::Value* lower(int dim) const { return bounds_[dim].first; }
+  llvm::Value* upper(int dim) const { return bounds_[dim].second; }
   /// upper - lower when it is the same number each time the op runs.
   std::optional<std::int64_t> extent(int dim) const;
 
@@ -72,8 +72,8 @@ class OpContext {
   void move(int dim, llvm::Value* value, llvm::Value* distance);
   Strided bind(const TileAccess& access);
   llvm::Value* distance_to_next(const TileAccess& access);
-  Strided& at(int access) { return accesses_[static_cast<std::size_t>(std::ptrdiff_t{access} + 1)]; }
-  const Strided& at(int access) const { return accesses_[static_cast<std::size_t>(std::ptrdiff_t{access} + 1)]; }
+  Strided& at(int access) { return accesses_[std::ptrdiff_t{access} + 1]; }
+  const Strided& at(int access) const { return accesses_[std::ptrdiff_t{access} + 1]; }
   llvm::Value* element_address(int access, llvm::Value* offset);
   llvm::Value* offset_now(int access);
   llvm::Value* offset_of_lane(int access, Lanes lanes, unsigned lane);

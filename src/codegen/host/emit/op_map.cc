@@ -60,11 +60,11 @@ class MapLowering {
           guarded(guards_.levels[level].conditions, level + 1);
           context_.close(dim);
         },
-        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+        unroll_of(op_.dims[dim]));
   }
 
   void vectors(const Range& range) {
-    const Buffer& target = f_.host.program.buffers[static_cast<std::size_t>(op_.write.buffer)];
+    const Buffer& target = f_.host.program.buffers[op_.write.buffer];
     const bool unit = context_.motion(OpContext::kWrite, vector_.dim) == OpContext::Motion::unit;
     if (!target.streaming || !unit || op_.reduction) return vectors(range, false);
     const std::uint64_t bytes = size_in_bytes(target.type) * vector_.width;

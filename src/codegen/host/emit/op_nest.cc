@@ -19,19 +19,19 @@ GuardLevels split_guard(const TileOp& op, const std::vector<int>& order, int vec
   for (const IntExpr& part : conjuncts(op.guard)) {
     int level = -1;
     for (std::size_t k = 0; k < order.size(); ++k) {
-      if (part.uses(op.dims[static_cast<std::size_t>(order[k])].var)) level = static_cast<int>(k);
+      if (part.uses(op.dims[order[k]].var)) level = static_cast<int>(k);
     }
     if (level < 0) {
       out.before.push_back(part);
       continue;
     }
-    const int dim = order[static_cast<std::size_t>(level)];
-    const std::string& var = op.dims[static_cast<std::size_t>(dim)].var;
+    const int dim = order[level];
+    const std::string& var = op.dims[dim].var;
     const IntExpr distance = comparison_distance(part);
     const auto factor = distance.defined() ? distance.coefficient(var) : std::nullopt;
     const bool linear = factor && *factor != 0 && (part.op() != IntOp::eq || std::abs(*factor) == 1);
-    const bool uses_lanes = vector_dim >= 0 && part.uses(op.dims[static_cast<std::size_t>(vector_dim)].var);
-    auto& at = out.levels[static_cast<std::size_t>(level)];
+    const bool uses_lanes = vector_dim >= 0 && part.uses(op.dims[vector_dim].var);
+    auto& at = out.levels[level];
     if (uses_lanes && (dim != vector_dim || !linear)) {
       out.lanes.push_back(part);
     } else if (linear) {
@@ -64,7 +64,7 @@ Range range_of(OpContext& context, int dim, const std::vector<IntExpr>& bounds) 
     return {low, f.maximum(f.b.CreateNSWSub(context.upper(dim), low), f.i64(0))};
   }
   Value* high = context.upper(dim);
-  const std::string& var = context.op.dims[static_cast<std::size_t>(dim)].var;
+  const std::string& var = context.op.dims[dim].var;
   for (const IntExpr& part : bounds) {
     const IntExpr distance = comparison_distance(part);
     const std::int64_t factor = distance.coefficient(var).value_or(0);
@@ -98,7 +98,7 @@ double score_of(const OpContext& context, int dim) {
     }
   };
   for (std::size_t r = 0; r < context.op.reads.size(); ++r) add(static_cast<int>(r), 2, 0.5, -2);
-  if (!context.op.dims[static_cast<std::size_t>(dim)].reduced) add(OpContext::kWrite, 3, -100, -2);
+  if (!context.op.dims[dim].reduced) add(OpContext::kWrite, 3, -100, -2);
   return score;
 }
 
@@ -161,7 +161,7 @@ VectorChoice choose_vector(const OpContext& context, const std::vector<int>& can
   double best = 0;
   std::int64_t requested = 0;
   for (const int dim : candidates) {
-    const OpDim& d = context.op.dims[static_cast<std::size_t>(dim)];
+    const OpDim& d = context.op.dims[dim];
     if (!d.reduced && context.motion(OpContext::kWrite, dim) == OpContext::Motion::none) continue;
     const auto extent = d.max_extent ? d.max_extent : context.extent(dim);
     if (extent && *extent <= 1) continue;
@@ -172,7 +172,7 @@ VectorChoice choose_vector(const OpContext& context, const std::vector<int>& can
     requested = d.kind == LoopKind::vectorize ? d.factor : 0;
   }
   if (choice.dim < 0) return choice;
-  const OpDim& d = context.op.dims[static_cast<std::size_t>(choice.dim)];
+  const OpDim& d = context.op.dims[choice.dim];
   choice.width = shape.width;
   choice.count = vectors;
   if (requested >= 2) {

@@ -22,10 +22,10 @@ class ReduceLowering {
     std::vector<int> dims(op.dims.size());
     std::iota(dims.begin(), dims.end(), 0);
     vector_ = choose_vector(context_, dims, wished_vectors(op));
-    const bool vector_kept = vector_.dim >= 0 && !op.dims[static_cast<std::size_t>(vector_.dim)].reduced;
+    const bool vector_kept = vector_.dim >= 0 && !op.dims[vector_.dim].reduced;
     const auto add = [&](bool reduced) {
       for (const int dim : dims) {
-        if (op.dims[static_cast<std::size_t>(dim)].reduced == reduced && dim != vector_.dim) order_.push_back(dim);
+        if (op.dims[dim].reduced == reduced && dim != vector_.dim) order_.push_back(dim);
       }
     };
     add(false);
@@ -92,7 +92,7 @@ class ReduceLowering {
           guarded(guards_.levels[level].conditions, [&] { kept_level(level + 1); });
           context_.close(dim);
         },
-        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+        unroll_of(op_.dims[dim]));
   }
 
   // Accumulators are stack slots; promotion to registers makes them loop-carried values.
@@ -148,7 +148,7 @@ class ReduceLowering {
   /// Are several values of the innermost kept dim worth reducing side by side? Several rows are several streams for the
   /// hardware prefetchers, and what does not move with the rows is loaded once for all of them.
   bool goes_in_rows(int dim) const {
-    if (vector_.dim < 0 || !op_.dims[static_cast<std::size_t>(vector_.dim)].reduced || op_.guard.defined()) return false;
+    if (vector_.dim < 0 || !op_.dims[vector_.dim].reduced || op_.guard.defined()) return false;
     const auto extent = context_.extent(dim);
     if ((extent && *extent < kRows) || wished_vectors(op_) < 4) return false;
     for (int access = OpContext::kWrite; access < static_cast<int>(op_.reads.size()); ++access) {
@@ -248,7 +248,7 @@ class ReduceLowering {
           guarded(guards_.levels[level].conditions, [&] { reduced_level(level + 1, body); });
           context_.close(dim);
         },
-        unroll_of(op_.dims[static_cast<std::size_t>(dim)]));
+        unroll_of(op_.dims[dim]));
   }
 
   static constexpr std::int64_t kRows = 4;

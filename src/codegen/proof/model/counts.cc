@@ -95,7 +95,7 @@ void prove_counts(const Subject& subject, const Composite& composite, const Run&
       throw BrokenObligation(fmt::format("counts: {} has no index {}", title(run), use.index));
     const bool before = use.count == kPointsBefore;
     const isl::map counted = use.count == kPointsTotal ? all : earlier_steps(pairs, lead.depth(), !before).apply_range(instance);
-    Count(run, member, member.op->indices[static_cast<std::size_t>(use.index)], only_dim(counted, dim)).prove(before);
+    Count(run, member, member.op->indices[use.index], only_dim(counted, dim)).prove(before);
   }
 }
 

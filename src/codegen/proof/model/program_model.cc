@@ -219,7 +219,7 @@ ProgramModel::ProgramModel(const TileProgram& program, const Nest& nest)
 const Buffer& ProgramModel::buffer(int number) const {
   if (number < 0 || static_cast<std::size_t>(number) >= program_.buffers.size())
     throw BrokenObligation(fmt::format("buffer {} does not exist", number));
-  return program_.buffers[static_cast<std::size_t>(number)];
+  return program_.buffers[number];
 }
 
 std::vector<IntExpr> ProgramModel::element_index(const TileAccess& access) const {

@@ -43,7 +43,7 @@ ScalarExpr viewed_value(const Subject& subject, const Statement& statement) {
     if (!member || is_identity(composite.view)) continue;
     value = value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read) return node;
-      const bool leading = statement.reads[static_cast<std::size_t>(node.ordinal())].tensor == composite.lead_tensor;
+      const bool leading = statement.reads[node.ordinal()].tensor == composite.lead_tensor;
       return leading ? view_of(composite.view, node, kPointsThrough) : node;
     });
   }

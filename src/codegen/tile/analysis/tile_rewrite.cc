@@ -76,7 +76,7 @@ TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& 
 }
 
 TileTree with_loop_over(const TileOp& op, int d) {
-  const OpDim dim = op.dims[static_cast<std::size_t>(d)];
+  const OpDim dim = op.dims[d];
   TileOp inner = op;
   inner.dims.erase(inner.dims.begin() + d);
   return make_loop(dim.var, dim.lower, dim.upper, make_op(std::move(inner)));

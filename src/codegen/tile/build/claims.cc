@@ -17,7 +17,7 @@ void claim(const ProgramPlan& plan, const Placement& placement, Buffer& buffer) 
 std::vector<Buffer> claimed_buffers(const ProgramPlan& plan, const Storage& storage,
                                     const std::map<std::string, Placement>& previous, const std::vector<StagePlan>& stages) {
   std::vector<Buffer> buffers = storage.buffers;
-  const auto at = [&](int buffer) -> Buffer& { return buffers[static_cast<std::size_t>(buffer)]; };
+  const auto at = [&](int buffer) -> Buffer& { return buffers[buffer]; };
   for (const auto& [tensor, placement] : storage.tensors) claim(plan, placement, at(placement.buffer));
   for (const StagePlan& stage : stages) claim(plan, stage.placement, at(stage.placement.buffer));
   for (const auto& [lead, placement] : previous) claim(plan, placement, at(placement.buffer));

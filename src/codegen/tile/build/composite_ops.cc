@@ -261,7 +261,7 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
 Placement place_previous(const ProgramPlan& plan, const Composite& composite, Storage& storage) {
   const StatementPlan& lead = plan.plan(composite.lead);
   Placement placement = storage.tensors.at(composite.lead_tensor);
-  Buffer buffer = storage.buffers[static_cast<std::size_t>(placement.buffer)];
+  Buffer buffer = storage.buffers[placement.buffer];
   if (buffer.memory == Memory::argument) {
     const Tensor& tensor = plan.schedule->nest().tensor(composite.lead_tensor);
     const std::size_t depth = lead.outer.size();
@@ -319,9 +319,7 @@ void apply_view(const ProgramPlan& plan, const Composite& composite, const BoxOf
   };
   const ScalarExpr n = count(counts.through), total = count(counts.total);
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::read ||
-        reader.statement->reads[static_cast<std::size_t>(node.ordinal())].tensor != composite.lead_tensor)
-      return node;
+    if (node.op() != ScalarOp::read || reader.statement->reads[node.ordinal()].tensor != composite.lead_tensor) return node;
     return substitute_scalars(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});
   });
 }

@@ -20,7 +20,7 @@ bool reads_stay_inside(const StatementPlan& statement, const Storage& storage, c
 /// Extra points write elements of a temporary that no instance of any statement writes.
 bool writes_nobodys_elements(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box) {
   const Access& write = statement.statement->write;
-  if (storage.buffers[static_cast<std::size_t>(storage.tensors.at(write.tensor).buffer)].memory == Memory::argument) return false;
+  if (storage.buffers[storage.tensors.at(write.tensor).buffer].memory == Memory::argument) return false;
   const isl::map extra = touched_by(statement, write, box.hull.subtract(box.points));
   if (!extra.is_subset(room(statement, storage.tensors.at(write.tensor)))) return false;
   isl::set owned = extra.range().subtract(extra.range());
@@ -69,7 +69,7 @@ class GuardPlanner {
     std::vector<int> candidates;
     if (s.reduction != ReductionOp::mul) vanishing_reads(s.value, s.reduction == ReductionOp::add, candidates);
     for (const int k : candidates) {
-      if (try_fill(statement, box, s.reads[static_cast<std::size_t>(k)], neutral_element(*s.reduction, s.value.type()))) {
+      if (try_fill(statement, box, s.reads[k], neutral_element(*s.reduction, s.value.type()))) {
         out_[s.name].guarded = false;
         return;
       }
@@ -132,7 +132,7 @@ class GuardPlanner {
   /// Elements of a buffer that one task has for itself, inside of it.
   bool is_private(const StatementPlan& statement, const isl::map& elements) const {
     const Placement& placement = storage_.tensors.at(statement.statement->write.tensor);
-    if (storage_.buffers[static_cast<std::size_t>(placement.buffer)].memory != Memory::scratch) return false;
+    if (storage_.buffers[placement.buffer].memory != Memory::scratch) return false;
     const bool shared = std::any_of(statement.outer.begin() + static_cast<std::ptrdiff_t>(placement.depth), statement.outer.end(),
                                     [](const PlannedLoop& loop) { return is_task_loop(loop.kind); });
     return !shared && elements.is_subset(room(statement, placement));

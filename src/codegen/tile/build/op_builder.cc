@@ -133,12 +133,10 @@ bool index_uses(const TileAccess& access, const std::string& var) {
 std::optional<Contraction> contraction_over_dims(const TileOp& op) {
   const auto found = contraction_of(op.value, op.reduction);
   if (!found) return std::nullopt;
-  const TileAccess &a = op.reads[static_cast<std::size_t>(found->a)], &b = op.reads[static_cast<std::size_t>(found->b)];
+  const TileAccess &a = op.reads[found->a], &b = op.reads[found->b];
   bool shared_reduced = false, exclusive = false;
   for (const OpDim& dim : op.dims) {
     const bool in_a = index_uses(a, dim.var), in_b = index_uses(b, dim.var);
-    const auto length = (dim.upper - dim.lower).as_constant();
-    if (dim.reduced && length && *length == 1 && !in_a && !in_b) continue;  // the loop over tiles of a short sum
     if (dim.reduced && in_a && in_b) shared_reduced = true;
     if (dim.reduced && !(in_a && in_b)) return std::nullopt;
     if (!dim.reduced && in_a != in_b) exclusive = true;

@@ -87,7 +87,7 @@ TileOp stage_op(const ProgramPlan& plan, const Storage& storage, const StagePlan
   scope.reserve(stage.placement.scope.size());
   for (const std::string& loop : stage.placement.scope) scope.push_back(program_variable(loop));
   const DimNames names = plan.names(scope);
-  const Buffer& staged = storage.buffers[static_cast<std::size_t>(stage.placement.buffer)];
+  const Buffer& staged = storage.buffers[stage.placement.buffer];
   const Placement& source = storage.tensors.at(stage.tensor);
   TileOp op;
   op.kind = OpKind::copy;

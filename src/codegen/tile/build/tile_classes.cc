@@ -93,7 +93,7 @@ std::optional<Counted> classes_of(const Schedule& schedule, const StatementPlan&
   Counted counted{{{plan.statement->name}, tiled.loops, 1, 0, 0}, visited, partial};
   if (visited.is_empty()) counted.classes.all = 0;
   for (int k = 0; k < static_cast<int>(tiled.outer.size()) && counted.classes.all > 0; ++k) {
-    TileLoop& loop = counted.classes.loops[static_cast<std::size_t>(k)];
+    TileLoop& loop = counted.classes.loops[k];
     std::tie(loop.first, loop.last) = dim_range(visited, k);
     counted.classes.all *= loop.last - loop.first + 1;
     if (counted.classes.all > kMostTiles)

@@ -102,7 +102,7 @@ isl::set Variants::domain(const StatementPlan& statement, const PartChoice& choi
   for (const auto& [loop, number] : choice) {
     const auto position = position_of(statement, loop);
     if (!position) continue;
-    const isl::set& part = parts_.at(loop).at(static_cast<std::size_t>(number));
+    const isl::set& part = parts_.at(loop).at(number);
     domain = domain.intersect(
         isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
   }

@@ -49,7 +49,7 @@ IntExpr numerator(isl_aff* affine, const DimNames& names) {
   IntExpr sum(0);
   const auto coefficient = [&](isl_dim_type type, int k) { return integer(isl_aff_get_coefficient_val(affine, type, k)); };
   for (int k = 0; k < isl_aff_dim(affine, isl_dim_in); ++k) {
-    accumulate(sum, coefficient(isl_dim_in, k), IntExpr::variable(names.inputs.at(static_cast<std::size_t>(k))));
+    accumulate(sum, coefficient(isl_dim_in, k), IntExpr::variable(names.inputs.at(k)));
   }
   for (int k = 0; k < isl_aff_dim(affine, isl_dim_param); ++k) {
     if (const auto c = coefficient(isl_dim_param, k); c != 0) accumulate(sum, c, parameter(parameter_name(affine, k), names));

@@ -78,7 +78,7 @@ class PartFinder {
   }
 
   ConstantParts parts_of_read(const ScalarExpr& expr, const isl::set& domain) const {
-    const Access& read = statement_.reads.at(static_cast<std::size_t>(expr.ordinal()));
+    const Access& read = statement_.reads.at(expr.ordinal());
     const auto found = known_.find(read.tensor);
     if (found == known_.end()) return {unknown(domain)};
     const isl::set there = domain.intersect(read.relation.intersect_range(found->second.elements).domain());
@@ -166,7 +166,7 @@ class PartFinder {
     const bool spoiled = nan || infinity;
     const ScalarExpr bare = strip_casts(other);
     const bool is_read = bare.op() == ScalarOp::read;
-    const Access* read = is_read ? &statement_.reads.at(static_cast<std::size_t>(bare.ordinal())) : nullptr;
+    const Access* read = is_read ? &statement_.reads.at(bare.ordinal()) : nullptr;
     if (spoiled && (read == nullptr || !is_of_a_row(read->tensor))) {
       piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
                               infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
@@ -196,7 +196,7 @@ class PartFinder {
         found = found || (argument.low <= -1 && argument.high >= -1);
       }
       if (found || node.op() != ScalarOp::read) return;
-      const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
+      const std::string& tensor = statement.reads.at(node.ordinal()).tensor;
       if (is_elementwise_temporary(nest_, tensor)) {
         const Statement& definition = *sole_definition(nest_, tensor);
         found = has_pole(definition, definition.value);
@@ -208,7 +208,7 @@ class PartFinder {
 
   void add_reads(const ScalarExpr& expr, std::set<std::string>& tensors) const {
     expr.visit([&](const ScalarExpr& part) {
-      if (part.op() == ScalarOp::read) tensors.insert(statement_.reads.at(static_cast<std::size_t>(part.ordinal())).tensor);
+      if (part.op() == ScalarOp::read) tensors.insert(statement_.reads.at(part.ordinal()).tensor);
     });
   }
 

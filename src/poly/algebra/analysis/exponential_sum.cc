@@ -22,7 +22,7 @@ constexpr double kRounding = 2, kMostPoints = 0x1p31;
 std::optional<std::string> lead_of(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   const ScalarExpr bare = strip_casts(value);
   if (bare.op() == ScalarOp::read) {
-    const std::string& tensor = statement.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor;
+    const std::string& tensor = statement.reads.at(bare.ordinal()).tensor;
     const Statement* definition = is_elementwise_temporary(nest, tensor) ? sole_definition(nest, tensor) : nullptr;
     if (definition == nullptr || strip_casts(definition->value).op() == ScalarOp::read) return std::nullopt;
     return lead_of(nest, *definition, definition->value);
@@ -75,7 +75,7 @@ bool is_term_of_start(const Nest& nest, const Statement& statement, const Scalar
   rest.erase(multiple);
   InstanceMatch match(statement, *starts[0]);
   if (!match.match(rest, scaled(polynomial_of(starts[0]->value), factor))) return false;
-  match.require(statement.reads.at(static_cast<std::size_t>(read)), starts[0]->write);
+  match.require(statement.reads.at(read), starts[0]->write);
   const isl::set domain = domain_in(nest, statement);
   return domain.is_subset(match.relation(domain, domain_in(nest, *starts[0])).domain());
 }
@@ -125,7 +125,7 @@ std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Sta
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
     const ScalarExpr sum = strip_casts(value.args()[place]), term = strip_casts(value.args()[1 - place]);
     if (sum.op() != ScalarOp::read || (term.op() != ScalarOp::exp && term.op() != ScalarOp::exp2)) continue;
-    for (const Statement* update : writers_of(nest, statement.reads.at(static_cast<std::size_t>(sum.ordinal())).tensor)) {
+    for (const Statement* update : writers_of(nest, statement.reads.at(sum.ordinal()).tensor)) {
       const auto known = update->reduction ? recognise(nest, *update) : std::nullopt;
       if (known && known->covers && is_term_of_start(nest, statement, term.args()[0], *known->lead))
         return ValueRange{1 / kRounding, known->most + kRounding * kMostHeld, false, false, true, false};

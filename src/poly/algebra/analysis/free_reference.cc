@@ -205,7 +205,7 @@ class Shift {
       case ScalarOp::constant:
         return Motion{{0, {}}, {0, {}}, expr.number() == 0, std::fabs(expr.number()) >= std::numeric_limits<float>::max()};
       case ScalarOp::read: {
-        const auto found = tensors_.find(statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor);
+        const auto found = tensors_.find(statement.reads.at(expr.ordinal()).tensor);
         return found == tensors_.end() ? Motion{} : found->second;
       }
       case ScalarOp::select:

@@ -102,7 +102,7 @@ std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, s
     if (done.contains(old.name) || seen.is_nan(old, old.value)) continue;
     Statement reader = result.statement(old.name);
     const isl::set domain = domain_in(nest, reader);
-    const isl::map elements = reader.reads[static_cast<std::size_t>(reading.ordinal)].relation.intersect_domain(domain);
+    const isl::map elements = reader.reads[reading.ordinal].relation.intersect_domain(domain);
     const isl::map summed = reading.follower->write.relation.intersect_domain(domain_in(nest, *reading.follower));
     const isl::map leads = elements.apply_range(plan.lead_elements.at(reading.follower->name)).coalesce();
     const bool all_have_points = elements.range().is_subset(summed.range()) && domain.is_subset(leads.domain());

@@ -34,7 +34,7 @@ KnownValues::Known KnownValues::of(const Statement& statement, const ScalarExpr&
     case ScalarOp::scalar:
       return std::nullopt;
     case ScalarOp::read:
-      return of_tensor(statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor, depth);
+      return of_tensor(statement.reads.at(expr.ordinal()).tensor, depth);
     case ScalarOp::exp:
     case ScalarOp::exp2:
       if (plan_ != nullptr && plan_->lead_instances.contains(statement.name) && reads_tensor(statement, expr, plan_->lead_tensor))

@@ -150,7 +150,7 @@ std::optional<Monomial> LeadExponents::scale(const Statement& statement, const S
   }
   if (!note_factor(statement, exponent)) return refuse("the leading value is not simply scaled and subtracted");
   guarded_ = guarded_ && guarded_reads_ > guarded_before;
-  match.require(lead_.write, statement.reads[static_cast<std::size_t>(parts->ordinal)]);
+  match.require(lead_.write, statement.reads[parts->ordinal]);
   const isl::set domain = domain_in(nest_, statement);
   const isl::map instances = match.relation(domain_in(nest_, lead_), domain);
   if (!domain.is_subset(instances.range())) return refuse("it uses terms that the leading value has not seen");

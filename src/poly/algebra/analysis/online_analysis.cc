@@ -143,7 +143,7 @@ class OnlineAnalysis {
   }
 
   std::optional<Degree> degree_of_read(const Statement& statement, const ScalarExpr& expr) {
-    const std::string& tensor = statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor;
+    const std::string& tensor = statement.reads.at(expr.ordinal()).tensor;
     if (tensor == plan_.lead_tensor) return refuse(statement, "the leading value is used outside an exponential");
     if (late_.contains(tensor)) return refuse(statement, tensor + " is final only after the leading value is");
     const auto mediator = tensors_.find(tensor);
@@ -173,7 +173,7 @@ class OnlineAnalysis {
     const auto largest = [&](std::size_t k) { return largest_term(statement, expr.args()[k]); };
     switch (expr.op()) {
       case ScalarOp::read: {
-        const std::string& tensor = statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor;
+        const std::string& tensor = statement.reads.at(expr.ordinal()).tensor;
         const auto mediator = mediator_of_.find(tensor);
         if (mediator == mediator_of_.end()) break;
         const Statement& producer = nest_.statement(mediator->second);

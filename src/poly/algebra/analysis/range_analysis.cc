@@ -200,7 +200,7 @@ class RangeFinder {
       case ScalarOp::scalar:
         return expr.type() == ElementType::i32 ? integer() : of_scalar(expr.name());
       case ScalarOp::read:
-        return of_tensor(statement.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor);
+        return of_tensor(statement.reads.at(expr.ordinal()).tensor);
       case ScalarOp::select:
         return either(of(statement, expr.args()[1]), of(statement, expr.args()[2]));
       case ScalarOp::cast:
@@ -234,8 +234,7 @@ class RangeFinder {
  private:
   ValueRange of_index(const Statement& statement, int ordinal) const {
     const isl::set domain = domain_in(nest_, statement);
-    const isl::map values =
-        isl::manage(isl_map_from_pw_aff(statement.indices.at(static_cast<std::size_t>(ordinal)).copy())).intersect_domain(domain);
+    const isl::map values = isl::manage(isl_map_from_pw_aff(statement.indices.at(ordinal).copy())).intersect_domain(domain);
     const isl::set range = values.range();
     if (range.is_empty()) return nothing();
     const auto bound = [&](const isl::val& value, double otherwise) {

@@ -141,7 +141,7 @@ class HiddenFactor {
     for (const auto& [expr, exponent] : product_of(build::as_f32(update_.value)).factors) {
       const ScalarExpr bare = strip_exact_casts(expr);
       if (bare.op() != ScalarOp::read || exponent != 1) continue;
-      const std::string tensor = update_.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor;
+      const std::string tensor = update_.reads.at(bare.ordinal()).tensor;
       if (!is_elementwise_temporary(nest_, tensor)) continue;
       if (expose_in(*sole_definition(nest_, tensor), bare)) return true;
     }
@@ -347,9 +347,9 @@ std::vector<RuleMatch> find(const Nest& nest) {
     Nest trial = nest;
     if (!expose_factor(trial, statement.name).empty()) continue;
     const Statement& exposed = trial.statement(statement.name);
-    const std::string factor = to_expr(separate(trial, exposed).outside)
-                                   .str([&](int k) { return exposed.reads.at(static_cast<std::size_t>(k)).tensor; },
-                                        [&](int k) { return function_text(exposed.indices.at(static_cast<std::size_t>(k))); });
+    const std::string factor =
+        to_expr(separate(trial, exposed).outside)
+            .str([&](int k) { return exposed.reads.at(k).tensor; }, [&](int k) { return function_text(exposed.indices.at(k)); });
     matches.push_back(
         {"defer_factor", {statement.name}, fmt::format("{} multiplies by {} once, after its sum", statement.name, factor)});
   }

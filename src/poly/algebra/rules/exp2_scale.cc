@@ -96,7 +96,7 @@ class Absorber {
       case ScalarOp::scalar:
         return true;
       case ScalarOp::read:
-        return is_sum_of_products(statement_.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor);
+        return is_sum_of_products(statement_.reads.at(expr.ordinal()).tensor);
       case ScalarOp::mul: {
         for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
           if (expr.args()[k].op() == ScalarOp::constant && !is_number(kLog2E * expr.args()[k].number())) return false;
@@ -211,7 +211,7 @@ class ScaledFamily {
       const double multiple = std::fabs(term.coefficient) * kLog2E;
       const double magnitude = range_of(nest_, statement, term.factors[0].first).magnitude();
       if (std::fabs(term.coefficient) > 1 && magnitude * multiple > kLargest) return false;
-      const Access& read = statement.reads.at(static_cast<std::size_t>(term.factors[0].first.ordinal()));
+      const Access& read = statement.reads.at(term.factors[0].first.ordinal());
       add(read.tensor);
     }
     return !sum.empty();
@@ -244,7 +244,7 @@ class ScaledFamily {
   bool add_writer(const Statement& writer) {
     if (is_extremum(writer)) {
       if (writer.value.op() != ScalarOp::read) return false;
-      add(writer.reads.at(static_cast<std::size_t>(writer.value.ordinal())).tensor);
+      add(writer.reads.at(writer.value.ordinal()).tensor);
       return true;
     }
     Absorber absorber(nest_, writer);
@@ -277,7 +277,7 @@ class ScaledFamily {
 
   bool only_in_exponents(const Statement& reader, const ScalarExpr& expr, const std::string& tensor) {
     if (expr.op() == ScalarOp::exp) return !reads_tensor(reader, expr, tensor) || add_exponent(reader, expr.args()[0]);
-    if (expr.op() == ScalarOp::read) return reader.reads.at(static_cast<std::size_t>(expr.ordinal())).tensor != tensor;
+    if (expr.op() == ScalarOp::read) return reader.reads.at(expr.ordinal()).tensor != tensor;
     return std::all_of(expr.args().begin(), expr.args().end(),
                        [&](const ScalarExpr& arg) { return only_in_exponents(reader, arg, tensor); });
   }
@@ -303,7 +303,7 @@ void scale_producers(Nest& nest, const std::set<std::string>& fresh) {
 void unscale_reads(Statement& statement, const std::set<std::string>& fresh) {
   statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::read) return node;
-    const std::string& tensor = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor;
+    const std::string& tensor = statement.reads.at(node.ordinal()).tensor;
     return fresh.contains(tensor) ? build::mul(node, build::number(1 / kLog2E)) : node;
   });
 }

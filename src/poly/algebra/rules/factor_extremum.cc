@@ -56,7 +56,7 @@ struct Plan {
 std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
   if (lead.reduction != ReductionOp::max && lead.reduction != ReductionOp::min) return "it is no reduction by max or min";
   if (lead.value.op() != ScalarOp::read) return "its term is not one element of a temporary";
-  plan.terms = lead.reads.at(static_cast<std::size_t>(lead.value.ordinal())).tensor;
+  plan.terms = lead.reads.at(lead.value.ordinal()).tensor;
   plan.extremum = lead.write.tensor;
   for (const std::string& name : {plan.terms, plan.extremum}) {
     const Tensor& tensor = nest.tensor(name);
@@ -87,7 +87,7 @@ std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
 void scale_reads(Statement& statement, const std::string& tensor, const ScalarExpr& factor) {
   statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::read) return node;
-    const bool scaled = statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor == tensor;
+    const bool scaled = statement.reads.at(node.ordinal()).tensor == tensor;
     return scaled ? build::mul(node, factor) : node;
   });
 }

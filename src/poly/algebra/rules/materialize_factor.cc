@@ -114,7 +114,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 
   Statement factor;
   factor.name = tensor;
-  for (const int dim : split->dims) factor.dims.push_back(sum.dims[static_cast<std::size_t>(dim)]);
+  for (const int dim : split->dims) factor.dims.push_back(sum.dims[dim]);
   const isl::map to_factor = onto(sum, split->dims, tensor);
   factor.domain = isl::manage(isl_set_coalesce(isl_map_range(to_factor.copy())));
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};

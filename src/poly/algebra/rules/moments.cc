@@ -189,7 +189,7 @@ class MomentsAnalysis {
   std::optional<isl::map> matching_points(const Statement& statement, const Polynomial& x, int lead_read) const {
     InstanceMatch match(lead_, statement);
     if (!match.match(plan_->x, x)) return std::nullopt;
-    match.require(lead_.write, statement.reads[static_cast<std::size_t>(lead_read)]);
+    match.require(lead_.write, statement.reads[lead_read]);
     const isl::set lead_domain = domain_in(nest_, lead_);
     const isl::set domain = domain_in(nest_, statement);
     isl::map to_lead = match.relation(lead_domain, domain).reverse();
@@ -261,7 +261,7 @@ class MomentsAnalysis {
     ScalarExpr bare = expr;
     while (bare.op() == ScalarOp::cast) bare = bare.args()[0];
     if (bare.op() != ScalarOp::index) return std::nullopt;
-    const isl::map index = as_map(owner.indices.at(static_cast<std::size_t>(bare.ordinal())));
+    const isl::map index = as_map(owner.indices.at(bare.ordinal()));
     const isl::map by_element = lead_element(owner).intersect_domain(domain_in(nest_, owner)).reverse().apply_range(index);
     return by_element.is_single_valued() ? std::optional(by_element) : std::nullopt;
   }

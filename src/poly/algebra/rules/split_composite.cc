@@ -202,7 +202,7 @@ class MomentsSplitter : CompositeSplitter {
     for (const auto& [expr, exponent] : factor.factors) {
       const ScalarExpr imported = expr.rewrite([&](const ScalarExpr& node) {
         if (node.op() != ScalarOp::index) return node;
-        const isl::map index = points.apply_range(as_map(old.indices.at(static_cast<std::size_t>(node.ordinal()))));
+        const isl::map index = points.apply_range(as_map(old.indices.at(node.ordinal())));
         if (!index.is_single_valued())
           refuse_rule("split_reduction", lead_.name, "a factor differs between points of one element");
         return ScalarExpr::index(add_index(combine, functions_of(index).at(0).gist(combine.domain).coalesce()));
@@ -224,7 +224,7 @@ class MomentsSplitter : CompositeSplitter {
     check_alone(follower);
     PartReduction split = split_into_parts(result, follower, part_of(plan.statement, plan.lead_instances), parts_);
     Statement combine = combine_parts(result, follower, split, parts_);
-    const isl::map old_lead = follower.reads[static_cast<std::size_t>(plan.lead_read)].relation;
+    const isl::map old_lead = follower.reads[plan.lead_read].relation;
 
     Statement& update = split.update;
     const Access own_part =

@@ -43,7 +43,7 @@ std::string objection(const Nest& nest, const Statement& statement, int dim) {
   if (!statement.reduction) return "it is no reduction";
   const std::vector<int> reduced = reduced_dims(statement);
   if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end())
-    return fmt::format("{} is not reduced", statement.dims[static_cast<std::size_t>(dim)]);
+    return fmt::format("{} is not reduced", statement.dims[dim]);
   if (initialisers_of(nest, statement).empty()) return "its accumulator has several reductions";
   if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1)
     return "it shares its loops with other statements of its definition";
@@ -52,7 +52,7 @@ std::string objection(const Nest& nest, const Statement& statement, int dim) {
   }
   const isl::set below =
       isl::manage(isl_set_upper_bound_si(domain_in(nest, statement).release(), isl_dim_set, static_cast<unsigned>(dim), -1));
-  if (!below.is_empty()) return fmt::format("{} may be negative", statement.dims[static_cast<std::size_t>(dim)]);
+  if (!below.is_empty()) return fmt::format("{} may be negative", statement.dims[dim]);
   return "";
 }
 
@@ -98,7 +98,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
   for (const Statement& statement : nest.statements) {
     for (const int dim : reduced_dims(statement)) {
       if (!objection(nest, statement, dim).empty()) continue;
-      const std::string& name = statement.dims[static_cast<std::size_t>(dim)];
+      const std::string& name = statement.dims[dim];
       matches.push_back({kName,
                          {statement.name, name, new_dim_name(nest, name), fmt::format("{}", kOfferedPartSize)},
                          fmt::format("{} accumulates in parts of {} points of {}", statement.name, kOfferedPartSize, name)});

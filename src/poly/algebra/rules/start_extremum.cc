@@ -32,8 +32,7 @@ struct Plan {
 bool reads_tensor(const Statement& statement, const ScalarExpr& value, const std::string& tensor) {
   bool found = false;
   value.visit([&](const ScalarExpr& node) {
-    found =
-        found || (node.op() == ScalarOp::read && statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor == tensor);
+    found = found || (node.op() == ScalarOp::read && statement.reads.at(node.ordinal()).tensor == tensor);
   });
   return found;
 }
@@ -48,11 +47,11 @@ const Statement* update_of(const Nest& nest, const std::string& tensor) {
 /// Why m, which argument `place` of the meeting is, is no extremum to start from the other argument.
 std::string objection_to_extremum(const Nest& nest, int place, Plan& plan) {
   const Statement& meeting = *plan.meeting;
-  const ScalarExpr& argument = meeting.value.args()[static_cast<std::size_t>(place)];
+  const ScalarExpr& argument = meeting.value.args()[place];
   if (argument.op() != ScalarOp::read) return "neither of its values is a reduction's result";
   plan.extremum = argument.ordinal();
-  plan.value = meeting.value.args()[static_cast<std::size_t>(1 - place)];
-  const std::string& tensor = meeting.reads.at(static_cast<std::size_t>(plan.extremum)).tensor;
+  plan.value = meeting.value.args()[1 - place];
+  const std::string& tensor = meeting.reads.at(plan.extremum).tensor;
   plan.update = update_of(nest, tensor);
   if (plan.update == nullptr) return "neither of its values is a reduction's result";
   const ReductionOp op = meeting.value.op() == ScalarOp::max ? ReductionOp::max : ReductionOp::min;
@@ -74,7 +73,7 @@ std::string objection_to_extremum(const Nest& nest, int place, Plan& plan) {
 /// Why the other value cannot be what each element starts from.
 std::string objection_to_value(const Nest& nest, Plan& plan) {
   const Statement& meeting = *plan.meeting;
-  const Access& read = meeting.reads.at(static_cast<std::size_t>(plan.extremum));
+  const Access& read = meeting.reads.at(plan.extremum);
   plan.elements = read.relation.intersect_domain(domain_in(nest, meeting));
   const isl::set started = plan.start->write.relation.intersect_domain(domain_in(nest, *plan.start)).range();
   if (!plan.elements.is_injective() || !started.is_subset(plan.elements.range()))

@@ -41,7 +41,7 @@ class Integers {
   std::optional<isl::pw_aff> plain(const ScalarExpr& expr) const {
     switch (expr.op()) {
       case ScalarOp::index:
-        return statement_.indices.at(static_cast<std::size_t>(expr.ordinal()));
+        return statement_.indices.at(expr.ordinal());
       case ScalarOp::constant: {
         if (std::trunc(expr.number()) != expr.number() || std::fabs(expr.number()) > 1e15) return std::nullopt;
         return isl::set::universe(statement_.domain.space()).pw_aff_on_domain(static_cast<long>(expr.number()));
@@ -67,10 +67,10 @@ class Integers {
 
   std::optional<isl::pw_aff> product(const ScalarExpr& expr) const {
     for (const int k : {0, 1}) {
-      const ScalarExpr& factor = expr.args()[static_cast<std::size_t>(k)];
+      const ScalarExpr& factor = expr.args()[k];
       if (factor.op() != ScalarOp::constant || std::trunc(factor.number()) != factor.number()) continue;
       if (std::fabs(factor.number()) > static_cast<double>(kLargestInteger)) continue;
-      const auto other = of(expr.args()[static_cast<std::size_t>(1 - k)]);
+      const auto other = of(expr.args()[1 - k]);
       if (other) return other->scale(static_cast<long>(factor.number()));
     }
     return std::nullopt;

@@ -207,10 +207,10 @@ void compact(Statement& statement) {
   std::vector<isl::pw_aff> kept_indices;
   statement.value.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::read && reads.try_emplace(node.ordinal(), static_cast<int>(kept_reads.size())).second) {
-      kept_reads.push_back(statement.reads.at(static_cast<std::size_t>(node.ordinal())));
+      kept_reads.push_back(statement.reads.at(node.ordinal()));
     }
     if (node.op() == ScalarOp::index && indices.try_emplace(node.ordinal(), static_cast<int>(kept_indices.size())).second) {
-      kept_indices.push_back(statement.indices.at(static_cast<std::size_t>(node.ordinal())));
+      kept_indices.push_back(statement.indices.at(node.ordinal()));
     }
   });
   statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
@@ -241,7 +241,7 @@ ScalarExpr import_value(Statement& consumer, const Statement& producer, const is
 }
 
 isl::map producer_relation(const Statement& consumer, int ordinal, const Statement& producer) {
-  return consumer.reads.at(static_cast<std::size_t>(ordinal))
+  return consumer.reads.at(ordinal)
       .relation.intersect_domain(consumer.domain)
       .apply_range(producer.write.relation.intersect_domain(producer.domain).reverse());
 }
@@ -256,7 +256,7 @@ bool may_recompute(const Nest& nest, const Statement& producer, const Statement&
 }
 
 void inline_read(const Nest& nest, Statement& consumer, int ordinal) {
-  const std::string tensor = consumer.reads.at(static_cast<std::size_t>(ordinal)).tensor;
+  const std::string tensor = consumer.reads.at(ordinal).tensor;
   const Statement* producer = sole_definition(nest, tensor);
   if (producer == nullptr) internal_error("{} has no single definition to inline", tensor);
   const isl::map relation = producer_relation(consumer, ordinal, *producer);

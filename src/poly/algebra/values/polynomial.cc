@@ -255,16 +255,14 @@ ScalarExpr to_expr(const Monomial& monomial) {
 bool reads_tensor(const Statement& statement, const ScalarExpr& expr, const std::string& tensor) {
   bool found = false;
   expr.visit([&](const ScalarExpr& node) {
-    found =
-        found || (node.op() == ScalarOp::read && statement.reads.at(static_cast<std::size_t>(node.ordinal())).tensor == tensor);
+    found = found || (node.op() == ScalarOp::read && statement.reads.at(node.ordinal()).tensor == tensor);
   });
   return found;
 }
 
 std::optional<int> plain_read_of(const Statement& statement, const ScalarExpr& expr, const std::string& tensor) {
   const ScalarExpr bare = strip_exact_casts(expr);
-  if (bare.op() != ScalarOp::read || statement.reads.at(static_cast<std::size_t>(bare.ordinal())).tensor != tensor)
-    return std::nullopt;
+  if (bare.op() != ScalarOp::read || statement.reads.at(bare.ordinal()).tensor != tensor) return std::nullopt;
   return bare.ordinal();
 }
 
@@ -272,8 +270,8 @@ bool InstanceMatch::match(const ScalarExpr& a, const ScalarExpr& b) {
   if (a.op() != b.op() || a.type() != b.type() || a.args().size() != b.args().size()) return false;
   switch (a.op()) {
     case ScalarOp::read: {
-      const Access& from = a_.reads.at(static_cast<std::size_t>(a.ordinal()));
-      const Access& to = b_.reads.at(static_cast<std::size_t>(b.ordinal()));
+      const Access& from = a_.reads.at(a.ordinal());
+      const Access& to = b_.reads.at(b.ordinal());
       if (from.tensor != to.tensor) return false;
       reads_.emplace_back(a.ordinal(), b.ordinal());
       return true;
@@ -341,13 +339,13 @@ bool InstanceMatch::match(const Polynomial& a, const Polynomial& b) {
 isl::map InstanceMatch::relation(const isl::set& domain_a, const isl::set& domain_b) const {
   isl::map result = isl::manage(isl_map_from_domain_and_range(domain_a.copy(), domain_b.copy()));
   for (const auto& [k, l] : reads_) {
-    const isl::map& from = a_.reads.at(static_cast<std::size_t>(k)).relation;
-    const isl::map& to = b_.reads.at(static_cast<std::size_t>(l)).relation;
+    const isl::map& from = a_.reads.at(k).relation;
+    const isl::map& to = b_.reads.at(l).relation;
     result = result.intersect(from.apply_range(to.reverse()));
   }
   for (const auto& [k, l] : indices_) {
-    const isl::map from = isl::manage(isl_map_from_pw_aff(a_.indices.at(static_cast<std::size_t>(k)).copy()));
-    const isl::map to = isl::manage(isl_map_from_pw_aff(b_.indices.at(static_cast<std::size_t>(l)).copy()));
+    const isl::map from = isl::manage(isl_map_from_pw_aff(a_.indices.at(k).copy()));
+    const isl::map to = isl::manage(isl_map_from_pw_aff(b_.indices.at(l).copy()));
     result = result.intersect(from.apply_range(to.reverse()));
   }
   for (const auto& [from, to] : same_element_) result = result.intersect(from.relation.apply_range(to.relation.reverse()));

@@ -75,7 +75,7 @@ void BlockEmitter::visit(const BlockNode& node) {
       }
       return children();
     case TileNode::Kind::op:
-      return emit_op(plan_->ops[static_cast<std::size_t>(node.op)]);
+      return emit_op(plan_->ops[node.op]);
     case TileNode::Kind::condition:
       await_cluster_start();
       return when(condition(node.condition), children);

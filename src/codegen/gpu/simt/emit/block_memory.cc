@@ -186,7 +186,7 @@ std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int widt
 
 void BlockEmitter::at_element(const BlockOp& op, int element, const Body& body) {
   if (element == 0) return body();
-  const std::string& column = op.op.dims[static_cast<std::size_t>(op.column)].var;
+  const std::string& column = op.op.dims[op.column].var;
   Value* first = environment_.at(column);
   environment_[column] = b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(element)));
   body();
@@ -198,7 +198,7 @@ std::vector<Value*> BlockEmitter::load(const BlockOp& op, const TileAccess& acce
   if (const Placement* place = plan_->placement(access.buffer); place != nullptr && place->outside)
     return load_outside(access, width, slot);
   std::vector<Value*> values;
-  const bool along = width > 1 && uses_any(access, op.op.dims[static_cast<std::size_t>(op.column)].var);
+  const bool along = width > 1 && uses_any(access, op.op.dims[op.column].var);
   for (int e = 0; e < width; ++e) {
     if (plan_->in_registers(access)) {
       values.push_back(b_.CreateLoad(type_of(plan_->buffer(access.buffer)), register_slot(access, slot, e)));
@@ -240,7 +240,7 @@ void BlockEmitter::store(const BlockOp& op, const std::vector<Value*>& values, E
   if (const Placement* place = plan_->placement(access.buffer); place != nullptr && place->outside)
     return store_outside(access, convert(values, type, buffer.type), slot);
   for (int e = 0; e < static_cast<int>(values.size()); ++e) {
-    Value* value = emit_cast(b_, math_, values[static_cast<std::size_t>(e)], type, buffer.type);
+    Value* value = emit_cast(b_, math_, values[e], type, buffer.type);
     if (plan_->in_registers(access)) {
       b_.CreateStore(value, register_slot(access, slot, e));
     } else {

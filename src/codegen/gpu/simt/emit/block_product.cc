@@ -118,7 +118,7 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
       batch.emplace_back(index, std::move(values));
     }
     for (std::int64_t round = first; round < end; ++round) {
-      auto& [index, values] = batch[static_cast<std::size_t>(round - first)];
+      auto& [index, values] = batch[round - first];
       when((round + 1) * plan_->threads <= total ? nullptr : b_.CreateICmpSLT(index, b_.getInt64(u64(total))), [&] {
         Value* line = b_.CreateUDiv(index, b_.getInt64(u64(per_line)));
         Value* position = b_.CreateNSWMul(b_.CreateURem(index, b_.getInt64(u64(per_line))), b_.getInt64(u64(copy.width)));

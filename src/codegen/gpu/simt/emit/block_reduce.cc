@@ -78,7 +78,7 @@ Value* BlockEmitter::lead_value(const BlockOp& lead, int slot) {
 BlockEmitter::Partial BlockEmitter::warp_partial(const BlockOp& op, int slot, Value* row_ok) {
   Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.layout.lanes, 32));
   if (!op.fused) return {total};
-  return {lead_value(plan_->ops[static_cast<std::size_t>(op.fused->lead)], slot), total};
+  return {lead_value(plan_->ops[op.fused->lead], slot), total};
 }
 
 /// The value of the lane whose number differs in the bit `distance`.
@@ -208,7 +208,7 @@ BlockEmitter::Partial BlockEmitter::combined(const BlockOp& op, const std::vecto
     return {fold(op, values)};
   }
   for (const Partial& partial : partials) values.push_back(partial[0]);
-  Value* lead = fold(plan_->ops[static_cast<std::size_t>(op.fused->lead)], values);
+  Value* lead = fold(plan_->ops[op.fused->lead], values);
   values.clear();
   for (const Partial& partial : partials) values.push_back(corrected(op, partial, lead, points));
   return {lead, fold(op, values)};
@@ -236,7 +236,7 @@ Value* BlockEmitter::corrected(const BlockOp& op, const Partial& partial, Value*
 
 void BlockEmitter::finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total) {
   if (op.fused) {
-    const BlockOp& lead = plan_->ops[static_cast<std::size_t>(op.fused->lead)];
+    const BlockOp& lead = plan_->ops[op.fused->lead];
     Value*& kept = warp_leads_[{op.fused->lead, slot}];
     if (kept == nullptr) kept = entry_alloca(type_of(plan_->buffer(lead.op.write.buffer)), "warp_lead");
     b_.CreateStore(lead_value(lead, slot), kept);

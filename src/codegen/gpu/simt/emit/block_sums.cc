@@ -58,7 +58,7 @@ void BlockEmitter::combine_in_warp(const BlockOp& op, const std::vector<Value*>&
 
 /// Where the sums of a warp (or group, if it is larger) have the current column.
 Value* BlockEmitter::group_partial(const BlockOp& op, Value* number) {
-  const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.column)];
+  const OpDim& dim = op.op.dims[op.column];
   const auto stride = static_cast<std::uint64_t>(round_up(op.column_bound().value_or(1), kPartialsPad));
   Value* column = b_.CreateNSWSub(environment_.at(dim.var), integer(dim.lower));
   Value* before = b_.CreateNSWMul(b_.CreateZExt(number, b_.getInt64Ty()), b_.getInt64(stride));

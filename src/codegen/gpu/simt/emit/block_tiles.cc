@@ -48,7 +48,7 @@ void BlockEmitter::emit_op(const BlockOp& op) {
 Value* BlockEmitter::owner(const BlockOp& op) {
   const Position& at = position(op.layout);
   Value* result = nullptr;
-  const bool replicated = op.column < 0 || op.op.dims[static_cast<std::size_t>(op.column)].reduced;
+  const bool replicated = op.column < 0 || op.op.dims[op.column].reduced;
   if (replicated && op.layout.lanes > 1) result = b_.CreateICmpEQ(at.lane, b_.getInt32(0));
   if (op.rows.empty() && op.layout.groups > 1) result = both(result, b_.CreateICmpEQ(at.group, b_.getInt32(0)));
   return result;
@@ -69,7 +69,7 @@ void BlockEmitter::for_rows(const BlockOp& op, bool at_least_once, const std::fu
   }
   Value* rows = b_.getInt64(1);
   for (int d : op.rows) {
-    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    const OpDim& dim = op.op.dims[d];
     Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
     rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
   }
@@ -87,11 +87,11 @@ Value* BlockEmitter::set_row(const BlockOp& op, int slot, Value* slot_value) {
   Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(slot_value, b_.getInt64(static_cast<std::uint64_t>(groups))), group);
   Value* row_ok = nullptr;
   bool exact = bound.has_value();
-  for (int d : op.rows) exact = exact && exact_extent(op.op.dims[static_cast<std::size_t>(d)]).has_value();
+  for (int d : op.rows) exact = exact && exact_extent(op.op.dims[d]).has_value();
   const bool within = bound && (slot >= 0 ? (slot + 1) * groups <= *bound : *bound % groups == 0);
   Value* rest = row;
   for (std::size_t k = op.rows.size(); k-- > 0;) {
-    const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.rows[k])];
+    const OpDim& dim = op.op.dims[op.rows[k]];
     Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
     if (!bound && k > 0) {  // an empty dim must not divide by zero; its rows do not exist
       row_ok = both(row_ok, b_.CreateICmpSGT(length, b_.getInt64(0)));
@@ -108,7 +108,7 @@ Value* BlockEmitter::set_row(const BlockOp& op, int slot, Value* slot_value) {
 
 void BlockEmitter::for_columns(const BlockOp& op, const std::function<void(int, int)>& body) {
   if (op.column < 0) return body(1, 0);
-  const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.column)];
+  const OpDim& dim = op.op.dims[op.column];
   const auto bound = extent_bound(dim), exact = exact_extent(dim);
   const std::int64_t chunk = static_cast<std::int64_t>(op.layout.lanes) * op.layout.vector;
   Value* lane = b_.CreateZExt(position(op.layout).lane, b_.getInt64Ty());
@@ -129,7 +129,7 @@ void BlockEmitter::for_columns(const BlockOp& op, const std::function<void(int, 
 /// One thread's vector of columns from `first` on: at once, or element by element.
 void BlockEmitter::column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot,
                                 const std::function<void(int, int)>& body) {
-  const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.column)];
+  const OpDim& dim = op.op.dims[op.column];
   const int width = op.vectors ? op.layout.vector : 1;
   for (int e = 0; e < op.layout.vector; e += width) {
     Value* index = e == 0 ? first : b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(e)));
@@ -312,7 +312,7 @@ void BlockEmitter::write_sums(const BlockOp& op, std::vector<Value*> sums, Slot 
 }
 
 Value* BlockEmitter::masked_element(const BlockOp& op, int ordinal, Slot slot, int element, Value* mask) {
-  const TileAccess& access = op.op.reads[static_cast<std::size_t>(ordinal)];
+  const TileAccess& access = op.op.reads[ordinal];
   if (mask == nullptr || plan_->in_registers(access)) {
     Slot at = slot;
     at.column += element;
@@ -350,11 +350,9 @@ std::vector<Value*> BlockEmitter::point_values(const BlockOp& op, const ScalarEx
       ScalarLeaves leaves;
       leaves.read = [&](int ordinal, Value* mask) {
         const auto found = loaded.find(ordinal);
-        return found != loaded.end() ? found->second[static_cast<std::size_t>(e)] : masked_element(op, ordinal, slot, e, mask);
+        return found != loaded.end() ? found->second[e] : masked_element(op, ordinal, slot, e, mask);
       };
-      leaves.index = [&](int ordinal) {
-        return b_.CreateTrunc(integer(op.op.indices[static_cast<std::size_t>(ordinal)]), b_.getInt32Ty());
-      };
+      leaves.index = [&](int ordinal) { return b_.CreateTrunc(integer(op.op.indices[ordinal]), b_.getInt32Ty()); };
       leaves.scalar = [&](const std::string& name, ElementType type) -> Value* {
         if (name != kWarpLead) return arguments_.scalars.at(name);
         return b_.CreateLoad(register_type(b_.getContext(), type), warp_leads_.at({op.warp_lead, slot.row}));

@@ -129,7 +129,7 @@ bool same_terms(const TileOp& a, const TileOp& b) {
 /// `op` with the lead's value in `buffer` as the composite shows it to mediators.
 TileOp with_view(const Composite& composite, TileOp op, int buffer) {
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::read || op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
+    if (node.op() != ScalarOp::read || op.reads[node.ordinal()].buffer != buffer) return node;
     return substitute_scalars(composite.view, {{"m", node}});
   });
   return op;
@@ -137,8 +137,7 @@ TileOp with_view(const Composite& composite, TileOp op, int buffer) {
 
 /// Does the follower add up the very terms that the mediator writes? Then its correction is theirs.
 bool sums(const TileOp& follower, const TileOp& mediator) {
-  return follower.value.op() == ScalarOp::read &&
-         follower.reads[static_cast<std::size_t>(follower.value.ordinal())].buffer == mediator.write.buffer;
+  return follower.value.op() == ScalarOp::read && follower.reads[follower.value.ordinal()].buffer == mediator.write.buffer;
 }
 
 const TileAccess* read_of(const TileOp& op, int buffer) {
@@ -166,7 +165,7 @@ class TermReuse {
     if (lead_ == nullptr || !plain || !equal_ || !is_tile(same_.write) || !is_tile(terms_.write)) return false;
     std::vector<BlockOp*> readers;
     for (int k = 0; k < static_cast<int>(plan_.ops.size()); ++k) {
-      BlockOp& other = plan_.ops[static_cast<std::size_t>(k)];
+      BlockOp& other = plan_.ops[k];
       if (k == op || !touches(other, same_.write.buffer)) continue;
       if (k < op || other.op.write.buffer == same_.write.buffer || other.op.reduction) return false;
       readers.push_back(&other);
@@ -223,7 +222,7 @@ void reuse_terms(BlockPlan& plan, const Composite& composite, std::vector<BlockN
   // Exponents that multiply the lead before they subtract it have limits of their own for it.
   const bool plain = composite.view.op() == ScalarOp::scalar || composite.view.args().back().op() == ScalarOp::constant;
   if (!pair || plan.is_all_f32() || counts_points(composite) || !plain) return;
-  const auto op_at = [&](std::size_t k) -> const TileOp& { return plan.ops[static_cast<std::size_t>(children[k].op)].op; };
+  const auto op_at = [&](std::size_t k) -> const TileOp& { return plan.ops[children[k].op].op; };
   const int lead = op_at(pair->lead).write.buffer;
   for (std::size_t k = pair->lead + 1; k < pair->follower; ++k) {
     if (!is_mediator(composite, op_at(k).name) || !sums(op_at(pair->follower), op_at(k))) continue;
@@ -244,7 +243,7 @@ bool means_warp_lead(const ScalarExpr& expr) {
 /// Ops in the order of the tree.
 void renumber(BlockNode& node, const std::vector<BlockOp>& from, std::vector<BlockOp>& into) {
   if (is_op(node)) {
-    into.push_back(from[static_cast<std::size_t>(node.op)]);
+    into.push_back(from[node.op]);
     node.op = static_cast<int>(into.size()) - 1;
   }
   for (BlockNode& child : node.children) renumber(child, from, into);
@@ -270,7 +269,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> count_points(const BlockOp&
     if (!extent) return std::nullopt;
     points *= *extent;
   }
-  const std::int64_t columns = *exact_extent(op.op.dims[static_cast<std::size_t>(op.column)]);
+  const std::int64_t columns = *exact_extent(op.op.dims[op.column]);
   if (columns % (std::int64_t{op.layout.lanes} * op.layout.vector) != 0) return std::nullopt;
   return std::pair{points, points / (op.layout.lanes / 32)};
 }
@@ -337,14 +336,12 @@ class Joiner {
     return !seen && follow_write(plan_.root, buffer, written);
   }
 
-  const BlockOp& op_at(const BlockNode& sequence, std::size_t child) const {
-    return plan_.ops[static_cast<std::size_t>(sequence.children[child].op)];
-  }
+  const BlockOp& op_at(const BlockNode& sequence, std::size_t child) const { return plan_.ops[sequence.children[child].op]; }
 
   /// Does every reader of the buffer come after a writer? Else it reads what the trip before left there.
   bool follow_write(const BlockNode& node, int buffer, bool& written) const {
     if (is_op(node)) {
-      const BlockOp& op = plan_.ops[static_cast<std::size_t>(node.op)];
+      const BlockOp& op = plan_.ops[node.op];
       if (!written && reads(op, buffer)) return false;
       written = written || op.op.write.buffer == buffer;
     }
@@ -354,9 +351,9 @@ class Joiner {
 
   /// What reads the lead sees it as the composite's view shows a warp's value.
   void apply_view(const FusedReduction& fused, BlockOp& op) const {
-    const int buffer = plan_.ops[static_cast<std::size_t>(fused.lead)].op.write.buffer;
+    const int buffer = plan_.ops[fused.lead].op.write.buffer;
     op.op.value = op.op.value.rewrite([&](const ScalarExpr& node) {
-      if (node.op() != ScalarOp::read || op.op.reads[static_cast<std::size_t>(node.ordinal())].buffer != buffer) return node;
+      if (node.op() != ScalarOp::read || op.op.reads[node.ordinal()].buffer != buffer) return node;
       return substitute_scalars(fused.view, {{"m", node}, {"n", ScalarExpr::constant(static_cast<double>(fused.points))}});
     });
   }

@@ -129,7 +129,7 @@ std::int64_t peak_registers(const BlockPlan& plan, const std::vector<std::pair<s
   std::map<int, Lifetime> lives;
   std::map<int, int> refills;  // by buffer: where its last copy ahead is
   for (int at = 0; at < static_cast<int>(order.size()); ++at) {
-    const BlockOp& op = plan.ops[static_cast<std::size_t>(order[static_cast<std::size_t>(at)])];
+    const BlockOp& op = plan.ops[order[at]];
     const auto note = [&](int buffer) {
       Lifetime& life = lives[buffer];
       life.first = std::min(life.first, at);

@@ -84,7 +84,7 @@ class Printer {
         line(depth++, fmt::format("if {}", node.condition.str()));
         break;
       case TileNode::Kind::op:
-        op(plan_.ops[static_cast<std::size_t>(node.op)], depth);
+        op(plan_.ops[node.op], depth);
         break;
       case TileNode::Kind::sequence:
         break;
@@ -98,13 +98,12 @@ class Printer {
     line(depth + 2, layout_text(op));
     if (op.product) line(depth + 2, product_text(*op.product));
     if (op.ahead > 0) line(depth + 2, fmt::format("copied {} trips ahead", op.ahead));
-    if (op.crosses_groups())
-      line(depth + 2, fmt::format("groups divide {} among them", op.op.dims[static_cast<std::size_t>(op.divided)].var));
+    if (op.crosses_groups()) line(depth + 2, fmt::format("groups divide {} among them", op.op.dims[op.divided].var));
     if (plan_.cluster > 1 && op.crosses_warps())
       line(depth + 2, fmt::format("blocks of the cluster exchange partial results from byte {}", plan_.exchange_offset));
     if (op.partials_offset >= 0)
       line(depth + 2, fmt::format("partial results meet in shared memory from byte {}", op.partials_offset));
-    if (op.fused) line(depth + 2, fmt::format("combined with {}", plan_.ops[static_cast<std::size_t>(op.fused->lead)].op.name));
+    if (op.fused) line(depth + 2, fmt::format("combined with {}", plan_.ops[op.fused->lead].op.name));
     if (op.deferred) line(depth + 2, "its follower combines the results of warps");
   }
 

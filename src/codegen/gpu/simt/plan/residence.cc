@@ -80,7 +80,7 @@ bool varies(const TileOp& op, const Trips& trips) {
 
 /// A copy of an input into a buffer that nothing else writes.
 bool is_staged_input(const BlockPlan& plan, int k) {
-  const TileOp& op = plan.ops[static_cast<std::size_t>(k)].op;
+  const TileOp& op = plan.ops[k].op;
   if (op.kind != OpKind::copy || op.reads.size() != 1) return false;
   const Buffer &from = plan.buffer(op.reads[0].buffer), &to = plan.buffer(op.write.buffer);
   if (from.memory != Memory::argument || from.role != TensorRole::input || to.memory != Memory::scratch) return false;
@@ -91,7 +91,7 @@ bool is_staged_input(const BlockPlan& plan, int k) {
 /// A copy that differs from trip to trip, of whole pieces, and that the schedule wants ahead of its trip.
 bool runs_ahead(const BlockPlan& plan, const BlockNode& node, const Trips& trips) {
   if (node.kind != TileNode::Kind::op || !plan.vector_memory || !is_staged_input(plan, node.op)) return false;
-  const TileOp& op = plan.ops[static_cast<std::size_t>(node.op)].op;
+  const TileOp& op = plan.ops[node.op].op;
   const Buffer& buffer = plan.buffer(op.write.buffer);
   const bool in_words = buffer.type != ElementType::boolean && buffer.type != ElementType::i64;
   return buffer.stages >= 2 && in_words && buffer.type == plan.buffer(op.reads[0].buffer).type && varies(op, trips);
@@ -145,8 +145,8 @@ class Pipeline {
 
   void sort(BlockNode child) {
     const bool staged = child.kind == TileNode::Kind::op && is_staged_input(plan_, child.op);
-    if (staged && !varies(plan_.ops[static_cast<std::size_t>(child.op)].op, trips_)) {
-      plan_.lasting.insert(plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer);
+    if (staged && !varies(plan_.ops[child.op].op, trips_)) {
+      plan_.lasting.insert(plan_.ops[child.op].op.write.buffer);
       before_.push_back(std::move(child));
     } else if (runs_ahead(plan_, child, trips_)) {
       copy_ahead(std::move(child));
@@ -156,7 +156,7 @@ class Pipeline {
   }
 
   void copy_ahead(BlockNode child) {
-    const int buffer = plan_.ops[static_cast<std::size_t>(child.op)].op.write.buffer, distance = plan_.buffer(buffer).stages - 1;
+    const int buffer = plan_.ops[child.op].op.write.buffer, distance = plan_.buffer(buffer).stages - 1;
     for (int trips = 1; trips < distance; ++trips) early_[trips].push_back(copy_for(child.op, trips));
     ahead_.push_back(copy_for(child.op, distance));
     deepest_ = std::max(deepest_, distance);
@@ -168,7 +168,7 @@ class Pipeline {
 
   /// The copy for the trip so many trips later, if there is one.
   BlockNode copy_for(int op, int trips) {
-    BlockOp next = plan_.ops[static_cast<std::size_t>(op)];
+    BlockOp next = plan_.ops[op];
     next.ahead = trips;
     plan_.ops.push_back(std::move(next));
     const IntExpr trip = IntExpr::variable(kTrip) + IntExpr(trips);

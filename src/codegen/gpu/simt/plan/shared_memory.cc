@@ -28,7 +28,7 @@ struct Item {
 class LoopRanges {
  public:
   explicit LoopRanges(const BlockPlan& plan) : ranges_(plan.ops.size()) { visit(plan.root, false); }
-  const std::pair<int, int>& of(int op) const { return ranges_[static_cast<std::size_t>(op)]; }
+  const std::pair<int, int>& of(int op) const { return ranges_[op]; }
   int place_of(int op) const { return places_.at(op); }
 
  private:
@@ -37,14 +37,14 @@ class LoopRanges {
     if (node.kind == TileNode::Kind::op) {
       const int place = static_cast<int>(order_.size());
       places_[node.op] = place;
-      ranges_[static_cast<std::size_t>(node.op)] = {place, place};
+      ranges_[node.op] = {place, place};
       order_.push_back(node.op);
     }
     const bool loop = node.kind == TileNode::Kind::loop;
     for (const BlockNode& child : node.children) visit(child, inside || loop);
     if (!loop || inside) return;
     for (auto k = first; k < order_.size(); ++k)
-      ranges_[static_cast<std::size_t>(order_[k])] = {static_cast<int>(first), static_cast<int>(order_.size()) - 1};
+      ranges_[order_[k]] = {static_cast<int>(first), static_cast<int>(order_.size()) - 1};
   }
 
   std::vector<std::pair<int, int>> ranges_;

@@ -15,7 +15,7 @@ void prove_shape(BlockProof& proof) {
   for (const OpSite& site : proof.sites) {
     if (site.op < 0 || static_cast<std::size_t>(site.op) >= seen.size())
       return proof.fail("the plan's tree names no op {}", site.op);
-    ++seen[static_cast<std::size_t>(site.op)];
+    ++seen[site.op];
   }
   for (std::size_t k = 0; k < seen.size(); ++k) {
     if (seen[k] != 1) proof.fail("{} stands {} times in the plan's tree", proof.plan.ops[k].op.name, seen[k]);

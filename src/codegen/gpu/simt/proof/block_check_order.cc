@@ -105,7 +105,7 @@ class EventMaker {
     Phase copies, steps;
     for (int k = 0; k < static_cast<int>(op_.op.reads.size()); ++k) {
       const bool direct = (k == product.form.a && product.a_direct) || (k == product.form.b && product.b_direct);
-      add(direct ? steps : copies, op_.op.reads[static_cast<std::size_t>(k)], false, Rows::all, Columns::any);
+      add(direct ? steps : copies, op_.op.reads[k], false, Rows::all, Columns::any);
     }
     const std::int64_t a_bytes = std::int64_t{product.row_slots} * op_.layout.groups * product.a_stride * 4;
     const std::int64_t b_bytes = std::int64_t{product.k_tile} * product.b_stride * 4;
@@ -142,7 +142,7 @@ struct Waiting {
 class OrderProver {
  public:
   explicit OrderProver(BlockProof& proof) : proof_(proof), events_(proof.plan.ops.size()) {
-    for (const OpSite& site : proof.sites) events_[static_cast<std::size_t>(site.op)] = EventMaker(proof, site).make();
+    for (const OpSite& site : proof.sites) events_[site.op] = EventMaker(proof, site).make();
   }
 
   void run() {
@@ -259,7 +259,7 @@ class OrderProver {
   }
 
   void visit_op(int op, State& state, const BlockNode* again) {
-    const OpEvents& events = events_[static_cast<std::size_t>(op)];
+    const OpEvents& events = events_[op];
     if (events.starts_with_barrier) state.clear();
     for (std::size_t k = 0; k < events.phases.size(); ++k) {
       if (k > 0) state.clear();

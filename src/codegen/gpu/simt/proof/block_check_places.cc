@@ -16,7 +16,7 @@ struct ByteSpan {
 class PlaceProver {
  public:
   explicit PlaceProver(BlockProof& proof) : proof_(proof), plan_(proof.plan) {
-    for (int k = 0; k < static_cast<int>(proof.sites.size()); ++k) positions_[proof.sites[static_cast<std::size_t>(k)].op] = k;
+    for (int k = 0; k < static_cast<int>(proof.sites.size()); ++k) positions_[proof.sites[k].op] = k;
   }
 
   void run() {

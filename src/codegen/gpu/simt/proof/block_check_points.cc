@@ -26,7 +26,7 @@ class PointProver {
 
  private:
   const std::string& name() const { return op_.op.name; }
-  bool spread(int d) const { return op_.roles[static_cast<std::size_t>(d)] != DimRole::serial; }
+  bool spread(int d) const { return op_.roles[d] != DimRole::serial; }
   int dim_count() const { return static_cast<int>(op_.op.dims.size()); }
   const OpDim& dim(int d) const { return proof_.dim(op_, d); }
 
@@ -35,7 +35,7 @@ class PointProver {
     std::vector<int> rows;
     int columns = 0;
     for (int d = 0; d < dim_count(); ++d) {
-      const DimRole role = op_.roles[static_cast<std::size_t>(d)];
+      const DimRole role = op_.roles[d];
       if (role == DimRole::row) rows.push_back(d);
       if (role == DimRole::column && (d != op_.column || ++columns > 1))
         proof_.fail("{}: {} is another column", name(), dim(d).var);

@@ -59,7 +59,7 @@ class ProductProver {
   }
 
   bool reads(int read, int d) const {
-    const TileAccess& access = op_.op.reads[static_cast<std::size_t>(read)];
+    const TileAccess& access = op_.op.reads[read];
     return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim(d).var); });
   }
 
@@ -73,7 +73,7 @@ class ProductProver {
       const bool of_form = d == form_.row || d == form_.column || d == form_.k;
       if (!of_form && !has_one_value(dim(d))) proof_.fail("{} runs over {} as well", name(), dim(d).var);
       const DimRole role = d == form_.row ? DimRole::row : d == form_.column ? DimRole::column : DimRole::serial;
-      if (op_.roles[static_cast<std::size_t>(d)] != role) proof_.fail("{}: roles of dims do not agree", name());
+      if (op_.roles[d] != role) proof_.fail("{}: roles of dims do not agree", name());
       for (const OpDim& other : op_.op.dims) {
         if (dim(d).lower.uses(other.var) || dim(d).upper.uses(other.var))
           proof_.fail("{}: bounds of {} need other dims", name(), dim(d).var);
@@ -97,7 +97,7 @@ class ProductProver {
 
   /// The operand is read where it lies in shared memory: whole, at aligned places.
   void direct(int read, int along, std::int64_t lines, std::int64_t width) {
-    const TileAccess& access = op_.op.reads[static_cast<std::size_t>(read)];
+    const TileAccess& access = op_.op.reads[read];
     const Placement* place = proof_.plan.placement(access.buffer);
     if (place == nullptr || place->kind != Placement::Kind::shared || proof_.plan.buffer(access.buffer).type != ElementType::f32)
       return proof_.fail("{} reads {} where it does not lie", name(), proof_.name(access));
@@ -115,7 +115,7 @@ class ProductProver {
     const Divisors divisors(proof_, site_, along.var, width);
     if (op_.op.guard.defined() || !divisors.divide_extent(along, width))
       proof_.fail("{}: {} does not end with a whole copy of {} elements", name(), along.var, width);
-    prove_vector(proof_, op_, op_.op.reads[static_cast<std::size_t>(read)], along.var, width, divisors);
+    prove_vector(proof_, op_, op_.op.reads[read], along.var, width, divisors);
   }
 
   /// Lines of the staged tiles do not overlap, and start where vectors may.

@@ -33,7 +33,7 @@ class ReductionProver {
   /// Every dim that is not reduced is a row (of `rows_too`) or has one value: the thread's sum is of one element.
   void one_element(bool rows_too) {
     for (int d = 0; d < static_cast<int>(op_.op.dims.size()); ++d) {
-      const bool row = rows_too && op_.roles[static_cast<std::size_t>(d)] == DimRole::row;
+      const bool row = rows_too && op_.roles[d] == DimRole::row;
       if (d != op_.column && !row && !dim(d).reduced && !has_one_value(dim(d)))
         proof_.fail("{} adds points of several {} into one sum", name(), dim(d).var);
     }
@@ -59,8 +59,8 @@ class ReductionProver {
   /// Groups take points in turn; lanes of one column lie in one warp at powers of two, or fill whole warps.
   void divided() {
     const int d = op_.divided;
-    if (d >= static_cast<int>(op_.op.dims.size()) || op_.roles[static_cast<std::size_t>(d)] != DimRole::serial ||
-        !dim(d).reduced || !accumulates() || op_.column < 0 || dim(op_.column).reduced || !op_.rows.empty())
+    if (d >= static_cast<int>(op_.op.dims.size()) || op_.roles[d] != DimRole::serial || !dim(d).reduced || !accumulates() ||
+        op_.column < 0 || dim(op_.column).reduced || !op_.rows.empty())
       return proof_.fail("{}: its points cannot be divided among groups", name());
     if (!op_.crosses_groups()) return;
     one_element(false);

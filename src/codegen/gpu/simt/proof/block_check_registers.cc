@@ -82,7 +82,7 @@ class RegisterProver {
   static Affine position(const BlockOp& op, const IntExpr& index) {
     IntExpr expr = index;
     for (int d = static_cast<int>(op.op.dims.size()) - 1; d >= 0; --d) {
-      const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+      const OpDim& dim = op.op.dims[d];
       const auto row = std::find(op.rows.begin(), op.rows.end(), d);
       if (d == op.column) {
         expr = expr.substitute(dim.var, dim.lower + IntExpr::variable(kColumn));

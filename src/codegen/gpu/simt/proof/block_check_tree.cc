@@ -123,8 +123,7 @@ class TreeProver {
       if (!follower.fused) continue;
       const OpSite& lead = proof_.site(follower.fused->lead);
       const auto place = [&](const OpSite& at) { return static_cast<int>(&at - proof_.sites.data()); };
-      if (site.around == proof_.sites[static_cast<std::size_t>(match.position)].around && match.position > place(lead) &&
-          match.position <= place(site))
+      if (site.around == proof_.sites[match.position].around && match.position > place(lead) && match.position <= place(site))
         return &*follower.fused;
     }
     return nullptr;
@@ -140,7 +139,7 @@ class TreeProver {
     const FusedReduction* fused = fused_around(match);
     return match.body.op->value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read) return node;
-      const int buffer = match.body.op->reads[static_cast<std::size_t>(node.ordinal())].buffer;
+      const int buffer = match.body.op->reads[node.ordinal()].buffer;
       const auto lead = lead_reads.find(node.ordinal());
       if (lead != lead_reads.end()) return corrected(match, node, lead->second, buffer);
       if (fused == nullptr || buffer != proof_.op(fused->lead).op.write.buffer) return node;
@@ -210,7 +209,7 @@ class TreeProver {
 
   /// In place of the element that was left out, the mediator's and the lead's at the same place.
   void reused_read(const Match& match, int read, int lead_read) {
-    const TileAccess& old = match.body.op->reads[static_cast<std::size_t>(read)];
+    const TileAccess& old = match.body.op->reads[read];
     const Composite* composite = reuse_of(old.buffer);
     if (composite == nullptr) return;
     for (const Match& left_out : matches_) {
@@ -233,8 +232,7 @@ class TreeProver {
         return access;
       };
       const TileOp& plan = *match.plan.op;
-      if (!same_access(plan.reads[static_cast<std::size_t>(read)], there(terms.write)) ||
-          !same_access(plan.reads[static_cast<std::size_t>(lead_read)], there(*lead_access)))
+      if (!same_access(plan.reads[read], there(terms.write)) || !same_access(plan.reads[lead_read], there(*lead_access)))
         proof_.fail("{} does not read the terms of {} at its own place", name(match), terms.name);
     }
   }
@@ -258,7 +256,7 @@ class TreeProver {
                                                              [&](const PathLoop& other) { return other.var == loop.var; });
       if (left && uses(copy, loop.var)) proof_.fail("{} is made once, and differs with {}", name(match), loop.var);
     }
-    const auto& around = proof_.sites[static_cast<std::size_t>(match.position)].around;
+    const auto& around = proof_.sites[match.position].around;
     const bool of_work_tile =
         std::any_of(around.begin(), around.end(), [](const BlockNode* node) { return node->var == kWorkTile; });
     for (const GridLoop& loop : proof_.plan.kernel->grid) {

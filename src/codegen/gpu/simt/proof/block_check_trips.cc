@@ -107,7 +107,7 @@ class Run {
   }
 
   static Tile::Slot& slot_of(Tile& tile, std::int64_t trip) {
-    return tile.slots[static_cast<std::size_t>((trip - 1) % static_cast<std::int64_t>(tile.slots.size()))];
+    return tile.slots[(trip - 1) % static_cast<std::int64_t>(tile.slots.size())];
   }
 
   void commit() {

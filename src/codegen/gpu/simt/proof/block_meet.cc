@@ -261,9 +261,8 @@ class Question {
     std::vector<std::string> different;
     for (const auto& [first, second] : partners(meeting_, a_, b_)) {
       const int d = first->axis->dim;
-      const bool counts = meeting_.apart == Meeting::Apart::block
-                              ? first->axis->kind == Axis::Kind::grid
-                              : d >= 0 && a_.op().roles[static_cast<std::size_t>(d)] != DimRole::serial;
+      const bool counts = meeting_.apart == Meeting::Apart::block ? first->axis->kind == Axis::Kind::grid
+                                                                  : d >= 0 && a_.op().roles[d] != DimRole::serial;
       if (counts) different.push_back(fmt::format("{} != {}", text_.of(first->name), text_.of(second->name)));
     }
     text_.state(different.empty() ? "1 = 0" : fmt::format("({})", fmt::join(different, " or ")));
@@ -300,7 +299,7 @@ class Question {
     }
     std::string row = "0";
     for (const int d : op.rows) {
-      const std::int64_t extent = extent_bound(op.op.dims[static_cast<std::size_t>(d)]).value_or(1);
+      const std::int64_t extent = extent_bound(op.op.dims[d]).value_or(1);
       row = fmt::format("({} * {} + {})", d == op.rows.front() ? 0 : extent, row, text_.of(side.of_dim(d)->position()));
     }
     return fmt::format("({} mod {})", row, op.layout.groups);

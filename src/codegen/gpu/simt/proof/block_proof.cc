@@ -78,7 +78,7 @@ std::vector<Axis> BlockProof::axes(const OpSite& site) const {
   }
   const TileOp& tile = op(site.op).op;
   for (int d = 0; d < static_cast<int>(tile.dims.size()); ++d) {
-    const OpDim& dim = tile.dims[static_cast<std::size_t>(d)];
+    const OpDim& dim = tile.dims[d];
     result.push_back({Axis::Kind::dim, dim.var, dim.lower, dim.upper, 1, nullptr, d});
   }
   return result;

@@ -46,8 +46,8 @@ struct BlockProof {
   }
   bool good() const { return violations.empty(); }
 
-  const BlockOp& op(int k) const { return plan.ops[static_cast<std::size_t>(k)]; }
-  const OpDim& dim(const BlockOp& op, int d) const { return op.op.dims[static_cast<std::size_t>(d)]; }
+  const BlockOp& op(int k) const { return plan.ops[k]; }
+  const OpDim& dim(const BlockOp& op, int d) const { return op.op.dims[d]; }
   const OpSite& site(int op) const;
   const std::string& name(const TileAccess& access) const { return plan.buffer(access.buffer).name; }
   /// Blocks take work tiles in turn: the values of the grid's variables are names within a loop over trips.

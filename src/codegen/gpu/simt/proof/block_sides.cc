@@ -129,7 +129,7 @@ class Differences {
 
   bool is_zero(const SideVariable* variable) const {
     const auto found = partner_.find(variable->name);
-    return found != partner_.end() && zero_[static_cast<std::size_t>(found->second)];
+    return found != partner_.end() && zero_[found->second];
   }
 
  private:
@@ -141,13 +141,13 @@ class Differences {
   }
 
   bool is_difference(const Affine& form, int pair) const {
-    const Pair& both = pairs_[static_cast<std::size_t>(pair)];
+    const Pair& both = pairs_[pair];
     return coefficient_of(form, both.first->name) == -coefficient_of(form, both.second->name) &&
            both.first->by_value == both.second->by_value;
   }
 
   Term difference_term(const Affine& form, int pair) const {
-    const Pair& both = pairs_[static_cast<std::size_t>(pair)];
+    const Pair& both = pairs_[pair];
     const SideVariable &a = *both.first, &b = *both.second;
     Term term{coefficient_of(form, a.name), 0, 0, pair, false};
     if (a.low && a.high && b.low && b.high) {
@@ -186,15 +186,14 @@ class Differences {
       to = std::min(to, term.high);
     }
     if (from > to) return Outcome::none;
-    if (term.pair < 0 || from != 0 || to != 0 || zero_[static_cast<std::size_t>(term.pair)]) return Outcome::open;
-    zero_[static_cast<std::size_t>(term.pair)] = true;
+    if (term.pair < 0 || from != 0 || to != 0 || zero_[term.pair]) return Outcome::open;
+    zero_[term.pair] = true;
     return Outcome::zero;
   }
 
   void drop_zeros() {
     for (Equation& equation : equations_)
-      std::erase_if(equation.terms,
-                    [&](const Term& term) { return term.pair >= 0 && zero_[static_cast<std::size_t>(term.pair)]; });
+      std::erase_if(equation.terms, [&](const Term& term) { return term.pair >= 0 && zero_[term.pair]; });
   }
 
   std::vector<Pair> pairs_;
@@ -210,9 +209,7 @@ bool same_radices(const BlockOp& a, const BlockOp& b) {
   if (a.rows.size() <= 1) return true;
   if (!a.row_bound() || !b.row_bound()) return false;
   for (std::size_t k = 1; k < a.rows.size(); ++k) {
-    if (extent_bound(a.op.dims[static_cast<std::size_t>(a.rows[k])]) !=
-        extent_bound(b.op.dims[static_cast<std::size_t>(b.rows[k])]))
-      return false;
+    if (extent_bound(a.op.dims[a.rows[k]]) != extent_bound(b.op.dims[b.rows[k]])) return false;
   }
   return true;
 }
@@ -249,7 +246,7 @@ bool same_where_it_counts(const Meeting& meeting, const Side& a, const Side& b, 
     case Meeting::Apart::point:
       return std::all_of(a.variables().begin(), a.variables().end(), [&](const SideVariable& variable) {
         const int d = variable.axis->dim;
-        return d < 0 || a.op().roles[static_cast<std::size_t>(d)] == DimRole::serial || differences.is_zero(&variable);
+        return d < 0 || a.op().roles[d] == DimRole::serial || differences.is_zero(&variable);
       });
     case Meeting::Apart::nothing:
       return false;
@@ -281,7 +278,7 @@ Side::Side(const BlockProof& proof, const Meeting& meeting, bool is_a)
     } else if (is_shared(axis)) {
       shared_.push_back(axis);
     } else {
-      if (toucher_->kept_only && axis.dim >= 0 && op_->op.dims[static_cast<std::size_t>(axis.dim)].reduced) continue;
+      if (toucher_->kept_only && axis.dim >= 0 && op_->op.dims[axis.dim].reduced) continue;
       SideVariable variable;
       variable.axis = &axis;
       variable.name = axis.var + kSideMark + (is_a ? "a" : "b") + std::to_string(variables_.size());
@@ -295,7 +292,7 @@ Side::Side(const BlockProof& proof, const Meeting& meeting, bool is_a)
         if (const auto end = constant_bound(variable.upper, false, variables_)) variable.high = *end - 1;
       } else {
         auto extent = position_count(axis.lower, axis.upper, axis.step);
-        if (axis.dim >= 0 && !extent) extent = extent_bound(op_->op.dims[static_cast<std::size_t>(axis.dim)]);
+        if (axis.dim >= 0 && !extent) extent = extent_bound(op_->op.dims[axis.dim]);
         variable.low = 0;
         if (extent) variable.high = *extent - 1;
       }

@@ -275,16 +275,14 @@ class LaunchProver {
 
   void access(const std::string& name, const TileAccess& want, const TileOp& have_op, const TileAccess& have) {
     if (have.buffer == want.buffer) {
-      if (!same_access(want, have))
-        fail("{} touches another element of {}", name, plan_.program.buffers[static_cast<std::size_t>(want.buffer)].name);
+      if (!same_access(want, have)) fail("{} touches another element of {}", name, plan_.program.buffers[want.buffer].name);
       return;
     }
     const std::optional<Origin> origin = origin_of(have_op, want, have);
     if (!origin) return fail("{}: elements of a moved buffer are not told apart", name);
     const auto [known, added] = moved_.try_emplace(have.buffer, *origin);
     if (!(known->second == *origin))
-      fail("{} finds another element where {} was moved", name,
-           plan_.program.buffers[static_cast<std::size_t>(want.buffer)].name);
+      fail("{} finds another element where {} was moved", name, plan_.program.buffers[want.buffer].name);
   }
 
   /// `place`, as a function of the indices of `own`, each of which runs with one dim of the op.
@@ -292,7 +290,7 @@ class LaunchProver {
     Origin origin;
     origin.buffer = place.buffer;
     std::vector<IntExpr> index = place.index;
-    const Buffer& buffer = plan_.program.buffers[static_cast<std::size_t>(own.buffer)];
+    const Buffer& buffer = plan_.program.buffers[own.buffer];
     for (std::size_t p = 0; p < own.index.size(); ++p) {
       const OpDim* along = nullptr;
       for (const OpDim& dim : op.dims) {
@@ -323,7 +321,7 @@ class LaunchProver {
 
   /// First written, then used, then stored: over the same elements, with nothing else at its place meanwhile.
   void moved_buffer(int scratch, const Origin& origin) {
-    const std::string& name = plan_.program.buffers[static_cast<std::size_t>(scratch)].name;
+    const std::string& name = plan_.program.buffers[scratch].name;
     const LaunchedOp *first = nullptr, *store = nullptr;
     bool direct = false;  // the place itself is touched since the first op
     for (const LaunchedOp& op : launched_) {
@@ -354,7 +352,7 @@ class LaunchProver {
   static std::size_t depth(const LaunchedOp& op) { return sequential(op, op); }
 
   bool used_elsewhere(int buffer) const {
-    return plan_.program.buffers[static_cast<std::size_t>(buffer)].memory == Memory::argument ||
+    return plan_.program.buffers[buffer].memory == Memory::argument ||
            std::any_of(launched_.begin(), launched_.end(), [&](const LaunchedOp& op) { return touches(op.op, buffer); });
   }
 

@@ -1,0 +1,176 @@
+// Group by group: products on tensor cores, rows over blocks or threads.
+#include "autotune/space/nest/nest_candidate.h"
+
+#include "autotune/space/gpu/tensor_fit.h"
+#include "autotune/space/gpu/tensor_guesses.h"
+#include "autotune/space/group_choice.h"
+#include "autotune/space/structure/group_steps.h"
+#include "autotune/space/structure/rule_steps.h"
+#include "support/knobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
+constexpr int kSummingThreads = 256;    ///< of a block that adds up a few parts of each of many sums
+
+Fusion fusion_of(const NamedValues& values) { return kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0))); }
+
+}  // namespace
+
+NestCandidate::NestCandidate(const CandidateFacts& facts, RuleVariants& variants, const NamedValues& values)
+    : facts_(facts),
+      variants_(variants),
+      values_(values),
+      tensor_(tensor_choice(values)),
+      rules_(rule_choice()),
+      chosen_(variants.at(rules_)),
+      groups_(variants.fusion_groups(chosen_, fusion_of(values), on_tensor_cores())),
+      main_(&variants.heaviest(chosen_, fusion_of(values), on_tensor_cores())) {}
+
+RuleChoice NestCandidate::rule_choice() const {
+  RuleChoice choice;
+  for (const std::string& rule : facts_.rules) {
+    if (value_or(values_, "rule." + rule, 0)) choice.rules.insert(rule);
+  }
+  choice.split = static_cast<int>(value_or(values_, "split_axis", -1));
+  if (choice.split >= 0) choice.parts = value_or(values_, "num_splits", 0);
+  // Tiles of a part's terms are whole: copies bring zeros beyond the end of an operand, not beyond that of a part.
+  if (choice.split >= 0 && facts_.streams_terms && on_tensor_cores()) choice.multiple = tensor_.depth;
+  return choice;
+}
+
+Candidate NestCandidate::build() {
+  candidate_.steps = chosen_.rules;
+  candidate_.least_ms = facts_.scalar_floor_ms;
+  if (on_tensor_cores() && tensor_.rescale > 0 && rules_.split < 0)
+    candidate_.steps = with_threshold(std::move(candidate_.steps), facts_.may_stay_behind, tensor_.rescale);
+  if (main_->at_front && !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_)) {
+    candidate_.infeasible = "parts of rows are for products on tensor cores";
+    return std::move(candidate_);
+  }
+  for (const FusionGroup& group : groups_) {
+    candidate_.infeasible = add(group);
+    if (!candidate_.infeasible.empty()) return std::move(candidate_);
+  }
+  if (facts_.limits.gpu ? gpu_choice(values_).streaming_outputs : value_or(values_, "streaming", 0) != 0) {
+    for (const Tensor& tensor : facts_.nest.tensors) {
+      if (tensor.role == TensorRole::output) candidate_.steps.push_back(make_step("streaming", {tensor.name}));
+    }
+  }
+  return std::move(candidate_);
+}
+
+/// Products of groups beside the main one get tensor cores as well, unless those combine parts.
+std::optional<TensorAxes> NestCandidate::axes_of(const FusionGroup& group) const {
+  if (!on_tensor_cores() || combines(group)) return std::nullopt;
+  return tensor_axes(variants_.nest(chosen_), chosen_.structure, group);
+}
+
+/// Blocks of later kernels may be placed before the one before ends.
+void NestCandidate::place_early(GridShape& grid, const FusionGroup& group) const {
+  const FusionGroup* first = main_->at_front ? main_ : groups_.data();
+  const auto& gpu = facts_.limits.gpu;
+  const bool can = gpu && gpu->sm >= knob_named("programmatic_launch").least_sm;
+  grid.programmatic_launch = can && &group != first ? 1 : 0;
+}
+
+/// The group's steps; why there are none, or "".
+std::string NestCandidate::add(const FusionGroup& group) {
+  if (const auto axes = axes_of(group)) return add_products(group, *axes);
+  GroupShape shape = shape_of(group, values_);
+  if (std::string why = make_shape(group, shape); !why.empty()) return why;
+  add_shape(group, shape);
+  return "";
+}
+
+std::string NestCandidate::add_products(const FusionGroup& group, const TensorAxes& axes) {
+  if (rules_.split >= 0 && rows_follow_stream(variants_.nest(chosen_), chosen_.structure, group, axes))
+    return "tiles of a part have other rows than its sums";
+  TensorChoice choice = is_main(group) ? tensor_ : first_choice(axes);
+  place_early(choice.grid, group);
+  if (std::string why = tensor_infeasible(axes, choice, *facts_.limits.gpu); !why.empty()) return why;
+  GroupPlan plan = tensor_plan(group, axes, choice);
+  if (!group.part && plan.reduction_axis >= 0)
+    plan.reduction_groups = variants_.reduction_groups(chosen_, group, plan.reduction_axis);
+  append(tensor_steps(group_steps(chosen_.structure, group, plan), axes, choice));
+  candidate_.least_ms = 0;
+  return "";
+}
+
+/// For a group beside the main one: what fits first, or a choice that says why nothing does.
+TensorChoice NestCandidate::first_choice(const TensorAxes& axes) const {
+  for (const NamedValues& values : likely_tensor_choices(axes, *facts_.limits.gpu)) {
+    const TensorChoice choice = tensor_choice(values);
+    if (tensor_infeasible(axes, choice, *facts_.limits.gpu).empty()) return choice;
+  }
+  return TensorChoice{.grid = {.warpgroups = 1}};
+}
+
+NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, NamedValues values) const {
+  GroupShape shape{std::move(values), {}, {}};
+  shape.on_gpu = gpu_choice(shape.values);
+  if (combines(group)) shape.on_gpu = {.grid = {.threads = kCombiningThreads}};
+  if (combines(group) && facts_.streams_terms && on_tensor_cores()) {
+    // A few parts of many sums: threads take elements, not parts of one element.
+    shape.on_gpu.grid.threads = kSummingThreads;
+    for (const auto& [name, tile] : tiles_of_few_parts(chosen_.structure, group)) {
+      if (value_or(shape.values, name, 0) == 0) shape.values[name] = tile;
+    }
+  }
+  place_early(shape.on_gpu.grid, group);
+  shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
+  return shape;
+}
+
+/// Why the shape does not fit, or ""; of a group beside the main one it may become one of its own.
+std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shape) const {
+  const Nest& nest = variants_.nest(chosen_);
+  if (!facts_.limits.gpu) {
+    const bool keeps_rows = !shape.plan.order.empty() && group.loop_groups.size() > 1;
+    const std::int64_t bytes = keeps_rows ? scratch_bytes(nest, chosen_.structure, group, shape.plan) : 0;
+    if (bytes <= facts_.limits.scratch_bytes) return "";
+    return fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, facts_.limits.scratch_bytes >> 10);
+  }
+  if (combines(group)) return "";
+  const GpuLimits& gpu = *facts_.limits.gpu;
+  const auto infeasible = [&] {
+    return gpu_infeasible({nest, chosen_.structure, group, shape.plan, facts_.sizes}, shape.on_gpu, gpu);
+  };
+  const bool beside = !is_main(group) && !main_->part;
+  if (!beside || !on_tensor_cores()) {
+    std::string why = infeasible();
+    if (why.empty() || !beside) return why;
+  }
+  shape = shape_of(group, values_beside_products(chosen_.structure, group, gpu));
+  return infeasible();
+}
+
+void NestCandidate::add_shape(const FusionGroup& group, const GroupShape& shape) {
+  GroupSteps steps = group_steps(chosen_.structure, group, shape.plan);
+  if (facts_.limits.gpu) {
+    const GpuGroup part{variants_.nest(chosen_), chosen_.structure, group, shape.plan, facts_.sizes};
+    append(gpu_steps(part, steps, shape.on_gpu));
+  } else {
+    append(steps.steps);
+    append(inner_loop_steps(chosen_.structure, group, steps, values_));
+  }
+  if (is_main(group) && value_or(values_, "specialize", 0)) specialise(steps, shape.plan);
+}
+
+/// Every specialised loop triples the versions of the program: only those of the main group.
+void NestCandidate::specialise(const GroupSteps& steps, const GroupPlan& plan) {
+  for (const auto& [axis, loop] : steps.outer) {
+    if (plan.tile.at(axis) > 1) candidate_.steps.push_back(make_step("specialize", {loop}));
+  }
+  for (const std::string& loop : steps.reduction_loops) {
+    if (plan.reduction_tile > 1) candidate_.steps.push_back(make_step("specialize", {loop}));
+  }
+}
+
+}  // namespace nestor

@@ -1,0 +1,75 @@
+// NestCandidate: the steps of one point of a nest's space.
+#pragma once
+
+#include "autotune/space/gpu/gpu_steps.h"
+#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/space.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/rule_variants.h"
+
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Values of the parameter "fusion" are places in this list.
+inline constexpr std::array<Fusion, 4> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared};
+
+/// What a space knows about its candidates.
+struct CandidateFacts {
+  const Nest& nest;  ///< before any step
+  const Sizes& sizes;
+  const SpaceLimits& limits;
+  const std::vector<std::string>& rules;         ///< of parameters "rule.NAME"
+  const std::set<std::string>& may_stay_behind;  ///< leads of rule online whose extremum may stay behind
+  double scalar_floor_ms = 0;                    ///< of candidates that leave the tensor cores alone, where those could be used
+  bool streams_terms = false;                    ///< tiles on tensor cores are of terms of sums of products, not of their columns
+};
+
+/// Makes one candidate from the values of a point.
+class NestCandidate {
+ public:
+  NestCandidate(const CandidateFacts& facts, RuleVariants& variants, const NamedValues& values);
+
+  Candidate build();
+
+ private:
+  /// How a fusion group is spread over blocks of a GPU, or over a host's threads.
+  struct GroupShape {
+    NamedValues values;
+    GpuChoice on_gpu;
+    GroupPlan plan;
+  };
+
+  bool on_tensor_cores() const { return tensor_.grid.warpgroups > 0; }
+  bool is_main(const FusionGroup& group) const { return &group == main_; }
+  /// Beside blocks that run over parts, what is left to do is to combine their results.
+  bool combines(const FusionGroup& group) const { return main_->part && !is_main(group); }
+  RuleChoice rule_choice() const;
+  std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
+  void place_early(GridShape& grid, const FusionGroup& group) const;
+  std::string add(const FusionGroup& group);
+  std::string add_products(const FusionGroup& group, const TensorAxes& axes);
+  TensorChoice first_choice(const TensorAxes& axes) const;
+  GroupShape shape_of(const FusionGroup& group, NamedValues values) const;
+  std::string make_shape(const FusionGroup& group, GroupShape& shape) const;
+  void add_shape(const FusionGroup& group, const GroupShape& shape);
+  void specialise(const GroupSteps& steps, const GroupPlan& plan);
+  void append(const std::vector<Step>& steps) { candidate_.steps.insert(candidate_.steps.end(), steps.begin(), steps.end()); }
+
+  const CandidateFacts& facts_;
+  RuleVariants& variants_;
+  const NamedValues& values_;
+  const TensorChoice tensor_;
+  const RuleChoice rules_;
+  const RuleVariant& chosen_;
+  const std::vector<FusionGroup>& groups_;
+  const FusionGroup* const main_;
+  Candidate candidate_;
+};
+
+}  // namespace nestor
