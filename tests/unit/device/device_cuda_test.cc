@@ -116,8 +116,8 @@ TEST_F(Cuda, LaunchesWithClustersAndSharedMemory) {
   std::uint64_t value = 77;
   void* params[] = {&value};
   const ContextScope scope(*device);
-  kernel.launch({32, 1, 1}, {128, 1, 1}, {16, 1, 1}, 100000, nullptr, params);
-  kernel.launch({8, 2, 1}, {128, 1, 1}, {1, 1, 1}, 0, nullptr, params);
+  kernel.launch({32, 1, 1}, {.block = {128, 1, 1}, .cluster = {16, 1, 1}, .dynamic_shared_bytes = 100000}, nullptr, params);
+  kernel.launch({8, 2, 1}, {.block = {128, 1, 1}}, nullptr, params);
   ASSERT_EQ(fake.launches.size(), 2);
   EXPECT_THAT(fake.launches[0].cluster, ElementsAre(16, 1, 1));
   EXPECT_EQ(fake.launches[0].shared_bytes, 100000);
@@ -137,7 +137,7 @@ TEST_F(Cuda, GraphsRunWhatWasCaptured) {
   const CudaStream stream(device);
   const CudaGraph graph = stream.capture([&] {
     const ContextScope scope(*device);
-    kernel.launch({1, 1, 1}, {32, 1, 1}, {1, 1, 1}, 0, stream, nullptr);
+    kernel.launch({1, 1, 1}, {.block = {32, 1, 1}}, stream, nullptr);
   });
   EXPECT_TRUE(fake.launches.empty());
   graph.launch(stream);
@@ -169,7 +169,7 @@ TEST_F(Cuda, ThreadsCanShareAModule) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       const ContextScope scope(*device);
-      for (int k = 0; k < 50; ++k) module->function("kernel").launch({1, 1, 1}, {32, 1, 1}, {1, 1, 1}, 0, nullptr, nullptr);
+      for (int k = 0; k < 50; ++k) module->function("kernel").launch({1, 1, 1}, {.block = {32, 1, 1}}, nullptr, nullptr);
     });
   }
   for (std::thread& thread : threads) thread.join();
