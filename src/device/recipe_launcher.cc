@@ -69,8 +69,7 @@ class RecipeLauncher::Compiler {
     }
     step.shared_bytes = static_cast<unsigned>(node.shared_bytes);
     // Older drivers refuse such launches while a stream is captured; the kernel's wait is over at once where they are ordinary.
-    step.programmatic =
-        node.programmatic && launcher_.module_->device().identity().driver_version >= kProgrammaticInGraphs;
+    step.programmatic = node.programmatic && launcher_.module_->device().identity().driver_version >= kProgrammaticInGraphs;
     step.function = launcher_.module_->function(node.symbol);
     step.function.prepare(node.shared_bytes, static_cast<int>(cluster));
     if (node.grid[0].uses(kUnits)) step.most_blocks = blocks_at_once(step);

@@ -125,14 +125,15 @@ inline Nest copied_twice() {
       .build();
 }
 
-/// y = x / sqrt(z), element by element.
+/// y = x / sqrt(|z| + 1), element by element.
 inline Nest quotients_by_roots() {
   const std::string pair = "0 <= i < R and 0 <= j < C";
   return NestBuilder("roots", {{"R", 4}, {"C", 7}})
       .tensor("x", TensorRole::input, {"R", "C"})
       .tensor("z", TensorRole::input, {"R", "C"})
       .tensor("y", TensorRole::output, {"R", "C"})
-      .statement("y[i, j] : " + pair, "y[i, j]", {"x[i, j]", "z[i, j]"}, read(0) / apply(ScalarOp::sqrt, read(1)))
+      .statement("y[i, j] : " + pair, "y[i, j]", {"x[i, j]", "z[i, j]"},
+                 read(0) / apply(ScalarOp::sqrt, apply(ScalarOp::abs, read(1)) + number(1)))
       .build();
 }
 

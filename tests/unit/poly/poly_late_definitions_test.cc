@@ -56,6 +56,24 @@ TEST(LateDefinitions, ChainsMoveAsAWhole) {
   EXPECT_THAT(order_after(nest), ElementsAre("W", "L_init", "L_update", "PV_init", "PV_update", "below", "root", "O"));
 }
 
+/// The second sum reads the weights through a definition of its own.
+TEST(LateDefinitions, SumsShareWhatTheirOperandsAreMadeOf) {
+  Nest nest = samples::early_denominator();
+  const Statement twice = samples::NestBuilder("part", {{"R", 4}, {"C", 7}, {"D", 3}})
+                              .statement("W2[i, j] : 0 <= i < R and 0 <= j < C", "W2[i, j]", {"W[i, j]"}, read(0) * number(2))
+                              .build()
+                              .statements[0];
+  nest.tensors.push_back(nest.tensor("W"));
+  nest.tensors.back().name = "W2";
+  nest.statements.insert(nest.statements.begin() + 4, twice);
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "PV_update") statement.reads[0] = {"W2", statement.reads[0].relation.set_range_tuple("W2")};
+  }
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_THAT(order_after(nest), ElementsAre("W", "L_init", "L_update", "W2", "PV_init", "PV_update", "below", "O"));
+}
+
 TEST(LateDefinitions, OthersStayWhereTheyAre) {
   EXPECT_FALSE(matches(samples::early_denominator(false))) << "the second sum has other operands";
   EXPECT_FALSE(matches(samples::late_division_norm())) << "the second sum reads the mean";

@@ -1,7 +1,7 @@
 // Rule "late_definitions": what is computed from a finished sum waits until it is first needed.
 //
 // Pattern    a temporary of one elementwise definition that needs what a sum or an extremum has accumulated, behind it another such
-//            reduction that reads the same temporary, and behind that the first reader (a row's denominator between two sums over weights).
+//            reduction that needs the same temporary, and behind that the first reader (a row's denominator between two sums over weights).
 // Rewrite    the definition moves to just before its first reader.
 // Conditions the definition is alone in its loops, and nothing between writes what it reads.
 // Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
