@@ -4,6 +4,7 @@
 #include "autotune/finalists.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/near_problems.h"
+#include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
@@ -16,7 +17,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <set>
 
 namespace nestor {
@@ -24,7 +24,6 @@ namespace {
 
 constexpr std::size_t kMostNeighbours = 6;
 constexpr int kPatience = 16;  ///< trials without a correct one
-constexpr std::size_t kMostPostponed = 64;
 constexpr int kFinalists = 3;  ///< of a run with several devices
 
 using Clock = std::chrono::steady_clock;
@@ -64,6 +63,7 @@ class Tuning {
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     if (!request_.fix_all_sizes && nothing_fits()) return std::nullopt;
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
+    proposals_.emplace(*space_, *searcher_);
     result_.device = measurer_->device();
     devices_ = measurer_->devices();
     result_.space = describe(*space_);
@@ -150,7 +150,7 @@ class Tuning {
       const auto ms = learned_ms(trial.status, trial.median_ms);
       const auto point = values.empty() ? std::nullopt : point_from(*space_, values);
       if (trial.own_device && to_be_repeated(trial, trial_key(json))) {
-        if (point && request_.retry_failed) try_soon(*point);
+        if (point && request_.retry_failed) proposals_->try_soon(*point);
         continue;
       }
       if (trial.revision != kCodegenRevision || !trial.trusted || !trial.own_device) {
@@ -165,10 +165,10 @@ class Tuning {
       if (point) searcher_->report(*point, ms);
     }
     // Without it nobody knows what the search has gained.
-    if (result_.known > 0 && !known_.contains(baseline_key_)) try_soon(space_->baseline());
+    if (result_.known > 0 && !known_.contains(baseline_key_)) proposals_->try_soon(space_->baseline());
     for (const auto& [ms, point] : of_others) {
-      if (neighbours_.size() == kMostNeighbours) break;
-      try_soon(point);
+      if (proposals_->soon() == kMostNeighbours) break;
+      proposals_->try_soon(point);
     }
   }
 
@@ -179,10 +179,6 @@ class Tuning {
     const bool failed =
         trial.status == TrialStatus::crash || trial.status == TrialStatus::timeout || trial.status == TrialStatus::compile_error;
     return request_.retry_failed && failed;
-  }
-
-  void try_soon(const Point& point) {
-    if (std::find(neighbours_.begin(), neighbours_.end(), point) == neighbours_.end()) neighbours_.push_back(point);
   }
 
   /// What was best on this device for the nearest problems is tried first: those of this operator (other sizes, other variants), where
@@ -200,47 +196,12 @@ class Tuning {
     if (!json.is_object() || !json.contains("parameters")) return;
     const auto values = current_trial_steps(json).at("parameters").get<NamedValues>();
     const auto point =
-        problem.op == result_.problem.op ? point_from(*space_, values) : point_like(*space_, first_guess(), values);
-    if (point) try_soon(*point);
-  }
-
-  Point first_guess() {
-    if (!guesses_) guesses_ = space_->defaults();
-    return guesses_->empty() ? space_->baseline() : guesses_->front();
-  }
-
-  struct Proposal {
-    Point point;
-    const char* origin = "search";  ///< where it comes from, for reports: also "neighbour" and "guess"
-    bool waited = false;            ///< was put off before
-  };
-
-  std::optional<Proposal> proposal() {
-    if (!patient() && !postponed_.empty()) return take_first(postponed_);
-    if (!neighbours_.empty()) return Proposal{take_first(neighbours_), "neighbour"};
-    if (auto point = searcher_->propose()) {
-      const char* origin = is_guess(*point) ? "guess" : "search";
-      return Proposal{std::move(*point), origin};
-    }
-    if (!postponed_.empty()) return take_first(postponed_);
-    return std::nullopt;
+        problem.op == result_.problem.op ? point_from(*space_, values) : point_like(*space_, proposals_->first_guess(), values);
+    if (point) proposals_->try_soon(*point);
   }
 
   /// Nothing was correct yet, and few candidates were tried.
   bool patient() const { return best_ms_ == 0 && result_.trials < kPatience; }
-
-  template <class T>
-  static T take_first(std::deque<T>& list) {
-    T first = std::move(list.front());
-    list.pop_front();
-    return first;
-  }
-
-  /// One of the points that the space itself proposes.
-  bool is_guess(const Point& point) {
-    if (!guesses_) guesses_ = space_->defaults();
-    return std::find(guesses_->begin(), guesses_->end(), point) != guesses_->end();
-  }
 
   void note_best(double ms) {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
@@ -249,7 +210,7 @@ class Tuning {
   /// The next candidate that is neither known nor infeasible. One is tried even where making a large problem's data took all the time.
   std::optional<Pending> next() {
     while (!stopped() && (!out_of_time() || next_ticket_ == 0)) {
-      auto proposed = proposal();
+      const auto proposed = proposals_->next(patient());
       if (!proposed) {
         result_.exhausted = true;
         return std::nullopt;
@@ -258,11 +219,7 @@ class Tuning {
       Candidate candidate = space_->candidate(point);
       // What cannot be fast waits until there is a time that it must beat.
       const bool slow = candidate.least_ms > 0 && candidate.infeasible.empty();
-      if (slow && patient() && !proposed->waited && postponed_.size() < kMostPostponed) {
-        proposed->waited = true;
-        postponed_.push_back(std::move(*proposed));
-        continue;
-      }
+      if (slow && patient() && proposals_->put_off(*proposed)) continue;
       if (!candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
         searcher_->report(point, std::nullopt);
         continue;
@@ -320,7 +277,7 @@ class Tuning {
     if (pending.key != baseline_key_ || repaired_) return;
     repaired_ = true;
     known_.erase(pending.key);
-    try_soon(pending.point);
+    proposals_->try_soon(pending.point);
   }
 
   /// A winner by a wide margin is measured once more, and counts with the slower of its two medians.
@@ -413,13 +370,11 @@ class Tuning {
   std::unique_ptr<Space> space_;
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
+  std::optional<Proposals> proposals_;
   std::map<std::string, std::optional<double>> known_;  ///< by key
   std::vector<DeviceIdentity> devices_;                 ///< that measure, by their numbers
   std::set<std::string> measured_first_;                ///< keys of what the first of them has measured
-  std::optional<std::vector<Point>> guesses_;           ///< the space's own
-  std::deque<Proposal> postponed_;
-  std::deque<Point> neighbours_;               ///< to be tried before what the searcher proposes
-  std::map<std::int64_t, Pending> under_way_;  ///< by ticket
+  std::map<std::int64_t, Pending> under_way_;           ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;
   std::int64_t next_ticket_ = 0;

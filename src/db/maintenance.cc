@@ -38,8 +38,7 @@ void check_trials(Store& store, std::vector<std::string>& findings) {
 
 void Database::pin(std::int64_t trial_id, bool pinned) {
   stores_->require_writable("pin a trial");
-  if (trial_id < 0 && stores_->system)
-    user_error("trial {} is in the system database {}, which is read-only", trial_id, stores_->system->path());
+  stores_->require_of_user(trial_id);
   Store& store = stores_->user;
   guarded(store.path(), [&] {
     return store.in_transaction([&] {

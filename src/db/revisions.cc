@@ -36,8 +36,7 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
 
 void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
   stores_->require_writable("store what a check found");
-  if (trial_id < 0 && stores_->system)
-    user_error("trial {} is in the system database {}, which is read-only", trial_id, stores_->system->path());
+  stores_->require_of_user(trial_id);
   Store& store = stores_->user;
   guarded(store.path(), [&] {
     return store.in_transaction([&] {

@@ -23,6 +23,8 @@ struct Stores {
   std::optional<TrialPlace> place_of(std::int64_t trial_id);
   /// Throws UserError when the user's store is read-only; `what` says what was wanted.
   void require_writable(const char* what) const;
+  /// Throws UserError for a trial of the system's store.
+  void require_of_user(std::int64_t trial_id) const;
   /// The better of both stores' answers; the user's when they are equal.
   template <class Find>
   std::optional<Answer> ask_both(Find&& find);

@@ -4,8 +4,11 @@
 #include <isl/aff.h>
 #include <isl/map.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -292,48 +295,38 @@ bool InstanceMatch::match(const ScalarExpr& a, const ScalarExpr& b) {
   return true;
 }
 
-bool InstanceMatch::match(const Monomial& a, const Monomial& b) {
-  if (!close(a.coefficient, b.coefficient) || a.factors.size() != b.factors.size()) return false;
-  std::vector<bool> used(b.factors.size(), false);
-  for (const auto& [expr, exponent] : a.factors) {
-    bool found = false;
-    for (std::size_t k = 0; k < b.factors.size() && !found; ++k) {
-      if (used[k] || b.factors[k].second != exponent) continue;
-      const auto reads = reads_;
-      const auto indices = indices_;
-      found = match(expr, b.factors[k].first);
-      if (found) {
+namespace {
+
+/// Whether each item of `a` matches an item of `b`, each of these once. `matches` may add to `found`; what it adds and then refuses is taken
+/// back.
+template <class List, class Matches, class... Found>
+bool match_in_any_order(const List& a, const List& b, const Matches& matches, Found&... found) {
+  if (a.size() != b.size()) return false;
+  std::vector<bool> used(b.size(), false);
+  return std::all_of(a.begin(), a.end(), [&](const auto& item) {
+    for (std::size_t k = 0; k < b.size(); ++k) {
+      if (used[k]) continue;
+      auto before = std::tuple(found...);
+      if (matches(item, b[k])) {
         used[k] = true;
-      } else {
-        reads_ = reads;
-        indices_ = indices;
+        return true;
       }
+      std::tie(found...) = std::move(before);
     }
-    if (!found) return false;
-  }
-  return true;
+    return false;
+  });
+}
+
+}  // namespace
+
+bool InstanceMatch::match(const Monomial& a, const Monomial& b) {
+  const auto matches = [&](const auto& x, const auto& y) { return x.second == y.second && match(x.first, y.first); };
+  return close(a.coefficient, b.coefficient) && match_in_any_order(a.factors, b.factors, matches, reads_, indices_);
 }
 
 bool InstanceMatch::match(const Polynomial& a, const Polynomial& b) {
-  if (a.size() != b.size()) return false;
-  std::vector<bool> used(b.size(), false);
-  for (const Monomial& term : a) {
-    bool found = false;
-    for (std::size_t k = 0; k < b.size() && !found; ++k) {
-      if (used[k]) continue;
-      const auto reads = reads_;
-      const auto indices = indices_;
-      found = match(term, b[k]);
-      if (found) {
-        used[k] = true;
-      } else {
-        reads_ = reads;
-        indices_ = indices;
-      }
-    }
-    if (!found) return false;
-  }
-  return true;
+  const auto matches = [&](const Monomial& x, const Monomial& y) { return match(x, y); };
+  return match_in_any_order(a, b, matches, reads_, indices_);
 }
 
 isl::map InstanceMatch::relation(const isl::set& domain_a, const isl::set& domain_b) const {

@@ -1,0 +1,49 @@
+// Points of others first, then the searcher's, then those that were put off.
+#include "autotune/proposals.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+constexpr std::size_t kMostPostponed = 64;
+
+template <class T>
+T take_first(std::deque<T>& list) {
+  T first = std::move(list.front());
+  list.pop_front();
+  return first;
+}
+
+}  // namespace
+
+void Proposals::try_soon(const Point& point) {
+  if (std::find(neighbours_.begin(), neighbours_.end(), point) == neighbours_.end()) neighbours_.push_back(point);
+}
+
+const std::vector<Point>& Proposals::guesses() {
+  if (!guesses_) guesses_ = space_.defaults();
+  return *guesses_;
+}
+
+Point Proposals::first_guess() { return guesses().empty() ? space_.baseline() : guesses().front(); }
+
+std::optional<Proposal> Proposals::next(bool patient) {
+  if (!patient && !postponed_.empty()) return take_first(postponed_);
+  if (!neighbours_.empty()) return Proposal{take_first(neighbours_), "neighbour"};
+  if (auto point = searcher_.propose()) {
+    const bool guess = std::find(guesses().begin(), guesses().end(), *point) != guesses().end();
+    return Proposal{std::move(*point), guess ? "guess" : "search"};
+  }
+  if (!postponed_.empty()) return take_first(postponed_);
+  return std::nullopt;
+}
+
+bool Proposals::put_off(const Proposal& proposal) {
+  if (proposal.waited || postponed_.size() >= kMostPostponed) return false;
+  postponed_.push_back({proposal.point, proposal.origin, true});
+  return true;
+}
+
+}  // namespace nestor

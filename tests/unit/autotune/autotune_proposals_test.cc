@@ -1,0 +1,81 @@
+// In which order points are tried: those of others, the searcher's, and those that were put off.
+#include "autotune/proposals.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+Point point(int value) { return {value}; }
+
+class FakeSpace : public Space {
+ public:
+  const std::vector<Parameter>& parameters() const override { return parameters_; }
+  Point baseline() const override { return point(0); }
+  std::vector<Point> defaults() const override { return {point(1)}; }
+  Candidate candidate(const Point&) const override { return {}; }
+
+ private:
+  std::vector<Parameter> parameters_;
+};
+
+/// Proposes 1, 2, ... up to a last one.
+class Counter : public Searcher {
+ public:
+  explicit Counter(int last) : last_(last) {}
+  std::optional<Point> propose() override { return at_ < last_ ? std::optional(point(++at_)) : std::nullopt; }
+  void report(const Point&, std::optional<double>) override {}
+
+ private:
+  int at_ = 0, last_;
+};
+
+TEST(Proposals, PointsOfOthersComeFirstAndOnce) {
+  const FakeSpace space;
+  Counter searcher(2);
+  Proposals proposals(space, searcher);
+  proposals.try_soon(point(7));
+  proposals.try_soon(point(7));
+  EXPECT_EQ(proposals.soon(), 1U);
+  std::vector<std::string> origins;
+  std::vector<Point> points;
+  while (const auto next = proposals.next(true)) {
+    points.push_back(next->point);
+    origins.emplace_back(next->origin);
+  }
+  EXPECT_EQ(points, (std::vector<Point>{point(7), point(1), point(2)}));
+  EXPECT_EQ(origins, (std::vector<std::string>{"neighbour", "guess", "search"}));
+}
+
+TEST(Proposals, WhatWasPutOffComesWhenPatienceEndsOrNothingElseIsLeft) {
+  const FakeSpace space;
+  Counter searcher(3);
+  Proposals proposals(space, searcher);
+  EXPECT_TRUE(proposals.put_off(proposals.next(true).value()));
+  EXPECT_EQ(proposals.next(true)->point, point(2));
+  const Proposal waited = proposals.next(false).value();
+  EXPECT_EQ(waited.point, point(1));
+  EXPECT_STREQ(waited.origin, "guess");
+  EXPECT_FALSE(proposals.put_off(waited)) << "only once";
+  EXPECT_TRUE(proposals.put_off(proposals.next(true).value()));
+  EXPECT_EQ(proposals.next(true)->point, point(3)) << "patient, but there is nothing else";
+  EXPECT_FALSE(proposals.next(true));
+}
+
+TEST(Proposals, NoMoreThanAFewArePutOff) {
+  const FakeSpace space;
+  Counter searcher(100);
+  Proposals proposals(space, searcher);
+  int put_off = 0;
+  while (proposals.put_off(proposals.next(true).value())) ++put_off;
+  EXPECT_EQ(put_off, 64);
+}
+
+TEST(Proposals, TheFirstGuessIsTheSpacesOwn) {
+  const FakeSpace space;
+  Counter searcher(1);
+  EXPECT_EQ(Proposals(space, searcher).first_guess(), point(1));
+}
+
+}  // namespace
+}  // namespace nestor
