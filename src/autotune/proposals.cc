@@ -18,6 +18,11 @@ T take_first(std::deque<T>& list) {
 
 }  // namespace
 
+bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
+  return std::any_of(points.begin(), points.end(),
+                     [&](const Point& point) { return space.candidate(point).infeasible.empty(); });
+}
+
 void Proposals::try_soon(const Point& point) {
   if (std::find(neighbours_.begin(), neighbours_.end(), point) == neighbours_.end()) neighbours_.push_back(point);
 }

@@ -16,6 +16,9 @@ struct Proposal {
   bool waited = false;            ///< was put off before
 };
 
+/// Is one of the points worth compiling?
+bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
+
 class Proposals {
  public:
   /// Both must outlive it.
@@ -27,6 +30,8 @@ class Proposals {
   std::size_t soon() const { return neighbours_.size(); }
   /// The space's best guess.
   Point first_guess();
+  /// Has the space guesses, and none that is worth compiling?
+  bool nothing_fits() { return !guesses().empty() && !has_feasible_guess(space_, guesses()); }
 
   /// The next point, nullopt when there are no more. `patient`: what was put off goes on waiting as long as there is anything else.
   std::optional<Proposal> next(bool patient);

@@ -46,7 +46,7 @@ class Tuning {
  public:
   explicit Tuning(const TuneRequest& request)
       : request_(request),
-        problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes)),
+        problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes, request.fixed_sizes)),
         schedules_(problem_.start),
         database_(
             Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
@@ -54,16 +54,16 @@ class Tuning {
     result_.problem = problem_key(request.nest, problem_.sizes);
   }
 
-  /// nullopt: no likely candidate fits unless all sizes are fixed.
+  /// nullopt: no likely candidate fits a GPU unless more sizes are fixed.
   std::optional<TuneResult> run() {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
     if (request_.progress) measurer_->while_waiting([this] { tick(); });
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
-    if (!request_.fix_all_sizes && nothing_fits()) return std::nullopt;
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     proposals_.emplace(*space_, *searcher_);
+    if (may_fix_more() && proposals_->nothing_fits()) return std::nullopt;
     result_.device = measurer_->device();
     devices_ = measurer_->devices();
     result_.space = describe(*space_);
@@ -99,14 +99,8 @@ class Tuning {
     }
   }
 
-  /// Do free sizes keep every first guess for a GPU from fitting?
-  bool nothing_fits() {
-    const bool free = std::any_of(request_.nest.sizes.begin(), request_.nest.sizes.end(),
-                                  [](const SizeParam& size) { return !size.specialized; });
-    if (!free || !request_.measure.target.is_gpu()) return false;
-    guesses_ = space_->defaults();
-    return !guesses_->empty() && std::all_of(guesses_->begin(), guesses_->end(),
-                                             [&](const Point& point) { return !space_->candidate(point).infeasible.empty(); });
+  bool may_fix_more() const {
+    return request_.measure.target.is_gpu() && problem_.fixed.size() < problem_.sizes.size() && request_.fixed_sizes.empty();
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -385,6 +379,20 @@ class Tuning {
   TuneResult result_;
 };
 
+/// Of the sizes left free, the last one that lets a likely candidate fit once it is fixed; all of them where no single one does.
+std::set<std::string> sizes_that_help(const TuneRequest& request) {
+  std::set<std::string> all;
+  for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
+    if (size->specialized) continue;
+    all.insert(size->name);
+    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, {size->name});
+    BaseSchedules schedules(problem.start);
+    const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
+    if (has_feasible_guess(*space, space->defaults())) return {size->name};
+  }
+  return all;
+}
+
 }  // namespace
 
 TuneResult tune(const TuneRequest& request) {
@@ -393,10 +401,10 @@ TuneResult tune(const TuneRequest& request) {
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   if (std::optional<TuneResult> result = Tuning(request).run()) return std::move(*result);
   TuneRequest fixed = request;
-  fixed.fix_all_sizes = true;
-  TuneResult result = *Tuning(fixed).run();
-  result.fixed_sizes = true;
-  return result;
+  fixed.fixed_sizes = sizes_that_help(request);
+  std::optional<TuneResult> result = Tuning(fixed).run();
+  result->fixed_sizes = fixed.fixed_sizes;
+  return std::move(*result);
 }
 
 SpaceLimits space_limits(const DeviceIdentity& device) {

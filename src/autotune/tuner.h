@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace nestor {
@@ -36,6 +37,7 @@ struct TuneRequest {
   Sizes sizes{};  ///< missing ones take their default
   /// Fix every size in the kernel instead of only the specialised ones: faster at best, but it serves no other size.
   bool fix_all_sizes = false;
+  std::set<std::string> fixed_sizes{};  ///< to be fixed beside the specialised ones
   SearcherKind searcher = SearcherKind::evolutionary;
   int max_trials = 200;       ///< new measurements in this run
   double time_budget_s = 60;  ///< wall clock; the trial under way when it runs out is finished
@@ -71,7 +73,8 @@ struct TuneResult {
   std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none
   bool stopped = false;          ///< by the stop flag
   bool exhausted = false;        ///< every candidate of the space is measured
-  bool fixed_sizes = false;      ///< compiled for exactly these sizes, as nothing likely fits a GPU's blocks for all of them
+  /// Sizes that were fixed since with them left free nothing likely fits a GPU's blocks.
+  std::set<std::string> fixed_sizes;
   std::string space;             ///< the space in words: parameters and number of candidates
 };
 

@@ -3,6 +3,7 @@
 
 #include "poly/nest/nest.h"
 
+#include <set>
 #include <string>
 
 namespace nestor {
@@ -15,7 +16,7 @@ struct TrialProblem {
   std::string digest;  ///< of the definition
 };
 
-/// `sizes`: missing ones take their default. Fixed are the specialised ones, or all.
-TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false);
+/// `sizes`: missing ones take their default. Fixed are the specialised ones and those in `also`, or all.
+TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false, const std::set<std::string>& also = {});
 
 }  // namespace nestor

@@ -133,7 +133,7 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"database", request.database}};
   if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
   add_to(json, remarks);
-  if (result.fixed_sizes) json["fixed_sizes"] = true;
+  if (!result.fixed_sizes.empty()) json["fixed_sizes"] = result.fixed_sizes;
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
   return json;
 }
@@ -171,7 +171,8 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
       result.baseline_ms > 0 ? fmt::format("  ({:.2f}x faster)", result.baseline_ms / best.median_ms) : "";
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
   print(remarks);
-  if (result.fixed_sizes) print("compiled for exactly these sizes: with others left free, nothing likely fits a block");
+  if (!result.fixed_sizes.empty())
+    print(fmt::format("fixed: {}, as with free sizes nothing likely fits a block", fmt::join(result.fixed_sizes, ", ")));
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));

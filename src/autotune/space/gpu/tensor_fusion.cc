@@ -4,6 +4,15 @@
 #include "autotune/space/gpu/tensor_guesses.h"
 
 namespace nestor {
+namespace {
+
+/// Do products of the heaviest group fit tensor cores?
+bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
+  const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
+  return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
+}
+
+}  // namespace
 
 std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
   const RuleVariant& variant = variants.at({rules});
@@ -12,25 +21,23 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
-  const auto has_place = [&](Fusion fusion) {
-    const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
-    return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
-  };
   for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::careful}) {
-    if (has_place(fusion)) return fusion;
+    if (has_place(variants, variant, fusion, limits)) return fusion;
   }
   return Fusion::maximal;
 }
 
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
-                                             const GpuLimits& limits) {
-  const auto axes_with_usual = tensor_axes_after(variants, usual, limits);
-  if (!axes_with_usual || axes_with_usual->no_product.empty()) return usual;
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual, const GpuLimits& limits) {
+  // Rather without a rule than in kernels apart.
+  const auto fuses = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return has_place(variants, variant, Fusion::maximal, limits);
+  };
+  if (fuses(usual)) return usual;
   for (const std::string& rule : usual) {
     std::set<std::string> others = usual;
     others.erase(rule);
-    const auto axes = tensor_axes_after(variants, others, limits);
-    if (axes && axes->no_product.empty()) return others;
+    if (fuses(others)) return others;
   }
   return usual;
 }

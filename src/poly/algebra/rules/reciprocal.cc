@@ -52,9 +52,8 @@ ScalarExpr with_products(const Nest& nest, const Statement& statement) {
   return statement.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::div || node.type() != ElementType::f32) return node;
     const ScalarExpr &x = node.args()[0], &y = node.args()[1];
-    if (!has_read(y)) return node;
-    if (varies_along(statement, y, last)) return y.op() == ScalarOp::sqrt ? product_for(nest, statement, x, y) : node;
-    if (!varies_along(statement, x, last)) return node;
+    if (!has_read(y) || !varies_along(statement, x, last)) return node;
+    if (varies_along(statement, y, last) && y.op() != ScalarOp::sqrt) return node;
     return product_for(nest, statement, x, y);
   });
 }
