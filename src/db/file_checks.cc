@@ -81,6 +81,8 @@ FileAccess check_database_file(const std::string& path, bool read_only, long fil
     user_error("the folder {} of the tuning database {} does not exist", folder_of(path).string(), path);
   FileAccess access;
   access.exists = fs::exists(path, ignored);
+  if (access.exists && !fs::is_regular_file(path, ignored))
+    user_error("{} is a device, a pipe or a socket, not a tuning database: name a file", path);
   const auto network = network_file_system(file_system_type);
   if (read_only) {
     if (!access.exists) user_error("there is no tuning database at {}", path);

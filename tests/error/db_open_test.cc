@@ -6,6 +6,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <thread>
@@ -45,6 +46,14 @@ TEST_F(OpenError, NotASqliteFile) {
   std::ofstream(path) << std::string(5000, 'x');
   EXPECT_THAT(open_error(), AllOf(HasSubstr(path), HasSubstr("not a tuning database")));
   EXPECT_THAT(open_error({.read_only = true}), HasSubstr("not a tuning database"));
+}
+
+TEST_F(OpenError, DevicesAndPipes) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const bool read_only : {false, true}) {
+    EXPECT_THAT(open_error({.read_only = read_only}), AllOf(HasSubstr(path), HasSubstr("is a device, a pipe or a socket")));
+    EXPECT_THAT(message_of([&] { Database::open("/dev/null", {.read_only = read_only}); }), HasSubstr("/dev/null is a device"));
+  }
 }
 
 TEST_F(OpenError, AnotherProgramsDatabase) {

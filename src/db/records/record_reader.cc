@@ -2,6 +2,7 @@
 #include "db/records/record_reader.h"
 
 #include "support/error.h"
+#include "support/system/text_file.h"
 
 #include <istream>
 
@@ -23,15 +24,17 @@ std::optional<Record> RecordReader::record_of(std::string_view line) {
 }
 
 std::optional<Record> RecordReader::next() {
-  for (std::string line; std::getline(in_, line);) {
-    ++line_;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  for (std::string line;;) {
     try {
+      ++line_;
+      if (!read_line(in_, line)) break;
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       if (auto record = record_of(line)) return record;
     } catch (const UserError& error) {
       user_error("line {}: {}", line_, error.what());
     }
   }
+  --line_;
   if (in_.bad()) user_error("reading failed after line {}", line_);
   return std::nullopt;
 }

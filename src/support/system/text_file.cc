@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <istream>
 
 namespace nestor {
 namespace {
@@ -33,8 +34,8 @@ class Descriptor {
 }  // namespace
 
 std::string text_of_file(const std::string& path) {
+  const std::string name = path == "-" ? "standard input" : path;
   const auto refuse = [&] {
-    const std::string name = path == "-" ? "standard input" : path;
     throw UserError(errno == EISDIR ? fmt::format("cannot read {}: it is a folder, not a file", name)
                                     : fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   };
@@ -48,6 +49,24 @@ std::string text_of_file(const std::string& path) {
     if (got < 0) refuse();
     if (got == 0) return text;
     text.append(part.data(), static_cast<std::size_t>(got));
+    if (text.size() > kLongestText)
+      throw UserError(fmt::format("cannot read {}: it goes on after {} MiB", name, kLongestText >> 20U));
+  }
+}
+
+bool read_line(std::istream& in, std::string& line, std::size_t longest) {
+  line.clear();
+  std::array<char, 1 << 12> part;
+  for (;;) {
+    in.getline(part.data(), part.size());
+    const auto got = static_cast<std::size_t>(in.gcount());
+    if (in.bad()) return false;
+    const bool more = in.fail() && !in.eof() && got == part.size() - 1;
+    // What ended the line counts as read, too.
+    line.append(part.data(), in.eof() || in.fail() ? got : got - 1);
+    if (line.size() > longest) throw UserError(fmt::format("a line goes on after {} bytes", longest));
+    if (!more) return !in.fail() || !line.empty();
+    in.clear(in.rdstate() & ~std::ios::failbit);
   }
 }
 
