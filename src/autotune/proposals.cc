@@ -19,8 +19,7 @@ T take_first(std::deque<T>& list) {
 }  // namespace
 
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
-  return std::any_of(points.begin(), points.end(),
-                     [&](const Point& point) { return space.candidate(point).infeasible.empty(); });
+  return std::any_of(points.begin(), points.end(), [&](const Point& point) { return space.candidate(point).infeasible.empty(); });
 }
 
 void Proposals::try_soon(const Point& point) {

@@ -75,7 +75,7 @@ struct TuneResult {
   bool exhausted = false;        ///< every candidate of the space is measured
   /// Sizes that were fixed since with them left free nothing likely fits a GPU's blocks.
   std::set<std::string> fixed_sizes;
-  std::string space;             ///< the space in words: parameters and number of candidates
+  std::string space;  ///< the space in words: parameters and number of candidates
 };
 
 /// Tunes. Throws UserError for bad sizes, an unusable database, or an oracle that is too expensive; failures of

@@ -17,6 +17,7 @@ struct TrialProblem {
 };
 
 /// `sizes`: missing ones take their default. Fixed are the specialised ones and those in `also`, or all.
-TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false, const std::set<std::string>& also = {});
+TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes = false,
+                           const std::set<std::string>& also = {});
 
 }  // namespace nestor

@@ -27,7 +27,8 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
   return Fusion::maximal;
 }
 
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual, const GpuLimits& limits) {
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
+                                             const GpuLimits& limits) {
   // Rather without a rule than in kernels apart.
   const auto fuses = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});
