@@ -257,7 +257,7 @@ class Tuning {
     const std::vector<Point> equal = std::move(equal_points_.at(pending.key));
     equal_points_.erase(pending.key);
     if (trial.outcome.outside)
-      lose(pending);
+      lose(pending, trial.outcome.reason);
     else if (!trial.outcome.stopped)
       settle(pending, std::move(trial.outcome));
     const auto known = known_.find(pending.key);
@@ -265,8 +265,9 @@ class Tuning {
   }
 
   /// Nothing is known about a candidate that something outside ended. The starting point is tried once more.
-  void lose(const Pending& pending) {
+  void lose(const Pending& pending, const std::string& reason) {
     ++result_.lost;
+    result_.lost_reason = reason;
     searcher_->report(pending.point, std::nullopt);
     if (pending.key != baseline_key_ || repaired_) return;
     repaired_ = true;

@@ -67,6 +67,7 @@ struct TuneResult {
   std::map<TrialStatus, int> counts;  ///< of this run
   int trials = 0;                     ///< measured in this run
   int known = 0;                      ///< already in the database when the run began
+  std::string lost_reason;            ///< of the last one that was lost
   int lost = 0;                       ///< ended from outside, again and again: not stored, and tried again by the next run
   double first_correct_s = 0;         ///< wall clock until the first correct kernel was stored; 0: none
   double elapsed_s = 0;

@@ -78,6 +78,7 @@ class ResultCheck {
   std::uint64_t seed_;
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
+  bool keeps_ = true;  ///< what is expected, for other kernels; false where memory is short
   std::unique_ptr<MaskedFactors> masked_;
   std::map<Sizes, ElementLists> masked_places_;
   std::unique_ptr<Workers> workers_;  ///< made when first needed

@@ -11,7 +11,7 @@ namespace nestor {
 namespace {
 
 /// A hanging kernel costs this much of a search, and the restart of its process.
-constexpr double kRunTimeout_s = 4;
+constexpr double kRunTimeout_s = 12;
 
 PipelineLimits limits_for(const MeasureOptions& options) {
   PipelineLimits limits;

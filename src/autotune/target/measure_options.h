@@ -14,7 +14,7 @@ struct MeasureOptions {
   Target target{};                ///< where candidates run
   int threads = 0;                ///< host: threads of a kernel; 0: all cores
   double compile_timeout_s = 30;  ///< limit of replay and compilation of one candidate
-  double run_timeout_s = 0;       ///< limit of checking and timing one; 0: 30 on the host, 4 on a GPU
+  double run_timeout_s = 0;       ///< limit of checking and timing one; 0: 30 on the host, 12 on a GPU
   /// Bytes that a host's workers together, or each compiling process for a GPU, may allocate beyond the arguments.
   std::int64_t memory_limit = std::int64_t{3} << 29;
   int repetitions = 9;                                 ///< host: timed runs of a candidate that is not cut early

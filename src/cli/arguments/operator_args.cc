@@ -138,7 +138,7 @@ void MeasureArgs::add_to(CLI::App& command) {
       ->check(CLI::Range(0, 4096));
   command
       .add_option("--run-timeout", options.run_timeout_s,
-                  "seconds that checking and timing one schedule may take (default: 30 on the host, 4 on a GPU)")
+                  "seconds that checking and timing one schedule may take (default: 30 on the host, 12 on a GPU)")
       ->check(positive_number());
   command.add_option("--set", scalar_texts, "scalar arguments as name=value,..., e.g. --set eps=1e-6 (others: defaults)")
       ->delimiter(',');

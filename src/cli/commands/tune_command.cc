@@ -158,6 +158,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   if (result.lost > 0) {
     print(fmt::format("{} ended from outside (killed, or memory lacked): not stored, the same command tries again",
                       count_of(result.lost, "candidate")));
+    if (!result.lost_reason.empty()) print(fmt::format("the last of them: {}", result.lost_reason));
   }
   if (result.exhausted) print("every candidate of the space is measured");
   if (result.wrong_trial != 0) print(wrong_text(result, args));

@@ -37,6 +37,7 @@ class WrongTrials : public testing::Test {
     record.status = TrialStatus::wrong;
     record.reason = "out[3, 2] is 7, expected 1";
     record.kernel.reset();
+    record.certificate = {};
     wrong_ = add(record);
   }
   Outcome nestor(std::vector<std::string> args) const {
