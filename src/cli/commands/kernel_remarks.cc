@@ -4,14 +4,29 @@
 #include "api/report/device_roofs.h"
 #include "autotune/tuner.h"
 #include "cli/terminal/output.h"
+#include "support/error.h"
 
 #include <fmt/format.h>
 
 namespace nestor::cli {
+namespace {
+
+/// "" where the analysis takes isl too long: no remark is worth an error.
+template <class F>
+std::string remark(const F& analyse) {
+  try {
+    return analyse();
+  } catch (const UserError&) {
+    return "";
+  }
+}
+
+}  // namespace
 
 KernelRemarks remarks_on(const Nest& nest, const Sizes& sizes, TunedKernel kernel) {
   if (const auto gpu = space_limits(kernel.device).gpu) kernel.limits = *gpu;
-  return {products_on_lanes(nest, sizes, kernel), far_from_roofs(nest, sizes, kernel.device, kernel.median_ms)};
+  return {remark([&] { return products_on_lanes(nest, sizes, kernel); }),
+          remark([&] { return far_from_roofs(nest, sizes, kernel.device, kernel.median_ms); })};
 }
 
 void print(const KernelRemarks& remarks) {

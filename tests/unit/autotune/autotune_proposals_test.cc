@@ -30,6 +30,32 @@ class Counter : public Searcher {
   int at_ = 0, last_;
 };
 
+/// A space of guesses that do not fit, but for those that say so.
+class Narrow : public FakeSpace {
+ public:
+  explicit Narrow(std::vector<Point> guesses) : guesses_(std::move(guesses)) {}
+  std::vector<Point> defaults() const override { return guesses_; }
+  Candidate candidate(const Point& at) const override {
+    Candidate candidate;
+    if (at != point(5)) candidate.infeasible = "too wide";
+    return candidate;
+  }
+
+ private:
+  std::vector<Point> guesses_;
+};
+
+TEST(Proposals, SayWhetherAnyGuessFits) {
+  const auto nothing_fits = [](const std::vector<Point>& guesses) {
+    const Narrow space(guesses);
+    Counter searcher(1);
+    return Proposals(space, searcher).nothing_fits();
+  };
+  EXPECT_TRUE(nothing_fits({point(1), point(2)}));
+  EXPECT_FALSE(nothing_fits({point(1), point(5)}));
+  EXPECT_FALSE(nothing_fits({})) << "there is nothing to go by";
+}
+
 TEST(Proposals, PointsOfOthersComeFirstAndOnce) {
   const FakeSpace space;
   Counter searcher(2);
