@@ -113,23 +113,14 @@ class KernelBuilder {
       const Buffer& buffer = program_.buffers[k];
       arguments_.pointers[k] =
           b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(k))});
-      IntExpr stride(1);
-      for (int dim = static_cast<int>(buffer.extents.size()) - 1; dim > 0; --dim) {
-        stride = stride * held_extent(buffer, static_cast<std::size_t>(dim));
-        arguments_.strides[{k, dim - 1}] = integer(stride);
-      }
+      const std::vector<IntExpr> strides = workspace_strides(buffer);
+      for (int dim = static_cast<int>(strides.size()) - 1; dim >= 0; --dim) arguments_.strides[{k, dim}] = integer(strides[dim]);
     }
   }
 
   WorkspaceTensor workspace_tensor(int buffer) const {
     const Buffer& info = program_.buffers[static_cast<std::size_t>(buffer)];
-    WorkspaceTensor tensor{info.type, arguments_.workspace_offsets.at(buffer), info.extents, {}};
-    IntExpr stride(1);
-    for (std::size_t dim = info.extents.size() - 1; dim > 0; --dim) {
-      stride = stride * held_extent(info, dim);
-      tensor.strides.insert(tensor.strides.begin(), stride);
-    }
-    return tensor;
+    return {info.type, arguments_.workspace_offsets.at(buffer), info.extents, workspace_strides(info)};
   }
 
   /// Tensor maps of the circular buffers, then of the stores that need one.

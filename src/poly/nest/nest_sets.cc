@@ -60,6 +60,11 @@ isl::set shape_context(const Nest& nest) {
   return context_within(nest, kLargestTile);
 }
 
+bool has_one_value(const Nest& nest, const isl::pw_aff& size) {
+  const isl::pw_aff known = isl::manage(isl_pw_aff_gist_params(size.copy(), full_context(nest).release()));
+  return isl_pw_aff_is_cst(known.get()) == isl_bool_true;
+}
+
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink) {
   std::size_t from = nest.statements.size();
   std::size_t to = nest.statements.size();

@@ -18,6 +18,9 @@ isl::set full_context(const Nest& nest);
 /// full_context() without maxima that no tile reaches: whole dims of up to 2^28 elements are not taken for tiles of that extent.
 isl::set shape_context(const Nest& nest);
 
+/// Has the size, a function of the params, one value for all sizes that the nest is defined for?
+bool has_one_value(const Nest& nest, const isl::pw_aff& size);
+
 /// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
 

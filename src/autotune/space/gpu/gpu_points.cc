@@ -30,14 +30,12 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   const GpuLimits& limits = source.limits;
   const RuleVariant& variant = source.variants.at(choice);
   // Rows that no cluster holds are left to kernels of their own.
-  Fusion fusion = Fusion::maximal;
-  const auto shapes = [&] {
-    return likely_shapes(row_tiles(variant.structure, source.variants.heaviest(variant, fusion)).points, limits);
-  };
-  if (shapes().empty()) fusion = Fusion::careful;
+  const auto tiles_with = [&](Fusion fusion) { return row_tiles(variant.structure, source.variants.heaviest(variant, fusion)); };
+  const bool fits = !likely_shapes(tiles_with(Fusion::maximal).points, limits).empty();
+  const Fusion fusion = fits ? Fusion::maximal : Fusion::careful;
   const FusionGroup& main = source.variants.heaviest(variant, fusion);
-  const RowTiles tiles = row_tiles(variant.structure, main);
-  for (GpuShape shape : shapes()) {
+  const RowTiles tiles = tiles_with(fusion);
+  for (GpuShape shape : likely_shapes(tiles.points, limits)) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);

@@ -55,12 +55,7 @@ struct InputUse {
 };
 
 /// Does the extent of the tensor's index have one value for all sizes that the nest is defined for?
-bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) {
-  isl_pw_aff* extent = isl_pw_aff_gist_params(tensor.shape[index].copy(), full_context(nest).release());
-  const bool fixed = isl_pw_aff_is_cst(extent) == isl_bool_true;
-  isl_pw_aff_free(extent);
-  return fixed;
-}
+bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) { return has_one_value(nest, tensor.shape[index]); }
 
 /// An work tile takes a tile of the axis, or one position of it.
 bool is_of_work_tile(const GpuGroup& part, int axis) {

@@ -43,15 +43,6 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
   });
 }
 
-/// Has the dim as many values for all sizes that the nest is defined for?
-bool is_fixed(const Nest& nest, const Statement& statement, std::size_t dim) {
-  isl_pw_aff* extent =
-      isl_pw_aff_gist_params(extent_of(nest, statement.domain, static_cast<int>(dim)).release(), full_context(nest).release());
-  const bool fixed = isl_pw_aff_is_cst(extent) == isl_bool_true;
-  isl_pw_aff_free(extent);
-  return fixed;
-}
-
 /// Axes along which an access moves by whole steps, sums of several included.
 std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access) {
   std::vector<int> axes;
@@ -121,7 +112,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     if (!has(in_a, axis) || !has(in_b, axis)) return std::nullopt;
     result.reduction_axis = axis;
     result.inner = loop_group.extents[k];
-    result.fixed_inner = is_fixed(nest, statement, k);
+    result.fixed_inner = has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));
   }
   const auto extent = [&](int axis) { return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))]; };
   const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && has(group.axes, axis); };

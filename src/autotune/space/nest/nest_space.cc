@@ -48,7 +48,6 @@ class NestSpace : public Space {
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
-  std::optional<TensorAxes> tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
@@ -145,7 +144,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes = on_tensor_cores ? tensor_axes_of(usual, variants_.heaviest(usual, wanted)) : std::nullopt) {
+    if (const auto axes = on_tensor_cores ? tensor_axes(variants_.nest(usual), usual.structure, variants_.heaviest(usual, wanted))
+                                          : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
@@ -160,10 +160,6 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   add("unroll", {0, 2, 4, 8});
   add("specialize", {0, 1});
   add("streaming", {0, 1});
-}
-
-std::optional<TensorAxes> NestSpace::tensor_axes_of(const RuleVariant& variant, const FusionGroup& group) const {
-  return tensor_axes(variants_.nest(variant), variant.structure, group);
 }
 
 Candidate NestSpace::candidate(const Point& point) const {

@@ -9,6 +9,16 @@ IntExpr held_extent(const Buffer& buffer, std::size_t index) {
   return floor_div(extent + IntExpr(buffer.pad - 1), buffer.pad) * IntExpr(buffer.pad);
 }
 
+std::vector<IntExpr> workspace_strides(const Buffer& buffer) {
+  std::vector<IntExpr> strides;
+  IntExpr stride(1);
+  for (std::size_t dim = buffer.extents.size(); dim-- > 1;) {
+    stride = stride * held_extent(buffer, dim);
+    strides.insert(strides.begin(), stride);
+  }
+  return strides;
+}
+
 std::map<int, IntExpr> workspace_layout(const TileProgram& program, IntExpr& total) {
   std::map<int, IntExpr> offsets;
   total = IntExpr(0);
