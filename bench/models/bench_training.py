@@ -25,7 +25,7 @@ def arguments():
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--mode", default="default", help="of torch.compile, on both sides")
-    parser.add_argument("--min-gain", type=float, default=1.0, help="how much faster than Inductor's code a region has to be")
+    parser.add_argument("--min-gain", type=float, default=1.03, help="how much faster than Inductor's code a region has to be")
     return parser.parse_args()
 
 

@@ -81,6 +81,36 @@ class GeneraliseTest(unittest.TestCase):
         _, turned = self.copied((8, 5), {"i": 5, "j": 8}, "j, i")
         self.assertEqual([size.specialized for size in turned.nest.sizes], [False, False])
 
+    def test_results_of_one_shape_stay_so(self):
+        def named(*shapes):
+            tensors = {f"x{k}": ("input", shape) for k, shape in enumerate(shapes)}
+            tensors |= {f"y{k}": ("output", shape) for k, shape in enumerate(shapes)}
+            return generalise(nest_of(tensors, [(f"S{k}", {"i": shape[0], "j": shape[1]}, (f"y{k}", "i, j"), [(f"x{k}", "i, j")], READ)
+                                                for k, shape in enumerate(shapes)])).values
+
+        self.assertEqual(list(named((4, 6), (4, 6)).values()), [4, 6])
+        self.assertEqual(list(named((4, 6), (4, 7)).values()), [4, 6, 4, 7])
+
+    def test_long_sums_of_products_of_matrices_are_not_fixed(self):
+        product = {"op": "mul", "args": [READ, {**READ, "ordinal": 1}]}
+
+        def fixed(length, other, squares=False):
+            """Whether the length of the sums of y[i, j] = x[i, k] * w[...] is known when compiling."""
+            tensors = {"x": ("input", (4, length)), "w": ("input", (5, length)), "y": ("output", (4, 5)), "z": ("output", (4,))}
+            statements = [("S", {"i": 4, "j": 5, "k": length}, ("y", "i, j"), [("x", "i, k"), ("w", other)], product)]
+            if squares:
+                statements.append(("T", {"i": 4, "k": length}, ("z", "i"), [("x", "i, k"), ("x", "i, k")], product))
+            found = nest_of(tensors, statements).to_dict()
+            for statement in found["statements"]:
+                statement["reduction"] = "add"
+            general = generalise(Nest.from_dict(found))
+            return {general.values[size.name]: size.specialized for size in general.nest.sizes}[length]
+
+        self.assertFalse(fixed(1024, "j, k"))
+        self.assertTrue(fixed(64, "j, k"))  # rows of heads, which a kernel holds whole
+        self.assertTrue(fixed(1024, "j, k", squares=True))  # rows that are reduced otherwise, too
+        self.assertTrue(fixed(1024, "0, k"))  # no product of matrices
+
     def test_names_do_not_clash(self):
         nest = nest_of({"n0": ("input", (4,)), "y": ("output", (4,))}, [("S", {"n1": 4}, ("y", "n1"), [("n0", "n1")], READ)])
         self.assertEqual(generalise(nest).values, {"n2": 4})

@@ -232,6 +232,35 @@ class HardCasesTest(CompileTest):
         self.assertClose(self.compiled(linear, products=True)(*inputs), linear(*inputs))
         self.assertIn("mm", " ".join(self.taken()).split())
 
+    def test_which_products_take_part(self):
+        def layer(x, one, other, third, wide, bias, back):
+            mixed = (x @ one).relu() + (x @ other) * (x @ third)
+            return F.gelu(F.linear(mixed, wide, bias)) @ back
+
+        def regions(products):
+            with mock.patch.object(rewrite, "products_of", lambda options, device: products):
+                inputs = torch.randn(6, 16), *(torch.randn(16, 16) for _ in range(3)), torch.randn(32, 16), torch.randn(32), \
+                    torch.randn(32, 8)
+                self.reports.clear()
+                torch._dynamo.reset()
+                self.assertClose(self.compiled(layer)(*inputs), layer(*inputs), 1e-4)
+            return [" ".join(each.ops) for each in self.reports[0].regions]
+
+        fused = regions("fused")
+        self.assertTrue(any("gelu" in ops or "erf" in ops for ops in fused), fused)
+        self.assertNotIn("mm", fused)  # one alone is PyTorch's
+        self.assertIn("mm", regions("all"))
+        self.assertEqual(regions("none"), [])
+
+    def test_products_of_one_tensor_are_one_region(self):
+        def projections(x, *weights):
+            return tuple(F.linear(x, weight) for weight in weights)
+
+        inputs = torch.randn(6, 16), *(torch.randn(24, 16) for _ in range(3))
+        for found, wanted in zip(self.compiled(projections, products=True)(*inputs), projections(*inputs)):
+            self.assertClose(found, wanted)
+        self.assertEqual(self.taken(), ["mm mm mm"])
+
     def test_a_bug_of_ours_leaves_the_graph_to_inductor(self):
         inputs = heads()
         with mock.patch.object(rewrite.Rewriting, "choose", side_effect=KeyError("planted")):

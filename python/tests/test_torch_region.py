@@ -166,6 +166,18 @@ class ChoiceTest(RegionCase):
             races.remember(self.db, races.entry(told.op, told.variant, dict(n0=4, n1=8), name, kernel_us, inductor_us, failed))
             self.assertEqual(chosen(), expected)
 
+    def test_a_race_at_other_sizes_counts_until_tuning_runs_one(self):
+        x = torch.randn(4, 8)
+        candidate, _ = self.tuned(x)
+        told, device = candidate.described.description, x.device
+        for failed in (None, "no such op"):
+            races.remember(self.db, races.entry(told.op, told.variant, dict(n0=999, n1=8), races.device_name(device),
+                                                None if failed else 1.0, None if failed else 2.0, failed))
+            for tune, waits in (("off", False), ("now", True)):
+                with self.subTest(failed=failed, tune=tune):
+                    found = choose(candidate.described, Options.of({"db": self.db, "tune": tune}), device)
+                    self.assertEqual((found.taken, found.waits), (failed is None, waits))
+
     def test_races_survive_damage_and_know_the_nearest_sizes(self):
         for rows, kernel_us in ((4, 1.0), (1000, 3.0)):
             races.remember(self.db, races.entry("op", "f32", dict(n0=rows), "cpu", kernel_us, 2.0))

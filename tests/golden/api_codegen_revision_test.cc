@@ -1,5 +1,6 @@
-// Nobody changes emitted code without raising kCodegenRevision: code of several operators, by the first guesses of their spaces, is compared
-// with what was recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records it anew, unless records of this revision are shipped.
+// Nobody changes emitted code without raising kCodegenRevision: code of several operators, by recorded schedules, is compared with what was
+// recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records both anew, the schedules from today's first guesses, unless records of this
+// revision are shipped.
 #include "api/operators.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
@@ -12,6 +13,7 @@
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -46,8 +48,26 @@ std::string code_for(const TileProgram& program, int sm) {
   return compile_nvptx(program, target).kernel.code;
 }
 
-/// One line a problem and target: hash of all its kernels, and what they are of.
-std::string fingerprints(const Problem& problem, int sm) {
+std::string title(const Problem& problem, int sm) {
+  return fmt::format("{} {}", problem.op, sm == 0 ? "host" : fmt::format("sm_{}", sm));
+}
+
+/// Hash of the code of each schedule, or of why there is none, and how many there are.
+struct Fingerprint {
+  Hasher hash;
+  int kernels = 0;
+  void add(BaseSchedules& schedules, const std::vector<Step>& steps, int sm) {
+    try {
+      hash.add(code_for(build_tile_program(schedules.replay(steps)), sm));
+      ++kernels;
+    } catch (const UserError& error) {
+      hash.add(error.what());
+    }
+  }
+};
+
+/// The first guesses of today's space, up to so many kernels.
+nlohmann::json guesses(const Problem& problem, int sm) {
   const Nest nest = load_operator(problem.op, problem.variant);
   const Sizes sizes = complete_sizes(nest, problem.sizes);
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
@@ -55,21 +75,34 @@ std::string fingerprints(const Problem& problem, int sm) {
   limits.threads = 2;
   if (sm > 0) limits = gpu_space_limits(sm, 227 << 10, 132);
   const auto space = make_nest_space(schedules, sizes, limits);
-  Hasher hash;
-  int kernels = 0;
+  nlohmann::json found = nlohmann::json::array();
+  Fingerprint seen;
   for (const Point& point : space->defaults()) {
-    if (kernels == kKernels) break;
+    if (seen.kernels == kKernels) break;
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) continue;
-    try {
-      hash.add(code_for(build_tile_program(schedules.replay(candidate.steps)), sm));
-      ++kernels;
-    } catch (const UserError& error) {
-      hash.add(error.what());
-    }
+    nlohmann::json steps = nlohmann::json::array();
+    for (const Step& step : candidate.steps) steps.push_back(describe(step));
+    found.push_back(std::move(steps));
+    seen.add(schedules, candidate.steps, sm);
   }
-  return fmt::format("{} {} {} {} kernels\n", hash.hex(), problem.op, sm == 0 ? "host" : fmt::format("sm_{}", sm), kernels);
+  return found;
 }
+
+/// One line a problem and target: hash of the code of all its schedules, and what they are of.
+std::string fingerprints(const Problem& problem, int sm, const nlohmann::json& recorded) {
+  const Nest nest = load_operator(problem.op, problem.variant);
+  BaseSchedules schedules(nest_for_tuning(nest, complete_sizes(nest, problem.sizes)));
+  Fingerprint found;
+  for (const nlohmann::json& steps : recorded.at(title(problem, sm))) {
+    std::vector<Step> parsed;
+    for (const nlohmann::json& step : steps) parsed.push_back(parse_step(step.get<std::string>()));
+    found.add(schedules, parsed, sm);
+  }
+  return fmt::format("{} {} {} kernels\n", found.hash.hex(), title(problem, sm), found.kernels);
+}
+
+std::string schedules_path() { return std::string(NESTOR_GOLDEN_FOLDER) + "/codegen_schedules.json"; }
 
 std::string recorded_path() { return std::string(NESTOR_GOLDEN_FOLDER) + "/codegen_revision.txt"; }
 
@@ -93,12 +126,21 @@ TEST(CodegenRevision, IsRaisedWhenEmittedCodeChanges) {
   if (!update && recorded.find(fmt::format("\nllvm {}\n", llvm_version())) == std::string::npos)
     GTEST_SKIP() << "recorded with another version of LLVM, which writes other code: "
                  << recorded.substr(0, recorded.find('\n', 12));
+  const bool raised = recorded.find(fmt::format("revision {}\n", kCodegenRevision)) != 0;
+  const bool record = update && (raised || !records_of_this_revision_are_shipped());
+  nlohmann::json schedules;
+  for (const Problem& problem : problems()) {
+    for (const int sm : {0, 80, 90}) {
+      if (record) schedules[title(problem, sm)] = guesses(problem, sm);
+    }
+  }
+  if (!record) schedules = nlohmann::json::parse(test::read_whole(schedules_path()));
   std::string now = head;
   for (const Problem& problem : problems()) {
-    for (const int sm : {0, 80, 90}) now += fingerprints(problem, sm);
+    for (const int sm : {0, 80, 90}) now += fingerprints(problem, sm, schedules);
   }
-  const bool raised = recorded.find(fmt::format("revision {}\n", kCodegenRevision)) != 0;
-  if (update && (raised || !records_of_this_revision_are_shipped())) {
+  if (record) {
+    test::write_whole(schedules_path(), schedules.dump(1) + "\n");
     test::write_whole(recorded_path(), now);
     return;
   }

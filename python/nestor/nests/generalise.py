@@ -1,12 +1,14 @@
 """A nest of constant extents as one of symbolic sizes, so that its kernels serve other extents too and are checked at small ones.
 
 Extents are one size where index maps make them equal: index k of a tensor and dim d of a statement, wherever an access is
-T[..., d, ...], and where a statement tests or computes with two dims of equal extents (query <= key). Where all accesses are T[512d + e] with e < 512, the index is two, d and e: another view of the same memory. An
+T[..., d, ...]. So they are where a statement tests or computes with two dims of equal extents (query <= key), and in results of
+one shape. Where all accesses are T[512d + e] with e < 512, the index is two, d and e: another view of the same memory. An
 extent stays a constant where an access depends on it in another way (T[d + 1], T[0], a part of a dim), so every access stays
 inside its tensor at all sizes. At the constants' own values the two nests say the same.
 
 Sizes that are the last index of every argument that has them (the width of rows, the size of heads) are fixed when a kernel is
-compiled, as such sizes are in definitions written by hand.
+compiled, as such sizes are in definitions written by hand. Long sums of products of matrices are not: a kernel takes them tile by
+tile, and is checked with short ones.
 """
 
 import dataclasses
@@ -44,8 +46,37 @@ def generalise(nest, arguments=()):
             number += 1
         names[root], values[f"n{number}"] = f"n{number}", extent
         number += 1
-    fixed = {names[root] for root in names if classes.is_last(root)}
+    long = _long_sums(classes, nest, {root for root in names if values[names[root]] > _MOST_HELD})
+    fixed = {names[root] for root in names if classes.is_last(root) and root not in long}
     return General(_rewritten(nest, classes, names, values, fixed) if values else nest, values, split)
+
+
+_MOST_HELD = 512  # terms of a product whose operands a kernel may hold whole, as rows of heads
+
+
+def _long_sums(classes, nest, roots):
+    """Those of `roots` over which products of matrices are summed, and nothing else is."""
+    products, others = set(), set()
+    for statement in nest.statements:
+        if statement.reduction:
+            written = _names_in(statement.write)
+            summed = {classes.root((_owner(statement), dim)) for dim in statement.dims if dim not in written}
+            (products if _multiplies_matrices(statement, written) else others).update(summed)
+    return roots & products - others
+
+
+def _multiplies_matrices(statement, written):
+    """Whether a statement sums products of two tensors, each with an index of the result that the other has not."""
+    if statement.value.get("op") != "mul" or len(statement.reads) != 2:
+        return False
+    one, other = (_names_in(read) & written for read in statement.reads)
+    return bool(one - other) and bool(other - one)
+
+
+def _names_in(access):
+    """The dims of a statement that an access uses."""
+    piece = _only(access.relation)
+    return {name for form in piece.functions for name in form.names()} if piece else set()
 
 
 def _only(text):
@@ -216,7 +247,19 @@ def _classes_of(nest):
             _relate(classes, nest, statement, access)
     for statement in nest.statements:
         _join_compared(classes, statement)
+    _join_results(classes, nest)
     return classes
+
+
+def _join_results(classes, nest):
+    """Makes results of one shape keep one shape, so that one kernel may compute them side by side."""
+    first = {}
+    for tensor in nest.tensors:
+        if tensor.role == "output":
+            shape = tuple(map(_extent, tensor.shape))
+            like = first.setdefault(shape, tensor)
+            for place in range(len(shape) if like is not tensor else 0):
+                classes.join_equal((like.name, place), (tensor.name, place))
 
 
 def _join_compared(classes, statement):

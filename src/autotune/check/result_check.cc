@@ -160,62 +160,111 @@ ElementLists ResultCheck::finite_at(const CheckCase& wanted) {
   return places;
 }
 
-bool ResultCheck::check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report) {
-  const Expected& expected = this->expected(wanted);
-  HostTensors tensors = expected.inputs;
-  ++generation_;
+std::optional<ResultCheck::Launched> ResultCheck::launch(const CheckCase& wanted, const KernelRun& kernel) {
+  const auto known = expected_.find(wanted.str());
+  Launched launched{wanted,
+                    known != expected_.end() ? known->second.inputs
+                                             : make_data(definition_, wanted.sizes, wanted.data, seed_, finite_at(wanted)),
+                    {},
+                    ++generation_};
   for (const Tensor& tensor : definition_.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    HostTensor& output = tensors.at(tensor.name);
+    HostTensor& output = launched.tensors.at(tensor.name);
     output.bytes.resize(static_cast<std::size_t>(output.elements()) * size_in_bytes(output.type));
     fill_poison(output, generation_);
   }
-  CheckRun run = kernel(wanted.sizes, tensors);
-  if (run.refused) return false;
-  std::string wrong = std::move(run.damage);
-  report.cases.push_back(wanted);
-  report.elements += static_cast<std::int64_t>(expected.samples.size());
-  for (const OracleSample& sample : expected.samples) report.comparable += std::isfinite(sample.bound);
-  if (wrong.empty()) {
-    std::string where;
-    const double worst = worst_error(expected.samples, tensors, &where, generation_);
-    report.worst_error = std::max(report.worst_error, worst);
-    if (worst > 1) wrong = where;
+  launched.run = kernel(wanted.sizes, launched.tensors);
+  return launched.run.refused ? std::nullopt : std::optional(std::move(launched));
+}
+
+std::optional<ResultCheck::Launched> ResultCheck::launch_near(const Sizes& sizes, const std::vector<std::string>& dynamic,
+                                                              const KernelRun& kernel) {
+  if (auto launched = launch({sizes, {}}, kernel)) return launched;
+  for (const std::vector<std::string>& names : {lengths_of_rows(sizes, dynamic), dynamic}) {
+    const auto rounded = rounded_up(sizes, names);
+    if (!rounded || *rounded == sizes) continue;
+    if (auto launched = launch({*rounded, {}}, kernel)) return launched;
   }
-  if (!wrong.empty()) report.wrong = fmt::format("at {}: {}", wanted.str(), wrong);
-  if (!keeps_) expected_.erase(wanted.str());
-  return true;
+  return std::nullopt;
+}
+
+void ResultCheck::compare(const std::vector<Launched>& all, CheckReport& report) {
+  std::vector<CheckCase> cases;
+  for (const Launched& each : all) cases.push_back(each.wanted);
+  prepare(cases);
+  for (const Launched& each : all) {
+    if (!report.wrong.empty()) return;
+    const Expected& expected = this->expected(each.wanted);
+    std::string wrong = each.run.damage;
+    report.cases.push_back(each.wanted);
+    report.elements += static_cast<std::int64_t>(expected.samples.size());
+    for (const OracleSample& sample : expected.samples) report.comparable += std::isfinite(sample.bound);
+    if (wrong.empty()) {
+      std::string where;
+      const double worst = worst_error(expected.samples, each.tensors, &where, each.generation);
+      report.worst_error = std::max(report.worst_error, worst);
+      if (worst > 1) wrong = where;
+    }
+    if (!wrong.empty()) report.wrong = fmt::format("at {}: {}", each.wanted.str(), wrong);
+    if (!keeps_) expected_.erase(each.wanted.str());
+  }
 }
 
 CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   const DebugTimer timer("comparing a kernel in full");
   CheckReport report;
   std::optional<Sizes> varied;
-  std::vector<CheckCase> cases;
-  for (const Sizes& at : sizes.sizes) cases.push_back({at, {}});
-  prepare(cases);
+  std::vector<Launched> launched;
+  // Which sizes are refused is known before reference values are computed, for all of them at once where there is room.
+  const auto take = [&](std::optional<Launched> found, bool together) {
+    if (!found) return;
+    launched.push_back(std::move(*found));
+    if (together && launched.back().run.damage.empty()) return;
+    compare(launched, report);
+    launched.clear();
+  };
+  const bool together = fit_together(sizes.sizes);
   for (std::size_t k = 0; k < sizes.sizes.size() && report.wrong.empty(); ++k) {
-    std::optional<Sizes> accepted = sizes.sizes[k];
-    if (!check({*accepted, {}}, kernel, report)) {
-      accepted = rounded_up(*accepted, sizes.dynamic);
-      if (!accepted || !check({*accepted, {}}, kernel, report)) continue;
-    }
-    if (!varied || k <= sizes.varied) varied = accepted;
+    auto found = launch_near(sizes.sizes[k], sizes.dynamic, kernel);
+    if (found && (!varied || k <= sizes.varied)) varied = found->wanted.sizes;
+    take(std::move(found), together);
   }
-  cases.clear();
-  for (const DataSet& data : data_sets(definition_)) {
-    if (varied && report.wrong.empty() && data.kind != DataKind::ordinary) cases.push_back({*varied, data});
+  compare(launched, report);
+  launched.clear();
+  const std::vector<DataSet> sets = varied ? data_sets(definition_) : std::vector<DataSet>{};
+  const bool sets_together = varied && fit_together(std::vector<Sizes>(sets.size(), *varied));
+  for (const DataSet& data : sets) {
+    if (report.wrong.empty() && data.kind != DataKind::ordinary) take(launch({*varied, data}, kernel), sets_together);
   }
-  prepare(cases);
-  for (const CheckCase& wanted : cases) {
-    if (report.wrong.empty()) check(wanted, kernel, report);
-  }
+  compare(launched, report);
   if (!varied && report.wrong.empty()) report.wrong = "it cannot be launched at any of the sizes where it is to be checked";
   return report;
 }
 
-std::optional<Sizes> ResultCheck::rounded_up(Sizes sizes, const std::vector<std::string>& dynamic) const {
-  for (const std::string& name : dynamic) sizes.at(name) = (sizes.at(name) + 7) / 8 * 8;
+bool ResultCheck::fit_together(const std::vector<Sizes>& cases) const {
+  constexpr std::int64_t kCopies = 3;  // what was launched, what is compared with, and one more on the way
+  std::int64_t needed = 0;
+  for (const Sizes& sizes : cases)
+    needed = saturating_add(needed, saturating_multiply(kCopies, argument_bytes(definition_, sizes).all()));
+  return static_cast<double>(needed) <= kMostKept * static_cast<double>(available_memory().bytes);
+}
+
+std::vector<std::string> ResultCheck::lengths_of_rows(const Sizes& sizes, const std::vector<std::string>& dynamic) const {
+  std::vector<std::string> found;
+  for (const std::string& name : dynamic) {
+    Sizes longer = sizes;
+    ++longer.at(name);
+    const bool is_length = std::any_of(definition_.tensors.begin(), definition_.tensors.end(), [&](const Tensor& tensor) {
+      return tensor.role != TensorRole::temporary && !tensor.shape.empty() &&
+             shape_at(tensor, longer).back() != shape_at(tensor, sizes).back();
+    });
+    if (is_length) found.push_back(name);
+  }
+  return found;
+}
+
+std::optional<Sizes> ResultCheck::rounded_up(Sizes sizes, const std::vector<std::string>& names) const {
+  for (const std::string& name : names) sizes.at(name) = (sizes.at(name) + 7) / 8 * 8;
   try {
     return complete_sizes(definition_, sizes);
   } catch (const UserError&) {

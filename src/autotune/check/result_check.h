@@ -53,8 +53,8 @@ class ResultCheck {
   ~ResultCheck();
   ResultCheck(ResultCheck&&) noexcept;
 
-  /// Every size with ordinary data, then one with all data sets. Stops at the first case that goes wrong. Sizes that a launch refuses are
-  /// rounded up to multiples of 8, or left out where that does not help.
+  /// Every size with ordinary data, then one with all data sets. Says the first case that goes wrong. Sizes that a launch refuses are
+  /// rounded up to multiples of 8, lengths of rows before others, or left out where that does not help.
   CheckReport run(const CheckSizes& sizes, const KernelRun& kernel);
 
   struct Expected {
@@ -67,11 +67,24 @@ class ResultCheck {
   class Workers;
   /// Makes what `expected` gives for all of them.
   void prepare(const std::vector<CheckCase>& cases);
-  /// False when the launch was refused.
-  bool check(const CheckCase& wanted, const KernelRun& kernel, CheckReport& report);
+  struct Launched {
+    CheckCase wanted;
+    HostTensors tensors;  ///< inputs, and what the kernel made of the outputs
+    CheckRun run;
+    std::uint32_t generation = 0;  ///< of the poison that outputs had before
+  };
+  /// Nothing when the launch was refused.
+  std::optional<Launched> launch(const CheckCase& wanted, const KernelRun& kernel);
+  /// The same with ordinary data, at sizes rounded up where it is.
+  std::optional<Launched> launch_near(const Sizes& sizes, const std::vector<std::string>& dynamic, const KernelRun& kernel);
+  void compare(const std::vector<Launched>& all, CheckReport& report);
+  /// Is there memory for all of these at once?
+  bool fit_together(const std::vector<Sizes>& cases) const;
   /// Elements that must stay finite: masked places of the input that has special values.
   ElementLists finite_at(const CheckCase& wanted);
-  std::optional<Sizes> rounded_up(Sizes sizes, const std::vector<std::string>& dynamic) const;
+  /// Those of `dynamic` that the last index of an argument depends on.
+  std::vector<std::string> lengths_of_rows(const Sizes& sizes, const std::vector<std::string>& dynamic) const;
+  std::optional<Sizes> rounded_up(Sizes sizes, const std::vector<std::string>& names) const;
 
   Nest definition_;
   std::map<std::string, double> scalars_;

@@ -18,6 +18,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -182,6 +183,41 @@ TEST_P(ResultCheckTest, AcceptsCorrectKernels) {
     for (const Step& step : kernel->steps()) steps += describe(step) + "\n";
     ASSERT_LE(worst, 1) << to_string(kinds[k % 5]) << " " << seed << ": " << where << "\n" << steps;
   }
+}
+
+/// What a launch refuses decides which sizes are rounded up; results are compared where it was launched.
+TEST(ResultCheckRefusals, LengthsOfRowsAreRoundedUpBeforeOtherSizes) {
+  const Nest nest = load_operator("matmul", "f32");
+  const CheckSizes sizes{
+      .sizes = {{{"m", 3}, {"n", 5}, {"k", 7}}, {{"m", 2}, {"n", 16}, {"k", 9}}}, .varied = 0, .dynamic = {"m", "n", "k"}};
+  const auto checked = [&](const std::vector<std::string>& multiples_of_8, double factor) {
+    ResultCheck check(nest, {}, 1);
+    return check.run(sizes, [&](const Sizes& at, HostTensors& tensors) {
+      for (const std::string& name : multiples_of_8) {
+        if (at.at(name) % 8 != 0) return CheckRun{.refused = true};
+      }
+      tensors = evaluated(nest, at, tensors);
+      HostTensor& result = tensors.at(outputs_of(nest).front());
+      result.set(0, result.get(0) * factor);
+      return CheckRun{};
+    });
+  };
+  const auto rows = [](const CheckReport& report) {
+    std::set<std::int64_t> found;
+    for (const CheckCase& done : report.cases) found.insert(done.sizes.at("m"));
+    return found;
+  };
+  EXPECT_EQ(checked({}, 1).wrong, "");
+  const CheckReport lengths = checked({"n", "k"}, 1);
+  EXPECT_EQ(lengths.wrong, "");
+  EXPECT_EQ(rows(lengths), (std::set<std::int64_t>{2, 3})) << "m is the length of no row";
+  const CheckReport all = checked({"m", "n", "k"}, 1);
+  EXPECT_EQ(all.wrong, "");
+  EXPECT_EQ(rows(all), std::set<std::int64_t>{8});
+  EXPECT_NE(checked({"n", "k"}, 1.5).wrong.find("m=3, n=8"), std::string::npos) << checked({"n", "k"}, 1.5).wrong;
+  ResultCheck none(nest, {}, 1);
+  EXPECT_EQ(none.run(sizes, [](const Sizes&, HostTensors&) { return CheckRun{.refused = true}; }).wrong,
+            "it cannot be launched at any of the sizes where it is to be checked");
 }
 
 /// Results at the sampled elements of a problem whose definition is too slow to be evaluated in full, by another nest.

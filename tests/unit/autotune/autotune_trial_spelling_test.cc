@@ -121,7 +121,7 @@ TEST(TrialSpelling, EveryShippedRecordReadsInTheWordsOfToday) {
   EXPECT_GT(changed, 0u);
 }
 
-/// What was found by an older program is a point of today's space, and gives the stored steps.
+/// What was found by an older program is a point of today's space, and gives the stored steps; first kernels are launched early now.
 TEST(TrialSpelling, ShippedRecordsOnTensorCoresArePointsOfTheSpace) {
   int tried = 0, number = 0;
   for (const testing::ShippedSchedule& shipped : testing::shipped_schedules(NESTOR_SHIPPED_RECORDS)) {
@@ -133,7 +133,12 @@ TEST(TrialSpelling, ShippedRecordsOnTensorCoresArePointsOfTheSpace) {
     ASSERT_TRUE(point.has_value()) << shipped.name;
     json steps = shipped.steps;
     steps["steps"] = json::array();
-    for (const Step& taken : space->candidate(*point).steps) steps["steps"].push_back(step_to_json(taken));
+    bool first = true;
+    for (const Step& taken : space->candidate(*point).steps) {
+      if (taken.name == "programmatic_launch" && std::exchange(first, false)) continue;
+      steps["steps"].push_back(step_to_json(taken));
+    }
+    EXPECT_FALSE(first) << shipped.name;
     EXPECT_EQ(trial_key(steps), trial_key(shipped.steps)) << shipped.name;
     ++tried;
   }

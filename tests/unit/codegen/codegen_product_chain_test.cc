@@ -99,13 +99,23 @@ TEST(ProgrammaticLaunch, IsNowhereWithoutTheStep) {
     EXPECT_EQ(count(compiled.kernel.code, "griddepcontrol"), 0U);
     for (const LaunchNode& node : compiled.kernel.recipe.launches) EXPECT_FALSE(node.programmatic);
   }
-  // The first kernel has none before it in its launch.
-  const CompiledNvptx compiled = compile_nvptx(product_chain(product_chain_nest(), {"programmatic_launch(low.io)"}), {});
-  EXPECT_EQ(count(compiled.kernel.code, "griddepcontrol"), 0U);
-  EXPECT_FALSE(launch_of(compiled, 0).programmatic);
 }
 
-/// Block plans too; a kernel in the middle waits, and lets the next one be placed.
+/// The first kernel waits for what stands before it in the stream; then what comes after the last may be placed early, too.
+TEST(ProgrammaticLaunch, AFirstKernelMakesTheLaunchPartOfAChain) {
+  const CompiledNvptx compiled = compile_nvptx(product_chain(product_chain_nest(), {"programmatic_launch(low.io)"}), {});
+  const std::vector<std::string> kernels = kernels_of(compiled);
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(count(kernels[0], kWaits), 1U);
+  EXPECT_EQ(count(kernels[0], kTriggers), 0U) << "the second one is launched as usual";
+  EXPECT_EQ(count(kernels[1], kWaits), 0U);
+  EXPECT_EQ(count(kernels[1], kTriggers), 1U);
+  EXPECT_LT(kernels[0].find(kWaits), first_work(kernels[0]));
+  EXPECT_TRUE(launch_of(compiled, 0).programmatic);
+  EXPECT_FALSE(launch_of(compiled, 1).programmatic);
+}
+
+/// Block plans too; each kernel waits, and lets the next one be placed.
 TEST(ProgrammaticLaunch, KernelsOfPlainLanesWaitAsWell) {
   using namespace samples;
   const auto cell = [](const std::string& name) { return name + "[i, j] : 0 <= i < N and 0 <= j < 64"; };
@@ -127,12 +137,10 @@ TEST(ProgrammaticLaunch, KernelsOfPlainLanesWaitAsWell) {
   const std::vector<std::string> kernels = kernels_of(compiled);
   ASSERT_EQ(kernels.size(), 3U);
   for (std::size_t k = 0; k < 3; ++k) {
-    EXPECT_EQ(count(kernels[k], kTriggers), k < 2 ? 1U : 0U) << k;
-    EXPECT_EQ(count(kernels[k], kWaits), k > 0 ? 1U : 0U) << k;
-    EXPECT_EQ(launch_of(compiled, k).programmatic, k > 0) << k;
-    if (k > 0) {
-      EXPECT_LT(kernels[k].find(kWaits), first_work(kernels[k])) << k;
-    }
+    EXPECT_EQ(count(kernels[k], kTriggers), 1U) << k;
+    EXPECT_EQ(count(kernels[k], kWaits), 1U) << k;
+    EXPECT_TRUE(launch_of(compiled, k).programmatic) << k;
+    EXPECT_LT(kernels[k].find(kWaits), first_work(kernels[k])) << k;
   }
   EXPECT_EQ(run_emulated(compiled, program, {{"N", 5}}, {}, {1}), "");
 }

@@ -47,30 +47,45 @@ def choose(described, options, device):
     found = region_of(key_of(told, options.db, False))
     sizes = told.nest_values(described.hints)
     race = races.find(options.db, told.op, told.variant, sizes, races.device_name(device))
+    elsewhere = options.tune != "off" and race is not None and race["sizes"] != sizes  # it may win or lose at these sizes
     try:
         kernel = found.kernel(described.hints, device)
     except (NotFound, UserError, DeviceError) as error:
-        failed = race is not None and race["failed"]
+        failed = race is not None and not elsewhere and race["failed"]
         return Choice(False, failed or f"no kernel: {error}", waits=not failed, race=race)
     if race is None:
         if products_in(region) > 1:
             return Choice(True, "no race with Inductor is known; a chain of products is taken without", True, kernel)
         return Choice(False, 'it has a kernel, but no race with Inductor is known: tune="now" runs it', True, kernel)
     if race["failed"]:
-        return Choice(False, race["failed"], kernel=kernel, race=race)
+        return Choice(False, race["failed"], elsewhere, kernel, race)
     if race["inductor_us"] is None:
-        return Choice(True, "Inductor's own code has no memory for it", kernel=kernel, race=race)
+        return Choice(True, "Inductor's own code has no memory for it", elsewhere, kernel, race)
     gain = race["inductor_us"] / race["kernel_us"]
     if gain >= options.min_gain:
-        return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", kernel=kernel, race=race)
+        return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", elsewhere, kernel, race)
     why = f"Inductor's own code is as fast ({gain:.2f}x; {options.min_gain:g} is asked for)"
-    return Choice(False, why, kernel=kernel, race=race)
+    return Choice(False, why, elsewhere, kernel, race)
 
 
-def products_may_win(options, device):
-    """Whether products with weights take part: they are to be tuned, or one has won a race on this device."""
-    if options.products:
-        return True
+def is_plain_product(region):
+    """Whether a region is one product with a matrix of weights, and at most its bias: what cuBLAS does in one kernel."""
+    own = [node for node in region.nodes if kind_of(node) != "view"]
+    return len(own) == 1 and has_matrix_product(region)
+
+
+def products_of(options, device):
+    """Which products with weights take part: "all", "fused" (those with more around them than a bias) or "none"."""
+    if options.products is not None:
+        return "all" if options.products else "none"
+    won = _product_has_won(options, device)
+    if device.type == "cuda":
+        return "fused" if won or options.tune != "off" else "none"
+    return "all" if won else "none"
+
+
+def _product_has_won(options, device):
+    """Whether a product with weights has won a race on this device."""
     name = races.device_name(device)
     return any(each.get("products") and each["device"] == name and each["kernel_us"] and each["inductor_us"]
                and each["inductor_us"] >= options.min_gain * each["kernel_us"] for each in races.known(options.db))

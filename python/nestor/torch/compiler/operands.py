@@ -1,11 +1,8 @@
 """What products of a region load: operands that are put together from several tensors first are better in memory."""
 
-from ..importer.graph import is_product, kind_of
-from ..importer.table import name_of
+from ..importer.graph import factors_of, is_product, kind_of
 
 _ROOTS = ("reduction", "product", "definition")
-_FIRST_OPERAND = {"aten.baddbmm.default": 1}  # where it is not 0
-_OPERANDS = {"definition": 3}  # where there are not 2
 
 
 def composed_operands(region):
@@ -16,8 +13,7 @@ def composed_operands(region):
     found = set()
     for node in region.nodes:
         if is_product(node):
-            first = _FIRST_OPERAND.get(name_of(node.target), 0)
-            for operand in node.args[first:first + _OPERANDS.get(kind_of(node), 2)]:
+            for operand in factors_of(node):
                 made, sources = _made_of(operand, inputs, members)
                 if len(sources) > 1:
                     found |= made

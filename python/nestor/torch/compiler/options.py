@@ -17,8 +17,9 @@ class Options:
     replaced when that process is done. budget_s: seconds for all regions of a graph; time_per_nest: seconds for each distinct
     nest. db: path of the database; None: nestor.torch.configure's, else the user's.
     verify: "first": a region's first results are compared with float64; "off". min_gain: how many times faster than Inductor's
-    code a kernel has to be. products: whether products of matrices (linear layers) are tuned and raced too. report: called with
-    the Report of each graph when it is compiled.
+    code a kernel has to be. products: whether products of matrices (linear layers) are tuned and raced too; None: on a GPU those
+    with more around them than a bias, on the host where one has won a race. report: called with the Report of each graph when it
+    is compiled.
     mode: of torch.compile. inductor: options of Inductor, passed on."""
     tune: str = "off"
     budget_s: float = 180.0
@@ -26,7 +27,7 @@ class Options:
     db: Optional[str] = None
     verify: str = "first"
     min_gain: float = 1.03
-    products: bool = False
+    products: Optional[bool] = None
     report: Optional[Callable] = None
     mode: Optional[str] = None
     inductor: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -11,13 +11,16 @@ from .verification import check
 
 _ROUNDS = 7
 _SAMPLE_S = 2e-3  # what one sample lasts at least
-_GRAPH_CALLS = 10  # calls in one CUDA graph
+_GRAPH_CALLS = 10  # calls in one CUDA graph, at least
+_MOST_COPIES = 64  # of tensors that the cache shall not hold, and so calls in a graph
+_CACHES = 2  # how many times the cache they fill together
 
 
-def race(region, sizes, device):
+def race(region, sizes, device, cold=()):
     """(microseconds of the kernel, microseconds of Inductor's code) at sizes, from samples taken in turns: on a GPU medians, of
-    CUDA graphs; on the host the fastest, as other load comes and goes there. Raises UserError where the kernel's results are
-    not accepted (verification.py), or it refuses the tensors. Inductor's are None where it has no memory for it."""
+    CUDA graphs; on the host the fastest, as other load comes and goes there. cold: for each input whether a GPU's cache does not
+    hold it when the region runs, as weights of a model. Raises UserError where the kernel's results are not accepted
+    (verification.py), or it refuses the tensors. Inductor's are None where it has no memory for it."""
     inputs = region.description.example(sizes, device, torch.Generator(device).manual_seed(1))
     call = region.call_at(tuple(sizes), device)
     if call.kernel is None:
@@ -31,17 +34,34 @@ def race(region, sizes, device):
         raise UserError(f"its results are not accepted: {reason}")
     del results
     with torch.no_grad():
-        compiled, own = torch._inductor.compile(module, inputs), lambda: region.launch(call, inputs)
+        compiled, own = torch._inductor.compile(module, inputs), lambda given: region.launch(call, given)
+        rows = _rows(inputs, cold, device) if device.type == "cuda" else [inputs]
         try:
             compiled(*inputs)
         except torch.OutOfMemoryError:
-            return _raced([own], device)[0], None
-        return _raced([own, lambda: compiled(*inputs)], device)
+            return _raced([own], rows, device)[0], None
+        return _raced([own, lambda given: compiled(*given)], rows, device)
 
 
-def _raced(runs, device):
-    """Microseconds of each of some functions."""
-    timers = [_graph_timer(run) if device.type == "cuda" else _host_timer(run) for run in runs]
+def _rows(inputs, cold, device):
+    """Rows of inputs, of which calls take one after the other: cold tensors are copied so often that no cache holds them all."""
+    size = sum(tensor.untyped_storage().nbytes() for tensor, is_cold in zip(inputs, cold) if is_cold)
+    if not size:
+        return [inputs]
+    cache = torch.cuda.get_device_properties(device).L2_cache_size
+    copies = min(_MOST_COPIES, 1 + _CACHES * cache // size)
+    return [inputs, *([_copy(tensor) if is_cold else tensor for tensor, is_cold in zip(inputs, cold)]
+                      for _ in range(copies - 1))]
+
+
+def _copy(tensor):
+    found = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return found.copy_(tensor)
+
+
+def _raced(runs, rows, device):
+    """Microseconds of each of some functions of inputs."""
+    timers = [_graph_timer(run, rows) if device.type == "cuda" else _host_timer(lambda run=run: run(rows[0])) for run in runs]
     samples = [[timer() for timer in timers] for _ in range(_ROUNDS)]
     return tuple(map(statistics.median if device.type == "cuda" else min, zip(*samples)))
 
@@ -69,18 +89,18 @@ def _repetitions(run, wait):
     return max(1, int(_SAMPLE_S / max(time.perf_counter() - start, 1e-7)))
 
 
-def _graph_timer(run):
+def _graph_timer(run, rows):
     """The same with a CUDA graph of several calls, by events."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            run()
+            run(rows[0])
     torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
+    graph, calls = torch.cuda.CUDAGraph(), max(_GRAPH_CALLS, len(rows))
     with torch.cuda.graph(graph):
-        for _ in range(_GRAPH_CALLS):
-            run()
+        for number in range(calls):
+            run(rows[number % len(rows)])
     count = _repetitions(graph.replay, torch.cuda.synchronize)
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -90,6 +110,6 @@ def _graph_timer(run):
             graph.replay()
         after.record()
         after.synchronize()
-        return before.elapsed_time(after) / (count * _GRAPH_CALLS) * 1e3
+        return before.elapsed_time(after) / (count * calls) * 1e3
 
     return sample

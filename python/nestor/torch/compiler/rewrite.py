@@ -1,15 +1,17 @@
 """From a graph of ATen to one that calls nestor::region: regions found, chosen, and put in the place of their nodes."""
 
+import collections
 import time
 
 import torch
 
 from ...errors import UserError
 from ..graph_capture import hints_of
-from ..importer.graph import mutates, values_of
+from ..importer.extents import Symbols
+from ..importer.graph import multiplications_of, mutates, values_of
 from ..importer.regions import partition
 from ..importer.table import name_of
-from .choice import MATRIX_PRODUCTS, Choice, choose, has_matrix_product, products_in, products_may_win
+from .choice import MATRIX_PRODUCTS, Choice, choose, is_plain_product, products_of
 from .description import Described
 from .operands import composed_operands
 from .region_op import key_of
@@ -18,6 +20,7 @@ from .replacement import replace, results_of
 from .subgraph import size_value
 
 _PRODUCT_ALONE = "products of matrices are PyTorch's"
+_MULTIPLICATIONS = 200  # on tensor cores, in the time in which an element comes from memory
 _OPERAND = "an operand of a product that is made of several tensors is put into memory first"
 
 
@@ -37,6 +40,7 @@ class Rewriting:
         self.order = {node: number for number, node in enumerate(graph.nodes)}
         self._writes = [place for node, place in self.order.items() if node.op == "call_function" and mutates(node)]
         self.hints = hints_of(graph)
+        self._symbols = Symbols(self.hints)
         self.device = _device_of(graph)
         self.candidates, self.left, self.tuning_seconds = [], {}, 0.0
         self.pending = {}  #: candidates, by what makes them distinct, that tuning or a race may still change
@@ -46,14 +50,16 @@ class Rewriting:
         """Finds the regions and decides about each. Regions whose products lose are looked at again without these."""
         if self.device is None:
             return
-        excluded = {}
-        if not products_may_win(self.options, self.device):
+        excluded, products = {}, products_of(self.options, self.device)
+        if products == "none":
             excluded = self._products(self.graph.nodes)
         while True:
             found = partition(self.graph, self.hints, "memory", excluded)
-            composed = {node: _OPERAND for region in found.regions for node in composed_operands(region)}
-            if composed:
-                excluded = {**excluded, **composed}
+            apart = {node: _OPERAND for region in found.regions for node in composed_operands(region)}
+            if products == "fused":
+                apart.update(self._products(node for region in found.regions if is_plain_product(region) for node in region.nodes))
+            if apart:
+                excluded = {**excluded, **apart}
                 continue
             self.left = found.left
             read = {port.node for region in found.regions for port in region.inputs}
@@ -84,7 +90,7 @@ class Rewriting:
         waiting = self._waiting()
         if waiting and self._tune is not None:
             start = time.perf_counter()
-            self._tune(_promising(waiting))
+            self._tune(self._in_order(waiting))
             self.tuning_seconds += time.perf_counter() - start
             self._decide()
             waiting = self._waiting()
@@ -105,13 +111,22 @@ class Rewriting:
         found = {}
         for each in self.candidates:
             if each.choice.waits:
-                values = each.described.description.nest_values(each.described.hints)
-                found.setdefault((each.described.nest.op, tuple(sorted(values.items()))), each)
+                found.setdefault(_identity(each), each)
         return found
 
     def promising(self):
         """Candidates that tuning or a race may still change, in the order in which they are worth it."""
-        return _promising(self.pending)
+        return self._in_order(self.pending)
+
+    def _in_order(self, waiting):
+        """Candidates, those first that take most of the graph's time."""
+        count = collections.Counter(_identity(each) for each in self.candidates if each.described is not None)
+        return sorted(waiting.values(), key=lambda each: -count[_identity(each)] * self._least_time(each))
+
+    def _least_time(self, candidate):
+        """What a region takes at least, in units of the time in which an element comes from memory."""
+        multiplications = sum(multiplications_of(node, self._symbols) for node in candidate.region.nodes)
+        return max(_elements(candidate.described), multiplications / _MULTIPLICATIONS)
 
     def apply(self):
         """Puts calls in the place of the regions that are taken."""
@@ -132,10 +147,10 @@ class Rewriting:
         return Report(regions, list(left), len(self.pending), time.perf_counter() - self._start - self.tuning_seconds)
 
 
-def _promising(waiting):
-    """Candidates in the order in which they are worth tuning."""
-    return sorted(waiting.values(), key=lambda each: (has_matrix_product(each.region), -products_in(each.region),
-                                                      -_elements(each.described)))
+def _identity(candidate):
+    """What makes a region distinct: its nest and sizes."""
+    values = candidate.described.description.nest_values(candidate.described.hints)
+    return candidate.described.nest.op, tuple(sorted(values.items()))
 
 
 def _report(candidate):

@@ -17,6 +17,7 @@ from ...errors import Error, UserError
 from ...nests.model import Nest
 from ...program import find
 from ...tuning import tune
+from ..importer.graph import kind_of
 from . import races
 from .region_op import key_of, region_of
 
@@ -28,7 +29,15 @@ def job_of(candidate, options):
     described = candidate.described
     device = described.inputs[0].meta["val"].device
     return {"nest": described.nest.to_dict(), "key": key_of(described.description, options.db, False), "sizes": described.hints,
-            "device": str(device), "products": any("mm" in op[0] for op in described.description.calls)}
+            "device": str(device), "products": any("mm" in op[0] for op in described.description.calls),
+            "cold": [_is_argument(node) for node in described.inputs]}
+
+
+def _is_argument(node):
+    """Whether a node is an argument of the graph (weights are), or a view of one: nothing has just written it."""
+    while kind_of(node) == "view":
+        node = node.all_input_nodes[0]
+    return node.op in ("placeholder", "get_attr")
 
 
 class Worker:
@@ -99,7 +108,7 @@ def _tune_and_race(job, database, seconds):
             tune(Nest.from_dict(job["nest"]), sizes, time=seconds, db=database, progress=False,
                  target="host" if device.type == "cpu" else str(device))
             refresh(region.database)
-        found["kernel_us"], found["inductor_us"] = race(region, job["sizes"], device)
+        found["kernel_us"], found["inductor_us"] = race(region, job["sizes"], device, job["cold"])
     except (Error, RuntimeError) as error:
         found["failed"] = str(error).splitlines()[0] if str(error) else type(error).__name__
     races.remember(database, found)

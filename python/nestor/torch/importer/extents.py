@@ -5,6 +5,7 @@ an affine extent and an index of its own; a dim of extent 1 has none. `split` ta
 """
 
 import functools
+import math
 
 import sympy
 
@@ -36,6 +37,15 @@ class Symbols:
                 raise Unsupported(f"the size {name} depends on data")
             self._sizes[name] = Size(name, int(self.hints.get(name, 16)))
         return self._sizes[name]
+
+    def number(self, extent):
+        """An extent at likely sizes."""
+        found = expression(extent)
+        return int(found.subs({symbol: self.hints.get(str(symbol), 16) for symbol in found.free_symbols}))
+
+    def elements(self, tensor):
+        """How many elements a tensor has at likely sizes."""
+        return math.prod(map(self.number, tensor.shape))
 
     def affine(self, found):
         """A sympy expression as an Affine. Raises Unsupported where it multiplies symbols, or is none that isl can say."""

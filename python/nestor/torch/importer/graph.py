@@ -47,6 +47,37 @@ def is_product(node):
     return rule is not None and rule.product
 
 
+def factors_of(node):
+    """The operands that a product multiplies: two, or the three of attention."""
+    if kind_of(node) == "definition":
+        return list(node.args[:3])
+    if name_of(node.target) == "aten.einsum.default":
+        return list(node.args[1])
+    first = 1 if name_of(node.target) in _WITH_SUMMAND else 0
+    return list(node.args[first:first + 2])
+
+
+def contracted_length(node):
+    """How many terms a product of two factors sums for each result, as PyTorch has it; None where its letters say that."""
+    if kind_of(node) != "product" or name_of(node.target) == "aten.einsum.default":
+        return None
+    return values_of(factors_of(node)[0])[0].shape[-1]
+
+
+def multiplications_of(node, symbols):
+    """How many multiplications the products of a node take at likely sizes, roughly. symbols: a Symbols."""
+    if not is_product(node):
+        return 0
+    if kind_of(node) == "definition":
+        query, key, _ = (values_of(each)[0] for each in factors_of(node))
+        return 2 * symbols.elements(query) * symbols.number(key.shape[-2])
+    length = contracted_length(node)
+    return symbols.elements(values_of(node)[0]) * (symbols.number(length) if length is not None else 1)
+
+
+_WITH_SUMMAND = ("aten.addmm.default", "aten.addmv.default", "aten.baddbmm.default", "aten.addbmm.default")
+
+
 class Context:
     """What rules of ops are given besides their operands."""
 

@@ -5,6 +5,7 @@ it and comes back, so it is convex. Views and what follows from indices alone be
 own.
 """
 
+import collections
 import dataclasses
 import operator
 
@@ -15,7 +16,8 @@ from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of, tolerance_of
 from .copies import copies_of
 from .extents import Symbols, Unsupported, atoms_of, expression
-from .graph import Context, dtype_text, is_product, kind_of, live_nodes, mutates, require_elements, values_of
+from .graph import (Context, contracted_length, dtype_text, factors_of, is_product, kind_of, live_nodes, mutates,
+                    require_elements, values_of)
 from .lazy import ELEMENTS, READABLE, Builder, Lazy, element_type
 from .needed import shrink
 from .operand import Operand, resolved
@@ -24,6 +26,7 @@ from .table import RULES, name_of
 
 _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
+_MOST_COLUMNS = 512  # f32 sums of a row that a multiprocessor's registers hold for the rows of a tile
 
 
 def partition(graph, hints=None, cut="memory", excluded=None):
@@ -31,9 +34,10 @@ def partition(graph, hints=None, cut="memory", excluded=None):
     excluded: {node: why} of nodes that PyTorch shall compute.
 
     cut: "memory": a reduction or product starts a region of its own where it reads a result of products that is no larger than
-    what that was computed from; a product also where it reads one of reductions. So attention stays whole, since its scores are
-    larger than queries and keys, and a norm after a linear layer does not join it. "never": regions are as large as dependences
-    allow.
+    what that was computed from; a product also where it reads one of reductions, or has more columns than a multiprocessor can
+    sum while rows of that result pass by. So attention stays whole, since its scores are larger than queries and keys, and a
+    norm after a linear layer does not join it, nor a second wide linear layer. Products of one shape that share a factor are
+    one region. "never": regions are as large as dependences allow.
     """
     if cut not in ("memory", "never"):
         raise UserError(f'cut is "memory" or "never", not {cut!r}')
@@ -146,18 +150,21 @@ class _Walk:
         for operand in node.all_input_nodes:
             for base in [operand] if operand in self.members else self._bases(operand) if operand in self.free else []:
                 origin = self.origins[base]
-                if self.depth[base] == depth and (origin.product or (product and origin.root)) and min(
-                        self.elements(base), self.elements(operand)) <= origin.elements:
+                if self.depth[base] == depth and (origin.product or (product and origin.root)) and (
+                        min(self.elements(base), self.elements(operand)) <= origin.elements
+                        or self._columns(node, operand) > _MOST_COLUMNS):
                     return True
         return False
 
+    def _columns(self, node, operand):
+        """How many sums a product has for each row of an operand that it contracts; 0 where that is not known."""
+        length = contracted_length(node)
+        return 0 if length is None else self.elements(node) * self.symbols.number(length) // self.elements(operand)
+
     def elements(self, node):
         """The number of elements of a node's first tensor, at likely sizes."""
-        total = 1
-        for extent in values_of(node)[0].shape if values_of(node) and values_of(node)[0] is not None else ():
-            found = expression(extent)
-            total *= int(found.subs({symbol: self.symbols.hints.get(str(symbol), 16) for symbol in found.free_symbols}))
-        return total
+        tensors = values_of(node)
+        return self.symbols.elements(tensors[0]) if tensors and tensors[0] is not None else 1
 
     def sources(self, node):
         """The nodes with data that a node reads, itself or through views: members and what comes from outside."""
@@ -302,12 +309,17 @@ class _Walk:
 
     def better_late(self):
         """Pointwise members that belong to the regions of their readers: each of one source, read by reductions of other
-        regions alone, so that memory holds the source in their place."""
+        regions alone, or no smaller elements of the source than their own; so that memory holds the source in their place."""
         return {node for node, found in self.readers().items()
                 if self.cut and kind_of(node) == "pointwise" and node not in self.late and len(set(self.sources(node))) == 1
                 and self._bases(node) and not any(self._is_outside(user) for user in node.users)
-                and all(self.depth[each] > self.depth[node] and kind_of(each) in _ROOTS and not is_product(each)
-                        for each in found)}
+                and all(self.depth[each] > self.depth[node] and not is_product(each) for each in found)
+                and (all(kind_of(each) in _ROOTS for each in found) or self._widens(node))}
+
+    def _widens(self, node):
+        """Whether a node's elements take more bytes than those of its one source, of which there are as many."""
+        source, own = values_of(self.sources(node)[0])[0], values_of(node)[0]
+        return source.dtype.itemsize < own.dtype.itemsize and self.elements(self.sources(node)[0]) == self.elements(node)
 
     def _is_outside(self, node):
         """Whether what PyTorch computes reads a node, itself or through views."""
@@ -330,10 +342,25 @@ class _Walk:
             for base in self._bases(node):
                 if self.depth[base] == self.depth[node]:
                     parent[root(node)] = root(base)
+        for one, other in self._shared_factors(root) if self.cut else ():
+            parent[root(other)] = root(one)
         groups = {}
         for node in self.members:
             groups.setdefault(root(node), []).append(node)
         return sorted(groups.values(), key=lambda nodes: self.depth[nodes[0]])
+
+    def _shared_factors(self, root):
+        """Pairs of products of one depth and shape that multiply the same tensor with others, each alone in its component: one
+        kernel reads that tensor once for all of them. root(node) names a node's component."""
+        count, first = collections.Counter(map(root, self.members)), {}
+        for node in self.members:
+            if count[root(node)] == 1 and contracted_length(node) is not None:
+                factor = factors_of(node)[0]
+                shapes = [tuple(map(expression, values_of(each)[0].shape)) for each in (factor, node)]
+                shared = self.depth[node], tuple(self.sources(factor) if factor in self.free else [factor]), *shapes
+                if shared in first:
+                    yield first[shared], node
+                first.setdefault(shared, node)
 
     def _bases(self, node):
         """The members that a node reads, itself or through views."""

@@ -37,7 +37,7 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
   for (const std::int64_t width : axes.sums) block.products.push_back({width, operands-- > 0 ? choice.columns : 0});
   for (const TensorOperand& operand : axes.row_operands) {
     block.tiles.push_back(tile_of(choice.rows(), operand.width, operand.dense, 1));
-    block.tiles.back().lends = operand.dense;
+    block.tiles.back().lends = operand.dense && (axes.results.size() <= 1 || axes.first_products <= 1);
     block.tiles.back().held = choice.grid.a_from_registers != 0 && operand.dense;
   }
   for (const TensorOperand& operand : axes.streamed_operands) {

@@ -56,9 +56,11 @@ bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& 
   return tensor_infeasible(axes, choice, limits).empty();
 }
 
-/// Few rows: what takes the time is reading the other operand. Each multiprocessor gets the same share of it, in large pieces, since a
-/// piece costs its block the time of a round of barriers.
-std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLimits& limits) {
+std::int64_t blocks_of_rows(const TensorAxes& axes) { return ceil_div(axes.row_extent, std::int64_t{nvptx::kWarpgroupRows}); }
+
+/// Few results: what takes the time is reading the operand of the columns. Each multiprocessor gets the same share of it, in large pieces,
+/// since a piece costs its block the time of a round of barriers.
+std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const GpuLimits& limits) {
   std::vector<NamedValues> choices;
   // Wide pieces of few terms at first, where the sum is long enough to be cut into parts.
   for (const std::int64_t columns : {256, 128}) {
@@ -66,8 +68,8 @@ std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLi
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
-    const std::int64_t share =
-        round_up(ceil_div(axes.column_extent * axes.others, std::int64_t{limits.units} * turns), nvptx::kTerms);
+    const std::int64_t share = round_up(
+        ceil_div(axes.column_extent * axes.others * blocks_of_rows(axes), std::int64_t{limits.units} * turns), nvptx::kTerms);
     for (const int depth : {256, 128, 64}) {
       TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .min_blocks = turns},
                           .columns = share,
@@ -89,7 +91,9 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 1, 192}, {2, 1, 128}, {1, 1, 128}, {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
-  if (pairs && axes.row_extent <= nvptx::kWarpgroupRows) choices = choices_of_few_rows(axes, limits);
+  const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
+  if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
+    choices = choices_of_few_results(axes, limits);
   for (const Shape& shape : shapes) {
     TensorChoice choice{.grid = {.warpgroups = shape.warpgroups, .stages = 8, .intra_warpgroup_overlap = pairs ? 1 : 0},
                         .row_tiles = shape.row_tiles,

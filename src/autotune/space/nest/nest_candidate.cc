@@ -72,12 +72,10 @@ std::optional<TensorAxes> NestCandidate::axes_of(const FusionGroup& group) const
   return tensor_axes(variants_.nest(chosen_), chosen_.structure, group);
 }
 
-/// Blocks of later kernels may be placed before the one before ends.
-void NestCandidate::place_early(GridShape& grid, const FusionGroup& group) const {
-  const FusionGroup* first = main_->at_front ? main_ : groups_.data();
+/// Blocks may be placed before the kernel before ends, be that one of this launch or another in the stream.
+void NestCandidate::place_early(GridShape& grid) const {
   const auto& gpu = facts_.limits.gpu;
-  const bool can = gpu && gpu->sm >= knob_named("programmatic_launch").least_sm;
-  grid.programmatic_launch = can && &group != first ? 1 : 0;
+  grid.programmatic_launch = gpu && gpu->sm >= knob_named("programmatic_launch").least_sm ? 1 : 0;
 }
 
 /// The group's steps; why there are none, or "".
@@ -93,7 +91,7 @@ std::string NestCandidate::add_products(const FusionGroup& group, const TensorAx
   if (rules_.split >= 0 && rows_follow_stream(variants_.nest(chosen_), chosen_.structure, group, axes))
     return "tiles of a part have other rows than its sums";
   TensorChoice choice = is_main(group) ? tensor_ : first_choice(axes);
-  place_early(choice.grid, group);
+  place_early(choice.grid);
   if (std::string why = tensor_infeasible(axes, choice, *facts_.limits.gpu); !why.empty()) return why;
   GroupPlan plan = tensor_plan(group, axes, choice);
   if (!group.part && plan.reduction_axis >= 0)
@@ -123,7 +121,7 @@ NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, Name
       if (value_or(shape.values, name, 0) == 0) shape.values[name] = tile;
     }
   }
-  place_early(shape.on_gpu.grid, group);
+  place_early(shape.on_gpu.grid);
   shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
   return shape;
 }

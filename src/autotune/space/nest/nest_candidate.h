@@ -51,7 +51,7 @@ class NestCandidate {
   bool combines(const FusionGroup& group) const { return main_->part && !is_main(group); }
   RuleChoice rule_choice() const;
   std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
-  void place_early(GridShape& grid, const FusionGroup& group) const;
+  void place_early(GridShape& grid) const;
   std::string add(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);
   TensorChoice first_choice(const TensorAxes& axes) const;

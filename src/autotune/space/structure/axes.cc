@@ -164,6 +164,19 @@ void align(const std::vector<TensorUse>& touches, Classes& classes) {
   }
 }
 
+/// Results of one shape run along with each other where nothing says otherwise: products that share one operand.
+void align_results(const Nest& nest, std::map<std::string, std::vector<TensorUse>>& touches, Classes& classes) {
+  std::map<std::string, std::vector<TensorUse>> by_shape;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    std::string shape;
+    for (const auto& extent : tensor.shape) shape += isl_text(extent) + ";";
+    auto& uses = by_shape[shape];
+    uses.insert(uses.end(), touches[tensor.name].begin(), touches[tensor.name].end());
+  }
+  for (const auto& [shape, uses] : by_shape) align(uses, classes);
+}
+
 }  // namespace
 
 NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
@@ -184,6 +197,7 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
       if ((tensor.role == TensorRole::input) == inputs) align(touches[tensor.name], classes);
     }
   }
+  align_results(nest, touches, classes);
   std::map<int, int> axis_of_root;
   std::set<std::string> names;
   for (std::size_t u = 0; u < structure.loop_groups.size(); ++u) {

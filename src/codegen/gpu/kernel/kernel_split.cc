@@ -47,6 +47,8 @@ class Planner {
   LaunchPlan run() {
     move_outer_scratch_to_workspace();
     visit(plan_.program.root, plan_.launches);
+    // A launch whose first kernel waits is part of a chain: what follows it in the stream may be one that waits, too.
+    if (!plan_.kernels.empty() && plan_.kernels.front().waits) plan_.kernels.back().triggers = true;
     return std::move(plan_);
   }
 
@@ -192,8 +194,8 @@ class Planner {
     const int threads = shape.threads > 0 ? shape.threads : threads_;
     kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
     if (shape.warpgroups > 0) kernel.body = with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers);
-    kernel.waits = shape.programmatic_launch != 0 && !plan_.kernels.empty();
-    if (kernel.waits) plan_.kernels.back().triggers = true;
+    kernel.waits = shape.programmatic_launch != 0;
+    if (kernel.waits && !plan_.kernels.empty()) plan_.kernels.back().triggers = true;
     LaunchNode node;
     node.symbol = kernel.symbol;
     node.programmatic = kernel.waits;

@@ -86,14 +86,14 @@ class Layout {
   std::int64_t bytes_with(std::int64_t end) const { return end + barrier_bytes() + kTileAlignment; }
 
   /// A group's rows of an operand that stays for the work tile are read by that group alone: when they are done with, the same place takes its
-  /// rows of the result. In resident blocks the next work tile's operand would have to wait until the result has left, so that they have a
-  /// place of its own where there is room. A result that finds no room leaves in parts.
+  /// rows of a result that leaves once, at the end. In resident blocks the next work tile's operand would have to wait until the result has
+  /// left, so that they have a place of its own where there is room. A result that finds no room leaves in parts.
   std::int64_t place(const BlockResult& result) {
     const BlockTile whole{.rows = block_.rows(), .columns = result.columns};
     const std::int64_t bytes = whole.bytes(), one = bytes / whole.column_blocks();
     places_.result_blocks.push_back(whole.column_blocks());
     const bool may_borrow =
-        !block_.persistent || (has_group_products(target_) && result.leaves_last && !have_room(bytes_with(end_ + bytes)));
+        result.leaves_last && (!block_.persistent || (has_group_products(target_) && !have_room(bytes_with(end_ + bytes))));
     for (std::size_t t = 0; may_borrow && t < block_.tiles.size(); ++t) {
       const BlockTile& tile = block_.tiles[t];
       if (!tile.lends || lent_[t] || (block_.persistent && tile.held) || tile.bytes() < bytes) continue;

@@ -26,13 +26,17 @@ std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {
 
 namespace {
 
-/// The tile of a circular buffer: does some warpgroup read its own rows of it alone, while it stays for the work tile?
+/// The tile of a circular buffer: does some warpgroup read its own rows of it alone, while it stays for the work tile? Of several
+/// results the first may leave before the last product has read it.
 BlockTile tile_of(const TensorPlan& plan, int number) {
   const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(number)];
   BlockTile tile = ring.tile();
   tile.what = fmt::format("a tile of '{}'", plan.buffer(ring.buffer).name);
-  tile.lends = !ring.streamed && std::any_of(plan.ops.begin(), plan.ops.end(),
-                                             [&](const TensorOp& op) { return op.a_ring == number && !op.a_by_row; });
+  const auto reads = std::count_if(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& op) { return op.a_ring == number; });
+  const auto results = std::count_if(plan.ops.begin(), plan.ops.end(), [](const TensorOp& op) { return op.through_shared; });
+  tile.lends =
+      !ring.streamed && (reads == 1 || results <= 1) &&
+      std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& op) { return op.a_ring == number && !op.a_by_row; });
   return tile;
 }
 
