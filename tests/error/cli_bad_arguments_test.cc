@@ -74,8 +74,18 @@ TEST(CliBadArguments, WhatIsNoNumberAboveZeroIsNamed) {
     const Outcome time = run_nestor({"tune", "matvec", "--time", text});
     EXPECT_EQ(time.code, 1);
     EXPECT_THAT(time.err, HasSubstr(std::string("--time: '") + text + "' is not a number above 0"));
-    EXPECT_THAT(run_nestor({"db", "pin", text}).err, HasSubstr(std::string("TRIAL: '") + text + "' is not a number above 0"));
+    EXPECT_THAT(run_nestor({"db", "pin", text}).err,
+                HasSubstr(std::string("TRIAL: '") + text + "' is not a whole number from 1 to 9223372036854775807"));
   }
+}
+
+TEST(CliBadArguments, NumbersThat64BitsDoNotHoldAreNamed) {
+  for (const char* text : {"18446744073709551616", "-1", "1e3", "7x"}) {
+    const Outcome seed = run_nestor({"tune", "matvec", "--seed", text});
+    EXPECT_EQ(seed.code, 1);
+    EXPECT_THAT(seed.err, HasSubstr(std::string("--seed: '") + text + "' is not a whole number from 0 to 18446744073709551615"));
+  }
+  EXPECT_THAT(run_nestor({"db", "pin", "9223372036854775808"}).err, HasSubstr("'9223372036854775808' is not a whole number"));
 }
 
 TEST(CliBadArguments, AMissingTrialIsNamed) {

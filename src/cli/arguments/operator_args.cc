@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 
@@ -45,6 +46,18 @@ CLI::Validator positive_number() {
   };
   return {complaint, "POSITIVE"};
 }
+
+CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most) {
+  const auto complaint = [least, most](const std::string& text) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = error == std::errc{} && end == text.data() + text.size() && number >= least && number <= most;
+    return whole ? std::string() : fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
+  };
+  return {complaint, "WHOLE"};
+}
+
+CLI::Validator trial_number() { return whole_number_between(1, std::numeric_limits<std::int64_t>::max()); }
 
 void OperatorArgs::add_to(CLI::App& command, bool required) {
   command_ = &command;

@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,11 @@ namespace nestor::cli {
 
 /// Accepts numbers above 0. (CLI11's own refusal prints the largest double, all 309 digits of it.)
 CLI::Validator positive_number();
+
+/// Accepts whole numbers from `least` to `most`. (CLI11 takes the largest one for what 64 bits do not hold, and -1 for the largest.)
+CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most);
+/// Accepts numbers that a trial may have.
+CLI::Validator trial_number();
 
 struct OperatorArgs {
   std::string source;

@@ -49,7 +49,7 @@ Schedule schedule_from_text(const Nest& nest, const Sizes& sizes, const std::str
 
 void ScheduleArgs::add_to(CLI::App& command) {
   auto* steps = command.add_option("--steps", file, "file with the schedule: JSON, or one step a line; - reads standard input");
-  auto* id = command.add_option("--trial", trial, "the schedule of a stored trial");
+  auto* id = command.add_option("--trial", trial, "the schedule of a stored trial")->check(trial_number());
   auto* fastest = command.add_flag("--best", best, "the fastest schedule stored for these sizes on this machine");
   steps->excludes(id, fastest);
   id->excludes(fastest);

@@ -263,7 +263,7 @@ void add_db(CLI::App& app, Action& run) {
       ->check(positive_number())
       ->capture_default_str();
   CLI::App* pin = add("pin", "Make a trial the one that queries return", run_pin);
-  pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(positive_number());
+  pin->add_option("TRIAL", args->trial, "number of the trial")->required()->check(trial_number());
   pin->add_flag("--off", args->unpin, "unpin it");
   add_db_sources(*db, {args, &args->database}, run);
   db->footer(R"(examples:

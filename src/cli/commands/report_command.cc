@@ -49,7 +49,7 @@ void add_report(CLI::App& app, Action& run) {
       app.add_subcommand("report", "Write one HTML page that shows how a kernel was found, what it does and how good it is");
   args->choice.problem.add_to(*command, false);
   args->database.add_to(*command);
-  auto* trial = command->add_option("--trial", args->choice.trial, "the trial whose schedule is shown");
+  auto* trial = command->add_option("--trial", args->choice.trial, "the trial whose schedule is shown")->check(trial_number());
   command->add_flag("--best", args->best, "show the best trial (the default)")->excludes(trial);
   command->add_option("--against", args->choice.against, "a second trial of the same problem, to compare with");
   command->add_option("--device", args->choice.device,

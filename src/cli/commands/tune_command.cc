@@ -242,13 +242,14 @@ void add_tune(CLI::App& app, Action& run) {
   command->add_option("--trials", args->trials, "new trials at most; with --plan trials of each problem")
       ->check(positive_number())
       ->capture_default_str();
-  command->add_option("--time", args->time, "seconds at most; one candidate is tried in any case")
+  command->add_option("--time", args->time, "seconds at most, inf: no limit; one candidate is tried in any case")
       ->check(positive_number())
       ->capture_default_str();
   command->add_option("--searcher", args->searcher, "how candidates are chosen")
       ->check(CLI::IsMember({"evolutionary", "random", "exhaustive"}))
       ->capture_default_str();
   command->add_option("--seed", args->seed, "of the search: the same seed gives the same order of candidates")
+      ->check(whole_number_between(0, std::numeric_limits<std::uint64_t>::max()))
       ->capture_default_str();
   command->add_flag("--fix-all", args->fix_all, "compile for exactly these sizes (faster at best, serves no other size)");
   command->add_flag("--retry-failed", args->retry_failed,
