@@ -27,7 +27,8 @@ def arguments():
     parser = flags(__doc__)
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile, on both sides")
     parser.add_argument("--min-gain", type=float, default=1.03, help="how much faster than Inductor's code a region has to be")
-    parser.add_argument("--products", action="store_true", default=None, help="tune and race all products with weights, not only those that a kernel may join with more")
+    parser.add_argument("--products", action="store_true", default=None,
+                        help="tune and race all products with weights, not only those that a kernel may join with more")
     parser.add_argument("--hand-time", type=float, default=0, help="seconds of tuning for a hand-written peer; 0: records alone")
     parser.add_argument("--no-peers", action="store_true", help="leave hand-written definitions and FlexAttention out")
     return parser.parse_args()

@@ -10,6 +10,7 @@ import re
 import statistics
 import sys
 import time
+from unittest import mock
 
 import torch
 
@@ -102,12 +103,26 @@ def first_of(found):
     return tensor[:1].double()
 
 
+def _head_by_head(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """scaled_dot_product_attention of one head after the other: float64 scores of all heads may not fit a GPU."""
+    group = query.shape[1] // key.shape[1] if enable_gqa else 1
+    masks = None if attn_mask is None else attn_mask.expand(*query.shape[:2], *attn_mask.shape[-2:])
+    heads = [_attention(query[:, head:head + 1], key[:, head // group][:, None], value[:, head // group][:, None],
+                        None if masks is None else masks[:, head:head + 1], dropout_p, is_causal, scale=scale)
+             for head in range(query.shape[1])]
+    return torch.cat(heads, 1)
+
+
+_attention = torch.nn.functional.scaled_dot_product_attention
+
+
 def reference_of(model, inputs):
     """The model in double precision on the first sequence."""
     batch = max(value.shape[0] for value in inputs.values())
     first = {name: value[:1] if value.dim() > 1 and value.shape[0] == batch else value for name, value in inputs.items()}
     wide = {name: value.double() if value.is_floating_point() else value for name, value in first.items()}
-    return first_of(copy.deepcopy(model).double()(**wide))
+    with mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", _head_by_head):
+        return first_of(copy.deepcopy(model).double()(**wide))
 
 
 def error_of(found, wanted):

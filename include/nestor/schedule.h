@@ -68,7 +68,8 @@ class NESTOR_API Schedule {
   /// Products that only the next iteration needs run beside its first ones. `in_flight` 1 or 2: independent chains of products one by one,
   /// the first products of so many in flight at once; 0: all together.
   Schedule& intra_warpgroup_overlap(const std::string& loop, std::int64_t in_flight = 0);
-  Schedule& ping_pong(const std::string& loop);  ///< warpgroups issue their products in turn
+  Schedule& ping_pong(const std::string& loop);        ///< warpgroups issue their products in turn
+  Schedule& ping_pong_tiles(const std::string& loop);  ///< each warpgroup takes iterations of its own, in turn
   Schedule& a_from_registers(
       const std::string& loop);                      ///< first operands that stay for the iteration are read into registers once
   Schedule& early_release(const std::string& loop);  ///< stages are released amid exponentials

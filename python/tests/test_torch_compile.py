@@ -267,6 +267,19 @@ class HardCasesTest(CompileTest):
             with self.assertWarnsRegex(UserWarning, "Inductor compiles this without Nestor's regions.*planted"):
                 self.assertClose(self.compiled(attend)(*inputs), attend(*inputs))
 
+    def test_what_waits_is_told_before_the_graph_changes(self):
+        """Nodes of regions that are replaced have no operands any more."""
+        order = []
+
+        def noted(name):
+            original = getattr(rewrite.Rewriting, name)
+            return mock.patch.object(rewrite.Rewriting, name, lambda self: (order.append(name), original(self))[1])
+
+        inputs = heads()
+        with noted("promising"), noted("apply"):
+            self.assertClose(self.compiled(attend)(*inputs), attend(*inputs))
+        self.assertEqual(order, ["promising", "apply"])
+
     def test_a_pass_that_is_there_runs_first_and_stays(self):
         import torch._inductor.config as config
 

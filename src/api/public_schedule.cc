@@ -151,6 +151,8 @@ Schedule& Schedule::intra_warpgroup_overlap(const std::string& loop, std::int64_
 
 Schedule& Schedule::ping_pong(const std::string& loop) { return Impl::step(*this, "ping_pong", {loop}); }
 
+Schedule& Schedule::ping_pong_tiles(const std::string& loop) { return Impl::step(*this, "ping_pong_tiles", {loop}); }
+
 Schedule& Schedule::a_from_registers(const std::string& loop) { return Impl::step(*this, "a_from_registers", {loop}); }
 
 Schedule& Schedule::early_release(const std::string& loop) { return Impl::step(*this, "early_release", {loop}); }

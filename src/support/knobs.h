@@ -18,6 +18,7 @@ struct GridShape {
   int stages = 2;                   ///< of each operand's circular buffer, with warpgroups
   int intra_warpgroup_overlap = 0;  ///< 1: products of two iterations together; more: 1 + the chains of products in flight
   int ping_pong = 0;                ///< 1: warpgroups issue their products in turn
+  int ping_pong_tiles = 0;          ///< 1: warpgroups take iterations of their own in turn, and do not share one
   int a_from_registers = 0;         ///< 1: a first operand that stays for the iteration is read into registers once
   int early_release = 0;            ///< 1: a stage is released in the middle of the exponentials behind its product
   int exp2_polynomial = 0;          ///< sixteenths of a tile's exponentials that the FMA units compute

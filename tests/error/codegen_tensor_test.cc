@@ -104,6 +104,25 @@ TEST(TensorError, ping_pong_on_other_devices) {
                                                   "or newer, not 8.0: leave the argument out"));
 }
 
+TEST(TensorError, work_tiles_that_warpgroups_cannot_take_in_turn) {
+  const auto refusal_of = [](Seen seen, std::vector<std::string> more) {
+    more.emplace_back("ping_pong_tiles(out.io)");
+    return refusal(
+        tensor_program(attention_nest({.seen = seen, .depth = 16}), {.rows = 64, .columns = 32, .more = std::move(more)}));
+  };
+  const std::string stays = "persistent(out.io, 1)";
+  EXPECT_EQ(refusal_of(Seen::all, {stays}), "");
+  TileProgram once = tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32});
+  once.root = edited(once.root, [](TileNode& node) {
+    if (node.knobs.contains("warpgroups")) node.knobs["ping_pong_tiles"] = 1;
+  });
+  EXPECT_THAT(refusal(once), HasSubstr("a block that does not stay has one: add persistent"));
+  EXPECT_THAT(refusal_of(Seen::all, {stays, "dynamic_scheduler(out.io)"}), HasSubstr("leave out dynamic_scheduler"));
+  EXPECT_THAT(refusal_of(Seen::all, {stays, "ping_pong(out.io)"}), HasSubstr("leave out ping_pong"));
+  EXPECT_THAT(refusal_of(Seen::causal, {stays}),
+              HasSubstr("all work tiles have as many iterations, and here out_io tells how many: leave it out"));
+}
+
 TEST(TensorError, programmatic_launches_on_other_devices) {
   const TileProgram program = product_chain(product_chain_nest(), {"programmatic_launch(out.io)"});
   EXPECT_EQ(refusal(program), "");

@@ -59,7 +59,7 @@ class Simulation {
       for (int stage = 0; stage < plan.circular_buffers[r].stages; ++stage)
         add_lane(fmt::format("{} stage {}", ring_name(r), stage), "stage");
     }
-    if (plan.ping_pong()) turns_[0] = 1;
+    if (plan.has_turns()) turns_[0] = 1;
   }
 
   Timeline run() {

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <span>
 
 namespace nestor {
 namespace {
@@ -32,13 +31,6 @@ Value* extremum(Builder& b, llvm::Intrinsic::ID id, Value* x, Value* y) {
   Value* result = b.CreateBinaryIntrinsic(id, x, y);
   if (auto* call = llvm::dyn_cast<llvm::CallInst>(result)) call->setHasNoSignedZeros(true);
   return result;
-}
-
-/// Horner's rule; coefficients from the constant term upwards.
-Value* polynomial(Builder& b, Value* x, std::span<const double> coefficients) {
-  Value* sum = number(x, coefficients.back());
-  for (std::size_t k = coefficients.size() - 1; k-- > 0;) sum = fma(b, sum, x, number(x, coefficients[k]));
-  return sum;
 }
 
 llvm::Type* bits_type(Value* x) {
@@ -78,6 +70,12 @@ std::pair<Value*, Value*> split_exponent(Builder& b, Value* x, int mantissa_bits
 }
 
 }  // namespace
+
+Value* polynomial(Builder& b, Value* x, std::span<const double> coefficients) {
+  Value* sum = number(x, coefficients.back());
+  for (std::size_t k = coefficients.size() - 1; k-- > 0;) sum = fma(b, sum, x, number(x, coefficients[k]));
+  return sum;
+}
 
 llvm::Type* type_like(llvm::Type* type, Value* like) {
   if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(like->getType())) {
@@ -148,6 +146,9 @@ Value* MathEmitter::erf(Builder& b, Value* x) const {
   Value* result = b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, 1)), small, large);
   return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);
 }
+
+Value* MathEmitter::one_plus_tanh(Builder& b, Value* x) const { return b.CreateFAdd(number(x, 1), tanh(b, x)); }
+Value* MathEmitter::one_plus_erf(Builder& b, Value* x) const { return b.CreateFAdd(number(x, 1), erf(b, x)); }
 
 namespace {
 

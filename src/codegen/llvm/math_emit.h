@@ -4,6 +4,8 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include <span>
+
 namespace nestor {
 
 /// Values are f32 (`float` or <W x float>) unless said otherwise; f16 values are `half`, bf16 values are i16 bit patterns.
@@ -19,6 +21,8 @@ class MathEmitter {
   virtual Value* log(Builder& b, Value* x) const;            ///< < 1.5 ulp; subnormals included
   virtual Value* tanh(Builder& b, Value* x) const;           ///< < 3 ulp
   virtual Value* erf(Builder& b, Value* x) const;            ///< < 3 ulp
+  virtual Value* one_plus_tanh(Builder& b, Value* x) const;  ///< absolute error < 2^-21
+  virtual Value* one_plus_erf(Builder& b, Value* x) const;   ///< absolute error < 2^-21
   virtual Value* sin(Builder& b, Value* x) const;            ///< < 2 ulp; arguments of any size
   virtual Value* cos(Builder& b, Value* x) const;            ///< < 2 ulp; arguments of any size
   virtual Value* log1p(Builder& b, Value* x) const;          ///< < 3 ulp
@@ -43,6 +47,9 @@ class MathEmitter {
   /// and has no real power otherwise.
   Value* signed_power(Builder& b, Value* x, Value* y, Value* power) const;
 };
+
+/// The sum of coefficients[k] x^k by Horner's rule.
+llvm::Value* polynomial(llvm::IRBuilderBase& b, llvm::Value* x, std::span<const double> coefficients);
 
 /// `type` for one value, or <lanes of `like` x type>.
 llvm::Type* type_like(llvm::Type* type, llvm::Value* like);

@@ -90,7 +90,21 @@ class Emitter {
     return math_.pow(b_, x, y);
   }
 
+  /// f(x) of 1 + f(x) where f goes from -1 to 1, as in the normal and the logistic distribution; null for other expressions.
+  static const ScalarExpr* sigmoid_beside_one(const ScalarExpr& e) {
+    if (e.op() != ScalarOp::add || e.type() != ElementType::f32) return nullptr;
+    for (const std::size_t one : {std::size_t{0}, std::size_t{1}}) {
+      const ScalarExpr& other = e.args()[1 - one];
+      if (e.args()[one].is_constant(1) && (other.op() == ScalarOp::erf || other.op() == ScalarOp::tanh)) return &other;
+    }
+    return nullptr;
+  }
+
   Value* compute(const ScalarExpr& e, Value* mask) {
+    if (const ScalarExpr* sigmoid = sigmoid_beside_one(e)) {
+      Value* x = emit(sigmoid->args()[0], mask);
+      return sigmoid->op() == ScalarOp::erf ? math_.one_plus_erf(b_, x) : math_.one_plus_tanh(b_, x);
+    }
     switch (e.op()) {
       case ScalarOp::constant:
         return scalar_constant(b_.getContext(), e.type(), e.number());

@@ -62,11 +62,14 @@ class EventAgents : protected EventPrograms {
     return {agent.block, ring, position(agent, ring) % this->ring(ring).stages};
   }
   const std::vector<Step>& program(const Agent& agent) const {
-    return (agent.group < 0 ? producers_ : consumers_)[static_cast<std::size_t>(agent.block)];
+    if (agent.group < 0) return producers_[static_cast<std::size_t>(agent.block)];
+    return consumers_[static_cast<std::size_t>(agent.block * programs_of_block() + agent.group % programs_of_block())];
   }
   int turn(const Agent& agent, int ahead) const {
     return agent.block * plan_.warpgroups + (agent.group + ahead) % plan_.warpgroups;
   }
+  /// Of the groups that share a work tile.
+  int sharer(const Agent& agent) const { return plan_.ping_pong_tiles() ? 0 : agent.group; }
   static int position(const Agent& agent, int ring) {
     const auto found = agent.positions.find(ring);
     return found == agent.positions.end() ? 0 : found->second;

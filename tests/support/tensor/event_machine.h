@@ -81,7 +81,7 @@ class EventMachine : protected EventAgents {
     turns_.assign(static_cast<std::size_t>(plan_.cluster() * plan_.warpgroups), 0);
     prepared_.assign(static_cast<std::size_t>(plan_.cluster()), false);
     for (int block = 0; block < plan_.cluster(); ++block) {
-      if (plan_.ping_pong()) turns_[static_cast<std::size_t>(block * plan_.warpgroups)] = 1;
+      if (plan_.has_turns()) turns_[static_cast<std::size_t>(block * plan_.warpgroups)] = 1;
       for (int group = -1; group < plan_.warpgroups; ++group) {
         Agent& agent = agents_.emplace_back();
         agent.number = static_cast<int>(agents_.size()) - 1;
@@ -160,6 +160,7 @@ class EventMachine : protected EventAgents {
     const Step& step = program(agent)[agent.at++];
     if (step.kind == Step::Kind::prepares) prepared_[static_cast<std::size_t>(agent.block)] = true;
     if (step.kind == Step::Kind::ends_work_tile) finish_item(agent);
+    for (const auto& [ring, tiles] : step.tiles) agent.positions[ring] = position(agent, ring) + tiles;
     if (step.kind == Step::Kind::event) run_event(agent, step);
   }
 

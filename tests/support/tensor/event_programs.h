@@ -23,7 +23,7 @@ class EventPrograms {
 
   /// What a role does next; an event at its iteration, with all that its expressions come to there.
   struct Step {
-    enum class Kind : std::uint8_t { event, ends_work_tile, prepares, starts, leaves } kind = Kind::event;
+    enum class Kind : std::uint8_t { event, ends_work_tile, passes_work_tile, prepares, starts, leaves } kind = Kind::event;
     nvptx::Event event{};
     std::shared_ptr<const Integers> around{};  ///< of a load the values that its tile starts at
     bool masked = true;                        ///< masks are applied
@@ -31,6 +31,7 @@ class EventPrograms {
     Hash mask = 0;                             ///< which elements the op of a product or a compute works on
     bool past = false;                         ///< a load for an iteration that there is not
     bool astray = false;                       ///< a load for another iteration than its own, outside of any
+    std::map<int, int> tiles{};                ///< by circular buffer: those of a work tile that is passed over
   };
 
   /// `work tiles`: values of sizes and grid variables, one a work tile of the block or cluster.
@@ -38,7 +39,8 @@ class EventPrograms {
       : plan_(plan), work_tiles_(std::move(work_tiles)) {
     for (int block = 0; block < plan_.cluster(); ++block) {
       producers_.push_back(program_of(block, plan_.producer, true));
-      consumers_.push_back(program_of(block, plan_.consumer, false));
+      for (int group = 0; group < programs_of_block(); ++group)
+        consumers_.push_back(program_of(block, plan_.consumer, false, group));
     }
   }
 
@@ -61,7 +63,10 @@ class EventPrograms {
 
   const nvptx::TensorPlan& plan_;
   const std::vector<Integers> work_tiles_;
-  std::vector<std::vector<Step>> producers_, consumers_;  ///< by block
+  /// Groups of a block that share their work tiles have one program; each of those that take them in turn has its own.
+  int programs_of_block() const { return plan_.warpgroups / plan_.sharing_warpgroups(); }
+
+  std::vector<std::vector<Step>> producers_, consumers_;  ///< by block; by block and program
 
  private:
   static Hash masked(const IntExpr& condition, const Integers& around) {
@@ -78,11 +83,25 @@ class EventPrograms {
     return hash;
   }
 
-  std::vector<Step> program_of(int block, const nvptx::EventNode& role, bool producer) const {
+  /// What the producer brings for a work tile.
+  Step passing(const Integers& work_tile) const {
+    Step step{Step::Kind::passes_work_tile};
+    walk_events(
+        plan_.producer, std::make_shared<const Integers>(work_tile), true,
+        [&](const nvptx::Event& event, const auto&, bool) { step.tiles[event.ring] += event.kind == Kind::load ? 1 : 0; });
+    return step;
+  }
+
+  std::vector<Step> program_of(int block, const nvptx::EventNode& role, bool producer, int number = 0) const {
     std::vector<Step> program;
     if (producer) program.push_back({Step::Kind::prepares});
     program.push_back({Step::Kind::starts});
-    for (const Integers& work_tile : work_tiles_) {
+    for (std::size_t k = 0; k < work_tiles_.size(); ++k) {
+      const Integers& work_tile = work_tiles_[k];
+      if (!producer && static_cast<int>(k) % programs_of_block() != number) {
+        program.push_back(passing(work_tile));
+        continue;
+      }
       walk_events(role, std::make_shared<const Integers>(work_tile), true,
                   [&](const nvptx::Event& event, const std::shared_ptr<const Integers>& around, bool masked) {
                     program.push_back(step_of(block, event, around, masked));

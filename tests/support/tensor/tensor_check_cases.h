@@ -73,6 +73,12 @@ inline std::vector<TensorCheckCase> tensor_check_cases() {
     list.push_back({"all_" + kind, causal, all});
   }
   list.push_back({"turns_one_slot", false, turns});
+  GridShape in_turn = tensor_shape(2, 3);
+  in_turn.persistent = in_turn.ping_pong_tiles = 1;
+  list.push_back({"tiles_in_turn", false, in_turn});
+  in_turn.intra_warpgroup_overlap = 1;
+  in_turn.cluster = 2;
+  list.push_back({"cluster_tiles_in_turn", false, in_turn});
   GridShape resident = tensor_shape(2, 2);
   resident.intra_warpgroup_overlap = resident.a_from_registers = resident.persistent = 1;
   GridShape overlap_one = overlap, overlap_three = overlap;

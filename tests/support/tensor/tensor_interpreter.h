@@ -40,13 +40,13 @@ class TensorBlockInterpreter : public EventMachine {
     values_.fill(copier, ring(place.ring), elements, *step.around);
   }
   void take(const Agent& agent, const Place& place, Hash /*tile*/) override {
-    values_.hold(agent.group, of(agent), place.ring, tiles_.at(place).second);
+    values_.hold(sharer(agent), of(agent), place.ring, tiles_.at(place).second);
   }
   void narrow(const Agent& agent, int k, const Step& step) override {
     values_.narrow(row_group(agent), of(agent), k, {*step.around, step.masked});
   }
   void multiply(const Agent& agent, const Product& product) override {
-    values_.multiply(agent.group, of(agent), product.op, product.a ? &tiles_.at(*product.a).second : nullptr,
+    values_.multiply(sharer(agent), of(agent), product.op, product.a ? &tiles_.at(*product.a).second : nullptr,
                      tiles_.at(product.b).second);
   }
   void compute(const Agent& agent, int k, const Step& step) override {
@@ -61,7 +61,7 @@ class TensorBlockInterpreter : public EventMachine {
 
   Group& of(const Agent& agent) { return groups_.at(static_cast<std::size_t>(agent.number)); }
   /// Groups of all blocks in the order of their rows.
-  int row_group(const Agent& agent) const { return agent.block * plan_.warpgroups + agent.group; }
+  int row_group(const Agent& agent) const { return agent.block * plan_.sharing_warpgroups() + sharer(agent); }
 
   TensorValues& values_;
   std::vector<Group> groups_;                         ///< by agent

@@ -53,7 +53,7 @@ class TensorPlanRunner : public EventMachine {
 
   std::string verdict() override {
     for (const Agent& agent : agents()) {
-      if (agent.group >= 0 && of(agent).stored != expected(agent.block)) return "other values are stored";
+      if (agent.group >= 0 && of(agent).stored != expected(agent)) return "other values are stored";
     }
     return "";
   }
@@ -73,13 +73,15 @@ class TensorPlanRunner : public EventMachine {
 
   // ---- what the tile program itself stores
 
-  /// In the rows of a block.
-  const std::vector<Hash>& expected(int block) {
-    const auto [entry, added] = expected_.try_emplace(block);
-    for (const Integers& work_tile : added ? work_tiles_ : std::vector<Integers>{}) {
+  /// In the rows of a block, for the work tiles of the agent's program.
+  const std::vector<Hash>& expected(const Agent& agent) {
+    const int number = agent.group % programs_of_block();
+    const auto [entry, added] = expected_.try_emplace({agent.block, number});
+    for (std::size_t k = static_cast<std::size_t>(number); added && k < work_tiles_.size();
+         k += static_cast<std::size_t>(programs_of_block())) {
       Group group;
       int next = 0;
-      reference(block, plan_.kernel->body, work_tile, next, group);
+      reference(agent.block, plan_.kernel->body, work_tiles_[k], next, group);
       entry->second.insert(entry->second.end(), group.stored.begin(), group.stored.end());
     }
     return entry->second;
@@ -129,8 +131,8 @@ class TensorPlanRunner : public EventMachine {
     for (const TileTree& child : tree->children) skip(child, next);
   }
 
-  std::vector<Group> groups_;                  ///< by agent
-  std::map<int, std::vector<Hash>> expected_;  ///< by block
+  std::vector<Group> groups_;                                  ///< by agent
+  std::map<std::pair<int, int>, std::vector<Hash>> expected_;  ///< by block and program
 };
 
 }  // namespace nestor::testing

@@ -9,6 +9,7 @@
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
 #include "support/tensor/product_chain.h"
+#include "support/tensor/product_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -241,6 +242,30 @@ TEST(Preparation, ItsGroupsStandFirst) {
   EXPECT_TRUE(groups.front().prepares);
   EXPECT_FALSE(variants.heaviest(variant, Fusion::prepared).prepares);
   for (const FusionGroup& group : variants.fusion_groups(variant, Fusion::maximal)) EXPECT_FALSE(group.prepares);
+}
+
+/// Guesses with work tiles in turn fit and keep nothing in local memory; where blocks would have one work tile each there are none.
+TEST(Products, ManyWorkTilesAreTakenInTurn) {
+  const auto in_turn = [](std::int64_t size) {
+    const Nest nest = testing::product_nest({});
+    const Sizes sizes = complete_sizes(nest, {{"M", size}, {"N", size}, {"K", size}});
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, kUnits));
+    int found = 0;
+    for (const Point& point : space->defaults()) {
+      const Candidate candidate = space->candidate(point);
+      const bool chosen = std::any_of(candidate.steps.begin(), candidate.steps.end(),
+                                      [](const Step& step) { return step.name == "ping_pong_tiles"; });
+      if (!chosen) continue;
+      EXPECT_EQ(candidate.infeasible, "");
+      const CompiledNvptx kernel = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
+      EXPECT_THAT(kernel.kernel.code, ::testing::Not(::testing::HasSubstr(".local")));
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_GE(in_turn(8192), 4);
+  EXPECT_EQ(in_turn(1024), 0);
 }
 
 TEST(Preparation, ProductsOfMatricesHaveRowsAndColumnsOfTheirOwn) {

@@ -3,6 +3,7 @@
 #include "support/mutants/code_mutants.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
+#include "support/tensor/product_nests.h"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +32,8 @@ struct MutatedKernel {
 
 const char* const kNoRegisters =
     "products that touch registers of products alone need one fence behind the last wait; the one before it is still good";
+const char* const kTogether =
+    "both operands' stages are given back behind one wait for products, so the wait for one does for both";
 const char* const kImplied = "what it waits for has happened when a wait behind it, or one in front of it, is over";
 
 std::vector<MutatedKernel> mutated_kernels() {
@@ -66,6 +69,11 @@ std::vector<MutatedKernel> mutated_kernels() {
         {"moved behind", "wgmma.fence", 2, kNoRegisters},
         {"left out", "mbarrier.try_wait", 3, "at the end, the wait for the last stage that groups give back is enough"},
         {"parity flipped", "mbarrier.try_wait", 1, "at the end, the wait for the last stage that groups give back is enough"}}});
+  kernels.push_back({"tiles_in_turn",
+                     product_program({}, {.rows = 64, .more = {"persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}),
+                     {},
+                     {{{{"M", 270}, {"N", 200}, {"K", 136}}, half}, {{{"M", 200}, {"N", 40}, {"K", 40}}, half}},
+                     {{"left out", "mbarrier.try_wait", 1, kTogether}, {"moved behind", "mbarrier.try_wait", 1, kTogether}}});
   kernels.push_back(
       {"sm_80",
        tensor_program(attention_nest({.depth = 32}), {.rows = 64, .columns = 32, .warpgroups = 1, .stages = 2}),

@@ -135,6 +135,46 @@ TEST(NvptxAccuracy, ExponentialsOf16BitKernelsAreFasterAndLessExact) {
   EXPECT_LT(error, 100);  // |x| 2^-24: far below what 16 bits can hold
 }
 
+/// Sums of 1 and a sigmoid are one function, which does not cancel: kernels of 16 bits compute it by one exponential.
+TEST(NvptxAccuracy, OnePlusSigmoids) {
+  struct Sigmoid {
+    ScalarOp op;
+    double (*exact)(double);
+  };
+  for (const Sigmoid& sigmoid : {Sigmoid{ScalarOp::erf, [](double x) { return std::erfc(-x); }},
+                                 Sigmoid{ScalarOp::tanh, [](double x) { return 2 / (1 + std::exp(-2 * x)); }}}) {
+    SCOPED_TRACE(std::string(to_string(sigmoid.op)));
+    const auto sum = [&](ScalarExpr v) { return plus(unary(sigmoid.op, std::move(v)), ScalarExpr::constant(1)); };
+    for (const ElementType type : {ElementType::f32, ElementType::f16}) {
+      const Values values = run_function(type, sum, 9, 20000);
+      double worst = 0, worst_left = 0;
+      for (std::size_t k = 0; k < values.results.size(); ++k) {
+        const double expected = sigmoid.exact(values.arguments[k]), error = std::abs(values.results[k] - expected);
+        worst = std::max(worst, error);
+        if (values.arguments[k] > -3) worst_left = std::max(worst_left, error / expected);
+      }
+      EXPECT_LT(worst, 0x1p-21);
+      if (type == ElementType::f16) {
+        EXPECT_LT(worst_left, 0x1p-8);
+      }
+    }
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const double point : {-infinity, -60000.0F, -30.0F, 0.0F, 30.0F, 60000.0F, infinity}) {
+      const auto at_point = [&](ScalarExpr v) {
+        return sum(plus(times(magnitude(std::move(v)), ScalarExpr::constant(0)), ScalarExpr::constant(point)));
+      };
+      EXPECT_NEAR(run_function(ElementType::f16, at_point, 1, 1).results.front(),
+                  point == 0  ? 1
+                  : point < 0 ? 0
+                              : 2,
+                  1e-20)
+          << point;
+    }
+    const auto at_nan = [&](ScalarExpr v) { return sum(times(std::move(v), ScalarExpr::constant(std::nan("")))); };
+    EXPECT_TRUE(std::isnan(run_function(ElementType::f16, at_nan, 1, 1).results.front()));
+  }
+}
+
 TEST(NvptxAccuracy, OtherFunctionsOfF32KernelsAreWithinUnitsInTheLastPlace) {
   const auto error = [](const std::function<ScalarExpr(ScalarExpr)>& value, const std::function<double(double)>& exact) {
     return worst_ulp(ElementType::f32, value, exact, 1e6);

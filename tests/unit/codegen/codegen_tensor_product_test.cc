@@ -42,7 +42,16 @@ std::vector<ProductCase> product_cases() {
           {"resident", {}, {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"}}},
           {"resident_turns",
            {.result = f32},
-           {.more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "persistent(out.io, 1)"}}}};
+           {.more = {"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "persistent(out.io, 1)"}}},
+          {"tiles_in_turn", {.result = f32}, {.rows = 64, .more = {"persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}},
+          {"tiles_in_turn_overlap",
+           {},
+           {.rows = 128,
+            .stages = 3,
+            .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}},
+          {"gated_tiles_in_turn_of_three",
+           {.gated = true},
+           {.rows = 64, .warpgroups = 3, .stages = 4, .more = {"persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}}};
 }
 
 class TensorProduct : public ::testing::TestWithParam<ProductCase> {};
@@ -65,7 +74,7 @@ TEST_P(TensorProduct, the_plan_is_the_definition) {
 TEST_P(TensorProduct, the_plan_of_compute_capability_8_is_the_definition) {
   const ProductCase& test = GetParam();
   ProductSteps steps = test.steps;
-  std::erase(steps.more, "ping_pong(out.io)");
+  for (const char* step : {"ping_pong(out.io)", "ping_pong_tiles(out.io)"}) std::erase(steps.more, step);
   const TileProgram program = product_program(test.form, steps);
   unsigned seed = 0;
   for (const ProductShape& shape : shapes()) {

@@ -74,6 +74,26 @@ std::vector<SimtCase> wgmma_cases() {
   resident.more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"};
   for (const auto& [name, steps] : {std::pair("result_in_parts", wide), std::pair("resident_result_in_parts", resident)})
     result.push_back({name, product_program({}, steps), {{"M", 130}, {"N", 520}, {"K", 72}}, half});
+  // Warpgroups with work tiles of their own: fewer tiles of a sum than stages and more, in pairs of blocks, of three warpgroups, in parts.
+  const std::vector<std::string> in_turn{"persistent(out.io, 1)", "ping_pong_tiles(out.io)"};
+  std::vector<std::string> overlapped{"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "ping_pong_tiles(out.io)"},
+      pairs = in_turn;
+  pairs.emplace_back("cluster(out.io, 2)");
+  const Sizes many{{"M", 270}, {"N", 200}, {"K", 136}}, few{{"M", 70}, {"N", 40}, {"K", 24}};
+  result.push_back({"tiles_in_turn", product_program({}, {.rows = 64, .more = in_turn}), many, half});
+  result.push_back({"tiles_in_turn_of_one", product_program({}, {.rows = 128, .more = in_turn}), few, half});
+  result.push_back({"tiles_in_turn_overlap", product_program({}, {.rows = 128, .stages = 3, .more = overlapped}), many, half});
+  result.push_back({"tiles_in_turn_of_pairs", product_program({}, {.rows = 128, .stages = 3, .more = pairs}), many, half});
+  result.push_back({"gated_tiles_in_turn_of_three",
+                    product_program({.gated = true}, {.rows = 64, .warpgroups = 3, .stages = 4, .more = in_turn}), many, half});
+  result.push_back({"tiles_in_turn_result_in_parts",
+                    product_program({}, {.rows = 64, .columns = 256, .depth = 64, .stages = 4, .more = overlapped}),
+                    {{"M", 200}, {"N", 520}, {"K", 200}},
+                    half});
+  result.push_back({"attention_tiles_in_turn",
+                    tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .more = in_turn}),
+                    {{"H", 3}, {"Q", 150}, {"K", 90}},
+                    half});
   return result;
 }
 

@@ -46,13 +46,14 @@ class Session:
         return {**options.patches(), "post_grad_custom_pre_pass": found}
 
     def _rewrite(self, graph, options):
-        """Chooses; the function that comes back changes the graph."""
+        """Chooses; the function that comes back changes the graph. What there is to know of regions is asked before: their nodes go."""
         rewriting = Rewriting(graph, options, self._tune if options.tune == "now" else None)
         rewriting.choose()
+        pending = list(rewriting.promising())
 
         def apply():
             rewriting.apply()
-            self._pending = list(rewriting.promising())
+            self._pending = pending
             if self._pending and options.tune != "off":
                 races.touch(options.db)  # so that no cache serves this graph once more, with what it lacks now
             _warn_of_missing(rewriting, options)

@@ -54,10 +54,7 @@ struct InputUse {
   bool bounded = true;              ///< what a work tile reads has a size known when compiling
 };
 
-/// Does the extent of the tensor's index have one value for all sizes that the nest is defined for?
-bool is_fixed(const Nest& nest, const Tensor& tensor, std::size_t index) { return has_one_value(nest, tensor.shape[index]); }
-
-/// An work tile takes a tile of the axis, or one position of it.
+/// A work tile takes a tile of the axis, or one position of it.
 bool is_of_work_tile(const GpuGroup& part, int axis) {
   return part.plan.tile.contains(axis) || (part.group.part && axis == part.group.part->whole);
 }
@@ -67,7 +64,7 @@ bool has_whole_pieces(const GpuGroup& part, const std::string& name, const Input
   const Tensor& tensor = part.nest.tensor(name);
   const auto bytes = static_cast<std::int64_t>(size_in_bytes(tensor.type));
   if (bytes == 4) return true;
-  return use.has_rows && is_fixed(part.nest, tensor, tensor.shape.size() - 1) &&
+  return use.has_rows && has_one_value(part.nest, tensor.shape.back()) &&
          shape_at(tensor, part.sizes).back() * bytes % kPieceBytes == 0;
 }
 
@@ -82,7 +79,7 @@ InputUse input_use(const GpuGroup& part, const std::string& tensor) {
         const bool work_tile = known && is_of_work_tile(part, loop_group.axes[static_cast<std::size_t>(*followed[k])]);
         use.follows_work_tiles = use.follows_work_tiles || work_tile;
         use.has_rows = use.has_rows || (known && !work_tile && k + 1 == followed.size());
-        use.bounded = use.bounded && (work_tile || is_fixed(part.nest, part.nest.tensor(tensor), k));
+        use.bounded = use.bounded && (work_tile || has_one_value(part.nest, part.nest.tensor(tensor).shape[k]));
       }
     }
   });
@@ -201,7 +198,7 @@ std::string unbounded_temporary(const GpuGroup& part) {
       const int axis = known ? loop_group.axes[static_cast<std::size_t>(*followed[k])] : -1;
       const bool cut = known && (is_of_work_tile(part, axis) || axis == part.plan.reduction_axis ||
                                  (part.group.part && axis == part.group.part->axis));
-      if (!cut && !is_fixed(part.nest, tensor, k)) unbounded = tensor.name;
+      if (!cut && !has_one_value(part.nest, tensor.shape[k])) unbounded = tensor.name;
     }
   });
   return unbounded;

@@ -54,6 +54,7 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
 TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int sm) {
   TensorBlock block{.warpgroups = choice.grid.warpgroups,
                     .row_tiles = choice.row_tiles,
+                    .work_tiles = choice.work_tiles(),
                     .blocks_per_unit = choice.grid.blocks_per_unit(),
                     .persistent = choice.persistent(),
                     .scheduler = choice.grid.dynamic_scheduler != 0,

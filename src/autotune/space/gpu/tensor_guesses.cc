@@ -80,29 +80,41 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
   return choices;
 }
 
-/// Wide blocks, which read each element of memory for most products; narrower ones where those would leave multiprocessors idle. Rows of
-/// blocks first, then columns, with tiles for a pair of blocks or one.
+/// Wide blocks, which read each element of memory for most products; then work tiles in turn, where what is left of a tile is computed beside
+/// the products of another; narrower ones where those would leave multiprocessors idle. Rows of blocks first, then columns, with tiles for a
+/// pair of blocks or one.
 std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
   struct Shape {
     int warpgroups, row_tiles;
     std::int64_t columns;
+    bool in_turn = false;
   };
   const bool pairs = limits.sm >= kGroupProducts;
-  const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 1, 192}, {2, 1, 128}, {1, 1, 128}, {1, 1, 64}}
+  const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 2, 128, true}, {2, 1, 256, true}, {2, 1, 192},
+                                                               {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
   const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
   if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
     choices = choices_of_few_results(axes, limits);
   for (const Shape& shape : shapes) {
-    TensorChoice choice{.grid = {.warpgroups = shape.warpgroups, .stages = 8, .intra_warpgroup_overlap = pairs ? 1 : 0},
+    TensorChoice choice{.grid = {.warpgroups = shape.warpgroups,
+                                 .stages = 8,
+                                 .intra_warpgroup_overlap = pairs ? 1 : 0,
+                                 .ping_pong_tiles = shape.in_turn,
+                                 .persistent = shape.in_turn},
                         .row_tiles = shape.row_tiles,
                         .columns = shape.columns,
                         .depth = pairs ? 64 : 32};
     if (!take_stages(axes, limits, choice)) continue;
+    // Room for the whole results of both tiles.
+    if (shape.in_turn) choice.grid.stages = std::max(choice.grid.stages - 1, 2);
     const std::int64_t blocks = ceil_div(axes.row_extent, choice.rows()) * ceil_div(axes.column_extent, choice.columns);
-    const bool idle = blocks * axes.others < limits.units;
-    for (const bool persistent : pairs && !idle ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
+    const bool idle = blocks * axes.others < std::int64_t{limits.units} * choice.work_tiles();
+    if (idle && shape.in_turn) continue;
+    std::vector<bool> stays{false};
+    if (pairs && !idle) stays = shape.in_turn ? std::vector<bool>{true} : std::vector<bool>{true, false};
+    for (const bool persistent : stays) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
         for (const int raster_group : idle ? std::vector<int>{1} : std::vector<int>{8, 1}) {
           choice.grid.persistent = persistent;

@@ -38,6 +38,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   add_knob("intra_warpgroup_overlap");
   if (!several_chains(axes)) std::erase_if(parameters.back().choices, [](std::int64_t value) { return value > 1; });
   add_knob("ping_pong");
+  if (axes.column >= 0) add_knob("ping_pong_tiles");
   add_knob("a_from_registers");
   add("descending", {0, 1});
   add("longest_first", {0, 1, 2, 3, 4});
@@ -72,12 +73,13 @@ TensorChoice tensor_choice(const NamedValues& values) {
   GridShape& grid = choice.grid;
   grid.threads = 0;
   grid.cluster = std::min(grid.cluster, kMostMulticast);
-  if (grid.warpgroups < 2) grid.ping_pong = 0;
+  if (grid.warpgroups < 2 || grid.persistent == 0) grid.ping_pong_tiles = 0;
+  if (grid.warpgroups < 2 || grid.ping_pong_tiles != 0) grid.ping_pong = 0;
   if (grid.intra_warpgroup_overlap == 0) grid.early_release = 0;
   const int blocks = std::max(grid.min_blocks, 1);
   grid.min_blocks = grid.persistent == 0 && blocks > 1 ? blocks : 0;
   grid.persistent = grid.persistent > 0 ? blocks : 0;
-  if (grid.persistent == 0 || grid.cluster > 1) grid.dynamic_scheduler = 0;
+  if (grid.persistent == 0 || grid.cluster > 1 || grid.ping_pong_tiles != 0) grid.dynamic_scheduler = 0;
   return choice;
 }
 

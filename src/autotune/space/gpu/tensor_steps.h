@@ -32,7 +32,9 @@ struct TensorChoice {
   int pack_gqa = 1;  ///< rows of a tile that differ in the pack axis alone
   bool persistent() const { return grid.persistent > 0; }
   /// Of one block.
-  std::int64_t rows() const { return std::int64_t{64} * grid.warpgroups * row_tiles; }
+  std::int64_t rows() const { return std::int64_t{64} * (grid.warpgroups / work_tiles()) * row_tiles; }
+  /// Of a block, under way at once.
+  int work_tiles() const { return grid.ping_pong_tiles != 0 ? grid.warpgroups : 1; }
 };
 
 /// Rows of a pack that leave the fewest places empty, as many as one may have.

@@ -28,6 +28,27 @@ void check_shape(TensorPlan& plan, const NvptxTarget&) {
         "together: "
         "leave out dynamic_scheduler or cluster.",
         plan.program->name, plan.cluster());
+  if (!plan.ping_pong_tiles()) return;
+  if (!plan.persistent())
+    user_error(
+        "Kernel '{}': with ping_pong_tiles warpgroups take work tiles in turn, and a block that does not stay has one: add "
+        "persistent.",
+        plan.program->name);
+  if (plan.dynamic_scheduler() || plan.ping_pong())
+    user_error(
+        "Kernel '{}': with ping_pong_tiles each warpgroup knows its work tiles, and has its turn once in each: leave out {}.",
+        plan.program->name, plan.ping_pong() ? "ping_pong" : "dynamic_scheduler");
+}
+
+/// A warpgroup goes past the tiles of the others' work tiles by their number, which must be that of its own.
+void check_turns(TensorPlan& plan, const NvptxTarget&) {
+  if (!plan.ping_pong_tiles()) return;
+  for (const GridLoop& loop : plan.kernel->grid) {
+    if (uses_variable(plan.producer, loop.var))
+      user_error(
+          "Kernel '{}': with ping_pong_tiles all work tiles have as many iterations, and here {} tells how many: leave it out.",
+          plan.program->name, loop.var);
+  }
 }
 
 constexpr TensorPass kPasses[] = {
@@ -41,6 +62,7 @@ constexpr TensorPass kPasses[] = {
     {"whole terms", [](TensorPlan& plan, const NvptxTarget&) { require_whole_terms(plan); }},
     {"sums", [](TensorPlan& plan, const NvptxTarget&) { plan_sums(plan, plan.kernel->body); }},
     {"events", [](TensorPlan& plan, const NvptxTarget&) { plan_events(plan, plan.kernel->body); }},
+    {"turns", check_turns},
     {"sharing", [](TensorPlan& plan, const NvptxTarget&) { plan_sharing(plan); }},
     {"copies",
      [](TensorPlan& plan, const NvptxTarget&) {

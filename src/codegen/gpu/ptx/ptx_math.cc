@@ -18,6 +18,17 @@ using Builder = llvm::IRBuilderBase;
 llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return b.CreateIntrinsic(id, {}, args); }
 
+Value* fma(Builder& b, Value* x, Value* y, Value* z) {
+  return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+}
+
+/// 2 / (1 + 2^x).
+Value* twice_logistic(Builder& b, Value* x) {
+  Value* sum = b.CreateFAdd(call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x}), number(x, 1));
+  Value* inverse = call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {sum});
+  return b.CreateFAdd(inverse, inverse);
+}
+
 constexpr int kMantissaBits = 23;
 
 /// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] that is 1 at 0, by Remez' exchange, n added to the
@@ -71,28 +82,37 @@ Value* NvptxMath::tanh(Builder& b, Value* x) const {
     return b.CreateCall(type, llvm::InlineAsm::get(type, "tanh.approx.f32 $0, $1;", "=f,f", false), {x});
   }
   constexpr double kNear = 0.6;
-  constexpr double kCoefficients[] = {-0.00589515841, 0.020795972, -0.0537838304, 0.133319241, -0.33333298};
-  const auto fma = [&](Value* a, Value* c, Value* d) {
-    return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {a, c, d});
-  };
+  constexpr double kCoefficients[] = {-0.33333298, 0.133319241, -0.0537838304, 0.020795972, -0.00589515841};
   Value* square = b.CreateFMul(x, x);
-  Value* sum = number(x, kCoefficients[0]);
-  for (int k = 1; k < 5; ++k) sum = fma(sum, square, number(x, kCoefficients[k]));
-  Value* near = fma(b.CreateFMul(x, square), sum, x);
+  Value* near = fma(b, b.CreateFMul(x, square), polynomial(b, square, kCoefficients), x);
   Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   Value* power = call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {b.CreateFMul(magnitude, number(x, 2 * std::numbers::log2e))});
   Value* inverse = call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {b.CreateFAdd(power, number(x, 1))});
-  Value* far = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fma(inverse, number(x, -2), number(x, 1)), x);
+  Value* far = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fma(b, inverse, number(x, -2), number(x, 1)), x);
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, kNear)), near, far);
+}
+
+/// 2 / (1 + 2^-2x log2 e), which is exact to the left, where 1 and tanh cancel.
+Value* NvptxMath::one_plus_tanh(Builder& b, Value* x) const {
+  if (exact_ || coarse_tanh) return MathEmitter::one_plus_tanh(b, x);
+  return twice_logistic(b, b.CreateFMul(x, number(x, -2 * std::numbers::log2e)));
+}
+
+/// 2 / (1 + 2^-p), where p = x Q(x^2) is log2((1 + erf x) / (1 - erf x)): minimax in 1 + erf up to |x| = 4.2, by exchange. Farther, |p|
+/// grows with the last coefficient, so that 0 and 2 are reached.
+Value* NvptxMath::one_plus_erf(Builder& b, Value* x) const {
+  if (exact_) return MathEmitter::one_plus_erf(b, x);
+  constexpr double kCoefficients[] = {3.25581551e+00, 2.96518505e-01,  -5.32022736e-04, -1.80544099e-03,
+                                      2.58853891e-04, -1.72706623e-05, 4.58633934e-07};
+  return twice_logistic(b, b.CreateFMul(b.CreateFNeg(x), polynomial(b, b.CreateFMul(x, x), kCoefficients)));
 }
 
 Value* NvptxMath::rsqrt(Builder& b, Value* x) const {
   Value* guess = call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
   if (!exact_) return guess;
   // A step of Newton's method, y + y/2 (1 - x y y); 0 and infinity have no y that it is defined for.
-  Value* rest =
-      b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFNeg(b.CreateFMul(x, guess)), guess, number(x, 1)});
-  Value* better = b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {b.CreateFMul(guess, number(x, 0.5)), rest, guess});
+  Value* rest = fma(b, b.CreateFNeg(b.CreateFMul(x, guess)), guess, number(x, 1));
+  Value* better = fma(b, b.CreateFMul(guess, number(x, 0.5)), rest, guess);
   return b.CreateSelect(b.CreateFCmpORD(better, better), better, guess);
 }
 

@@ -19,6 +19,8 @@ class NvptxMath : public MathEmitter {
   Value* log(Builder& b, Value* x) const override;
   /// < 7 ulp: one exponential, one reciprocal. With `coarse_tanh`: tanh.approx, 2^-11 relative.
   Value* tanh(Builder& b, Value* x) const override;
+  Value* one_plus_tanh(Builder& b, Value* x) const override;
+  Value* one_plus_erf(Builder& b, Value* x) const override;
   Value* pow(Builder& b, Value* x, Value* y) const override;
   Value* rsqrt(Builder& b, Value* x) const override;
   Value* divide(Builder& b, Value* x, Value* y) const override;

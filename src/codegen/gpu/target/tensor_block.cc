@@ -90,10 +90,10 @@ class Layout {
   /// left, so that they have a place of its own where there is room. A result that finds no room leaves in parts.
   std::int64_t place(const BlockResult& result) {
     const BlockTile whole{.rows = block_.rows(), .columns = result.columns};
-    const std::int64_t bytes = whole.bytes(), one = bytes / whole.column_blocks();
+    const std::int64_t bytes = whole.bytes(), one = bytes / whole.column_blocks() * block_.work_tiles;
     places_.result_blocks.push_back(whole.column_blocks());
-    const bool may_borrow =
-        result.leaves_last && (!block_.persistent || (has_group_products(target_) && !have_room(bytes_with(end_ + bytes))));
+    const bool may_borrow = result.leaves_last && block_.work_tiles == 1 &&
+                            (!block_.persistent || (has_group_products(target_) && !have_room(bytes_with(end_ + bytes))));
     for (std::size_t t = 0; may_borrow && t < block_.tiles.size(); ++t) {
       const BlockTile& tile = block_.tiles[t];
       if (!tile.lends || lent_[t] || (block_.persistent && tile.held) || tile.bytes() < bytes) continue;

@@ -56,6 +56,7 @@ struct BlockResult {
 struct TensorBlock {
   int warpgroups = 1;       ///< of four warps, that compute
   int row_tiles = 1;        ///< of 64 rows, that each takes
+  int work_tiles = 1;       ///< under way at once: 1, or one for each warpgroup
   int blocks_per_unit = 1;  ///< blocks of a multiprocessor
   bool persistent = false;
   bool scheduler = false;  ///< work tiles are drawn from a counter
@@ -64,14 +65,14 @@ struct TensorBlock {
   std::vector<BlockTile> tiles{};
   std::vector<BlockResult> results{};
 
-  std::int64_t rows() const { return std::int64_t{warpgroups} * row_tiles * kWarpgroupRows; }
+  std::int64_t rows() const { return std::int64_t{warpgroups} / work_tiles * row_tiles * kWarpgroupRows; }  ///< of a work tile
 };
 
 /// Where tiles and results are in shared memory: bytes from its first swizzle on.
 struct SharedPlaces {
   std::vector<std::int64_t> tiles, results;  ///< in the block's order; a result's may be a tile's
   std::vector<std::int64_t>
-      result_blocks;           ///< blocks of columns that a result's place holds; fewer than it has: it leaves in parts
+      result_blocks;  ///< blocks of columns that a result's place holds; fewer than it has: it leaves in parts. Of each work tile
   std::int64_t barriers = 0;   ///< of a full and an empty barrier for each slot of each tile
   std::int64_t scheduler = 0;  ///< of the stages of work tile numbers
   std::int64_t bytes = 0;      ///< that the block asks for

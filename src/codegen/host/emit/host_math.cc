@@ -4,23 +4,11 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 
-#include <span>
-
 namespace nestor {
 
 using llvm::Value;
 
 namespace {
-
-/// Horner's rule; coefficients from the constant term upwards.
-Value* polynomial(llvm::IRBuilderBase& b, Value* x, std::span<const double> coefficients) {
-  Value* sum = llvm::ConstantFP::get(x->getType(), coefficients.back());
-  for (std::size_t k = coefficients.size() - 1; k-- > 0;) {
-    llvm::Constant* next = llvm::ConstantFP::get(x->getType(), coefficients[k]);
-    sum = b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {sum, x, next});
-  }
-  return sum;
-}
 
 /// x limited to [-bound, bound]; NaN stays NaN.
 Value* limit(llvm::IRBuilderBase& b, Value* x, double bound) {

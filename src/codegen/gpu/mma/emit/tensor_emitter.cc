@@ -1,8 +1,6 @@
 // Control flow, roles and barriers of a tensor kernel.
 #include "codegen/gpu/mma/emit/tensor_emitter.h"
 
-#include "codegen/gpu/ptx/grid_emit.h"
-
 #include "codegen/gpu/mma/pipeline/tensor_chains.h"
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 #include "support/error.h"
@@ -63,9 +61,10 @@ void TensorEmitter::name_threads() {
   Value* number = b_.CreateLShr(thread_, 7);
   number = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {constant(-1), number, constant(0), constant(31)});
   warpgroup_ = number;
+  sharer_ = plan_->ping_pong_tiles() ? constant(0) : number;
   leads_warp_ = b_.CreateICmpEQ(lane_, constant(0));
   Value* row = b_.CreateAdd(b_.CreateShl(warp_, 4), b_.CreateLShr(lane_, 2));
-  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows)), row));
+  first_row_ = own_rows(b_.CreateAdd(b_.CreateMul(sharer_, constant(plan_->row_tiles * kWarpgroupRows)), row));
   first_column_ = b_.CreateShl(b_.CreateAnd(lane_, constant(3)), 1);
   auto* memory = new llvm::GlobalVariable(*function_.getParent(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
                                           llvm::GlobalValue::ExternalLinkage, nullptr, function_.getName() + "_tiles", nullptr,
@@ -138,60 +137,12 @@ void WgmmaEmitter::consumers() {
   if (plan_->moves_registers()) ptx_.set_max_registers(moved_registers(block_of(*plan_)).second, true);
   state_ = {};
   for (int r = 0; r < static_cast<int>(plan_->circular_buffers.size()); ++r) state_.positions[r] = {constant(0), constant(0)};
-  if (plan_->ping_pong())
+  if (plan_->has_turns())
     when(b_.CreateICmpEQ(warpgroup_, constant(0)), [&] { ptx_.named_barrier_arrive(constant(1), 2 * kWarpgroupThreads); });
-  work_tiles([&] { run_children(plan_->consumer, true); });
+  plan_->ping_pong_tiles() ? own_work_tiles() : work_tiles([&] { run_children(plan_->consumer, true); });
   // A block's shared memory must live until the last work tile's tiles have been read. Others are waited for where they are stored.
   const auto lasts = [&](const TensorOp& op) { return op.through_shared && plan_->lender(op) < 0; };
   if (plan_->persistent() && std::any_of(plan_->ops.begin(), plan_->ops.end(), lasts)) ptx_.wait_stores_read(0);
-}
-
-/// Calls `body` for each work tile of the grid that this block takes, with its coordinates in the environment.
-void TensorEmitter::work_tiles(const Body& body) {
-  if (!plan_->persistent()) return body();
-  // A grid has fewer than 2^31 work tiles: 32 bits do, and their quotients are cheap.
-  const auto narrow = [&](Value* value) { return b_.CreateTrunc(value, b_.getInt32Ty()); };
-  Value* total = constant(1);
-  std::vector<Value*> counts;
-  for (const GridLoop& loop : plan_->kernel->grid) {
-    counts.push_back(narrow(integer(loop.count)));
-    total = b_.CreateNSWMul(total, counts.back());
-  }
-  work_tile_count_ = total;
-  // In turns forwards and backwards over the blocks: where work falls along the work tiles, as under a triangular mask, each block so gets
-  // its share of long and of short ones.
-  Value *block = narrow(arguments_.integers.at(kBlockNumber)), *blocks = narrow(arguments_.integers.at(kBlockCount));
-  Value* back = b_.CreateSub(b_.CreateSub(blocks, constant(1)), block);
-  const Advance next = [&](Value* work_tile) -> Value* {
-    if (plan_->dynamic_scheduler()) return next_work_tile_;
-    Value* round = b_.CreateUDiv(work_tile, blocks);
-    Value* even = b_.CreateICmpEQ(b_.CreateAnd(round, constant(1)), constant(0));
-    Value* first = b_.CreateNSWMul(b_.CreateAdd(round, constant(1)), blocks);
-    return b_.CreateNSWAdd(first, b_.CreateSelect(even, back, block));
-  };
-  counted_loop("$work_tile", block, total, next, [&] {
-    Value* rest = environment_.at("$work_tile");
-    Value* same = ptx_.assembly(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r", {rest});
-    work_tile_zero_ = b_.CreateLShr(same, constant(31));
-    const auto count = [&](std::size_t k) { return b_.CreateAdd(counts[k], work_tile_zero_); };
-    const auto take = [&](std::size_t k, Value* index) {
-      const GridLoop& loop = plan_->kernel->grid[k];
-      Value* distance =
-          b_.CreateNSWMul(b_.CreateZExt(index, b_.getInt64Ty()), b_.getInt64(static_cast<std::uint64_t>(loop.step)));
-      environment_[loop.var] = b_.CreateNSWAdd(integer(loop.lower), distance);
-    };
-    decode_grid(b_, rest, {counts.size(), count, take}, plan_->kernel->shape.raster_group);
-    // Nothing but circular buffer positions lives from one work tile to the next.
-    const auto forget = [&] {
-      state_.tiles.clear();
-      state_.operands.clear();
-      state_.held.clear();
-    };
-    forget();
-    if (plan_->dynamic_scheduler() && copying_) draw_work_tile();
-    body();
-    forget();
-  });
 }
 
 /// What the body loads, only the body has.
@@ -409,24 +360,6 @@ void TensorEmitter::advance(int ring, std::pair<Value*, Value*>& position) {
   Value* wraps = b_.CreateICmpEQ(next, constant(this->ring(ring).stages));
   stage = b_.CreateSelect(wraps, constant(0), next);
   phase = b_.CreateXor(phase, b_.CreateZExt(wraps, b_.getInt32Ty()));
-}
-
-/// Every block claims once more than it finds work tiles, so the counter's last value is the number of work tiles less one, and whoever sees it
-/// sets the counter back for the next launch.
-void TensorEmitter::draw_work_tile() { drawn_ = ptx_.atomic_increment(arguments_.counter); }
-
-void WgmmaEmitter::tell_work_tile(int ring) {
-  Value* stage = state_.positions.at(ring).first;
-  Value* blocks = b_.CreateTrunc(arguments_.integers.at(kBlockCount), b_.getInt32Ty());
-  next_work_tile_ = b_.CreateAdd(drawn_, blocks);
-  ptx_.reset_counter(arguments_.counter, b_.CreateICmpEQ(b_.CreateAdd(drawn_, constant(1)), work_tile_count_));
-  ptx_.store_word(stage_address(ring, stage), next_work_tile_);
-  ptx_.mbarrier_arrive(full_barrier(ring, stage), b_.getTrue());
-  advance(ring);
-}
-
-void TensorEmitter::take_work_tile(int ring) {
-  next_work_tile_ = ptx_.load_word(stage_address(ring, state_.positions.at(ring).first));
 }
 
 /// Coordinates of a tensor copy, innermost first, of those by the argument's indices.

@@ -120,6 +120,9 @@ class TensorEmitter {
   virtual bool products_under_way() const { return false; }
   virtual void settle_products() {}  ///< waits for all of them; what has to be done about them still comes
   void take_registers(int ring);
+  void own_work_tiles();  ///< those of this warpgroup, of ping_pong_tiles
+  void pass_over(int ring, Value* tiles);
+  Value* tiles_brought(const EventNode& node, int ring);
   void draw_work_tile();  ///< asks for the number of the block's next work tile
   void take_work_tile(int ring);
   Value* first_row_of(int tile);
@@ -182,7 +185,8 @@ class TensorEmitter {
       words_;                ///< of the op being computed: by circular buffer, 64-row tile and two column pairs
   Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
-        *warpgroup_ = nullptr;                            ///< i32; warp within its warpgroup, consumers from 0
+        *warpgroup_ = nullptr,                            ///< i32; warp within its warpgroup, consumers from 0
+            *sharer_ = nullptr;                           ///< i32; of the warpgroups that share a work tile, from 0
   Value *first_row_ = nullptr, *first_column_ = nullptr;  ///< i32, of the thread's elements
   Value* leads_warp_ = nullptr;                           ///< i1
 };

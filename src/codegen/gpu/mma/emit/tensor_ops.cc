@@ -445,10 +445,11 @@ void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_
   }
   Value* matrix = b_.CreateLShr(lane_, 3);
   Value* within = b_.CreateAdd(b_.CreateAnd(lane_, constant(7)), b_.CreateShl(b_.CreateAnd(matrix, constant(1)), 3));
-  Value* warpgroup_row = b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows));
+  Value* warpgroup_row = b_.CreateMul(sharer_, constant(plan_->row_tiles * kWarpgroupRows));
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
   if (work_tile_zero_ != nullptr) base = b_.CreateAdd(base, work_tile_zero_);
   const int block_bytes = plan_->rows() * kSwizzleBytes;
+  if (plan_->ping_pong_tiles()) base = b_.CreateAdd(base, b_.CreateMul(warpgroup_, constant(op.stage_blocks * block_bytes)));
   const auto place_of = [&](int block) { return constant(block % op.stage_blocks * block_bytes); };
   const int pairs = std::min(static_cast<int>(round_up(pairs_of(op), 2)), column_blocks.second * kPairsOfBlock);
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {

@@ -37,7 +37,7 @@ WgmmaEmitter::Values WgmmaEmitter::first_operand(const TensorOp& op, int k, int 
   // By rows: blocks of 64 rows, each [k][64]. Else blocks of 64 k, each [rows][64].
   const int tile_bytes = (op.a_by_row ? a.rows : kWarpgroupRows) * kSwizzleBytes;
   const int step_bytes = op.a_by_row ? step * kProductStep * kSwizzleBytes : step_offset(a, step);
-  Value* own = b_.CreateMul(warpgroup_, constant(plan_->row_tiles * tile_bytes));
+  Value* own = b_.CreateMul(sharer_, constant(plan_->row_tiles * tile_bytes));
   return {descriptor(op.a_ring, own, tile * tile_bytes + step_bytes, op.a_by_row ? a.rows * kSwizzleBytes : kNoStride)};
 }
 
@@ -139,8 +139,7 @@ void TensorEmitter::narrow(int k, bool masked) {
 
 /// The warp's first row of a tile of 64.
 llvm::Value* TensorEmitter::first_row_of(int tile) {
-  Value* row =
-      b_.CreateAdd(b_.CreateMul(warpgroup_, constant(plan_->row_tiles * kWarpgroupRows)), constant(tile * kWarpgroupRows));
+  Value* row = b_.CreateAdd(b_.CreateMul(sharer_, constant(plan_->row_tiles * kWarpgroupRows)), constant(tile * kWarpgroupRows));
   return b_.CreateAdd(row, b_.CreateShl(warp_, 4));
 }
 

@@ -26,6 +26,7 @@ class Printer {
                         warpgroups ? " and a producer warp" : ", which copy as well", plan_.threads(), plan_.shared_bytes));
     for (const GridLoop& loop : plan_.kernel->grid)
       line(1, fmt::format("grid {} = {} + {} * block, {} blocks", loop.var, loop.lower.str(), loop.step, loop.count.str()));
+    if (plan_.ping_pong_tiles()) line(1, "work tiles of its own for each warpgroup, in turn");
     if (plan_.cluster() > 1) line(1, fmt::format("clusters of {} blocks", plan_.cluster()));
     if (plan_.persistent()) line(1, fmt::format("{} tile scheduler", plan_.dynamic_scheduler() ? "dynamic" : "static"));
     for (const auto& [buffer, fragment] : plan_.fragments) line(1, fragment_text(buffer, fragment));

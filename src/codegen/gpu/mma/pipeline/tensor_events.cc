@@ -56,6 +56,7 @@ class EventPlanner {
     consumer(tree_, plan_.consumer.children);
     surround_work_tile();
     if (plan_.dynamic_scheduler()) draw_work_tile();
+    if (plan_.ping_pong_tiles()) take_turns();
     produce(plan_.consumer, plan_.producer.children);
   }
 
@@ -429,6 +430,15 @@ class EventPlanner {
     plan_.circular_buffers.push_back(std::move(ring));
     for (const Kind kind : {Kind::wait_full, Kind::take_registers, Kind::release})
       plan_.consumer.children.push_back(event_node(kind, -1, number));
+  }
+
+  /// A warpgroup has its turn from the first tile of its work tile to the last.
+  void take_turns() {
+    std::vector<EventNode>& body = plan_.consumer.children;
+    const auto last =
+        std::find_if(body.rbegin(), body.rend(), [](const EventNode& node) { return contains(node, Kind::wait_full); });
+    body.insert(last.base(), event_node(Kind::pass_turn, -1));
+    body.insert(body.begin(), event_node(Kind::wait_turn, -1));
   }
 
   bool is_store(const EventNode& node) const {

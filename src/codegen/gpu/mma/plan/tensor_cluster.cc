@@ -21,7 +21,7 @@ void mark_events(const TensorPlan& plan, EventNode& node) {
 void plan_sharing(TensorPlan& plan) {
   for (CircularBuffer& ring : plan.circular_buffers) {
     ring.blocks = ring.own_index < 0 && !ring.scheduler ? plan.cluster() : 1;
-    ring.readers = plan.warpgroups * ring.blocks;
+    ring.readers = plan.sharing_warpgroups() * ring.blocks;
     if (ring.blocks > 1) plan.cluster_start = plan.drains = true;
   }
   mark_events(plan, plan.consumer);

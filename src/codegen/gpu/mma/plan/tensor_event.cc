@@ -1,6 +1,8 @@
 // Events by name.
 #include "codegen/gpu/mma/plan/tensor_event.h"
 
+#include <algorithm>
+
 namespace nestor::nvptx {
 
 EventNode event_node(Event::Kind kind, int op, int ring, int count) {
@@ -8,6 +10,18 @@ EventNode event_node(Event::Kind kind, int op, int ring, int count) {
   node.kind = EventNode::Kind::event;
   node.event = {kind, op, ring, count};
   return node;
+}
+
+bool uses_variable(const EventNode& node, const std::string& var) {
+  const auto uses = [&](const IntExpr& expr) { return expr.defined() && expr.uses(var); };
+  return uses(node.lower) || uses(node.upper) || uses(node.condition) ||
+         std::any_of(node.children.begin(), node.children.end(),
+                     [&](const EventNode& child) { return uses_variable(child, var); });
+}
+
+bool contains(const EventNode& node, Event::Kind kind) {
+  return is(node, kind) ||
+         std::any_of(node.children.begin(), node.children.end(), [&](const EventNode& child) { return contains(child, kind); });
 }
 
 const char* name_of(Event::Kind kind) {

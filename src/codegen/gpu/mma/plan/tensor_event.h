@@ -23,8 +23,8 @@ struct Event {
     narrow,          ///< makes the op's first operand from its fragment
     quad_reduction,  ///< adds up the four threads' parts of a fragment (buffer `ring`)
     take_registers,  ///< reads the circular buffer's tile into registers
-    wait_turn,       ///< until the warpgroup before this one has issued its products
-    pass_turn,       ///< lets the next warpgroup issue its own
+    wait_turn,       ///< until the warpgroup before this one has passed its turn on
+    pass_turn,       ///< lets the next warpgroup have its turn
     commit_copies,   ///< mma: this thread's copies since the last such event are one batch
     wait_stores,     ///< until the tiles that this warpgroup's stores move out of shared memory have been read
     wait_copies,     ///< mma: until all but the youngest `count` batches of this thread have arrived
@@ -51,6 +51,12 @@ inline bool is(const EventNode& node, Event::Kind kind) { return node.kind == Ev
 
 /// One event as a node of a role's program.
 EventNode event_node(Event::Kind kind, int op, int ring = -1, int count = 0);
+
+/// Is there such an event in the tree?
+bool contains(const EventNode& node, Event::Kind kind);
+
+/// Does a bound or a condition of the tree use the variable?
+bool uses_variable(const EventNode& node, const std::string& var);
 
 /// "wait_full"
 const char* name_of(Event::Kind kind);

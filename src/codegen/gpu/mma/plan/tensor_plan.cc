@@ -51,6 +51,7 @@ bool runs_last(const TensorPlan& plan, int op) {
 TensorBlock block_of(const TensorPlan& plan) {
   TensorBlock block{.warpgroups = plan.warpgroups,
                     .row_tiles = plan.row_tiles,
+                    .work_tiles = plan.warpgroups / plan.sharing_warpgroups(),
                     .blocks_per_unit = plan.blocks_per_unit(),
                     .persistent = plan.persistent(),
                     .scheduler = plan.dynamic_scheduler()};

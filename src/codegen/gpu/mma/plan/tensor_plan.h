@@ -56,7 +56,7 @@ struct CircularBuffer {
   int own_index =
       -1;  ///< in a cluster: index along which each block has tiles of its own, a block's rows apart; -1: all have the same
   int blocks = 1;           ///< of a cluster, that have the same tiles: each copies its share of a tile to all of them
-  int readers = 1;          ///< warpgroups, of all these blocks, that must have released a stage before it is filled again
+  int readers = 1;          ///< warpgroups, of all these blocks, that must release a stage before it is filled again
   std::int64_t offset = 0;  ///< bytes in shared memory
   BlockTile tile() const { return {.rows = rows, .columns = columns, .stages = stages, .blocks = blocks, .held = in_registers}; }
   int column_blocks() const { return static_cast<int>(tile().column_blocks()); }
@@ -91,11 +91,11 @@ struct TensorOp {
   bool mask_a = false;           ///< the first operand's fragment must be masked
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
-  int row_index = -1;   ///< index of the argument that runs over the rows
-  int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
-  std::int64_t stage_offset = -1;
-  int stage_blocks = 0;          ///< blocks of columns that have a place there; the others take their turn
-  bool waits_for_place = false;  ///< until the tile that it stored there before has left
+  int row_index = -1;              ///< index of the argument that runs over the rows
+  int pack_index = -1;             ///< that which runs over the places in a pack of rows; -1: rows are not packed
+  std::int64_t stage_offset = -1;  ///< of the first of its places: with ping_pong_tiles each warpgroup has one
+  int stage_blocks = 0;            ///< blocks of columns that have a place there; the others take their turn
+  bool waits_for_place = false;    ///< until the tile that it stored there before has left
 };
 
 struct TensorPlan {
@@ -118,7 +118,10 @@ struct TensorPlan {
   std::string product_type;    ///< "f16" or "bf16"
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
-  int rows() const { return warpgroups * row_tiles * kWarpgroupRows; }  ///< of one block
+  /// Each warpgroup takes work tiles of its own, in turn: the n-th of a block is that of warpgroup n % warpgroups.
+  bool ping_pong_tiles() const { return kernel->shape.ping_pong_tiles != 0 && warpgroups > 1; }
+  int sharing_warpgroups() const { return ping_pong_tiles() ? 1 : warpgroups; }   ///< that take one work tile together
+  int rows() const { return sharing_warpgroups() * row_tiles * kWarpgroupRows; }  ///< of one block in one work tile
   /// Blocks that take a work tile together. Each has its own rows of it: those of block r start at r * rows().
   int cluster() const { return kernel->shape.cluster; }
   int work_tile_rows() const { return cluster() * rows(); }
@@ -138,6 +141,7 @@ struct TensorPlan {
     return circular_buffers.size() - (!circular_buffers.empty() && circular_buffers.back().scheduler ? 1 : 0);
   }
   bool ping_pong() const { return kernel->shape.ping_pong != 0 && warpgroups > 1; }
+  bool has_turns() const { return ping_pong() || ping_pong_tiles(); }
   /// The circular buffer through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
   int lender(const TensorOp& store) const {
     const auto found = std::find_if(circular_buffers.begin(), circular_buffers.end(),

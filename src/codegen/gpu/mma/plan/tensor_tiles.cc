@@ -139,7 +139,7 @@ class TileFinder {
       if (op.form.pack >= 0) plan_.pack = std::max(plan_.pack, pack_of(op));
     }
     rows *= plan_.pack;
-    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.warpgroups * kWarpgroupRows;
+    const std::int64_t at_once = std::int64_t{plan_.cluster()} * plan_.sharing_warpgroups() * kWarpgroupRows;
     plan_.row_tiles = static_cast<int>(std::max<std::int64_t>(ceil_div(rows, at_once), 1));
   }
 
@@ -207,9 +207,10 @@ class TileFinder {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
     const auto extent = extent_bound(dim);
     if (!extent || *extent > plan_.work_tile_packs())
-      refuse(op.op, fmt::format("has {} rows where {} warpgroups take {} each, {} in all",
-                                extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.warpgroups,
-                                plan_.rows() / plan_.warpgroups, plan_.work_tile_rows()));
+      refuse(op.op,
+             fmt::format("has {} rows where {} warpgroups take {} each, {} in all",
+                         extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.sharing_warpgroups(),
+                         plan_.rows() / plan_.sharing_warpgroups(), plan_.work_tile_rows()));
     const auto places = op.pack < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
     if (!places || *places > plan_.pack)
       refuse(op.op, fmt::format("has packs of more rows than products, which have {}", plan_.pack));

@@ -53,7 +53,7 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
   if (event.kind == Kind::load && (event.count < 0 || (event.count > 0 && !(one_role && streamed))))
     proof.fail("load of {} iterations later", event.count);
   const bool turn = event.kind == Kind::wait_turn || event.kind == Kind::pass_turn;
-  if (turn && !proof.plan.ping_pong()) proof.fail("{} in a kernel without turns", name_of(event.kind));
+  if (turn && !proof.plan.has_turns()) proof.fail("{} in a kernel without turns", name_of(event.kind));
 }
 
 /// Sizes and what a block's coordinates give: the same in all its threads.
@@ -128,7 +128,8 @@ bool is_repeated(const TensorProof& proof, int op) { return proof.places[static_
 /// its own rows of it alone (as first operand), the result's rows lie where those were, and the reading is over.
 bool hands_over(const TensorProof& proof, int ring_number, int store_number, std::int64_t bytes) {
   const CircularBuffer& ring = proof.ring(ring_number);
-  if (ring.streamed || ring.blocks != 1 || ring.stages != 1 || ring.rows != proof.plan.rows() || bytes > ring.stage_bytes())
+  if (proof.plan.ping_pong_tiles() || ring.streamed || ring.blocks != 1 || ring.stages != 1 || ring.rows != proof.plan.rows() ||
+      bytes > ring.stage_bytes())
     return false;
   if (is_repeated(proof, store_number)) return false;
   for (const TensorOp& op : proof.plan.ops) {
@@ -169,7 +170,8 @@ void check_memory(TensorProof& proof) {
       continue;
     if (!op.waits_for_place && (proof.plan.persistent() || is_repeated(proof, number)))
       proof.fail("{} is stored again before what it stored has left", op.op.name);
-    spans.push_back({op.stage_offset, op.stage_offset + op.stage_blocks * block_bytes, op.op.name});
+    const std::int64_t places = proof.plan.warpgroups / proof.plan.sharing_warpgroups();
+    spans.push_back({op.stage_offset, op.stage_offset + places * op.stage_blocks * block_bytes, op.op.name});
   }
   spans.push_back({proof.plan.barriers_offset, proof.plan.barriers_offset + barriers, "the barriers"});
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
@@ -289,8 +291,12 @@ std::vector<std::string> sentences(const TensorProof& proof) {
   if (all_copy) {
     result.emplace_back("no deadlock: all threads of a block come to the same barriers");
   } else {
+    if (proof.plan.ping_pong_tiles())
+      result.emplace_back("all work tiles have as many tiles, and a warpgroup waits for its own when those before have arrived");
     result.push_back(fmt::format("no deadlock: waits follow the order of copies{}",
-                                 proof.plan.ping_pong() ? ", and no release stands within a turn" : ""));
+                                 proof.plan.ping_pong()         ? ", and no release stands within a turn"
+                                 : proof.plan.ping_pong_tiles() ? ", and turns that of work tiles"
+                                                                : ""));
   }
   return result;
 }

@@ -35,6 +35,15 @@
 //     nobody sends (barriers are ready). At its end a producer warp waits until all stages of shared tiles are free. By then nobody sends to its
 //     block any more: its warpgroups have waited for all tiles, and all blocks have released them. So its shared memory has lived long enough,
 //     and no deadlock is added: producers that wait there have loaded everything.
+//  7. With ping_pong_tiles the n-th work tile of a block is that of warpgroup n modulo their number; a stage has one reader. No bound depends on
+//     where a work tile lies, so all bring the same numbers of tiles, and a warpgroup knows the number of each of its own without seeing those of
+//     others. 1., 2. and 5. hold work tile by work tile. In 3. parities suffice since a work tile's tiles are waited for within its turn, and
+//     it is passed on after all of them have arrived: turns go round in the order of work tiles, so whoever waits for tile k + stages knows that
+//     tile k has arrived, and its stage is filled once more only when it is released. In 4., let the producer stand before its load of tile
+//     k + stages, since g, whose tile k is, has not released it. If g waits for a tile, that is not loaded, so not before this one in the common
+//     order: either in a work tile after that of tile k, all of whose tiles g has released (1.), or in the same one, where 4. holds as it
+//     stands. If g waits for its turn, it has released the tiles of all of its work tiles before, so tile k is of the one that it
+//     waits for; the holder of the turn is in an earlier one, whose tiles come before tile k in the common order, and have been loaded.
 //
 // With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
 //  3. A tile's number gives its stage, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for

@@ -43,6 +43,7 @@ class ConsumerWalk {
       const RoleBlock& block = proof_.consumer[b];
       const Held before = held_;
       if (b == 0 || !same_conditions(proof_.consumer[b - 1], block)) outside = held_;
+      always_ = block.always();
       for (std::size_t k = 0; k < block.steps.size(); ++k) {
         step(block.steps[k].event);
         const Event* next = k + 1 < block.steps.size() ? &block.steps[k + 1].event : nullptr;
@@ -58,6 +59,7 @@ class ConsumerWalk {
     for (const auto& [ring, tiles] : held_.tiles)
       proof_.fail("a tile of {} is held at the end of a work tile", proof_.name(ring));
     if (held_.turn) proof_.fail("a turn is not passed on at the end of a work tile");
+    if (proof_.plan.ping_pong_tiles() && turns_ != 1) proof_.fail("a warpgroup has {} turns in a work tile of its own", turns_);
     for (int r = 0; r < static_cast<int>(proof_.plan.circular_buffers.size()); ++r) {
       if (keeps_.count(r) != 0 && gives_.count(r) != 0)
         proof_.fail("tiles of {} are kept behind, but not all of them", proof_.name(r));
@@ -97,10 +99,7 @@ class ConsumerWalk {
         return finish(event.ring);
       case Kind::wait_turn:
       case Kind::pass_turn:
-        if (held_.turn == (event.kind == Kind::wait_turn))
-          proof_.fail("turns are not waited for and passed on one after the other");
-        held_.turn = event.kind == Kind::wait_turn;
-        return;
+        return turn(event.kind == Kind::wait_turn);
       case Kind::wait_empty:
       case Kind::load:
       case Kind::commit_copies:
@@ -140,10 +139,20 @@ class ConsumerWalk {
   void wait(int ring) {
     Tiles tiles = tiles_of(ring);
     if (tiles.current()) proof_.fail("{} is waited for again before its tile is released", proof_.name(ring));
+    if (proof_.plan.ping_pong_tiles() && !held_.turn)
+      proof_.fail("{} is waited for before the tiles of work tiles before it", proof_.name(ring));
     ++tiles.waited;
     if (tiles.waited > proof_.ring(ring).stages)
       proof_.fail("{} has {} stages where {} tiles are held at once", proof_.name(ring), proof_.ring(ring).stages, tiles.waited);
     set_tiles(ring, tiles);
+  }
+
+  void turn(bool begins) {
+    if (held_.turn == begins) proof_.fail("turns are not waited for and passed on one after the other");
+    if (proof_.plan.ping_pong_tiles() && !always_)
+      proof_.fail("a turn in a work tile of a warpgroup's own has a condition or repeats");
+    held_.turn = begins;
+    turns_ += begins ? 1 : 0;
   }
 
   void next(int ring) {
@@ -160,7 +169,7 @@ class ConsumerWalk {
   void release(int ring) {
     Tiles tiles = tiles_of(ring);
     if (tiles.waited == 0) return proof_.fail("{} is released without a tile that has been waited for", proof_.name(ring));
-    if (held_.turn) proof_.fail("{} is released within a turn", proof_.name(ring));
+    if (held_.turn && !proof_.plan.ping_pong_tiles()) proof_.fail("{} is released within a turn", proof_.name(ring));
     if (tiles.behind == 0) gives_.insert(ring);
     for (const Flying& flying : held_.in_flight) {
       const auto age = flying.age.find(ring);
@@ -261,6 +270,8 @@ class ConsumerWalk {
 
   TensorProof& proof_;
   Held held_;
+  bool always_ = true;           ///< the block being walked runs once in each work tile
+  int turns_ = 0;                ///< that have begun
   std::set<int> keeps_, gives_;  ///< circular buffers whose tiles are kept behind; whose current tile is given back
 };
 
