@@ -313,7 +313,11 @@ CASES = _pointwise() | {
     [(lambda q, k, v, m: A._scaled_dot_product_efficient_attention.default(q, k, v, m, True)[0], [Q, KEY, VALUE,
                                                                                                   t(2, 4, 5, 7)])],
     "aten._scaled_dot_product_cudnn_attention.default": [
-        (lambda q, k, v: A._scaled_dot_product_cudnn_attention.default(q, k, v, N, True)[0], [Q, KEY, VALUE])
+        (lambda q, k, v: A._scaled_dot_product_cudnn_attention.default(q, k, v, N, True)[0], [Q, KEY, VALUE]),
+        (lambda q, k, v: A._scaled_dot_product_cudnn_attention.default(
+            q, k, v,
+            torch.where(torch.arange(7)[None] <= torch.arange(5)[:, None], 0.0, -65504.0).expand(2, 4, 5, 7), True)[0],
+         [Q, KEY, VALUE])
     ],
     "aten._scaled_dot_product_fused_attention_overrideable.default": [
         (lambda q, k, v: A._scaled_dot_product_fused_attention_overrideable.default(q, k, v)[0], [Q, KEY, VALUE])
@@ -332,7 +336,7 @@ REPLACED = {
     "aten._scaled_dot_product_efficient_attention.default":
     lambda q, k, v, mask, lse: _attention(q, k, v, mask),
     "aten._scaled_dot_product_cudnn_attention.default":
-    lambda q, k, v, mask, lse: _attention(q, k, v),
+    lambda q, k, v, mask, lse: _attention(q, k, v, mask),
     "aten._scaled_dot_product_fused_attention_overrideable.default":
     _attention,
 }

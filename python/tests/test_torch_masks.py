@@ -10,9 +10,10 @@ except ImportError:
     torch = None
 if torch and numpy:
     import torch.nn.functional as F
-    from importer_checks import check_program
+    from importer_checks import check_program, trace
 
     import nestor.torch
+    from nestor.torch.importer.regions import partition
 
 HIDDEN = float("-inf")
 
@@ -107,6 +108,20 @@ class MaskTest(unittest.TestCase):
         for use in USES:
             with self.subTest(use.__name__):
                 self.check("window", MASKS["window"], use)
+
+    def test_what_pytorch_has_for_minus_infinity_in_cudnns_masks_hides_keys(self):
+        """Masks of bools become -65504, and -65536 in bf16: far from the lowest number of that type."""
+        def attend(q, k, v, lengths):
+            seen = causal(12, 12) & (torch.arange(12)[None, None, None] < lengths[:, None, None, None])
+            mask = torch.where(seen, 0.0, -65504.0).to(q.dtype).expand(2, 3, 12, 12)
+            return torch.ops.aten._scaled_dot_product_cudnn_attention.default(q, k, v, mask, True)[0]
+
+        for dtype in (torch.float16, torch.bfloat16):
+            inputs = *(torch.randn(2, 3, 12, 4, dtype=dtype) for _ in range(3)), torch.tensor([12, 7], dtype=torch.int32)
+            region, = partition(trace(attend, inputs).graph).regions
+            self.assertEqual(len(region.inputs), 4)
+            domain = next(each.domain for each in region.nest.statements if each.name.endswith("_exp"))
+            self.assertIn("d3 <= d2", domain, dtype)
 
     def test_lengths_may_be_sizes(self):
         length = torch.export.Dim("length", min=4, max=4096)

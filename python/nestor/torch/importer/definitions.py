@@ -152,8 +152,9 @@ def native_layer_norm_backward(context, gradient, x, shape, mean, rstd, weight, 
     return tuple(None if each is None else typed(context, each, dtype) for each, dtype in zip(results, context.dtypes))
 
 
-def attention(context, query, key, value, mask=None, causal=False, scale=None, grouped=False):
-    """(softmax(scale query key^T + mask) value, the logarithm of the sum of exponentials). Rows that see nothing are 0."""
+def attention(context, query, key, value, mask=None, causal=False, scale=None, grouped=False, hides=None):
+    """(softmax(scale query key^T + mask) value, the logarithm of the sum of exponentials). Rows that see nothing are 0. hides:
+    numbers of a mask up to this one hide a key; None: those that do by the mask's type."""
     if grouped and query.shape[-3] != key.shape[-3]:
         group = quotient(query.shape[-3], key.shape[-3])
         key, value = (_repeated(each, group) for each in (key, value))
@@ -166,7 +167,7 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
     if mask is not None and mask.dtype == torch.bool:
         scores = combine(context, lambda s, m: select(m, s, HIDDEN, False), scores, mask)
     elif mask is not None:
-        scores, lowest = combine(context, lambda s, m: s + m, scores, mask), lowest_of(mask.dtype)
+        scores, lowest = combine(context, lambda s, m: s + m, scores, mask), lowest_of(mask.dtype) if hides is None else hides
     powers = powers_of(context, scores, -1, mask is not None, lowest)
     out = contract(context, f"{letters}ij,{letters}jd->{letters}id", powers.terms, value, name=f"{context.name}_out")
     out = combine(context, powers.quotient, out, powers.total)
@@ -229,10 +230,20 @@ def flash_attention(context, query, key, value, dropout=0.0, causal=False, debug
     return _with_lse(context, query, key, value, attn_mask, dropout, causal, scale)
 
 
-@op("aten._scaled_dot_product_efficient_attention.default", "aten._scaled_dot_product_cudnn_attention.default", kind="definition",
-    note="no dropout; the result and its log-sum-exp", product=True)
+@op("aten._scaled_dot_product_efficient_attention.default",
+    kind="definition",
+    note="no dropout; the result and its log-sum-exp",
+    product=True)
 def efficient_attention(context, query, key, value, bias, compute_lse, dropout=0.0, causal=False, debug=False, *, scale=None):
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
+
+
+@op("aten._scaled_dot_product_cudnn_attention.default",
+    kind="definition",
+    note="no dropout; the result and its log-sum-exp; -65504, which PyTorch has for -inf in masks of bools, hides a key",
+    product=True)
+def cudnn_attention(context, query, key, value, bias, compute_lse, dropout=0.0, causal=False, debug=False, *, scale=None):
+    return _with_lse(context, query, key, value, bias, dropout, causal, scale, _CUDNN_HIDES)
 
 
 @op("aten._scaled_dot_product_fused_attention_overrideable.default",
@@ -243,9 +254,12 @@ def overrideable_attention(context, query, key, value, bias=None, dropout=0.0, c
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 
 
-def _with_lse(context, query, key, value, mask, dropout, causal, scale):
+_CUDNN_HIDES = torch.finfo(torch.float16).min  # in masks of all types, which bf16 rounds to -65536
+
+
+def _with_lse(context, query, key, value, mask, dropout, causal, scale, hides=None):
     if dropout:
         raise Unsupported("random numbers")
-    out, lse = attention(context, query, key, value, mask, causal, scale)
+    out, lse = attention(context, query, key, value, mask, causal, scale, hides=hides)
     rest = [Unsupported("what attention saves for its gradient")] * (len(context.dtypes) - 2)
     return typed(context, out, context.dtypes[0]), lse, *rest
