@@ -10,9 +10,10 @@ except ImportError:
     torch = None
 if torch and numpy:
     import torch.nn.functional as F
-    from importer_checks import check_program, trace
+    from importer_checks import check_module, check_program, trace
 
     import nestor.torch
+    from nestor.torch.compiler.verification import Wide
     from nestor.torch.importer.regions import partition
 
 HIDDEN = float("-inf")
@@ -122,6 +123,24 @@ class MaskTest(unittest.TestCase):
             self.assertEqual(len(region.inputs), 4)
             domain = next(each.domain for each in region.nest.statements if each.name.endswith("_exp"))
             self.assertIn("d3 <= d2", domain, dtype)
+
+    def test_rows_that_cudnn_lets_see_nothing_are_zero(self):
+        """As PyTorch's other ways have it, whatever hides them: padding on the left, and causality."""
+        def attend(q, k, v, first):
+            seen = causal(12, 12) & (torch.arange(12)[None, None, None] >= first[:, None, None, None])
+            mask = torch.where(seen, 0.0, -65504.0).to(q.dtype).expand(2, 3, 12, 12)
+            return torch.ops.aten._scaled_dot_product_cudnn_attention.default(q, k, v, mask, True)[0]
+
+        def exact(q, k, v, mask, lse):
+            return F.scaled_dot_product_attention(q, k, v, mask.masked_fill(mask < -6e4, HIDDEN)), *[None] * 8
+
+        inputs = *(torch.randn(2, 3, 12, 4) for _ in range(3)), torch.tensor([0, 5], dtype=torch.int32)
+        replaced = {"aten._scaled_dot_product_cudnn_attention.default": exact}
+        found = check_module(trace(attend, inputs), inputs, replaced=replaced)
+        domain = next(each.domain for each in found.regions[0].nest.statements if each.name.endswith("_exp"))
+        self.assertIn("d3 <= d2", domain)
+        compared = torch.isfinite(Wide(trace(attend, inputs)).run(*inputs))
+        self.assertEqual((compared[0].all(), compared[1, :, :5].any(), compared[1, :, 5:].all()), (True, False, True))
 
     def test_lengths_may_be_sizes(self):
         length = torch.export.Dim("length", min=4, max=4096)

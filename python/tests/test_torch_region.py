@@ -93,6 +93,13 @@ class RegionTest(RegionCase):
         self.assertIn("NaN", check(module, [x], [torch.tensor([0.0, float("-inf"), x[2].log()])])[0])
         self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), 3.0, x[2].log()])])[0])
 
+    def test_results_that_nothing_is_known_of_are_refused(self):
+        module = torch.fx.symbolic_trace(lambda x: (x * 0 + 1e39,))
+        x = torch.ones(3)
+        self.assertIsNone(check(module, [x], [torch.full((3,), float("inf"))])[0])
+        with mock.patch("nestor.torch.compiler.verification.Wide.run", return_value=(torch.full((3,), float("nan")),)):
+            self.assertIn("cannot be compared", check(torch.fx.symbolic_trace(lambda x: (x + 1,)), [x], [x + 1])[0])
+
     def test_no_memory_is_no_fault_of_the_kernels(self):
         def module(x):
             raise torch.OutOfMemoryError("planted")

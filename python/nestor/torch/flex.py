@@ -1,22 +1,23 @@
 """flex_attention: PyTorch's, with score_mod and mask_mod as parts of one nest."""
 
-import math
 from typing import NamedTuple, Optional
 
 import torch
-from torch._higher_order_ops.flex_attention import math_attention
+from torch.fx.experimental.symbolic_shapes import has_static_value
 from torch.nn.attention import flex_attention as pytorch
 
-from ..errors import UserError
+from ..errors import NotFound, UserError
 from ..library import Kernel
 from ..nests.model import Nest
 from .attention import result_like
 from .captured_tensors import argument
-from .flex_compiled import Replayed, program, program_of, record
+from .flex_blocks import kept_block_mask, made_block_mask
+from .flex_compiled import defined, program, program_of, record
+from .flex_fallback import compiled
 from .flex_mods import traced
 from .flex_nest import Flex, Shape, flex_nest
+from .flex_race import compete, definition, is_race, lost
 from .importer.extents import Unsupported
-from .kept_mask import KeptMask
 from .kernels import element_of, missing
 from .nest_calls import check_tune, kernel_for, launch, tune_nest
 from .operators import LIBRARY
@@ -48,7 +49,8 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     block_mask: a BlockMask, of which mask_mod alone matters, or a function mask_mod(b, h, q_idx, kv_idx) itself. return_lse: the
     logarithm of each row's sum too, f32. Rows that see nothing are 0, and -inf. tune: "now" searches for budget_s seconds where no
     kernel is known; "off" leaves the call to PyTorch then (flex_attention.tune tunes). PyTorch computes, with a warning that says
-    why, once: what is not affine (reads at indices from data), calls that need gradients, and what no kernel is tuned for.
+    why, once: what is not affine (reads at indices from data), calls that need gradients, and what no kernel is tuned for. It
+    computes without one, compiled, where it has won the race that flex_attention.tune holds. Its block mask of a function is kept.
     Raises UserError for another `tune`, and what PyTorch raises.
     """
     check_tune(tune)
@@ -58,10 +60,19 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     elif return_aux is not None and return_aux.max_scores:
         found, reason = None, "no kernel returns the largest scores"
     else:
-        found, reason = attend(query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s)
+        call = query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s
+        found, reason = attend(*call, raced=True)
+        if found is None and is_race(reason):
+            kept, is_kept = kept_block_mask(block_mask, query, key, patient=True)
+            theirs = compiled(query, key, value, score_mod, kept, lse) if is_kept else None
+            if theirs is not None:
+                return theirs(query, key, value, score_mod, kept, scale, enable_gqa, return_lse, kernel_options,
+                              return_aux=return_aux)
+            found, reason = attend(*call)
     if found is None:
         say(f"{_NAME}: {reason}")
-        return _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux)
+        return pytorch.flex_attention(query, key, value, score_mod, made_block_mask(block_mask, query, key), scale, enable_gqa,
+                                      return_lse, kernel_options, return_aux=return_aux)
     out, logarithm = found
     if return_aux is not None:
         return out, pytorch.AuxOutput(lse=logarithm, max_scores=None)
@@ -70,12 +81,46 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
 
 def tune(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, **options):
     """Searches a kernel for calls of flex_attention such as this one, into the database of nestor.torch.configure. options: those
-    of nestor.tune, such as time=20 (seconds) and progress. Returns the nestor.Tuning. Raises UserError where no nest says the
-    call, and as nestor.tune does."""
+    of nestor.tune, such as time=20 (seconds) and progress. Then races the kernel against PyTorch's compiled FlexAttention, which
+    serves such calls from then on if it is faster. Returns the nestor.Tuning. Raises UserError where no nest says the call, and as
+    nestor.tune does."""
     call, reason = call_of(query, key, value, score_mod, block_mask, enable_gqa, return_lse)
     if call is None:
         raise UserError(f"{_NAME}: {reason}")
-    return tune_nest(call.flex.nest, call.sizes, query.device, scalars={"scale": _scale(query, scale)}, **options)
+    scale = _scale(query, scale)
+    tuned = tune_nest(call.flex.nest, call.sizes, query.device, scalars={"scale": scale}, **options)
+    if options.get("target") is None:
+        _race(tuned, query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
+    return tuned
+
+
+def _race(tuned, query, key, value, score_mod, block_mask, scale, enable_gqa, lse):
+    """Races the kernel of a Tuning, with random numbers in tensors such as these."""
+    generator = torch.Generator(query.device).manual_seed(1)
+    inputs = [torch.empty_like(tensor.detach()).normal_(generator=generator) for tensor in _cast(query, key, value)]
+    call, _ = call_of(*inputs, score_mod, block_mask, enable_gqa, lse)
+    found, tensors = traced(score_mod, mask_of(block_mask))
+    try:
+        kernel = tuned.kernel
+    except (NotFound, UserError):  # the database is no file
+        return
+
+    def own(given):
+        results, reason = _launched(kernel, call, given[0], given[2], scale)
+        if results is None:
+            raise UserError(reason)
+        return results
+
+    def make_theirs():
+        mask = made_block_mask(block_mask, query, key)
+        function = compiled(*inputs, score_mod, mask, lse)
+        return lambda given: function(*given, score_mod, mask, scale, enable_gqa, lse)
+
+    def checked():
+        results = [each for each in own(inputs) if each is not None]
+        return definition(lambda *given: defined(found, given[3:], *given[:3], scale), [*inputs, *tensors], results)
+
+    compete(kernel, call.sizes, query.device, tuned.database, own, make_theirs, inputs, checked)
 
 
 def explain(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False):
@@ -84,7 +129,8 @@ def explain(query, key, value, score_mod=None, block_mask=None, scale=None, enab
     if call is None:
         return Explanation(None, None, reason)
     kernel, reason = kernel_for(call.flex.nest, call.sizes, query.device)
-    return Explanation(call.flex.nest, kernel, reason)
+    reason = reason if kernel is None else lost(kernel, call.sizes, query.device)
+    return Explanation(call.flex.nest, kernel if reason is None else None, reason)
 
 
 def call_of(query, key, value, score_mod=None, block_mask=None, enable_gqa=False, lse=False):
@@ -113,42 +159,51 @@ def say(reason):
     missing((_NAME, reason), reason)
 
 
-def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s):
-    """((result, its log-sum-exp or None), None) by a kernel, or (None, why there is none). For calls that need no gradients."""
+def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s, raced=False):
+    """((result, its log-sum-exp or None), None) by a kernel, or (None, why there is none). For calls that need no gradients.
+    raced: whether a race that PyTorch's FlexAttention won is a reason."""
     query, key, value = _cast(query, key, value)
     reason = _refusal(query, key, value, enable_gqa)
     if reason is not None:
         return None, reason
     scale = _scale(query, scale)
     if torch.compiler.is_dynamo_compiling():
-        return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s)
+        return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s, raced)
     found, tensors = traced(score_mod, mask_mod)
     if found.reason is None and needs_gradient(*tensors):
         return None, "no kernel computes the gradients of what score_mod reads"
-    return _run(found, tensors, query, key, value, scale, lse, tune, budget_s)
+    return _run(found, tensors, query, key, value, scale, lse, tune, budget_s, raced)
 
 
-def _run(found, tensors, query, key, value, scale, lse, tune, budget_s):
+def _run(found, tensors, query, key, value, scale, lse, tune, budget_s, raced=False):
     call, reason = _call(found, tensors, query, key, value, lse)
     if call is None:
         return None, reason
     kernel, reason = kernel_for(call.flex.nest, call.sizes, query.device, tune, budget_s)
-    if kernel is None:
-        return None, reason
+    if kernel is not None and raced:
+        reason = lost(kernel, call.sizes, query.device)
+    return (None, reason) if reason is not None else _launched(kernel, call, query, value, scale)
+
+
+def _launched(kernel, call, query, value, scale):
+    """((result, its log-sum-exp or None), None) of a call by a kernel, or (None, why that refuses)."""
     out, outputs = _outputs(query, value, call.shape)
     reason = launch(kernel, call.flex.nest, [*call.tensors, *outputs], call.sizes, scale=scale)
     if reason is not None:
         return None, reason
-    return (out, outputs[1].flatten(1, -2) if lse else None), None
+    return (out, outputs[1].flatten(1, -2) if call.shape.lse else None), None
 
 
-def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s):
+def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s, raced):
     """The same as one operator of a graph that torch.compile traces."""
     records, results, kinds, captured = record(score_mod, mask_mod, query.device)
     if needs_gradient(*captured):
         return None, "no kernel computes the gradients of what score_mod reads"
     name, reason = program_of(records, results, kinds, query.device)
-    if reason is None and tune == "off":
+    shapes = [tuple(tensor.shape) for tensor in (query, key, value, *captured)]
+    if reason is None and all([has_static_value(extent) for shape in shapes for extent in shape]):
+        reason = _why_not_at(name, query.dtype, query.device, tuple(shapes), lse, tune, raced)
+    elif reason is None and tune == "off":
         dims = tuple([range(extent, extent + 1)[0] for extent in (query.shape[1], key.shape[1], query.shape[-1], value.shape[-1])])
         reason = _why_not(name, query.dtype, query.device, dims, lse)
     if reason is not None:
@@ -157,14 +212,42 @@ def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, b
     return (out, logarithm if lse else None), None
 
 
+_LIKELY = 3, 1024  # lengths, where those of calls are not known yet
+
+
 @torch.compiler.assume_constant_result
 def _why_not(name, dtype, device, dims, lse):
     """Why no kernel will serve calls of these heads, key heads, head and value sizes; None where one may."""
     heads, key_heads, width, value_width = dims
-    likely = [torch.empty(shape, dtype=dtype, device=device)
-              for shape in ((1, heads, 3, width), (1, key_heads, 3, width), (1, key_heads, 3, value_width))]
-    call, reason = _call(*program(name), *likely, lse)
-    return reason if call is None else kernel_for(call.flex.nest, call.sizes, device)[1]
+    found, tensors = program(name)
+    reason = None
+    for length in _LIKELY:
+        shapes = (1, heads, length, width), (1, key_heads, length, width), (1, key_heads, length, value_width)
+        call, reason = _call(found, tensors, *(_stand_in(shape, dtype, device) for shape in shapes), lse)
+        reason = reason if call is None else kernel_for(call.flex.nest, call.sizes, device)[1]
+        if reason is None:
+            break
+    return reason
+
+
+@torch.compiler.assume_constant_result
+def _why_not_at(name, dtype, device, shapes, lse, tune, raced):
+    """Why no kernel is used for calls of these shapes, or None. raced: a race that it lost is a reason."""
+    found, tensors = program(name)
+    query, key, value = (_stand_in(shape, dtype, device) for shape in shapes[:3])
+    captured = [_stand_in(shape, tensor.dtype, tensor.device) for shape, tensor in zip(shapes[3:], tensors)]
+    call, reason = _call(found, captured, query, key, value, lse)
+    if call is None:
+        return reason
+    kernel, reason = kernel_for(call.flex.nest, call.sizes, device)
+    if kernel is None:
+        return reason if tune == "off" else None
+    return lost(kernel, call.sizes, device) if raced else None
+
+
+def _stand_in(shape, dtype, device):
+    """A tensor of a shape that takes the memory of a row."""
+    return torch.ones(shape[-1:], dtype=dtype, device=device).expand(shape)
 
 
 def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s):
@@ -173,9 +256,8 @@ def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s):
     results, reason = _run(found, captured, query, key, value, scale, lse, tune, budget_s)
     if results is None:
         say(f"{_NAME}: {reason}")
-        mods = Replayed(found, captured)
-        out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (mods.mask_mod,), scale, {})
-        results = result_like(query, value).copy_(out), (logarithm * math.log(2)).float()
+        out, logarithm = defined(found, captured, query, key, value, scale)
+        results = result_like(query, value).copy_(out), logarithm
     return results[0], results[1] if lse else _nothing(query)
 
 
@@ -267,11 +349,3 @@ def _outputs(query, value, shape):
     out = result_like(query, value)
     written = [out] + ([query.new_empty(query.shape[:-1], dtype=torch.float32)] if shape.lse else [])
     return out, [each.unflatten(1, (each.shape[1] // shape.group, shape.group)) if shape.group else each for each in written]
-
-
-def _by_pytorch(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux):
-    if isinstance(block_mask, KeptMask) or (block_mask is not None and not isinstance(block_mask, pytorch.BlockMask)):
-        block_mask = pytorch.create_block_mask(mask_of(block_mask), query.shape[0], query.shape[1], query.shape[2], key.shape[2],
-                                               device=query.device)
-    return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
-                                  return_aux=return_aux)

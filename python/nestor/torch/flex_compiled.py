@@ -6,8 +6,10 @@ what the functions depend on, and the tensors that they read are inputs of its g
 """
 
 import hashlib
+import math
 
 import torch
+from torch._higher_order_ops.flex_attention import math_attention
 from torch.overrides import TorchFunctionMode
 
 from ..errors import UserError
@@ -122,6 +124,13 @@ class Replayed:
     def mask_mod(self, b, h, q, k):
         seen = self._module(torch.zeros((), device=q.device), b, h, q, k)[1]
         return q.new_ones((), dtype=torch.bool) if seen is None else seen
+
+
+def defined(found, tensors, query, key, value, scale):
+    """(result, log-sum-exp in f32) as PyTorch defines attention with the functions of a Traced."""
+    mods = Replayed(found, tensors)
+    out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (mods.mask_mod,), scale, {})
+    return out, (logarithm * math.log(2)).float()
 
 
 def no_gradient(ctx, *_):

@@ -111,6 +111,7 @@ struct TileNode {
   LoopKind loop_kind = LoopKind::serial;  ///< serial, unroll, parallel or gpu_block; nested parallel loops form one grid
   std::int64_t factor = 0;                ///< of unroll: iterations a round; 0: free choice
   LoopKnobs knobs;                        ///< of a gpu_block loop
+  std::vector<std::string> merged;        ///< loops that this one stands for, outermost first; empty: no others
   IntExpr condition;                      ///< condition: children run when it is not 0
   std::vector<TileTree> children;
   TileOp op;

@@ -1,10 +1,58 @@
-// isl's simple hull without shifted constraints.
+// isl's simple hull without shifted constraints; constraints left out one after the other.
 #include "poly/isl/conjunction.h"
 
+#include <isl/constraint.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 namespace nestor {
+namespace {
+
+struct FreeConstraint {
+  void operator()(isl_constraint* constraint) const { isl_constraint_free(constraint); }
+};
+using Constraint = std::unique_ptr<isl_constraint, FreeConstraint>;
+
+isl_stat add_inequalities(isl_constraint* constraint, void* user) {
+  auto& found = *static_cast<std::vector<Constraint>*>(user);
+  Constraint owned(constraint);
+  if (isl_constraint_is_equality(constraint) != isl_bool_true) {
+    found.push_back(std::move(owned));
+    return isl_stat_ok;
+  }
+  isl_aff* distance = isl_constraint_get_aff(constraint);
+  found.emplace_back(isl_inequality_from_aff(isl_aff_copy(distance)));
+  found.emplace_back(isl_inequality_from_aff(isl_aff_neg(distance)));
+  return isl_stat_ok;
+}
+
+/// The set where all constraints hold but the one at `left_out` and those that are gone.
+isl::basic_set all_but(const isl::basic_set& part, const std::vector<Constraint>& constraints, std::size_t left_out) {
+  isl_basic_set* result = isl_basic_set_universe(isl_basic_set_get_space(part.get()));
+  for (std::size_t k = 0; k < constraints.size(); ++k) {
+    if (k != left_out && constraints[k]) result = isl_basic_set_add_constraint(result, isl_constraint_copy(constraints[k].get()));
+  }
+  return isl::manage(result);
+}
+
+isl::set widened(isl::basic_set part, const isl::set& whole, const isl::set& known) {
+  if (isl_basic_set_dim(part.get(), isl_dim_div) > 0) return isl::set(part);
+  std::vector<Constraint> constraints;
+  isl_basic_set_foreach_constraint(part.get(), add_inequalities, &constraints);
+  for (std::size_t k = 0; k < constraints.size(); ++k) {
+    const isl::basic_set wider = all_but(part, constraints, k);
+    if (!known.intersect(isl::set(wider)).is_subset(whole)) continue;
+    part = wider;
+    constraints[k].reset();
+  }
+  return isl::set(part);
+}
+
+}  // namespace
 
 bool is_union(const isl::map& map) { return isl_map_n_basic_map(map.get()) > 1; }
 bool is_union(const isl::set& set) { return isl_set_n_basic_set(set.get()) > 1; }
@@ -17,6 +65,13 @@ isl::map conjunction_around(const isl::map& map) {
 isl::set conjunction_around(const isl::set& set) {
   if (!is_union(set)) return set;
   return isl::manage(isl_set_from_basic_set(isl_set_unshifted_simple_hull(set.copy())));
+}
+
+isl::set with_few_constraints(const isl::set& set, const isl::set& known) {
+  if (!is_union(set)) return set;
+  isl::set result = isl::manage(isl_set_empty(isl_set_get_space(set.get())));
+  set.foreach_basic_set([&](const isl::basic_set& part) { result = result.unite(widened(part, set, known)); });
+  return result;
 }
 
 }  // namespace nestor

@@ -1,4 +1,4 @@
-// One conjunction around a union of several: what can be shown of it holds for all of them, at the price of one.
+// Unions of conjunctions made simpler: one around all of them, or each with fewer constraints.
 #pragma once
 
 #include <isl/cpp.h>
@@ -9,6 +9,10 @@ namespace nestor {
 /// domains and dependences of several parts, most of whose constraints are the same.
 isl::map conjunction_around(const isl::map& map);
 isl::set conjunction_around(const isl::set& set);
+
+/// A set that is the same within `known`, of whose parts none has a constraint that the others make up for there: { t <= i or (8 <= i and
+/// t = 8) } is { t <= i or (8 <= i and t <= 8) }. Parts may meet then. Parts with divisions stay as they are.
+isl::set with_few_constraints(const isl::set& set, const isl::set& known);
 
 /// Has it more than one part?
 bool is_union(const isl::map& map);

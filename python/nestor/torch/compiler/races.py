@@ -1,4 +1,4 @@
-"""What regions' kernels took against Inductor's own code of the same ops: a file of JSON lines beside the database."""
+"""What kernels took against PyTorch's compiled code of the same: a file of JSON lines beside the database."""
 
 import json
 import os
@@ -82,11 +82,12 @@ def state_of(path):
     return found.st_mtime_ns, found.st_size
 
 
-def find(database, op, variant, sizes, device):
-    """The latest race of a nest on this device and PyTorch: at these sizes, else at the nearest; None where there is none."""
-    best = None
+def find(database, op, variant, sizes, device, kernel=None):
+    """The latest race of a nest on this device and PyTorch: at these sizes, else at the nearest; None where there is none.
+    kernel: of this one alone, where entries name theirs."""
+    best, asked = None, (op, variant, device, torch.__version__, kernel)
     for each in known(database):
-        if (each["op"], each["variant"], each["device"], each["torch"]) == (op, variant, device, torch.__version__):
+        if (each["op"], each["variant"], each["device"], each["torch"], each.get("kernel")) == asked:
             distance = _distance(each["sizes"], sizes)
             if best is None or distance <= best[0]:
                 best = distance, each

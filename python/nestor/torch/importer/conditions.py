@@ -4,14 +4,15 @@ import functools
 import math
 import operator
 
-from ...nests.affine import FALSE, TRUE, Affine, Compare, Constant, Floor, Joined, Negated, both, either
+from ...nests.affine import (FALSE, TRUE, Affine, Compare, Constant, Floor, Joined, Negated, at_least_zero, both,
+                             either)
 from ...nests.values import Value, as_type, cast, constant, from_affine, from_condition, select
 from .bounds import is_never_negative
 
 HIDDEN = float("-inf")  #: the score of a key that is not seen
 FLOOR = -1e30  #: below every score of ordinary data: where a row's maximum starts if the row may see nothing
 _MOST_CHOICES = 8
-_MOST_PIECES = 8  # of a domain, half as many for each quotient in it; what would bring more is tested instead
+_MOST_PIECES = {0: 8, 1: 2, 2: 1}  # of a domain, by the quotients in it; what would bring more is tested instead
 
 
 def conjuncts(value):
@@ -84,15 +85,75 @@ def is_hidden(value):
 
 def narrowed(where, value, index):
     """(domain, tests): `where` and the affine conditions of a value of bool, as far as they make a domain of few pieces, and
-    what is left to test. index: of the keys, over which loops are."""
+    what is left to test. index: of the keys, over which loops are. Of a condition that is tested, the domain has what follows
+    from it without quotients."""
     tests = []
     for part in conjuncts(value):
-        narrower = None if part.condition is None else both(where, without_quotients(part.condition, index))
-        if narrower is None or pieces(narrower) > _MOST_PIECES >> len(quotients(narrower)):
-            tests.append(part if part.condition is None else tested(part.condition))
-        else:
-            where = narrower
+        if part.condition is None:
+            tests.append(part)
+            continue
+        condition = without_quotients(part.condition, index)
+        narrower = both(where, condition)
+        if (pieces(condition) > 1 and quotients(condition)) or not _is_simple(narrower, index):
+            tests.append(tested(simpler(part.condition)))
+            narrower = both(where, loosened(condition, index))
+        where = narrower if _is_simple(narrower, index) else where
     return where, tests
+
+
+def comparisons(condition):
+    """The comparisons in a condition, in order, each as often as it stands there."""
+    if isinstance(condition, Joined):
+        return [each for part in condition.parts for each in comparisons(part)]
+    return [condition]
+
+
+def simpler(condition):
+    """The same condition, cut by a comparison that it has often, and has no quotient, if it is shorter then: what `where` in a mask
+    leaves."""
+    found = comparisons(condition)
+    often = [each for each in found if isinstance(each, Compare) and not each.equality and not quotients(each)]
+    best = max(often, key=lambda each: sum(other in (each, ~each) for other in often), default=None)
+    if best is None:
+        return condition
+    parts = [both(side, simpler(_given(condition, side))) for side in (best, ~best)]
+    cut = either(*parts)
+    return simpler(cut) if len(comparisons(cut)) < len(found) else condition
+
+
+def _given(condition, known):
+    """The condition where another one holds."""
+    if isinstance(condition, Joined):
+        return (both if condition.conjunction else either)(*(_given(part, known) for part in condition.parts))
+    return TRUE if condition == known else FALSE if condition == ~known else condition
+
+
+def _is_simple(condition, index):
+    """Whether isl makes loops of a domain soon: it has few pieces, and no quotients of the keys' index."""
+    found = quotients(condition)
+    own, = index.affine.names()
+    return pieces(condition) <= _MOST_PIECES.get(len(found), 0) and not any(own in atom.numerator.names() for atom in found)
+
+
+def loosened(condition, index):
+    """A condition without quotients that holds where this one does, and bounds the index; else TRUE."""
+    if isinstance(condition, Joined):
+        return (both if condition.conjunction else either)(*(loosened(part, index) for part in condition.parts))
+    own, = index.affine.names()
+    if not isinstance(condition, Compare):
+        return condition if isinstance(condition, Constant) else TRUE
+    forms = (condition.form, -condition.form) if condition.equality else (condition.form,)
+    return both(*(found for found in map(_loosened, forms) if own in found.names()))
+
+
+def _loosened(form):
+    """A comparison that holds where the form is at least 0: its quotients are replaced by what they lie below, or above."""
+    for atom, factor in form.terms:
+        if isinstance(atom, Floor):
+            rest = form - Affine(((atom, factor),))
+            bound = atom.numerator if factor > 0 else atom.numerator - (atom.denominator - 1)
+            return _loosened(rest.times(atom.denominator) + bound.times(factor))
+    return at_least_zero(form)
 
 
 def seen_part(value, lowest=FLOOR):
@@ -174,6 +235,15 @@ def _is_low(value, lowest):
     if value.op == "add":
         return any(_is_low(arg, lowest) for arg in value.args)
     return value.op in ("sub", "cast") and _is_low(value.args[0], lowest)
+
+
+def with_hidden(value, lowest):
+    """What a mask adds, with -inf for constants up to `lowest`."""
+    if value.op == "constant":
+        return constant(HIDDEN) if value.payload <= lowest else value
+    if value.op != "select":
+        return value
+    return select(value.args[0], *(with_hidden(arg, lowest) for arg in value.args[1:]), value.payload)
 
 
 def sees_a_key(where, key, others=()):

@@ -6,7 +6,7 @@ import torch
 
 from ...nests.affine import Affine
 from ...nests.values import as_type, constant, exp, from_condition, log, rsqrt, select
-from .conditions import HIDDEN
+from .conditions import HIDDEN, with_hidden
 from .exponentials import combine, lowest_of, normal_powers, powers_of, stored
 from .extents import Unsupported, expression, product, quotient, variable
 from .lazy import Lazy, conform, expanded
@@ -154,7 +154,7 @@ def native_layer_norm_backward(context, gradient, x, shape, mean, rstd, weight, 
 
 def attention(context, query, key, value, mask=None, causal=False, scale=None, grouped=False, hides=None):
     """(softmax(scale query key^T + mask) value, the logarithm of the sum of exponentials). Rows that see nothing are 0. hides:
-    numbers of a mask up to this one hide a key; None: those that do by the mask's type."""
+    constants in a mask up to this one stand for -inf; None: those that hide a key by the mask's type do."""
     if grouped and query.shape[-3] != key.shape[-3]:
         group = quotient(query.shape[-3], key.shape[-3])
         key, value = (_repeated(each, group) for each in (key, value))
@@ -167,7 +167,8 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
     if mask is not None and mask.dtype == torch.bool:
         scores = combine(context, lambda s, m: select(m, s, HIDDEN, False), scores, mask)
     elif mask is not None:
-        scores, lowest = combine(context, lambda s, m: s + m, scores, mask), lowest_of(mask.dtype) if hides is None else hides
+        lowest = lowest_of(mask.dtype)
+        scores = combine(context, lambda s, m: s + (m if hides is None else with_hidden(m, hides)), scores, mask)
     powers = powers_of(context, scores, -1, mask is not None, lowest)
     out = contract(context, f"{letters}ij,{letters}jd->{letters}id", powers.terms, value, name=f"{context.name}_out")
     out = combine(context, powers.quotient, out, powers.total)
@@ -240,10 +241,10 @@ def efficient_attention(context, query, key, value, bias, compute_lse, dropout=0
 
 @op("aten._scaled_dot_product_cudnn_attention.default",
     kind="definition",
-    note="no dropout; the result and its log-sum-exp; -65504, which PyTorch has for -inf in masks of bools, hides a key",
+    note="no dropout; the result and its log-sum-exp; -65504, which PyTorch has in masks of bools, is -inf: rows that see nothing are 0",
     product=True)
 def cudnn_attention(context, query, key, value, bias, compute_lse, dropout=0.0, causal=False, debug=False, *, scale=None):
-    return _with_lse(context, query, key, value, bias, dropout, causal, scale, _CUDNN_HIDES)
+    return _with_lse(context, query, key, value, bias, dropout, causal, scale, CUDNN_HIDES)
 
 
 @op("aten._scaled_dot_product_fused_attention_overrideable.default",
@@ -254,7 +255,7 @@ def overrideable_attention(context, query, key, value, bias=None, dropout=0.0, c
     return _with_lse(context, query, key, value, bias, dropout, causal, scale)
 
 
-_CUDNN_HIDES = torch.finfo(torch.float16).min  # in masks of all types, which bf16 rounds to -65536
+CUDNN_HIDES = torch.finfo(torch.float16).min  #: in masks of all types, which bf16 rounds to -65536
 
 
 def _with_lse(context, query, key, value, mask, dropout, causal, scale, hides=None):

@@ -10,6 +10,7 @@ namespace {
 struct GroupLoops {
   std::vector<std::string> chain;   ///< all loops, outermost first
   std::vector<std::string> shared;  ///< those that are fused with the other loop groups', outermost first
+  std::vector<std::string> sums;    ///< loops of other reduced dims around it
   std::string reduction_loop;       ///< its reduction loop, or empty
 };
 
@@ -32,8 +33,8 @@ class Emitter {
     mark_parallel();
     for (std::size_t k = 0; k < group_.loop_groups.size(); ++k) {
       const GroupLoops& loops = loops_[k];
-      const auto first_inner =
-          loops.chain.begin() + static_cast<std::ptrdiff_t>(loops.shared.size() + (loops.reduction_loop.empty() ? 0 : 1));
+      const std::size_t around = loops.shared.size() + loops.sums.size() + (loops.reduction_loop.empty() ? 0 : 1);
+      const auto first_inner = loops.chain.begin() + static_cast<std::ptrdiff_t>(around);
       result_.inner[structure_.loop_groups[group_.loop_groups[k]].first] = {first_inner, loops.chain.end()};
     }
     return std::move(result_);
@@ -85,7 +86,11 @@ class Emitter {
                                            : static_cast<std::size_t>(loop_group.position_of(plan_.reduction_axis));
     if (reduction_axis < loop_group.loops.size())
       loops.reduction_loop = take_outside(loops, loop_group.loops[reduction_axis], plan_.reduction_tile);
+    for (std::size_t k = 0; plan_.sums_outside && !loops.reduction_loop.empty() && k < loop_group.loops.size(); ++k) {
+      if (loop_group.reduced[k] && k != reduction_axis) loops.sums.push_back(loop_group.loops[k]);
+    }
     std::vector<std::string> wanted = loops.shared;
+    wanted.insert(wanted.end(), loops.sums.begin(), loops.sums.end());
     if (!loops.reduction_loop.empty()) wanted.push_back(loops.reduction_loop);
     // Of a part's own loop one iteration is left, which must not stand between the loops that are worth tiling.
     if (group_.part && !loops.reduction_loop.empty() && loop_group.position_of(group_.part->axis) >= 0)

@@ -16,6 +16,7 @@ struct GroupPlan {
   std::map<int, std::int64_t> tile;  ///< by axis: tile size; 1: the loop itself is outside
   int reduction_axis = -1;           ///< axis of a reduction whose tiles the loop groups share inside the outer loops
   std::int64_t reduction_tile = 1;
+  bool sums_outside = false;  ///< loops of other reduced dims stand around the one over these tiles, not in them
   std::vector<int>
       reduction_groups;  ///< by loop group of the fusion group: loop groups of one number share the reduction loop; -1: none
   GroupForm form;

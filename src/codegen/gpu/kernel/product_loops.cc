@@ -21,4 +21,38 @@ TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buf
   return std::make_shared<const TileNode>(std::move(node));
 }
 
+namespace {
+
+bool is_plain_loop(const TileNode& node) { return node.kind == TileNode::Kind::loop && !is_block_loop(node) && node.step == 1; }
+
+TileTree merged(const TileNode& outer, const TileNode& inner, std::int64_t first, std::int64_t count) {
+  const std::string var = outer.var + "_" + inner.var;
+  const IntExpr both = IntExpr::variable(var);
+  auto node = std::make_shared<TileNode>(inner);
+  node->var = var;
+  if (node->merged.empty()) node->merged = {inner.var};
+  node->merged.insert(node->merged.begin(), outer.var);
+  node->lower = outer.lower * IntExpr(count);
+  node->upper = outer.upper * IntExpr(count);
+  for (TileTree& child : node->children) {
+    child = rewrite(child, [&](const IntExpr& expr) {
+      return expr.substitute(outer.var, floor_div(both, count)).substitute(inner.var, mod(both, count) + IntExpr(first));
+    });
+  }
+  return node;
+}
+
+}  // namespace
+
+TileTree with_merged_loops(const TileTree& tree) {
+  TileNode node = *tree;
+  for (TileTree& child : node.children) child = with_merged_loops(child);
+  if (is_plain_loop(node) && node.children.size() == 1 && is_plain_loop(*node.children[0])) {
+    const TileNode& inner = *node.children[0];
+    const auto first = inner.lower.as_constant(), end = inner.upper.as_constant();
+    if (first && end && *first < *end) return merged(node, inner, *first, *end - *first);
+  }
+  return std::make_shared<const TileNode>(std::move(node));
+}
+
 }  // namespace nestor::nvptx

@@ -82,6 +82,50 @@ TileTree with_loop_over(const TileOp& op, int d) {
   return make_loop(dim.var, dim.lower, dim.upper, make_op(std::move(inner)));
 }
 
+namespace {
+
+IntExpr both(const IntExpr& a, const IntExpr& b) { return a.defined() && b.defined() ? a && b : a.defined() ? a : b; }
+
+TileTree on(const IntExpr& condition, std::vector<TileTree> children) {
+  auto node = std::make_shared<TileNode>();
+  node->kind = TileNode::Kind::condition;
+  node->condition = condition;
+  node->children = std::move(children);
+  return node;
+}
+
+/// The tree where `condition` holds; undefined: everywhere.
+TileTree where(const IntExpr& condition, const TileTree& tree) {
+  auto node = std::make_shared<TileNode>(*tree);
+  switch (tree->kind) {
+    case TileNode::Kind::op:
+      if (tree->op.fill && condition.defined()) break;  // where its guard fails it writes
+      node->op.guard = both(condition, tree->op.guard);
+      return node;
+    case TileNode::Kind::condition:
+      for (TileTree& child : node->children) child = where(both(condition, tree->condition), child);
+      return make_sequence(node->children);
+    case TileNode::Kind::sequence:
+      for (TileTree& child : node->children) child = where(condition, child);
+      return node;
+    case TileNode::Kind::loop:
+      break;
+  }
+  if (tree->kind == TileNode::Kind::op) return on(condition, {tree});
+  IntExpr tested = condition;
+  if (tree->children.size() == 1 && tree->children[0]->kind == TileNode::Kind::condition) {
+    tested = both(tested, tree->children[0]->condition);
+    node->children = tree->children[0]->children;
+  }
+  for (TileTree& child : node->children) child = where({}, child);
+  if (tested.defined()) node->children = {on(tested, std::move(node->children))};
+  return node;
+}
+
+}  // namespace
+
+TileTree with_conditions_inside(const TileTree& tree) { return where({}, tree); }
+
 void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool)>& visit, bool in_parallel) {
   if (tree->kind == TileNode::Kind::op) visit(tree->op, in_parallel);
   for (const TileTree& child : tree->children) for_each_op(child, visit, in_parallel || is_block_loop(*tree));

@@ -24,6 +24,10 @@ TileTree make_loop(const std::string& var, const IntExpr& lower, const IntExpr& 
 /// The op with dim `d` as a loop around it.
 TileTree with_loop_over(const TileOp& op, int d);
 
+/// The tree without conditions but those directly inside loops that have nothing else there: conditions around loops are tested in them,
+/// and those around ops are parts of their guards. An op that writes where its guard fails keeps its condition.
+TileTree with_conditions_inside(const TileTree& tree);
+
 /// Calls `visit` for every op of the tree in order; `in_parallel` says whether a parallel or gpu_block loop is around it.
 void for_each_op(const TileTree& tree, const std::function<void(const TileOp&, bool in_parallel)>& visit,
                  bool in_parallel = false);

@@ -6,10 +6,12 @@
 #include "codegen/tile/build/staging.h"
 #include "codegen/tile/build/variants.h"
 #include "codegen/tile/tile_program.h"
+#include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/knobs.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -54,6 +56,10 @@ isl::map last_as_range(const isl::set& loops) {
   return isl::manage(isl_map_move_dims(isl_map_from_range(loops.copy()), isl_dim_in, 0, isl_dim_out, 0, outer));
 }
 
+bool has_tensor_cores(const Tree& node) {
+  return grid_shape(node->knobs).warpgroups > 0 || std::any_of(node->children.begin(), node->children.end(), has_tensor_cores);
+}
+
 /// Where scanning has arrived: what is known of the loops around, and the parts of specialised loops chosen.
 struct Position {
   std::size_t depth = 0;
@@ -70,7 +76,8 @@ class ProgramBuilder {
         composites_(schedule.active_composites()),
         previous_(add_previous_values(plan_, storage_)),
         stages_(plan_stages(plan_, storage_)),
-        variants_(plan_, storage_) {}
+        variants_(plan_, storage_),
+        tensor_cores_(has_tensor_cores(plan_.tree)) {}
 
   TileProgram build() {
     TileProgram program;
@@ -118,7 +125,8 @@ class ProgramBuilder {
     return sequence(std::move(parts));
   }
 
-  /// Iterations { [loops around, loop] } of each statement below that has some, equal ones once.
+  /// Iterations { [loops around, loop] } of each statement below that has some, equal ones once; of blocks with tensor cores without those
+  /// that another one has too, so that no condition stands between the blocks and what is in them.
   std::vector<isl::set> iterations(const Tree& loop, const Position& at) const {
     std::vector<std::string> leaves;
     collect_leaves(loop, leaves);
@@ -126,7 +134,12 @@ class ProgramBuilder {
     for (const std::string& leaf : leaves) {
       const isl::set own = first_loops(variants_.domain(plan_.plan(leaf), at.choice), at.depth + 1).coalesce();
       if (own.is_empty()) continue;
-      if (std::none_of(out.begin(), out.end(), [&](const isl::set& other) { return own.is_equal(other); })) out.push_back(own);
+      const auto has_all = [&](const isl::set& all, const isl::set& some) {
+        return tensor_cores_ ? some.is_subset(all) : some.is_equal(all);
+      };
+      if (std::any_of(out.begin(), out.end(), [&](const isl::set& other) { return has_all(other, own); })) continue;
+      std::erase_if(out, [&](const isl::set& other) { return has_all(own, other); });
+      out.push_back(own);
     }
     return out;
   }
@@ -150,11 +163,13 @@ class ProgramBuilder {
     isl_set* lifted = isl_set_add_dims(around.copy(), isl_dim_set, 1);
     for (const isl::set& set : sets) {
       const isl::map values = last_as_range(set);
-      const Interval interval = bounds_of(values, sets.size() == 1 ? around.intersect(values.domain()) : around, names);
+      const bool implied = tensor_cores_ && sets.size() == 1 && bounds_imply_domain(values, around, names);
+      const Interval interval =
+          bounds_of(values, sets.size() == 1 && !implied ? around.intersect(values.domain()) : around, names);
       out.lower = out.lower.defined() ? min(out.lower, interval.lower) : interval.lower;
       out.upper = out.upper.defined() ? max(out.upper, interval.upper) : interval.upper;
       if (sets.size() > 1) continue;
-      condition = remaining_condition(values.domain(), around, names);
+      if (!implied) condition = remaining_condition(values.domain(), around, names);
       lifted = isl_set_intersect(lifted, isl_set_flatten(isl_map_wrap(interval.filled.copy())));
     }
     at.known = isl::manage(isl_set_reset_tuple_id(lifted)).coalesce();
@@ -171,6 +186,13 @@ class ProgramBuilder {
     return guarded(condition, shared(std::move(out)));
   }
 
+  /// Have the bounds of a loop no iteration where the loop around it leaves it out? Then it needs no condition around it.
+  static bool bounds_imply_domain(const isl::map& values, const isl::set& around, const DimNames& names) {
+    if (around.is_subset(values.domain())) return true;
+    const std::optional<isl::map> written = bounds_of(values, around, names).written;
+    return written && written->intersect_domain(around.subtract(values.domain())).is_empty();
+  }
+
   /// Is the loop, or one in it, one over tasks? These must follow each other without a condition between them.
   static bool has_tasks(const Tree& node) {
     return (node->kind == TreeNode::Kind::loop && is_task_loop(node->loop_kind)) ||
@@ -178,9 +200,10 @@ class ProgramBuilder {
   }
 
   /// What of `domain` does not follow from `known`; undefined when all of it does.
-  static IntExpr remaining_condition(const isl::set& domain, const isl::set& known, const DimNames& names) {
+  IntExpr remaining_condition(const isl::set& domain, const isl::set& known, const DimNames& names) const {
     if (known.is_subset(domain)) return {};
-    return to_condition(domain.gist(known), names);
+    const isl::set rest = domain.gist(known);
+    return to_condition(tensor_cores_ ? with_few_constraints(rest, known) : rest, names);
   }
 
   static TileTree guarded(const IntExpr& condition, TileTree node) {
@@ -244,6 +267,7 @@ class ProgramBuilder {
   std::map<std::string, Placement> previous_;
   std::vector<StagePlan> stages_;
   Variants variants_;
+  bool tensor_cores_;  ///< loops and conditions are as simple as can be shown
 };
 
 }  // namespace

@@ -136,13 +136,26 @@ class CorrectionTile {
 
   const Access& lead_element() const { return access_; }
 
-  /// Does the follower's own box cover exactly what may be corrected?
-  bool covered_by(const OpBox* box) const {
+  /// May the correction run over the follower's own box? `guarded`: over its instances alone.
+  bool covered_by(const OpBox* box, bool guarded) const {
     if (box == nullptr || !tile_.box.points.domain().is_subset(box->points.domain())) return false;
-    const isl::map corrected = touched_by(statement_, statement_.statement->write, box->hull);
-    const isl::map rows = touched_by(statement_, access_, box->hull).intersect_domain(tile_.box.points.domain());
+    const Access& write = statement_.statement->write;
+    const isl::map& run = guarded ? box->points : box->hull;
+    const isl::map corrected = touched_by(statement_, write, run);
+    if (!guarded) {  // it changes nothing where no term is, but there may be another task's elements
+      const isl::map extra = corrected.subtract(touched_by(statement_, write, box->points));
+      if (!extra.is_empty() && !are_nobodys(plan_, write.tensor, extra)) return false;
+    }
+    const isl::map rows = touched_by(statement_, access_, run).intersect_domain(tile_.box.points.domain());
     return wanted_.is_subset(corrected) && rows.is_subset(tile_.saved) &&
-           corrected.is_subset(room(statement_, storage_.tensors.at(statement_.statement->write.tensor)));
+           corrected.is_subset(room(statement_, storage_.tensors.at(write.tensor)));
+  }
+
+  /// What makes the op, over the follower's own box, run at the rows of its instances alone.
+  IntExpr guard_of(const TileOp& accumulate, const OpBox& box) const {
+    const isl::set rows = over_kept(statement_, accumulate, flat(box.points)),
+                   all = over_kept(statement_, accumulate, flat(box.hull));
+    return to_condition(rows.gist(all), kept_names(plan_, statement_, accumulate));
   }
 
   /// { [outer, inner] } the loops' values at which the wanted accumulators are reached, reduced loops left free. Throws UserError when
@@ -226,7 +239,7 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
         composite.lead, follower.statement, follower.statement);
   }
   const CorrectionTile correction(plan, storage, composite, follower, tile);
-  const bool own_box = correction.covered_by(box);
+  const bool whole_box = correction.covered_by(box, false), own_box = whole_box || correction.covered_by(box, true);
   GuardPlan unguarded;
   unguarded.guarded = false;
   const TileOp accumulate =
@@ -240,6 +253,7 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   op.write = accumulate.write;
   const isl::set region = own_box ? flat(box->hull) : correction.reaching();
   if (!own_box) correction.fit(op, accumulate, region);
+  if (own_box && !whole_box) op.guard = correction.guard_of(accumulate, *box);
   const TileAccess now = buffer_access(plan, storage.tensors.at(composite.lead_tensor), statement, correction.lead_element());
   op.reads = {accumulate.write, buffer_access(plan, previous, statement, correction.lead_element()), now};
   std::vector<std::string> absent;

@@ -22,13 +22,7 @@ bool writes_nobodys_elements(const ProgramPlan& plan, const Storage& storage, co
   const Access& write = statement.statement->write;
   if (storage.buffers[storage.tensors.at(write.tensor).buffer].memory == Memory::argument) return false;
   const isl::map extra = touched_by(statement, write, box.hull.subtract(box.points));
-  if (!extra.is_subset(room(statement, storage.tensors.at(write.tensor)))) return false;
-  isl::set owned = extra.range().subtract(extra.range());
-  for (const StatementPlan& other : plan.statements) {
-    if (other.statement->write.tensor == write.tensor)
-      owned = owned.unite(other.statement->domain.apply(other.statement->write.relation));
-  }
-  return extra.range().intersect_params(plan.context).is_disjoint(owned);
+  return extra.is_subset(room(statement, storage.tensors.at(write.tensor))) && are_nobodys(plan, write.tensor, extra);
 }
 
 /// The read that makes a term vanish when it holds the reduction's neutral value: a factor of a sum's term, the very
@@ -146,9 +140,13 @@ class GuardPlanner {
 
 }  // namespace
 
-isl::map room(const StatementPlan& statement, const Placement& placement) {
-  const unsigned extra = static_cast<unsigned>(statement.outer.size() - placement.depth);
-  return isl::manage(isl_map_add_dims(placement.held.copy(), isl_dim_in, extra));
+bool are_nobodys(const ProgramPlan& plan, const std::string& tensor, const isl::map& elements) {
+  isl::set owned = elements.range().subtract(elements.range());
+  for (const StatementPlan& other : plan.statements) {
+    if (other.statement->write.tensor == tensor)
+      owned = owned.unite(other.statement->domain.apply(other.statement->write.relation));
+  }
+  return elements.range().intersect_params(plan.context).is_disjoint(owned);
 }
 
 std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage,

@@ -8,8 +8,8 @@
 
 namespace nestor {
 
-/// { [outer] -> Tensor[index] } the elements that a buffer has room for, at the statement's outer loops.
-isl::map room(const StatementPlan& statement, const Placement& placement);
+/// Do no instances of any statement write these elements of a tensor, { [outer] -> Tensor[index] }?
+bool are_nobodys(const ProgramPlan& plan, const std::string& tensor, const isl::map& elements);
 
 /// Decides the treatment of every statement at the outer iterations given in `boxes` (by statement name).
 ///

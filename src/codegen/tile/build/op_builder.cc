@@ -208,6 +208,11 @@ isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::
                                          static_cast<unsigned>(plan.inner.size())));
 }
 
+isl::map room(const StatementPlan& statement, const Placement& placement) {
+  const unsigned extra = static_cast<unsigned>(statement.outer.size() - placement.depth);
+  return isl::manage(isl_map_add_dims(placement.held.copy(), isl_dim_in, extra));
+}
+
 IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function) {
   return to_int_expr(pulled_back(statement, function), statement.all_names(plan));
 }
@@ -222,6 +227,21 @@ TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, co
     out.index.push_back(to_int_expr(indices[k].sub(origin_at(statement, placement.origin[k])).coalesce(), names));
   return out;
 }
+
+namespace {
+
+/// Where a reduction has terms, over the dims that index its results: what the whole guard says of these, which its parts may not.
+isl::set with_terms(const StatementPlan& statement, const OpBox& box, const std::vector<OpDim>& dims) {
+  isl::set points = flattened(box.points);
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    if (dims[k].reduced)
+      points =
+          isl::manage(isl_set_eliminate(points.release(), isl_dim_set, static_cast<unsigned>(statement.outer.size() + k), 1));
+  }
+  return points;
+}
+
+}  // namespace
 
 TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
                const GuardPlan& guard) {
@@ -244,6 +264,12 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
     const isl::set instances = isl::manage(isl_set_gist(flattened(box.points).release(), flattened(box.hull).release()));
     op.guard = to_condition(instances, statement.all_names(plan));
     op.fill = guard.fill;
+    const isl::map stored = touched_by(statement, s.write, box.hull);
+    if (s.reduction && !stored.is_subset(room(statement, storage.tensors.at(s.write.tensor)))) {
+      const isl::set results = with_terms(statement, box, op.dims).gist(flattened(box.hull));
+      const IntExpr condition = to_condition(results, statement.all_names(plan));
+      if (condition.defined()) op.guard = condition && op.guard;
+    }
   }
   classify(op);
   return op;

@@ -24,6 +24,9 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
 /// points that are no instances ops compute what is simplest for the instances; where that is a choice, all that it may be.
 isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner);
 
+/// { [outer] -> Tensor[index] } the elements that a buffer has room for, at the statement's outer loops.
+isl::map room(const StatementPlan& statement, const Placement& placement);
+
 /// How points of the hull that are no instances are treated.
 struct GuardPlan {
   bool guarded = true;         ///< the op tests each point (meaningless when the box is exact)

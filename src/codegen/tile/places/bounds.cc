@@ -191,14 +191,15 @@ std::optional<Interval> loose_interval(const isl::map& whole, const DimNames& na
   const std::vector<BoundSink> parts = bounds_of_conjunctions(simple, isl::set::universe(whole.domain().space()), names, true);
   if (parts.size() != 1) return std::nullopt;
   const isl::map filled = filled_between(parts[0]);
-  return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(filled), filled};
+  return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(filled), filled, filled};
 }
 
 /// Bounds that are minima and maxima of affine functions.
 std::optional<Interval> plain_interval(const isl::map& whole, const isl::set& known, const DimNames& names) {
   const std::vector<BoundSink> parts = bounds_of_conjunctions(whole, known, names);
   if (parts.size() == 1)
-    return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(whole), whole};
+    return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(whole), whole,
+                    filled_between(parts[0])};
   return parts.empty() ? std::nullopt : joined_interval(parts, whole);
 }
 

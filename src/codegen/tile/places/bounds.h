@@ -12,6 +12,7 @@ struct Interval {
   IntExpr upper;                           ///< exclusive
   std::optional<std::int64_t> max_extent;  ///< constant bound of upper - lower, if one is known
   isl::map filled;                         ///< { [outer] -> [x] : lower <= x < upper }, at least on the domain of the values
+  std::optional<isl::map> written{};       ///< the same for all outer iterations; nothing: not known
 };
 
 /// An interval around `values`, { [outer] -> [x] }, for outer iterations in `known`, { [outer] }.

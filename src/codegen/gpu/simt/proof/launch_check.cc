@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 namespace nestor::nvptx {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 struct Level {
   PathLoop loop;
   bool blocks = false;
-  IntExpr count;  ///< of a loop over blocks: as the plan has it
+  IntExpr count;                      ///< of a loop over blocks: as the plan has it
+  std::vector<std::string> merged{};  ///< loops of the program that it says it stands for; empty: itself
 };
 
 struct LaunchedOp {
@@ -52,7 +55,7 @@ void collect(const TileTree& tree, LaunchedOp& around, std::vector<LaunchedOp>& 
   const std::size_t conditions = around.conditions.size();
   if (loop)
     around.levels.push_back(
-        {{tree->var, tree->lower, tree->upper, tree->step, tree.get(), false, false}, is_block_loop(*tree), {}});
+        {{tree->var, tree->lower, tree->upper, tree->step, tree.get(), false, false}, is_block_loop(*tree), {}, tree->merged});
   if (tree->kind == TileNode::Kind::condition) split_conjunction(tree->condition, around.conditions);
   for (const TileTree& child : tree->children) collect(child, around, ops);
   if (loop) around.levels.pop_back();
@@ -168,17 +171,17 @@ class LaunchProver {
     return op.kind == OpKind::copy && op.reads.size() == 1 && !op.guard.defined() && moved_.count(op.reads[0].buffer) != 0;
   }
 
-  /// Sequential loops around both: how many.
+  /// Sequential loops of the program around both: how many.
   static std::size_t sequential(const LaunchedOp& a, const LaunchedOp& b) {
     std::size_t count = 0;
     for (std::size_t k = 0; k < a.levels.size() && k < b.levels.size(); ++k) {
       if (a.levels[k].loop.node == nullptr || a.levels[k].loop.node != b.levels[k].loop.node) break;
-      count += a.levels[k].blocks ? 0 : 1;
+      count += a.levels[k].blocks ? 0 : std::max<std::size_t>(a.levels[k].merged.size(), 1);
     }
     return count;
   }
 
-  void compare(LaunchedOp want, const LaunchedOp& have) {
+  void compare(LaunchedOp want, LaunchedOp have) {
     std::vector<const Level*> left;
     for (const Level& level : have.levels) left.push_back(&level);
     const auto take = [&](const std::string& var) {
@@ -187,6 +190,11 @@ class LaunchProver {
       if (level != nullptr) left.erase(found);
       return level;
     };
+    for (const Level& level : have.levels) {
+      if (level.merged.empty()) continue;
+      if (!is_merged(want, level)) return fail("{}: {} is not the loops that it stands for", want.op.name, level.loop.var);
+      take(level.loop.var);
+    }
     for (std::size_t k = 0; k < want.levels.size(); ++k) {
       const PathLoop loop = want.levels[k].loop;
       if (const Level* trips = take(loop.var + "_trip"); trips != nullptr) {
@@ -206,8 +214,51 @@ class LaunchProver {
         fail("{}: {} takes other values", want.op.name, loop.var);
     }
     for (const Level* level : left) fail("{} runs again for each {}", want.op.name, level->loop.var);
+    if (!want.op.fill && !have.op.fill) {  // what an op tests may be around it
+      for (LaunchedOp* side : {&want, &have}) test_outside(*side);
+    }
     conditions(want, have);
     content(want.op, have.op);
+  }
+
+  /// The guard as conditions around the op.
+  static void test_outside(LaunchedOp& op) {
+    if (op.op.guard.defined()) split_conjunction(std::exchange(op.op.guard, {}), op.conditions);
+  }
+
+  /// Does the loop run through the program's loops that it names, in their order? Then they have its values in `want`, and are no levels
+  /// of it any more.
+  static bool is_merged(LaunchedOp& want, const Level& level) {
+    std::vector<PathLoop> loops;
+    for (const Level& each : want.levels) {
+      if (loops.size() < level.merged.size() && each.loop.var == level.merged[loops.size()] && !each.blocks &&
+          each.loop.step == 1)
+        loops.push_back(each.loop);
+    }
+    if (loops.size() != level.merged.size() || loops.size() < 2 || level.loop.step != 1) return false;
+    std::int64_t first = 0, count = 1;                            // of what is inside of the loop at hand
+    std::vector<std::pair<std::int64_t, std::int64_t>> inside{};  // innermost first
+    for (std::size_t k = loops.size(); k-- > 1;) {
+      const auto lower = loops[k].lower.as_constant(), upper = loops[k].upper.as_constant();
+      if (!lower || !upper || *lower >= *upper) return false;
+      first = *lower * count;
+      count *= *upper - *lower;
+      inside.emplace_back(first, count);
+    }
+    const PathLoop& outer = loops.front();
+    if (!same_expr(level.loop.lower, outer.lower * IntExpr(count)) || !same_expr(level.loop.upper, outer.upper * IntExpr(count)))
+      return false;
+    IntExpr at = IntExpr::variable(level.loop.var);
+    for (std::size_t k = 0; k < loops.size(); ++k) {
+      const bool last = k + 1 == loops.size();
+      const auto [from, steps] = last ? std::pair<std::int64_t, std::int64_t>{0, 1} : inside[loops.size() - 2 - k];
+      put(want, loops[k].var, last ? at : floor_div(at, steps));
+      if (!last) at = mod(at, steps) + IntExpr(from);
+    }
+    std::erase_if(want.levels, [&](const Level& each) {
+      return std::find(level.merged.begin(), level.merged.end(), each.loop.var) != level.merged.end();
+    });
+    return true;
   }
 
   static void put(LaunchedOp& op, const std::string& var, const IntExpr& value) {
