@@ -8,6 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from nestor.nests.evaluate import evaluate
 from nestor.nests.generalise import generalise
+from nestor.torch.compiler.subgraph import size_value
 from nestor.torch.importer.regions import partition
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -47,13 +48,19 @@ def symbols_of(graph, inputs):
     return values
 
 
+def as_dense(nest):
+    """What generalise is told of the arguments of a nest that are all dense."""
+    return {tensor.name: [True] * (len(tensor.shape) - 1) for tensor in nest.arguments}
+
+
 def check_regions(regions, values, symbols, tolerance=2e-6):
     """Compares each region's outputs with what the graph's nodes gave: float64, or int32. Both as the nest is, and with sizes in
     place of constant extents."""
     for region in regions:
         known = {size.name: symbols[size.name] for size in region.nest.sizes}
-        general = generalise(region.nest, [tensor.name for tensor in region.nest.arguments])
-        for nest, sizes in ((region.nest, known), (general.nest, {**known, **general.values})):
+        general = generalise(region.nest, as_dense(region.nest))
+        named = {size.name: size_value(general.values.get(size.name, size.name), known) for size in general.nest.sizes}
+        for nest, sizes in ((region.nest, known), (general.nest, named)):
 
             def seen(port):
                 shape = port.shape(symbols)

@@ -34,7 +34,7 @@ class GeneraliseTest(unittest.TestCase):
         """y[i, j] = x[read] over dims, generalised."""
         nest = nest_of({"x": ("input", shape), "y": ("output", tuple(dims.values()))},
                        [("S", dims, ("y", write or ", ".join(dims)), [("x", read)], READ)])
-        return nest, generalise(nest, ["x", "y"])
+        return nest, generalise(nest, {tensor.name: [False] * (len(tensor.shape) - 1) for tensor in nest.tensors})
 
     def test_extents_that_index_maps_make_equal_are_one_size(self):
         _, general = self.copied((8, 5), {"i": 5, "j": 8}, "j, i")

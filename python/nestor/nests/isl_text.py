@@ -24,11 +24,36 @@ class Piece:
     functions: Tuple[Affine, ...]
     condition: Condition
 
+    def text(self):
+        """{ ... } without names of sizes."""
+        target = f"{self.target}[{', '.join(f'({form.text()})' for form in self.functions)}]" if self.functions or self.target else ""
+        parts = [f"{self.name}[{', '.join(self.dims)}]" if self.name else "", target]
+        where = "" if self.condition == TRUE else f" : {self.condition.text()}"
+        return f"{{ {' -> '.join(filter(None, parts))}{where} }}"
+
 
 @functools.lru_cache(maxsize=65536)
 def pieces(text):
     """The pieces of a set, relation or function. Raises UserError that quotes the text."""
     return _Parser(text).pieces()
+
+
+def only_piece(text):
+    """The one piece of a set, relation or function; None where it has several."""
+    found = pieces(text)
+    return found[0] if len(found) == 1 else None
+
+
+def framed(text, body):
+    """`body` behind the sizes that `text` starts with."""
+    found = re.match(r"\[[^\]]*\] -> ", text)
+    return (found[0] if found else "") + body
+
+
+def with_sizes(sizes, text):
+    """A text behind these names of sizes, in place of those that it starts with."""
+    body = re.sub(r"^\[[^\]]*\] -> ", "", text)
+    return f"[{', '.join(sizes)}] -> {body}" if sizes else body
 
 
 class _Parser:

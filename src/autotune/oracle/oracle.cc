@@ -74,11 +74,11 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 /// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
 constexpr double kCheap = 4e6;
 constexpr double kFullLimit = 2e10;
-constexpr double kBackwardLimit = 4e9;
+constexpr double kBackwardLimit = 1e9;
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
-constexpr std::size_t kEnoughSamples = 64;
-constexpr double kSampleSeconds = 0.3;
+constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
+constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;   ///< after which there may be no more than enough, than the fewest
 constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 
@@ -138,7 +138,9 @@ class RunEvaluator {
   void evaluate_stride(std::size_t first, std::size_t stride, bool limited) {
     const auto start = Clock::now();
     for (std::size_t r = first; r < runs_.size(); r += stride) {
-      if (limited && r >= kEnoughSamples && seconds_since(start) > kSampleSeconds) return;
+      const double seconds = limited ? seconds_since(start) : 0;
+      if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
+      if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
       evaluate_run(r);
     }
   }

@@ -11,7 +11,7 @@ from ...errors import UserError
 from ...nests.generalise import generalise
 from ...nests.model import Nest
 from ..explanation import absorbed
-from .layouts import is_readable, row_major_chain
+from .layouts import is_readable, joined_indices, row_major_chain
 from .subgraph import decode_calls, encode_calls, size_text, size_value
 
 _LARGEST_SIZE = 2**28  # so that sums of indices stay in 32 bits, and conditions on them are exact
@@ -32,19 +32,17 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A region. op, variant: the nest's name; sizes: names of the integers that a call passes, of which the first `nest_sizes`
-    are the nest's; fixed: the nest's other sizes with their values, which are constants in the graph; calls, results: what PyTorch
-    itself would compute (subgraph.py)."""
+    """A region. op, variant: the nest's name; sizes: names of the integers that a call passes; nest_sizes: the nest's sizes, each
+    with its value as a text over those; calls, results: what PyTorch itself would compute (subgraph.py)."""
     op: str
     variant: str
     device: str
     sizes: Tuple[str, ...]
-    nest_sizes: int
+    nest_sizes: Tuple[Tuple[str, Any], ...]
     inputs: Tuple[Argument, ...]
     outputs: Tuple[Argument, ...]
     calls: List[Any]
     results: Tuple[int, ...]
-    fixed: Tuple[Tuple[str, int], ...] = ()
 
     def text(self):
         """JSON that parse reads."""
@@ -57,7 +55,7 @@ class Description:
             found[key] = tuple(Argument(**{name: tuple(value) if isinstance(value, list) else value
                                            for name, value in argument.items()}) for argument in found[key])
         return Description(**{**found, "sizes": tuple(found["sizes"]), "results": tuple(found["results"]),
-                              "fixed": tuple(map(tuple, found["fixed"]))})
+                              "nest_sizes": tuple(map(tuple, found["nest_sizes"]))})
 
     def named_sizes(self, values):
         """{name: value} of the integers of a call."""
@@ -65,7 +63,8 @@ class Description:
 
     def nest_values(self, values):
         """{name: value} of the nest's sizes."""
-        return {**{name: int(value) for name, value in zip(self.sizes[:self.nest_sizes], values)}, **dict(self.fixed)}
+        sizes = self.named_sizes(map(int, values))
+        return {name: size_value(text, sizes) for name, text in self.nest_sizes}
 
     def module(self, values, device):
         """A GraphModule that computes the region in PyTorch's ops, at sizes."""
@@ -108,32 +107,30 @@ class Described:
         self.inputs = [port.node for port in region.inputs]
         self.symbols = _symbols(region)
         found = [row_major_chain(port, read) for port in region.outputs]
-        whole = [port.name for port, (_, order) in zip(region.outputs, found) if order is None]
-        general, names = _general(region.nest, self.symbols, (*(port.name for port in region.inputs), *whole))
-        self.nest = general.nest
+        whole = {port.name: [True] * (len(port.extents) - 1) for port, (_, order) in zip(region.outputs, found) if order is None}
+        names = {symbol: f"n{number}" for number, symbol in enumerate(self.symbols)}
         self.hints = [int(hints.get(str(symbol), _DEFAULT_SIZE)) for symbol in names]
+        sizes = dict(zip(names.values(), self.hints))
+        joined = {port.name: joined_indices(*(extents(row, sizes) for row in _rows_of(port.node, port.extents, names)))
+                  for port in region.inputs}
+        view, self.nest, nest_sizes = _general(region.nest, names, {**joined, **whole})
         self.size_symbols = list(names)
         self.outputs = [node for node, _ in found]
         self.chains = {each for port, node in zip(region.outputs, self.outputs) for each in _between(port.node, node)}
         nodes = sorted({*absorbed(region), *region.nodes, *self.chains}, key=order.__getitem__)
         calls, numbers = encode_calls(nodes, self.inputs, names)
-
-        def view(port):
-            return general.view(port.name, port.extents)
-
         self.description = Description(
-            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), len(region.nest.sizes),
-            tuple(self._readable(_argument(port.node, view(port), names), names) for port in region.inputs),
+            self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), nest_sizes,
+            tuple(_readable(_argument(port.node, view(port), names), sizes) for port in region.inputs),
             tuple(_argument(node, view(port), names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
-            calls, tuple(numbers[node] for node in self.outputs), tuple(general.values.items()))
+            calls, tuple(numbers[node] for node in self.outputs))
 
 
-    def _readable(self, argument, names):
-        """The argument, dense where a kernel cannot read it as it lies."""
-        sizes = dict(zip(names.values(), self.hints))
-        if is_readable(*(extents(row, sizes) for row in (argument.shape, argument.strides, argument.view))):
-            return argument
-        return dataclasses.replace(argument, strides=None)
+def _readable(argument, sizes):
+    """The argument, dense where a kernel cannot read it as it lies."""
+    if is_readable(*(extents(row, sizes) for row in (argument.shape, argument.strides, argument.view))):
+        return argument
+    return dataclasses.replace(argument, strides=None)
 
 
 def _device(inputs):
@@ -176,21 +173,24 @@ def _symbols(region):
     return sorted(found, key=lambda symbol: first.get(str(symbol), len(first)))
 
 
-_generals = {}  # by a nest's name, symbols and arguments: what became of it
+_generals = {}  # by a nest's name, sizes and arguments: what became of it
 
 
-def _general(nest, symbols, arguments):
-    """(the nest, with extents that are constants in the graph as sizes too, {symbol: its name}). Names of sizes and nest depend
-    neither on the graph nor on such constants. arguments: those that may be seen with other extents."""
-    names = {symbol: f"n{number}" for number, symbol in enumerate(symbols)}
+def _general(nest, names, joined):
+    """(a port's extents as the nest has them, the nest that many graphs share, its sizes with their values). Neighbouring indices
+    are one and extents that are constants in the graph are sizes, where that can be. names: {symbol: its name}; joined: the
+    arguments that may be seen with other extents, as collapse has them."""
+    arguments = tuple(sorted((name, tuple(row)) for name, row in joined.items()))
     key = nest.op, nest.variant, tuple(names), arguments
     if key not in _generals:
-        general = generalise(_with_names(nest, names), arguments)
+        general = generalise(_with_names(nest, names), joined)
         sizes = tuple(dataclasses.replace(size, default=_DEFAULT_SIZE, max=size.max or _LARGEST_SIZE)
                       for size in general.nest.sizes)
         named = dataclasses.replace(general.nest, sizes=sizes)
-        _generals[key] = general._replace(nest=dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"))
-    return _generals[key], names
+        values = {size.name: general.values.get(size.name, size.name) for size in sizes}
+        _generals[key] = (lambda port: general.view(port.name, port.extents),
+                          dataclasses.replace(named, op=f"captured_{named.fingerprint()[:16]}"), tuple(values.items()))
+    return _generals[key]
 
 
 def _with_names(nest, names):
@@ -211,7 +211,11 @@ def _mapped(found, function):
 
 def _argument(node, view, names, axes=None, strides=True):
     """The Argument for a node's tensor; strides: whether it is to have those of the node."""
+    shape, lying, view = _rows_of(node, view, names)
+    return Argument(str(node.meta["val"].dtype).removeprefix("torch."), shape, lying if strides else None, view, axes)
+
+
+def _rows_of(node, view, names):
+    """Shape, strides and a view of a node's tensor, as texts over sizes."""
     value = node.meta["val"]
-    rows = [value.shape, view] + ([value.stride()] if strides else [])
-    shape, view, *strides = (tuple(size_text(size, names) for size in row) for row in rows)
-    return Argument(str(value.dtype).removeprefix("torch."), shape, strides[0] if strides else None, view, axes)
+    return tuple(tuple(size_text(size, names) for size in row) for row in (value.shape, value.stride(), view))

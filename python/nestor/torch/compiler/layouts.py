@@ -70,8 +70,22 @@ def is_readable(shape, strides, view):
     """Whether a kernel can read a tensor of this layout as it lies, seen with the extents of the nest."""
     if any(stride == 0 and extent > 1 for extent, stride in zip(shape, strides)):
         return False
+    seen = _seen(shape, strides, view)
+    return seen is not None and (not view or seen.stride(-1) == 1 or seen.shape[-1] == 1)
+
+
+def joined_indices(shape, strides, view):
+    """For each index of a tensor seen with the extents of the nest, but for the last: whether it and the next lie in memory as
+    one. What a kernel cannot read as it lies is copied, and dense then."""
+    if not is_readable(shape, strides, view):
+        return [True] * (len(view) - 1)
+    seen = _seen(shape, strides, view)
+    return [seen.shape[k] == 1 or seen.stride(k) == seen.shape[k + 1] * seen.stride(k + 1) for k in range(len(view) - 1)]
+
+
+def _seen(shape, strides, view):
+    """A tensor without memory; None where it has no such view."""
     try:
-        seen = torch.empty_strided(shape, strides, device="meta").view(view)
+        return torch.empty_strided(shape, strides, device="meta").view(view)
     except RuntimeError:
-        return False
-    return not view or seen.stride(-1) == 1 or seen.shape[-1] == 1
+        return None
