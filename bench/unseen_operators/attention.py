@@ -20,11 +20,12 @@ dim = Size("head_dim", 128, fixed=True)
 b, h, i, j, d, e = indices(b=batch, h=heads, i=length, j=length, d=dim, e=dim)
 
 
-def softmax(score, row, seen):
-    """exp(score - its maximum) over j, and the sums of rows; score: a tensor at (*row, j)."""
-    top = define("top", row, nestor.max(score[(*row, j)], over=j, where=seen))
-    power = define("power", (*row, j), nestor.exp(score[(*row, j)] - top[row]), where=seen)
-    return power, define("total", row, nestor.sum(power[(*row, j)], over=j, where=seen))
+def softmax(score, row, seen=None, key=j):
+    """exp(score - its maximum) over keys, and the sums of rows; score: a tensor at (*row, key)."""
+    where = {} if seen is None else {"where": seen}
+    top = define("top", row, nestor.max(score[(*row, key)], over=key, **where))
+    power = define("power", (*row, key), nestor.exp(score[(*row, key)] - top[row]), **where)
+    return power, define("total", row, nestor.sum(power[(*row, key)], over=key, **where))
 
 
 @nestor.nest
