@@ -74,11 +74,12 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 /// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
 constexpr double kCheap = 4e6;
 constexpr double kFullLimit = 2e10;
-constexpr double kBackwardLimit = 1e9;
+constexpr double kBackwardLimit = 4e9;  ///< of one sample
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
 constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;   ///< after which there may be no more than enough, than the fewest
+constexpr double kMostSampleSeconds = 6;                         ///< after which one of each process will do
 constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 
@@ -111,8 +112,9 @@ class RunEvaluator {
     if (limited && runs_.size() > kSequential && host_threads() > 1) {
       // The first ones also compile what all others need, once.
       const auto start = Clock::now();
-      for (; done < kSequential; ++done) evaluate_run(done);
-      const double expected = seconds_since(start) / kSequential * static_cast<double>(elements_ - kSequential);
+      do evaluate_run(done++);
+      while (done < kSequential && seconds_since(start) < kSampleSeconds);
+      const double expected = seconds_since(start) / static_cast<double>(done) * static_cast<double>(elements_ - done);
       if (expected > kWorthForking_s && evaluate_forked(done)) done = runs_.size();
     }
     if (done < runs_.size()) evaluate_stride(done, 1, limited);
@@ -129,7 +131,7 @@ class RunEvaluator {
  private:
   void evaluate_run(std::size_t r) {
     for (std::size_t k = 0; k < runs_[r].size(); ++k) {
-      const auto value = reference_.bounded_value(tensor_, runs_[r][k], kBackwardLimit);
+      const auto value = reference_.bounded_value(tensor_, runs_[r][k], reference_.spent() + kBackwardLimit);
       values_[starts_[r] + k] = {value ? SharedValue::known : SharedValue::unwritten, value.value_or(BoundedValue{})};
     }
   }
@@ -141,6 +143,7 @@ class RunEvaluator {
       const double seconds = limited ? seconds_since(start) : 0;
       if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
       if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
+      if (seconds > kMostSampleSeconds && r > first) return;
       evaluate_run(r);
     }
   }

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <string>
 
 namespace nestor {
 namespace {
@@ -51,14 +53,40 @@ bool has_floats_of_integers(const Nest& nest) {
   return found;
 }
 
+/// Whether a value has a step function of floats: a kernel that rounds otherwise may be a whole step away.
+bool has_step(const ScalarExpr& value) {
+  bool found = false;
+  value.visit([&](const ScalarExpr& e) {
+    const bool truncates = e.op() == ScalarOp::cast && !is_float(e.type()) && e.type() != ElementType::boolean;
+    found = found || e.op() == ScalarOp::floor || (truncates && is_float(e.args()[0].type()));
+  });
+  return found;
+}
+
+/// Tensors of steps, and those that are made of them.
+std::set<std::string> tensors_of_steps(const Nest& nest) {
+  std::set<std::string> found;
+  for (std::size_t before = 1, now = 0; before != now; now = found.size()) {
+    before = found.size();
+    for (const Statement& statement : nest.statements) {
+      const bool reads_one = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                         [&](const Access& read) { return found.contains(read.tensor); });
+      if (reads_one || has_step(statement.value)) found.insert(statement.write.tensor);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
+  const std::set<std::string> steps = tensors_of_steps(nest);
   std::map<std::string, double> tolerances;
   for (const auto& [name, magnitude] : typical) tolerances[name] = nest.tolerance_of(name);
   for (OracleSample& sample : samples) {
+    if (steps.contains(sample.tensor)) continue;
     if (std::isfinite(sample.value) && std::isfinite(sample.bound))
       sample.bound = std::min(sample.bound, tolerances.at(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
   }

@@ -20,6 +20,7 @@ struct OracleSample {
 
 /// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
+/// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the

@@ -153,8 +153,24 @@ Nest every_third(std::int64_t n) {
       .build();
 }
 
+/// Sums of differences of x, of which those far apart read its first element: none where N is at most 9.
+Nest far_apart(std::int64_t n) {
+  using samples::read, samples::operator+;
+  return samples::NestBuilder("far_apart", {{"N", n}})
+      .context("N >= 1")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("y", TensorRole::output, {"N", "N"})
+      .statement("n[i, j] : 0 <= i < N and 0 <= j < N", "y[i, j]", {"x[i]"}, read(0))
+      .statement("f[i, j] : 0 <= j and j + 9 <= i < N", "y[i, j]", {"x[0]", "x[i - j - 9]"}, read(0) + read(1))
+      .build();
+}
+
 TEST(Oracle, StatementsMayHaveNoPoints) {
-  for (const std::int64_t n : {1, 2, 11}) expect_agreement(every_third(n), false);
+  for (const std::int64_t n : {1, 2, 11}) {
+    expect_agreement(every_third(n), false);
+    expect_agreement(far_apart(n), false);
+    expect_agreement(far_apart(n), true);
+  }
 }
 
 TEST(Oracle, WholeEvaluationFollowsTheDefinition) {
@@ -344,6 +360,29 @@ TEST(Oracle, BoundsAreCutAtTheTolerance) {
 }
 
 /// A gated layer: half of the elements are next to nothing, and the others as far off as the terms of their sums allow.
+/// t = floor(x), y = 2 t, z = 2 x.
+Nest quantised() {
+  using samples::read;
+  const ScalarExpr two = ScalarExpr::constant(2.0, ElementType::f32);
+  return samples::NestBuilder("quantised", {{"N", 4}})
+      .context("N >= 1")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("t", TensorRole::temporary, {"N"})
+      .tensor("y", TensorRole::output, {"N"})
+      .tensor("z", TensorRole::output, {"N"})
+      .statement("t[i] : 0 <= i < N", "t[i]", {"x[i]"}, ScalarExpr::make(ScalarOp::floor, {read(0)}))
+      .statement("y[i] : 0 <= i < N", "y[i]", {"t[i]"}, ScalarExpr::make(ScalarOp::mul, {two, read(0)}))
+      .statement("z[i] : 0 <= i < N", "z[i]", {"x[i]"}, ScalarExpr::make(ScalarOp::mul, {two, read(0)}))
+      .build();
+}
+
+TEST(Oracle, WhatIsMadeOfStepsMayBeAWholeStepAway) {
+  std::vector<OracleSample> samples{{"y", 0, 3, 2}, {"z", 0, 3, 2}};
+  limit_bounds(samples, quantised());
+  EXPECT_EQ(samples[0].bound, 2);
+  EXPECT_LT(samples[1].bound, 1e-2);
+}
+
 TEST(Oracle, ClosedGatesMakeTheOthersNoMoreExact) {
   std::vector<OracleSample> samples;
   for (std::int64_t k = 0; k < 100; ++k) samples.push_back({"y", k, k % 2 == 0 ? 1e-20 : 4000.0, 1e-20});
