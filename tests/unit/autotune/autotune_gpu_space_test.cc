@@ -68,6 +68,30 @@ TEST(GpuSpace, BlocksTakePartsOfTheRowsByDefault) {
   for (const char* tensor : {"x", "dy"}) EXPECT_TRUE(has_step(first, "stage", tensor)) << tensor;
 }
 
+/// By how much a candidate cuts the loops of a statement: {loop: tile}.
+std::map<std::string, std::int64_t> tiles_of(const Candidate& candidate) {
+  std::map<std::string, std::int64_t> tiles;
+  for (const Step& step : candidate.steps) {
+    if (step.name == "split") tiles[step.args.at(0).get<std::string>()] = step.args.at(1).get<std::int64_t>();
+  }
+  return tiles;
+}
+
+TEST(GpuSpace, FirstGuessesOfProductsOfFloatsGiveEachThreadABlockOfSums) {
+  SearchedProblem problem(samples::matmul(600, 700, 90), {});
+  const Point first = problem.space->defaults().front();
+  const auto tiles = tiles_of(problem.space->candidate(first));
+  ASSERT_EQ(tiles.size(), 4u) << "rows and columns of the sums and of their start";
+  for (const auto& [loop, tile] : tiles) EXPECT_EQ(tile, 128) << loop;
+  EXPECT_EQ(problem.difference(first, {{"M", 131}, {"N", 70}, {"K", 37}}), "");
+}
+
+TEST(GpuSpace, FewSumsAreGuessedInSmallerBlocks) {
+  SearchedProblem problem(samples::matmul(90, 100, 90), {});
+  for (const auto& [loop, tile] : tiles_of(problem.space->candidate(problem.space->defaults().front())))
+    EXPECT_EQ(tile, 64) << loop;
+}
+
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
   SearchedProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
   for (const Parameter& parameter : problem.space->parameters()) {

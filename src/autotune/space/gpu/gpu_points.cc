@@ -1,6 +1,7 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
+#include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
@@ -103,6 +104,18 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   }
 }
 
+/// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
+void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    for (NamedValues& tiles : likely_product_tiles(source.variants.nest(variant), variant.structure, group, source.limits)) {
+      tiles.merge(fused_values(source, choice, fusion));
+      points.push_back(std::move(tiles));
+    }
+  }
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
@@ -112,6 +125,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_tensor_values(source, points);
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  add_product_values(source, simple, points);
   const std::int64_t parts = std::max(source.limits.units, 2);
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);

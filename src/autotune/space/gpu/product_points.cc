@@ -1,0 +1,64 @@
+// Tiles of rows and columns that the threads of a block share.
+#include "autotune/space/gpu/product_points.h"
+
+#include "autotune/space/structure/axes.h"
+#include "codegen/tile/contraction.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace nestor {
+namespace {
+
+struct ProductAxes {
+  int row = -1, column = -1;  ///< the innermost common axes that one operand alone has
+};
+
+/// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
+std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
+  const auto product = unscaled_contraction_of(statement);
+  if (!product) return std::nullopt;
+  const auto follows = [&](int ordinal, int axis) {
+    const auto dims = followed_dims(statement.reads[static_cast<std::size_t>(ordinal)]);
+    return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) {
+      return dim && static_cast<std::size_t>(*dim) < loop_group.axes.size() &&
+             loop_group.axes[static_cast<std::size_t>(*dim)] == axis;
+    });
+  };
+  ProductAxes axes;
+  for (const int axis : group.axes) {
+    const bool in_a = follows(product->a, axis), in_b = follows(product->b, axis);
+    if (in_a && !in_b) axes.row = axis;
+    if (in_b && !in_a) axes.column = axis;
+  }
+  if (axes.row < 0 || axes.column < 0) return std::nullopt;
+  return axes;
+}
+
+}  // namespace
+
+std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                              const GpuLimits& limits) {
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  std::optional<ProductAxes> axes;
+  for (const std::string& name : heavy.statements) {
+    if (!axes) axes = axes_of(heavy, nest.statement(name), group);
+  }
+  if (!axes) return {};
+  const auto name_of = [&](int axis) { return "tile." + structure.axes[static_cast<std::size_t>(axis)].name; };
+  double work = 1;
+  for (const int axis : group.axes) work *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
+  std::vector<NamedValues> points;
+  for (const std::int64_t tile : {std::int64_t{128}, std::int64_t{64}, std::int64_t{32}}) {
+    NamedValues values{{"reduction_axis", -1}, {"cluster", 1}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}};
+    for (const int axis : group.axes) values[name_of(axis)] = 1;
+    values[name_of(axes->row)] = values[name_of(axes->column)] = tile;
+    values["threads"] = tile * tile / (tile == 32 ? 8 : tile == 64 ? 16 : 64);
+    points.push_back(std::move(values));
+  }
+  // Large blocks of sums read less, where enough of them keep all multiprocessors busy.
+  if (work < 128.0 * 128.0 * std::max(limits.units, 1)) std::rotate(points.begin(), points.begin() + 1, points.end());
+  return points;
+}
+
+}  // namespace nestor

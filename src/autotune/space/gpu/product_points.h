@@ -1,0 +1,15 @@
+// Product points: guesses for products of matrices on plain lanes, by register blocks.
+#pragma once
+
+#include "autotune/space/gpu/gpu_points.h"
+
+#include <vector>
+
+namespace nestor {
+
+/// Values of tiles and threads for the heaviest loop group of the fusion group where that multiplies matrices; empty elsewhere. Both
+/// operands pass through shared memory, and each thread keeps a block of sums.
+std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                              const GpuLimits& limits);
+
+}  // namespace nestor
