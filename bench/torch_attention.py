@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Nestor's attention against PyTorch's scaled_dot_product_attention through cuDNN and FlashAttention-2, on one GPU.
+"""Nestor's attention against PyTorch's scaled_dot_product_attention through cuDNN and FlashAttention-2, and against
+FlashAttention-4 where its package (flash-attn-4) is installed, on one GPU.
 
 All sides run in one process, in an order shuffled anew for every problem and round, each measured by triton.testing.do_bench
 (median, cold L2). Sampled rows are compared with double precision first; a wrong result is not timed. A line of JSON is appended
@@ -27,7 +28,8 @@ import attention_grid  # noqa: E402
 import nestor  # noqa: E402
 from torch_norms import DTYPES, circumstances, times_us, torch_device, write  # noqa: E402
 
-PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
+PEERS = {"cudnn": "cuDNN", "flash2": "FlashAttention-2", "flash4": "FlashAttention-4"}
 SAMPLED_ROWS = 64
 TOLERANCE = {"f32": 1e-4, "f16": 3e-3, "bf16": 2e-2}
 
@@ -46,7 +48,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     attention_grid.add_flags(parser)
     add_measuring_flags(parser)
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--peers", default=",".join(BACKENDS), help=f"of {', '.join(PEERS)}")
     parser.add_argument("--out", default="torch_attention.jsonl", help="results, a line of JSON a problem, appended")
     return parser.parse_args()
 
@@ -107,6 +109,18 @@ def compare(args, dtype, calls, reference, rows, shuffler, only_timed=None, erro
     return row
 
 
+def flash4(q, k, v, causal):
+    """A call of FlashAttention-4, which has heads behind rows; its tensors are made so before."""
+    from flash_attn.cute import flash_attn_func
+
+    q, k, v = (each.transpose(1, 2).contiguous() for each in (q, k, v))
+
+    def call():
+        found = flash_attn_func(q, k, v, causal=causal)
+        return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+    return call
+
+
 def measure(args, library, cell, generator, shuffler):
     mask, dtype, head_dim, length = cell
     sizes, causal, scale = attention_grid.sizes_of(length, head_dim), mask == "causal", 1 / math.sqrt(head_dim)
@@ -125,7 +139,9 @@ def measure(args, library, cell, generator, shuffler):
                 return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         return call
 
-    calls = {"ours": ours, **{name: peer(PEERS[name]) for name in args.peers.split(",")}}
+    calls = {"ours": ours}
+    for name in args.peers.split(","):
+        calls[name] = flash4(q, k, v, causal) if name == "flash4" else peer(BACKENDS[name])
     rows = sampled_rows(length, generator)
     reference = attended(q, k, v, scale, rows, hides(sees_past) if causal else None)
     return {"mask": mask, "dtype": dtype, "head_dim": head_dim, "length": length, "flop": attention_grid.flop(cell),
@@ -153,20 +169,28 @@ def ratio_summary(ratios, peer):
 
 def table(rows, about):
     """Markdown."""
+    names = [name for name in PEERS if any(f"{name}_us" in row for row in rows)]
+    heads = ["mask", "type", "D", "S", "Nestor TFLOP/s", *(PEERS[name] for name in names),
+             *(f"of {PEERS[name]}" for name in names if name != "flash2"), "error", "cuDNN's error"]
     lines = [f"Attention, {attention_grid.TOKENS} tokens of {attention_grid.MODEL} elements; {about.get('device')}, {about['date']}.",
-             "", "| mask | type | D | S | Nestor TFLOP/s | cuDNN | FlashAttention-2 | of cuDNN | error | cuDNN's error |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
-    ratios = []
+             "", line_of(heads), line_of(["---"] * len(heads))]
+    ratios = {name: [] for name in names if name != "flash2"}
     for row in rows:
-        rates = {name: tflops(row, name) for name in ("ours", *PEERS)}
-        ratio = rates["ours"] / rates["cudnn"] if rates["ours"] and rates["cudnn"] else None
-        ratios += [ratio] if ratio else []
-        lines.append(f"| {row['mask']} | {row['dtype']} | {row['head_dim']} | {row['length']} | {shown(rates['ours'], '.0f')} | "
-                     f"{shown(rates['cudnn'], '.0f')} | {shown(rates['flash2'], '.0f')} | {shown(ratio, '.3f')} | "
-                     f"{row['ours_error']:.2e} | {shown(row.get('cudnn_error'), '.2e')} |")
-    if ratios:
-        lines += ["", f"{ratio_summary(ratios, 'cuDNN')}; {sum(ratio >= 1 for ratio in ratios)} at least as fast."]
+        rates = {name: tflops(row, name) for name in ("ours", *names)}
+        own = {name: rates["ours"] / rates[name] if rates["ours"] and rates[name] else None for name in ratios}
+        for name, ratio in own.items():
+            ratios[name] += [ratio] if ratio else []
+        lines.append(line_of([row["mask"], row["dtype"], str(row["head_dim"]), str(row["length"]),
+                              *(shown(rate, ".0f") for rate in rates.values()), *(shown(ratio, ".3f") for ratio in own.values()),
+                              f"{row['ours_error']:.2e}", shown(row.get("cudnn_error"), ".2e")]))
+    for name, found in ratios.items():
+        if found:
+            lines += ["", f"{ratio_summary(found, PEERS[name])}; {sum(ratio >= 1 for ratio in found)} at least as fast."]
     return "\n".join(lines) + "\n"
+
+
+def line_of(cells):
+    return f"| {' | '.join(cells)} |"
 
 
 def run(args, program, cells, name_of, measure, table):

@@ -21,7 +21,7 @@ import time
 
 import torch
 
-from torch_attention import add_measuring_flags, compare, geometric_mean, provenance, run_cells, shown
+from torch_attention import add_measuring_flags, compare, geometric_mean, line_of, provenance, run_cells, shown
 from unseen_operators import OPERATORS
 
 import nestor  # where torch_attention found it
@@ -158,17 +158,13 @@ def table(rows, about):
     heads = ["operator", "Nestor", *(PEERS[name] for name in columns), "of the best", "of cuDNN", "tuned s", "trials", "error",
              "remarks"]
     lines = [f"Operators that nobody tuned; {about.get('device')}, PyTorch {about['torch']}, {about['date']}. Times in us.", "",
-             _line(heads), _line(["---", *["---:"] * (len(heads) - 2), "---"])]
+             line_of(heads), line_of(["---", *["---:"] * (len(heads) - 2), "---"])]
     for row in rows:
         cudnn = row["cudnn_us"] / row["ours_us"] if "cudnn_us" in row and "ours_us" in row else None
-        lines.append(_line([row["operator"], *(shown(row.get(f"{name}_us"), ".1f") for name in ("ours", *columns)),
+        lines.append(line_of([row["operator"], *(shown(row.get(f"{name}_us"), ".1f") for name in ("ours", *columns)),
                             shown(ratio(row), ".2f"), shown(cudnn, ".2f"), shown(row.get("tune_s"), ".0f"),
                             str(row.get("trials", "")), shown(row.get("ours_error"), ".1e"), remarks_of(row)]))
     return "\n".join(lines + summary(rows)) + "\n"
-
-
-def _line(cells):
-    return f"| {' | '.join(cells)} |"
 
 
 def remarks_of(row):

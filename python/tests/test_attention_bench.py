@@ -11,6 +11,7 @@ import attention_variants  # noqa: E402
 import tune_attention  # noqa: E402
 
 try:
+    import torch_attention
     import torch_variants
 except ImportError:
     torch_variants = None
@@ -50,6 +51,15 @@ class TableTest(unittest.TestCase):
         del wrong["ours_us"]
         self.assertIsNone(torch_variants.speedup(wrong))
         self.assertIn("| WRONG |", torch_variants.table([wrong], {"torch": "2", "date": "today"}))
+
+    def test_attention_is_compared_with_each_peer_that_was_measured(self):
+        row = {"mask": "full", "dtype": "f16", "head_dim": 64, "length": 512, "flop": 1e9, "ours_us": 10.0, "cudnn_us": 12.0,
+               "ours_error": 1e-4}
+        found = torch_attention.table([row, {**row, "flash4_us": 9.0}], {"date": "today"})
+        self.assertIn("| 100 | 83 | 111 | 1.200 | 0.900 |", found)
+        self.assertIn("2 problems: 1.200 times cuDNN's speed", found)
+        self.assertIn("1 problems: 0.900 times FlashAttention-4's speed", found)
+        self.assertNotIn("FlashAttention-4", torch_attention.table([row], {"date": "today"}))
 
 
 if __name__ == "__main__":
