@@ -1,0 +1,46 @@
+"""The random numbers of compiled code in PyTorch's own ops: what a region's kernel is compared with, and what replaces it.
+
+Called eagerly, Inductor's op draws from PyTorch's generator instead, so that a mask which another graph has kept would not fit.
+"""
+
+import torch
+import torch._inductor.inductor_prims  # noqa: F401  it registers the op
+
+from ...errors import UserError
+from ..importer.draws import FACTORS, ROUNDS, SCALE, STEPS
+
+_WORD = 0xFFFFFFFF
+_BLOCK = 1 << 22  # numbers that are drawn at once: eight bytes for each of some words
+
+
+def uniform(size, seed, mode="rand"):
+    """What compiled prims.inductor_random gives on the seed's device: f32 from 0 to below 1."""
+    if mode != "rand":
+        raise UserError(f'random numbers of the kind "{mode}" are not drawn here')
+    found = torch.empty(size, dtype=torch.float32, device=seed.device)
+    if seed.device.type == "meta":
+        return found
+    on_cpu = seed.device.type == "cpu"
+    key = [seed & _WORD, torch.zeros_like(seed) if on_cpu else seed >> 32 & _WORD]
+    flat = found.view(-1)
+    for start in range(0, flat.numel(), _BLOCK):
+        part = flat[start:start + _BLOCK]
+        bits = philox(torch.arange(start, start + part.numel(), device=seed.device) & _WORD, key)
+        bits = bits & 0x7FFFFFFF if on_cpu else torch.where(bits >> 31 > 0, bits ^ _WORD, bits)
+        part.copy_(bits.to(torch.float32) * SCALE)
+    return found
+
+
+def philox(place, key):
+    """The first of the four words for the counters (place, 0, 0, 0): words are int64 from 0 to below 2^32."""
+    zero = torch.zeros_like(place)
+    counter = [place, zero, zero, zero]
+    for number in range(ROUNDS):
+        first, second, third, fourth = counter
+        keys = [each + number * step & _WORD for each, step in zip(key, STEPS)]
+        low, high = first * FACTORS[0], third * FACTORS[1]  # modulo 2^64: all bits of both words are right
+        counter = [(high >> 32 & _WORD) ^ second ^ keys[0], high & _WORD, (low >> 32 & _WORD) ^ fourth ^ keys[1], low & _WORD]
+    return counter[0]
+
+
+COMPILED_DRAWS = {"prims.inductor_random.default": uniform}
