@@ -27,7 +27,7 @@ else:
     CompileTest = unittest.TestCase
 
 WIDTH = 64
-SEEDS = 0, 5, 7**22, 2**62 + 12345678901, 2**63 - 1
+SEEDS = 0, 5, 7**22, 2**63 - 1, -1, 12345678901 - 2**63
 
 
 def philox(counter, key):
@@ -41,7 +41,7 @@ def philox(counter, key):
 
 def of_triton(seed, count):
     """tl.rand of a seed and 0 ... count - 1."""
-    words = [philox([place, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32])[0] for place in range(count)]
+    words = [philox([place, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])[0] for place in range(count)]
     signed = numpy.array(words, numpy.uint32).view(numpy.int32)
     return numpy.where(signed < 0, -signed - 1, signed).astype(numpy.float32) * numpy.float32(4.6566127342e-10)
 
@@ -118,7 +118,7 @@ class NumbersTest(unittest.TestCase):
             self.assertEqual(philox(counter, key), words)
         places = torch.tensor([0, 1, 4095, 2**31 - 1, 2**32 - 1])
         for seed in SEEDS:
-            key = [torch.tensor(seed & 0xFFFFFFFF), torch.tensor(seed >> 32)]
+            key = [torch.tensor(seed & 0xFFFFFFFF), torch.tensor(seed >> 32 & 0xFFFFFFFF)]
             wanted = [philox([int(place), 0, 0, 0], list(map(int, key)))[0] for place in places]
             self.assertEqual(draws.philox(places, key).tolist(), wanted)
 
@@ -209,6 +209,25 @@ class DropoutTest(CompileTest):
                 with self.subTest(dynamic=dynamic, result=number):  # the numbers, those above 0.3, and two sums
                     self.assertClose(own, theirs, 1e-5 if number % 4 > 1 else 0)
         self.assertTrue(self.drawing())
+
+    def test_numbers_of_16_bits_are_compared_before_they_are_rounded(self):
+        """As Inductor does, and so where PyTorch computes the region."""
+        def numbers(x):
+            found = torch.rand_like(x)
+            return found > 0.1, (x * (found > 0.1)).float().sum(-1)
+
+        found, x = [], torch.randn(500, 37, dtype=torch.bfloat16)
+        for function in (self.compiled(numbers), torch.compile(numbers)):
+            torch._dynamo.reset()
+            torch.manual_seed(8)
+            found.append(function(x))
+        self.assertClose(*found)
+        region = region_of(self.drawing()[0].key)
+        seed = torch.tensor(7**22)
+        given = [seed if argument.words else x for argument in region.description.inputs]
+        masks = [each for each in region.eager(given, ()) if each.dtype == torch.bool]
+        self.assertTrue(torch.equal(masks[0], draws.uniform(x.shape, seed) > 0.1))
+        self.assertFalse(torch.equal(masks[0], draws.uniform(x.shape, seed).bfloat16() > 0.1))
 
     def test_training_is_as_with_inductor_and_every_step_draws_anew(self):
         own = self.trained(2)

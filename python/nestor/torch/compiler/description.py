@@ -95,7 +95,7 @@ def _example(argument, sizes, device, generator):
     if dtype.is_floating_point:
         return found.normal_(generator=generator)
     if argument.words:
-        return found.random_(generator=generator)
+        return found.random_(-2**63, 2**63 - 1, generator=generator)
     return found.random_(0, 2, generator=generator)
 
 
@@ -203,8 +203,8 @@ def _with_names(nest, names):
     if not nest.sizes:
         return nest
     table = {str(symbol): name for symbol, name in names.items()}
-    words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
-    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
+    words = re.compile(r"(?<!\w)(\d*)(" + "|".join(map(re.escape, table)) + r")\b")  # also with a factor, as in 24s0
+    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: match[1] + table[match[2]], text)))
 
 
 def _mapped(found, function):

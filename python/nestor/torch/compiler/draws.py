@@ -10,6 +10,8 @@ from ...errors import UserError
 from ..importer.draws import FACTORS, ROUNDS, SCALE, STEPS
 
 _WORD = 0xFFFFFFFF
+_COMPARISONS = "eq", "ne", "lt", "le", "gt", "ge"
+_CASTS = "convert_element_type", "_to_copy"
 _BLOCK = 1 << 22  # numbers that are drawn at once: eight bytes for each of some words
 
 
@@ -41,6 +43,29 @@ def philox(place, key):
         low, high = first * FACTORS[0], third * FACTORS[1]  # modulo 2^64: all bits of both words are right
         counter = [(high >> 32 & _WORD) ^ second ^ keys[0], high & _WORD, (low >> 32 & _WORD) ^ fourth ^ keys[1], low & _WORD]
     return counter[0]
+
+
+def compare_unrounded(graph):
+    """Makes comparisons in a graph see what was drawn as compiled code does: there casts between floats do not round."""
+    for node in graph.nodes:
+        if _op_of(node) in _COMPARISONS:
+            node.args = torch.fx.map_arg(node.args, _unrounded)
+
+
+def _unrounded(node):
+    """What was drawn, where a node is that as another type of floats; other nodes as they are."""
+    base = node
+    while _op_of(base) in _CASTS and _type_of(base).is_floating_point:
+        base = base.args[0]
+    return base if base.target is uniform else node
+
+
+def _op_of(node):
+    return getattr(node.target, "_opname", None)
+
+
+def _type_of(cast):
+    return cast.kwargs["dtype"] if cast.kwargs.get("dtype") is not None else (*cast.args[1:], torch.bool)[0]
 
 
 COMPILED_DRAWS = {"prims.inductor_random.default": uniform}

@@ -10,7 +10,7 @@ import torch
 
 from ...errors import UserError
 from ..importer.extents import expression
-from .draws import COMPILED_DRAWS
+from .draws import COMPILED_DRAWS, compare_unrounded
 
 _GETITEM = "getitem"
 _KINDS = {torch.dtype: "dtype", torch.device: "device", torch.memory_format: "memory", torch.layout: "layout"}
@@ -92,6 +92,8 @@ def decode_calls(calls, outputs, count, sizes, device, compiled=False):
         target = op_named(name) if compiled else COMPILED_DRAWS.get(name) or op_named(name)
         values.append(graph.call_function(target, tuple(decode(arg) for arg in args),
                                           {key: decode(arg) for key, arg in kwargs.items()}))
+    if not compiled:
+        compare_unrounded(graph)
     graph.output(tuple(values[number] for number in outputs))
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
