@@ -213,10 +213,10 @@ class DropoutTest(CompileTest):
     def test_numbers_of_16_bits_are_compared_before_they_are_rounded(self):
         """As Inductor does, and so where PyTorch computes the region."""
         def numbers(x):
-            found = torch.rand_like(x)
+            found = torch.rand_like(x)  # lies as x does: drawn as [37, 500], and turned
             return found > 0.1, (x * (found > 0.1)).float().sum(-1)
 
-        found, x = [], torch.randn(500, 37, dtype=torch.bfloat16)
+        found, x = [], torch.randn(37, 500, dtype=torch.bfloat16).T
         for function in (self.compiled(numbers), torch.compile(numbers)):
             torch._dynamo.reset()
             torch.manual_seed(8)
@@ -224,10 +224,11 @@ class DropoutTest(CompileTest):
         self.assertClose(*found)
         region = region_of(self.drawing()[0].key)
         seed = torch.tensor(7**22)
-        given = [seed if argument.words else x for argument in region.description.inputs]
+        given = [seed if argument.words else x.reshape(argument.shape) for argument in region.description.inputs]
         masks = [each for each in region.eager(given, ()) if each.dtype == torch.bool]
-        self.assertTrue(torch.equal(masks[0], draws.uniform(x.shape, seed) > 0.1))
-        self.assertFalse(torch.equal(masks[0], draws.uniform(x.shape, seed).bfloat16() > 0.1))
+        drawn = draws.uniform((37, 500), seed).T
+        self.assertTrue(torch.equal(masks[0], drawn > 0.1))
+        self.assertFalse(torch.equal(masks[0], drawn.bfloat16() > 0.1))
 
     def test_training_is_as_with_inductor_and_every_step_draws_anew(self):
         own = self.trained(2)

@@ -8,6 +8,7 @@ import torch._inductor.inductor_prims  # noqa: F401  it registers the op
 
 from ...errors import UserError
 from ..importer.draws import FACTORS, ROUNDS, SCALE, STEPS
+from ..importer.graph import kind_of
 
 _WORD = 0xFFFFFFFF
 _COMPARISONS = "eq", "ne", "lt", "le", "gt", "ge"
@@ -47,17 +48,20 @@ def philox(place, key):
 
 def compare_unrounded(graph):
     """Makes comparisons in a graph see what was drawn as compiled code does: there casts between floats do not round."""
-    for node in graph.nodes:
-        if _op_of(node) in _COMPARISONS:
-            node.args = torch.fx.map_arg(node.args, _unrounded)
-
-
-def _unrounded(node):
-    """What was drawn, where a node is that as another type of floats; other nodes as they are."""
-    base = node
-    while _op_of(base) in _CASTS and _type_of(base).is_floating_point:
-        base = base.args[0]
-    return base if base.target is uniform else node
+    drawn = {}  # what a node is before it was rounded
+    for node in list(graph.nodes):
+        first = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else None
+        if node.target is uniform:
+            drawn[node] = node
+        elif _op_of(node) in _COMPARISONS:
+            node.args = torch.fx.map_arg(node.args, lambda each: drawn.get(each, each))
+        elif first in drawn and _op_of(node) in _CASTS and _type_of(node).is_floating_point:
+            drawn[node] = drawn[first]
+        elif first in drawn and kind_of(node) == "view":
+            with graph.inserting_after(node):
+                drawn[node] = graph.call_function(node.target, (drawn[first], *node.args[1:]), node.kwargs)
+    if drawn:
+        graph.eliminate_dead_code()
 
 
 def _op_of(node):

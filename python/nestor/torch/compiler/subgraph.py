@@ -92,9 +92,9 @@ def decode_calls(calls, outputs, count, sizes, device, compiled=False):
         target = op_named(name) if compiled else COMPILED_DRAWS.get(name) or op_named(name)
         values.append(graph.call_function(target, tuple(decode(arg) for arg in args),
                                           {key: decode(arg) for key, arg in kwargs.items()}))
+    graph.output(tuple(values[number] for number in outputs))
     if not compiled:
         compare_unrounded(graph)
-    graph.output(tuple(values[number] for number in outputs))
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
