@@ -3,6 +3,8 @@ itself."""
 
 import torch
 
+from nestor.torch.compiler.draws import uniform
+
 A = torch.ops.aten
 N = None
 
@@ -322,7 +324,12 @@ CASES = _pointwise() | {
     "aten._scaled_dot_product_fused_attention_overrideable.default": [
         (lambda q, k, v: A._scaled_dot_product_fused_attention_overrideable.default(q, k, v)[0], [Q, KEY, VALUE])
     ],
+    "prims.inductor_random.default": [
+        (lambda x, seed: x * torch.ops.prims.inductor_random.default([3, 4, 6], seed, "rand"), [X, torch.tensor(7**22)]),
+        (lambda x, seed: x * (torch.ops.prims.inductor_random.default([6, 1], seed, "rand") > 0.5), [t(6, 5), torch.tensor(3)])
+    ],
 }
+
 
 def _attention(*operands, **options):
     """The result, and nothing for what else these ops give."""
@@ -339,4 +346,5 @@ REPLACED = {
     lambda q, k, v, mask, lse: _attention(q, k, v, mask),
     "aten._scaled_dot_product_fused_attention_overrideable.default":
     _attention,
+    "prims.inductor_random.default": uniform,
 }

@@ -63,8 +63,9 @@ def check_regions(regions, values, symbols, tolerance=2e-6):
         for nest, sizes in ((region.nest, known), (general.nest, named)):
 
             def seen(port):
-                shape = port.shape(symbols)
-                return values[port.node].detach().reshape(general.view(port.name, shape) if nest is general.nest else shape).numpy()
+                shape, value = port.shape(symbols), values[port.node].detach()
+                value = value.reshape(1).view(torch.int32) if port.words else value
+                return value.reshape(general.view(port.name, shape) if nest is general.nest else shape).numpy()
 
             found = evaluate(nest, {port.name: seen(port) for port in region.inputs}, sizes)
             for port in region.outputs:

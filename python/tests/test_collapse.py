@@ -91,6 +91,31 @@ class CollapseTest(unittest.TestCase):
                 nest = sums(change)
                 self.assertEqual(collapse(nest, dense(nest)).nest, nest)
 
+    def test_integers_that_see_both_as_one_stay_right(self):
+        def placed(form):
+            def change(nest):
+                nest["statements"][2]["indices"] = [f"{{ Y[i, j, k] -> [({form})] }}"]
+                nest["statements"][2]["value"] = {"op": "add", "args": [
+                    {"op": "cast", "type": "f32", "args": [{"op": "index", "ordinal": 0}]}, difference]}
+            difference = sums().to_dict()["statements"][2]["value"]
+            return sums(change)
+
+        for form, after in (("30i + 5j + k", "5i + k"), ("6i + j", "i"), ("k + 3", "k + 3"), ("7 - 12i - 2j", "-2i + 7")):
+            with self.subTest(form=form):
+                nest = placed(form)
+                found = collapse(nest, dense(nest)).nest
+                self.assertEqual(found.statements[2].dims, ("i", "k"))
+                self.assertIn(f"[({after})]", found.statements[2].indices[0])
+        for form in ("30i + 5k + j", "31i + 5j + k", "30i + k", "5j + k", "30i + 5j + floor((30i + 5j)/4)"):
+            with self.subTest(form=form):
+                self.assertEqual(collapse(placed(form), dense(placed(form))).nest, placed(form))
+
+        if numpy:
+            nest, x = placed("30i + 5j + k"), numpy.random.default_rng(1).standard_normal((4, 6, 5))
+            general = generalise(nest, dense(nest))
+            found = evaluate(general.nest, {"x": x.reshape(24, 5)}, general.values)
+            numpy.testing.assert_allclose(found["y"].reshape(4, 6, 5), evaluate(nest, {"x": x}, {})["y"], rtol=1e-12)
+
     def test_indices_of_one_extent_are_not_confused(self):
         nest = nest_of({"x": ("input", (4, 4)), "y": ("output", (4, 4))},
                        [("S", {"i": 4, "j": 4}, ("y", "i, j"), [("x", "j, i")], READ)])

@@ -127,6 +127,16 @@ class GeneraliseTest(unittest.TestCase):
                 found["statements"][0]["indices"] = ["{ S[i, j] -> [(i)] }", "{ S[i, j] -> [(j)] }"]
                 self.assertEqual(len(generalise(Nest.from_dict(found)).values), sizes)
 
+    def test_a_place_in_memory_relates_no_dims(self):
+        nest = nest_of({"x": ("input", (6, 6)), "y": ("output", (6, 6))},
+                       [("S", {"i": 6, "j": 6}, ("y", "i, j"), [("x", "i, j")],
+                         {"op": "add", "args": [READ, {"op": "cast", "type": "f32", "args": [{"op": "index", "ordinal": 0}]}]})])
+        for form, sizes in (("6i + j", 2), ("7i + j", 1), ("6i - j", 1)):
+            with self.subTest(form=form):
+                found = nest.to_dict()
+                found["statements"][0]["indices"] = [f"{{ S[i, j] -> [({form})] }}"]
+                self.assertEqual(len(generalise(Nest.from_dict(found)).values), sizes)
+
     def test_ones_stay(self):
         _, general = self.copied((1, 5), {"i": 1, "j": 5}, "i, j")
         self.assertEqual(general.values, {"n0": 5})

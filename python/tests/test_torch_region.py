@@ -65,6 +65,18 @@ class RegionTest(RegionCase):
         names = {self.region(torch.randn(*shape))[0].described.nest.op for shape in ((4, 8), (6, 9), (16, 32))}
         self.assertEqual(len(names), 1)
 
+    def test_extents_that_are_multiples_of_a_size_have_kernels(self):
+        """An argument of 24 s0 rows."""
+        def rows(x):
+            return (x.reshape(-1, 8).sort(-1).values * 2).softmax(-1)
+
+        compiled = self.compiled(rows)
+        for batch in (3, 5):
+            x = torch.randn(batch, 24, 8)
+            torch._dynamo.mark_dynamic(x, 0)
+            self.assertClose(compiled(x), rows(x))
+        self.assertEqual(len(self.taken()), 1)
+
     def test_the_operator_is_as_its_schema_says(self):
         x = torch.randn(4, 8)
         _, key = self.tuned(x)

@@ -2,8 +2,9 @@
 rows, so that tiles and parts of sums need not end where a sequence does.
 
 Two indices become one where all tensors that have one of them have both, next to each other, where every access is
-T[..., p, q, ...] with two dims of the statement that nothing else uses, and where the memory of arguments allows it. At the
-product of the two extents the new nest says what the old one said.
+T[..., p, q, ...] with two dims of the statement, and where the memory of arguments allows it. Nothing else uses these dims but
+integers that see them as one, such as the place 32 (6 p + q) + r in memory, for q below 6. At the product of the two extents the
+new nest says what the old one said.
 """
 
 import dataclasses
@@ -142,11 +143,10 @@ def _inner_dims(classes, statement, places, pair, extents):
         return None
     if not outer:
         return found
-    others = [piece for text in statement.indices for piece in pieces(text)]
-    names = {name for piece in others for form in piece.functions for name in form.names()}
-    names.update(name for access in accesses_of(statement) for piece in pieces(access.relation) for name in piece.condition.names())
+    relations = [access.relation for access in accesses_of(statement)]
+    names = {name for text in (*relations, *statement.indices) for piece in pieces(text) for name in piece.condition.names()}
     domain = only_piece(statement.domain)
-    if domain is None or names & (outer | inner):
+    if domain is None or names & (outer | inner) or not _are_places(statement, found, extents[1]):
         return None
     for dims, extent in ((outer, extents[0]), (inner, extents[1])):
         for dim in dims:
@@ -155,6 +155,20 @@ def _inner_dims(classes, statement, places, pair, extents):
             if {part for part in _parts(domain.condition) if dim in part.names()} != bounds:
                 return None
     return found
+
+
+def _are_places(statement, dims, extent):
+    """Whether the integers of a statement see pairs of dims as one: the outer one's factor is the inner one's times its extent."""
+    for form in (form for text in statement.indices for piece in pieces(text) for form in piece.functions):
+        known, factors = dict(form.terms), {}
+        for outer, inner in dims.items():
+            factors.update({outer: known.get(outer, 0), inner: known.get(inner, 0)})
+            if extent.times(factors[inner]) != Affine((), factors[outer]):
+                return False
+        quotients = [atom.numerator for atom, _ in form.terms if not isinstance(atom, str)]
+        if any(numerator.names() & set(factors) for numerator in quotients):
+            return False
+    return True
 
 
 def _parts(condition):
@@ -168,6 +182,7 @@ def _with_pair(statement, pair, extent):
     if not dims:
         return statement
     gone = set(dims.values())
+    places = {outer: Affine((), 0) for outer in dims} | {inner: Affine.variable(outer) for outer, inner in dims.items()}
     kept = tuple(dim for dim in statement.dims if dim not in gone)
 
     def seen(text, places=()):
@@ -175,6 +190,11 @@ def _with_pair(statement, pair, extent):
         piece, = pieces(text)
         functions = [form for place, form in enumerate(piece.functions) if place - 1 not in places]
         return dataclasses.replace(piece, dims=kept if piece.name else (), functions=tuple(functions)).text()
+
+    def place_of(text):
+        """A function with a factor of the new dim that is the inner one's."""
+        piece, = pieces(text)
+        return seen(dataclasses.replace(piece, functions=tuple(form.substitute(places) for form in piece.functions)).text())
 
     def access(found):
         return dataclasses.replace(found, relation=seen(found.relation, pair.places[found.tensor]))
@@ -185,7 +205,7 @@ def _with_pair(statement, pair, extent):
         form = Affine.variable(dim)
         bounds += [at_least_zero(form), at_least_zero(extent - form - 1)]
     return dataclasses.replace(statement, dims=kept, write=access(statement.write), reads=tuple(map(access, statement.reads)),
-                               indices=tuple(map(seen, statement.indices)),
+                               indices=tuple(map(place_of, statement.indices)),
                                domain=dataclasses.replace(domain, dims=kept, condition=both(*bounds)).text())
 
 

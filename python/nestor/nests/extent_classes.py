@@ -28,6 +28,19 @@ def ranges_of(statement):
     return found
 
 
+def digits_of(form, ranges):
+    """The extents of the variables of a form that takes each of 0 ... n - 1 once, the slowest first; None for others."""
+    if form.constant or not all(isinstance(atom, str) and atom in ranges for atom, _ in form.terms):
+        return None
+    row, step = [], 1
+    for atom, factor in sorted(form.terms, key=lambda term: term[1]):
+        if factor != step:
+            return None
+        row.insert(0, ranges[atom])
+        step *= ranges[atom]
+    return tuple(row)
+
+
 def accesses_of(statement):
     return (statement.write, *statement.reads)
 
@@ -118,11 +131,13 @@ def _join_results(classes, nest):
 
 def _join_compared(classes, statement):
     """Makes dims of equal extents one size where a statement's value or domain relates them: what follows from their being equal
-    (that a query sees a key) is lost otherwise."""
+    (that a query sees a key) is lost otherwise. A place in memory that several dims make relates none of them."""
     names = set()
-    for text in statement.indices:
-        piece = only_piece(text)
-        names |= piece.functions[0].names() if piece else set()
+    ranges = ranges_of(statement)
+    for piece in map(only_piece, statement.indices):
+        form = piece.functions[0] if piece else None
+        if form is not None and not (len(form.terms) > 1 and digits_of(form, ranges)):
+            names |= form.names()
     domain = only_piece(statement.domain)
     parts = (domain.condition.parts if isinstance(domain.condition, Joined) else (domain.condition,)) if domain else ()
     names.update(name for part in parts if len(part.names()) > 1 for name in part.names())

@@ -14,13 +14,14 @@ tile, and is checked with short ones.
 
 import dataclasses
 import functools
+import math
 import operator
 import re
 from typing import Dict, NamedTuple, Optional, Tuple, Union
 
 from .affine import Affine
 from .collapse import collapse
-from .extent_classes import accesses_of, classes_of, constant_extent, owner_of, ranges_of
+from .extent_classes import accesses_of, classes_of, constant_extent, digits_of, owner_of, ranges_of
 from .isl_text import framed, only_piece
 from .model import Access, Nest, SizeEntry
 from .resized import resized
@@ -150,22 +151,10 @@ def _rows(nest, ranges, tensor, place):
         for access in accesses_of(statement):
             if access.tensor == tensor.name:
                 piece = only_piece(access.relation)
-                found.add(_digits(piece.functions[place], ranges[statement.name], extent) if piece else None)
+                row = digits_of(piece.functions[place], ranges[statement.name]) if piece and extent is not None else None
+                found.add(row if row is not None and math.prod(row) == extent else None)
     row = found.pop() if len(found) == 1 else None
     return row if row and len(row) > 1 else None
-
-
-def _digits(form, ranges, extent):
-    """The extents of the variables of a form that takes each of 0 ... extent - 1 once, the slowest first; None for others."""
-    if extent is None or form.constant or not all(isinstance(atom, str) and atom in ranges for atom, _ in form.terms):
-        return None
-    row, step = [], 1
-    for atom, factor in sorted(form.terms, key=lambda term: term[1]):
-        if factor != step:
-            return None
-        row.insert(0, ranges[atom])
-        step *= ranges[atom]
-    return tuple(row) if step == extent else None
 
 
 def _rewritten(nest, classes, names, values, fixed):

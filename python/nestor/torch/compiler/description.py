@@ -22,12 +22,13 @@ _DEFAULT_SIZE = 16  # in nests, so that a nest's name does not depend on the siz
 class Argument:
     """A tensor of a region. shape: as PyTorch has it; strides: those that it has, None: dense; view: as the nest has it, an
     extent for each index. Extents are ints or texts over sizes. order: of an output, whose memory is dense in the order of
-    these indices of the nest; None: in the nest's own order."""
+    these indices of the nest; None: in the nest's own order. words: it is one integer of 64 bits, of which the nest has the words."""
     dtype: str
     shape: Tuple[Any, ...]
     strides: Optional[Tuple[Any, ...]]
     view: Tuple[Any, ...]
     order: Optional[Tuple[int, ...]] = None
+    words: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Description:
         sizes = self.named_sizes(map(int, values))
         return {name: size_value(text, sizes) for name, text in self.nest_sizes}
 
-    def module(self, values, device):
-        """A GraphModule that computes the region in PyTorch's ops, at sizes."""
-        return decode_calls(self.calls, self.results, len(self.inputs), self.named_sizes(values), device)
+    def module(self, values, device, compiled=False):
+        """A GraphModule that computes the region in PyTorch's ops, at sizes. compiled: it is for Inductor to compile."""
+        return decode_calls(self.calls, self.results, len(self.inputs), self.named_sizes(values), device, compiled)
 
     def example(self, values, device, generator=None):
         """Random tensors that fit a call with these sizes."""
@@ -93,6 +94,8 @@ def _example(argument, sizes, device, generator):
         found = torch.empty_strided(shape, extents(argument.strides, sizes), dtype=dtype, device=device)
     if dtype.is_floating_point:
         return found.normal_(generator=generator)
+    if argument.words:
+        return found.random_(-2**63, 2**63 - 1, generator=generator)
     return found.random_(0, 2, generator=generator)
 
 
@@ -121,13 +124,16 @@ class Described:
         calls, numbers = encode_calls(nodes, self.inputs, names)
         self.description = Description(
             self.nest.op, self.nest.variant, _device(self.inputs), tuple(names.values()), nest_sizes,
-            tuple(_readable(_argument(port.node, view(port), names), sizes) for port in region.inputs),
+            tuple(_input(port, view(port), names, sizes) for port in region.inputs),
             tuple(_argument(node, view(port), names, axes, False) for port, (node, axes) in zip(region.outputs, found)),
             calls, tuple(numbers[node] for node in self.outputs))
 
 
-def _readable(argument, sizes):
-    """The argument, dense where a kernel cannot read it as it lies."""
+def _input(port, view, names, sizes):
+    """The Argument for an input, dense where a kernel cannot read it as it lies."""
+    argument = _argument(port.node, view, names)
+    if port.words:
+        return dataclasses.replace(argument, words=True)
     if is_readable(*(extents(row, sizes) for row in (argument.shape, argument.strides, argument.view))):
         return argument
     return dataclasses.replace(argument, strides=None)
@@ -197,8 +203,8 @@ def _with_names(nest, names):
     if not nest.sizes:
         return nest
     table = {str(symbol): name for symbol, name in names.items()}
-    words = re.compile(r"\b(" + "|".join(map(re.escape, table)) + r")\b")
-    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: table[match[0]], text)))
+    words = re.compile(r"(?<!\w)(\d*)(" + "|".join(map(re.escape, table)) + r")\b")  # also with a factor, as in 24s0
+    return Nest.from_dict(_mapped(nest.to_dict(), lambda text: words.sub(lambda match: match[1] + table[match[2]], text)))
 
 
 def _mapped(found, function):

@@ -36,7 +36,7 @@ def race(region, sizes, device, cold=()):
         raise UserError(f"its results are not accepted: {reason}")
     del results
     with torch.no_grad():
-        compiled = torch._inductor.compile(module, inputs)
+        compiled = torch._inductor.compile(region.description.module(sizes, device, True), inputs)
         rows = _rows(inputs, cold, device) if device.type == "cuda" else [inputs]
         return against(lambda given: region.launch(call, given), lambda given: compiled(*given), rows, device)
 

@@ -71,7 +71,7 @@ class Region:
         device = inputs[0].device
         results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, _, _ in call.outputs]
         try:
-            call.kernel(*[_seen(tensor, view) for tensor, view in zip(inputs, call.views)],
+            call.kernel(*[_seen(_words(tensor) if words else tensor, view) for tensor, (view, words) in zip(inputs, call.views)],
                         *[_seen(result, view, axes) for result, (_, _, view, axes) in zip(results, call.outputs)],
                         sizes=call.sizes)
         except (UserError, DeviceError) as error:
@@ -81,7 +81,7 @@ class Region:
         return results
 
     def eager(self, inputs, sizes):
-        """The same in PyTorch's ops."""
+        """The same in PyTorch's ops. Random numbers are the kernel's too: other graphs may have kept what was drawn."""
         with torch.no_grad():
             found = self.module(sizes, inputs[0].device)(*inputs)
         return [_own(each, inputs) for each in found]
@@ -138,11 +138,11 @@ class _Call:
         told = region.description
         named = told.named_sizes(sizes)
         self.sizes = told.nest_values(sizes) or None
-        self.views = [tuple(extents(argument.view, named)) for argument in told.inputs]
+        self.views = [(tuple(extents(argument.view, named)), argument.words) for argument in told.inputs]
         self.outputs = [(extents(argument.shape, named), dtype_of(argument), *_placed(argument, named))
                         for argument in told.outputs]
         self.kernel = None
-        empty = any(0 in view for view in self.views) or any(0 in shape for shape, _, _, _ in self.outputs)
+        empty = any(0 in view for view, _ in self.views) or any(0 in shape for shape, _, _, _ in self.outputs)
         if not empty:
             try:
                 self.kernel = region.kernel(sizes, device)
@@ -164,6 +164,11 @@ def _seen(tensor, view, axes=None):
     if seen.dim() and seen.stride(-1) != 1 and seen.shape[-1] > 1:
         seen = seen.contiguous()
     return seen if axes is None else seen.permute(axes)
+
+
+def _words(tensor):
+    """The words of an integer of 64 bits, the low one first: the same memory."""
+    return tensor.reshape(1).view(torch.int32)
 
 
 def _own(result, inputs):

@@ -5,6 +5,9 @@ import operator
 import torch
 
 from ...errors import UserError
+from ..importer.table import name_of
+
+_LOOKUP = "prims.inductor_lookup_seed.default"
 
 
 def results_of(graph, described, key):
@@ -71,7 +74,11 @@ def _size_node(graph, symbol):
 
 
 def _readable(graph, node, argument):
-    """The node, or a dense copy of it where the region asks for one."""
+    """The node, or a dense copy of it where the region asks for one. A seed is read where it lies: no kernel copies it."""
+    if argument.words and name_of(node.target) == _LOOKUP:
+        seed = graph.call_function(torch.ops.aten.select.int, (node.args[0], 0, node.args[1]))
+        _tell(seed, node, node.args[0].meta["val"].select(0, node.args[1]))
+        return seed
     if argument.strides is not None or node.meta["val"].is_contiguous():
         return node
     copy = graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": torch.contiguous_format})

@@ -10,6 +10,7 @@ import torch
 
 from ...errors import UserError
 from ..importer.extents import expression
+from .draws import COMPILED_DRAWS, compare_unrounded
 
 _GETITEM = "getitem"
 _KINDS = {torch.dtype: "dtype", torch.device: "device", torch.memory_format: "memory", torch.layout: "layout"}
@@ -81,15 +82,19 @@ def size_value(text, sizes):
     return text if isinstance(text, int) else eval(_compiled(text), {"__builtins__": {}}, sizes)  # noqa: S307  our own text
 
 
-def decode_calls(calls, outputs, count, sizes, device):
-    """A GraphModule that computes calls on `count` tensors, and returns a tuple of the values that `outputs` numbers."""
+def decode_calls(calls, outputs, count, sizes, device, compiled=False):
+    """A GraphModule that computes calls on `count` tensors, and returns a tuple of the values that `outputs` numbers. compiled:
+    Inductor compiles it; otherwise ops that draw other numbers than compiled code are replaced by what it draws."""
     graph = torch.fx.Graph()
     values = [graph.placeholder(f"x{number}") for number in range(count)]
     for name, args, kwargs in calls:
         decode = functools.partial(_decode, values=values, sizes=sizes, device=device)
-        values.append(graph.call_function(op_named(name), tuple(decode(arg) for arg in args),
+        target = op_named(name) if compiled else COMPILED_DRAWS.get(name) or op_named(name)
+        values.append(graph.call_function(target, tuple(decode(arg) for arg in args),
                                           {key: decode(arg) for key, arg in kwargs.items()}))
     graph.output(tuple(values[number] for number in outputs))
+    if not compiled:
+        compare_unrounded(graph)
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 

@@ -88,6 +88,7 @@ class Context:
         tensors = values_of(node) or []
         self.dtypes = [each.dtype if isinstance(each, torch.Tensor) else None for each in tensors]
         self.dtype = self.dtypes[0] if self.dtypes else None
+        self.device = next((each.device for each in tensors if isinstance(each, torch.Tensor)), None)
         self.shape = [expression(extent) for extent in tensors[0].shape] if isinstance(tensors[0], torch.Tensor) else []
 
     def length(self, dim):

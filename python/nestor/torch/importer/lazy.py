@@ -266,8 +266,10 @@ class Builder:
 
     def cheap(self, lazy, name):
         """The tensor as one whose elements cost nothing more: stored, unless they do already. Conditions and integers are not
-        stored."""
-        return self.partly(lazy, name) if lazy.cost and lazy.dtype in FLOATS else lazy
+        stored, unless they are random."""
+        if not lazy.cost or (lazy.dtype not in FLOATS and not is_random(lazy)):
+            return lazy
+        return self.partly(lazy, name, "bool" if lazy.dtype == torch.bool else None)
 
     def reduced(self, op, lazy, dims, keep, name, where=None, start=None):
         """A reduction over dims; keep: these dims stay, as 1. where: the condition at indices under which elements are taken, for
@@ -318,9 +320,19 @@ LIGHT = {"read", "index", "constant", "scalar", "cast", "select", "add", "sub", 
 _MOST_LIGHT = 16
 
 
+def _nodes_of(lazy):
+    """The nodes of an element."""
+    return nodes_of(as_value(lazy.element(tuple(Affine.variable(f"?{number}") for number in range(len(lazy.atoms))))))
+
+
+def is_random(lazy):
+    """Whether an element is made of random bits: many operations on words."""
+    return any(node.op == "mul_high_unsigned" for node in _nodes_of(lazy))
+
+
 def is_light(lazy):
     """Whether an element is made of arguments by a few operations that cost no more than reading it."""
-    nodes = nodes_of(as_value(lazy.element(tuple(Affine.variable(f"?{number}") for number in range(len(lazy.atoms))))))
+    nodes = _nodes_of(lazy)
     return len(nodes) <= _MOST_LIGHT and all(
         node.op in LIGHT and (node.op != "read" or not node.payload[0].updates) for node in nodes)
 

@@ -9,10 +9,12 @@ from ...nests.model import Nest
 
 class Port(NamedTuple):
     """A tensor that enters or leaves a region. name: in the nest; node: of the graph; extents: of the nest tensor's indices, as
-    sympy expressions: the node's tensor reshaped to them is the argument."""
+    sympy expressions: the node's tensor reshaped to them is the argument. words: an integer of 64 bits is read as its two words,
+    the low one first, and these are the argument."""
     name: str
     node: torch.fx.Node
     extents: Tuple
+    words: bool = False
 
     def shape(self, symbols):
         """The extents at values of the graph's symbols, by name."""

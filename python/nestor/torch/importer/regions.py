@@ -15,6 +15,7 @@ from ...errors import UserError
 from ...nests.affine import NotAffine
 from ...nests.assemble import assemble, tensors_of, tolerance_of
 from .copies import copies_of
+from .draws import are_drawn
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import (Context, contracted_length, dtype_text, factors_of, is_product, kind_of, live_nodes, mutates,
                     require_elements, values_of)
@@ -230,17 +231,23 @@ class _Walk:
                 raise found
             return found
         context = Context(self._builder(depth), node)
-        args = torch.fx.map_arg(node.args, lambda each: Operand(self, each, depth))
+        rule = RULES[context.op]
+        args = [torch.fx.map_arg(arg, lambda each: Operand(self, each, depth, number in rule.words))
+                for number, arg in enumerate(node.args)]
         kwargs = torch.fx.map_arg(node.kwargs, lambda each: Operand(self, each, depth))
         require_elements(values_of(node)[0])
-        found = RULES[context.op].convert(context, *resolved(args), **resolved(kwargs))
+        found = rule.convert(context, *resolved(args), **resolved(kwargs))
         for each in found if isinstance(found, tuple) else (found,):
             if isinstance(each, Lazy):
                 each.probe()
         return found
 
-    def operand(self, node, depth):
-        """What a node gives in the region of this depth: Lazies, or a size."""
+    def operand(self, node, depth, words=False):
+        """What a node gives in the region of this depth: Lazies, or a size. words: its two words of 32 bits."""
+        if words:
+            if node in self.members and self.depth[node] == depth:
+                raise Unsupported("an integer of 64 bits that is computed where its words are read")
+            return self._argument(node, depth, True)
         if values_of(node) is None:
             return node.meta.get("val")
         if node in self.free:
@@ -254,18 +261,22 @@ class _Walk:
             return self.members[node]
         return self._argument(node, depth)
 
-    def _argument(self, node, depth):
-        """The node's tensor as one that comes from outside the region."""
-        if (node, depth) not in self.arguments:
+    def _argument(self, node, depth, words=False):
+        """The node's tensor, or the two words of its one integer, as a tensor that comes from outside the region."""
+        if (node, depth, words) not in self.arguments:
             tensors = values_of(node)
             if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or isinstance(node.meta["val"], (tuple, list)):
                 raise Unsupported("several results of a node of another region")
             element_type(tensors[0].dtype, READABLE)
             require_elements(tensors[0])
-            dims = tuple(atoms_of(extent) for extent in tensors[0].shape)
-            self.arguments[node, depth] = self._builder(depth).argument("x", dims, tensors[0].dtype)
+            dims, dtype = tuple(atoms_of(extent) for extent in tensors[0].shape), tensors[0].dtype
+            if words:
+                if dims or dtype != torch.int64:
+                    raise Unsupported("words of what is not one integer of 64 bits")
+                dims, dtype = (atoms_of(2),), torch.int32
+            self.arguments[node, depth, words] = self._builder(depth).argument("x", dims, dtype)
         self._need(node)
-        return self.arguments[node, depth]
+        return self.arguments[node, depth, words]
 
     def refused_outputs(self):
         """{node: why} for members whose results are needed outside but have no type that tensors of nests have. A result that
@@ -285,15 +296,16 @@ class _Walk:
 
     def without_root(self):
         """({node: why}, {node: depth}) for members of what would be regions without a reduction or product: those that one
-        later region alone reads may join it, the others are PyTorch's."""
+        later region alone reads may join it, the others are PyTorch's. Random numbers may besides be results of the graph."""
         refused, raised = {}, {}
         readers = self.readers()
         for nodes in self._components():
             if any(kind_of(node) in _ROOTS for node in nodes):
                 continue
             depths = {self.depth[reader] for node in nodes for reader in readers.get(node, ())} - {self.depth[nodes[0]]}
-            outside = any(self._is_outside(user) for node in nodes for user in node.users)
-            if len(depths) == 1 and not outside and not any(node in self.least for node in nodes):
+            drawn = are_drawn(self, nodes)
+            outside = any(self._is_outside(user, not drawn) for node in nodes for user in node.users)
+            if len(depths) == 1 and not outside and (drawn or not any(node in self.least for node in nodes)):
                 raised.update(dict.fromkeys(nodes, depths.pop()))
             else:
                 refused.update(dict.fromkeys(nodes, "pointwise ops alone: PyTorch fuses them"))
@@ -321,9 +333,11 @@ class _Walk:
         source, own = values_of(self.sources(node)[0])[0], values_of(node)[0]
         return source.dtype.itemsize < own.dtype.itemsize and self.elements(self.sources(node)[0]) == self.elements(node)
 
-    def _is_outside(self, node):
-        """Whether what PyTorch computes reads a node, itself or through views."""
-        return node not in self.members and (node not in self.free or any(self._is_outside(user) for user in node.users))
+    def _is_outside(self, node, result=True):
+        """Whether what PyTorch computes reads a node, itself or through views. result: whether the graph's results count."""
+        if node.op == "output":
+            return result
+        return node not in self.members and (node not in self.free or any(self._is_outside(user, result) for user in node.users))
 
     def partition(self):
         return Partition([self._region(nodes) for nodes in self._components()], self.left)
@@ -370,7 +384,7 @@ class _Walk:
         depth = self.depth[nodes[0]]
         builder = self._builder(depth)
         inside, outputs = set(nodes), []
-        arguments = {id(lazy.leaf): (node, lazy) for (node, at), lazy in self.arguments.items() if at == depth}
+        arguments = {id(lazy.leaf): (node, lazy) for (node, at, _), lazy in self.arguments.items() if at == depth}
         for node in nodes:
             if node in self.needed and isinstance(self.members[node], Lazy):
                 lazy = self.members[node]
@@ -386,7 +400,7 @@ class _Walk:
             tensor.tolerance = own if own != tolerance else None
         nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance)
         return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
-                      [Port(lazy.leaf.name, node, lazy.atoms) for node, lazy in inputs],
+                      [Port(lazy.leaf.name, node, lazy.atoms, lazy.dtype != values_of(node)[0].dtype) for node, lazy in inputs],
                       [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])
 
     def _output(self, builder, lazy, name, dtype, arguments, outputs):

@@ -1,6 +1,6 @@
 """The table of ops: what each op of PyTorch is, by kind. docs/pytorch_ops.md is printed from it."""
 
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Tuple
 
 KINDS = {
     "view": "an index map: no statement, composed into its readers' relations",
@@ -18,16 +18,17 @@ class Rule(NamedTuple):
     convert: Callable
     note: str
     product: bool  # whether it sums products
+    words: Tuple[int, ...]  # operands of int64, by place, that it is given as two words of 32 bits, the low one first
 
 
 RULES = {}  #: by the op's name, such as "aten.add.Tensor"
 
 
-def op(*names, kind, note="", product=False):
-    """Registers the function as the rule of these ops. product: a definition that sums products."""
+def op(*names, kind, note="", product=False, words=()):
+    """Registers the function as the rule of these ops. product: a definition that sums products; words: as a Rule has them."""
     def register(convert):
         for name in names:
-            RULES[name] = Rule(kind, convert, note, product or kind == "product")
+            RULES[name] = Rule(kind, convert, note, product or kind == "product", words)
         return convert
 
     return register
