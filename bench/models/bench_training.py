@@ -49,9 +49,19 @@ def batch_of(args, config):
 def compiled(args, side, model, row):
     if side == "compile":
         return torch.compile(model, mode=None if args.mode == "default" else args.mode)
+
+    def keep(report):
+        row.setdefault("reports", []).append(str(report))
+        told(f"report:\n{report}")
+
     options = {"tune": args.tune, "budget_s": args.budget, "time_per_nest": args.nest_time, "db": args.db, "min_gain": args.min_gain,
-               "mode": args.mode, "report": lambda report: row.setdefault("reports", []).append(str(report))}
+               "mode": args.mode, "report": keep}
     return torch.compile(model, backend="nestor", options=options)
+
+
+def told(text):
+    """What a run that is cut short leaves behind."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def checked(args, row):
@@ -69,6 +79,7 @@ def checked(args, row):
         torch._dynamo.reset()
         own = copy.deepcopy(rounded)
         found = loss_and_norm(own if side == "eager" else compiled(args, side, own, {}), batch)
+        told(f"checked {side}")
         row[f"{side}_error"] = max(abs(one - other) / abs(other) for one, other in zip(found, wanted))
     return row["ours_error"] <= 1.5 * row["eager_error"] + (1e-2 if dtype == torch.bfloat16 else 1e-5)
 
@@ -100,6 +111,7 @@ def measure(args, problem, shuffler):
         calls[side] = lambda function=function: step(function)
         _, row[f"{side}_start_s"] = timed(lambda call=calls[side]: (call(), call()))
         row[f"{side}_gib"] = most_memory(calls[side])
+        told(f"{side}: started in {row[f'{side}_start_s']:.0f} s")
     row.update({f"{side}_ms": found for side, found in race(calls, args, shuffler).items()})
     row["samples"] = batch["input_ids"].shape[0]
     return row
