@@ -246,7 +246,7 @@ Settling GpuRunner::time(const TrialJob& job, Loaded& loaded, double first_ms, T
     return {};
   }
   timer_.warm_up();
-  TimingRace race(job.best_ms, job.must_finish, fastest_);
+  TimingRace race(job.best_ms, job.must_finish, fastest_, first_ms);
   while (const int runs = race.next_runs()) {
     const auto start = WorkerClock::now();
     const std::vector<double> samples = timer_.time([&] { loaded.launch(stream_); }, runs, loaded.name);

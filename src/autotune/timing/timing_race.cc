@@ -9,6 +9,8 @@ namespace nestor {
 namespace {
 
 constexpr int kFirstRuns = 6;  ///< fewest that give a 95 % interval of the median
+constexpr double kLong_ms = 50;  ///< of one run, which settles clocks by itself: a few tell enough
+constexpr int kFewRuns = 2;
 constexpr int kMostRuns = 400;
 constexpr int kMostAtOnce = 64;
 constexpr double kMost_ms = 150;      ///< of timed runs in each stage, roughly
@@ -31,12 +33,12 @@ void drop_drift(std::vector<double>& samples) {
 
 double Settling::factor() const { return known() ? std::max(settled_ms / fresh_ms, 1.0) : 1.0; }
 
-TimingRace::TimingRace(double best_ms, bool must_finish, Settling best)
-    : best_ms_(best_ms), raced_(best_ms > 0 && !must_finish), best_(best) {}
+TimingRace::TimingRace(double best_ms, bool must_finish, Settling best, double first_ms)
+    : best_ms_(best_ms), raced_(best_ms > 0 && !must_finish), first_runs_(first_ms > kLong_ms ? kFewRuns : kFirstRuns), best_(best) {}
 
 int TimingRace::next_runs() const {
   if (stage_ == Stage::done || stage_ == Stage::lost) return 0;
-  if (samples_.empty()) return kFirstRuns;
+  if (samples_.empty()) return first_runs_;
   const double each_ms = std::max(interval_.median, 1e-3);
   if (stage_ == Stage::settling) return std::clamp(static_cast<int>(kPortion_ms / each_ms), kFirstRuns, kMostAtOnce);
   // Long kernels: what is left of the time decides.
@@ -82,6 +84,9 @@ void TimingRace::judge_fresh() {
   }
   fresh_ms_ = interval_.median;
   stage_ = Stage::settling;
+  if (first_runs_ == kFirstRuns) return;
+  settled_ = {fresh_ms_, fresh_ms_};
+  stage_ = Stage::done;
 }
 
 void TimingRace::judge_settling() {

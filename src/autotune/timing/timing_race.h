@@ -27,8 +27,9 @@ class TimingRace {
  public:
   static constexpr double kSettle_ms = 120;
 
-  /// `best_ms`: the fastest median known, 0 for none. `must_finish`: not raced.
-  TimingRace(double best_ms, bool must_finish, Settling best);
+  /// `best_ms`: the fastest median known, 0 for none. `must_finish`: not raced. `first_ms`: of a run before, 0 for none; where that is
+  /// long, a few runs are enough.
+  TimingRace(double best_ms, bool must_finish, Settling best, double first_ms = 0);
 
   /// Runs to make next; 0: enough.
   int next_runs() const;
@@ -58,6 +59,7 @@ class TimingRace {
 
   const double best_ms_;
   const bool raced_;
+  const int first_runs_;
   const Settling best_;
   Stage stage_ = Stage::fresh;
   std::vector<double> samples_;

@@ -11,13 +11,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <deque>
+#include <optional>
 
 namespace nestor {
 namespace {
 
 /// One job runs, the next one is there already: a GPU never waits for this process.
 constexpr std::size_t kAhead = 2;
+/// How long devices wait for the best guesses to be compiled, while others are there and nothing has been measured.
+constexpr double kFirstWait_s = 1;
 /// Starts in a row that may fail.
 constexpr int kStarts = 3;
 /// Times that a candidate's process may be killed from outside, and rounds of all processes without anything settled in between.
@@ -78,6 +82,7 @@ struct TrialPipeline::Impl {
   double best_ms = 0;
   int under_way = 0;
   std::size_t kills_in_a_row = 0;
+  std::optional<WorkerClock::time_point> first_compiled{};
   std::function<void()> told{};  ///< called while it waits
 
   bool stopped() const { return stop && stop->load(std::memory_order_relaxed); }
@@ -167,7 +172,27 @@ struct TrialPipeline::Impl {
 
   void hand_over() {
     if (!limits.alternating || !running.busy()) hand_over(compiling);
-    if (!limits.alternating || !compiling.busy()) hand_over(running);
+    if (limits.alternating ? !compiling.busy() : !waits_for_earlier()) hand_over(running);
+  }
+
+  /// A slow kernel that was compiled first would hold up the best guesses for seconds.
+  bool waits_for_earlier() const {
+    if (best_ms > 0 || running.waiting.empty() || !first_compiled) return false;
+    if (std::chrono::duration<double>(WorkerClock::now() - *first_compiled).count() > kFirstWait_s) return false;
+    const std::int64_t next = running.waiting.front().ticket;
+    const auto is_earlier = [&](const Entry& entry) { return entry.ticket < next; };
+    return std::any_of(compiling.waiting.begin(), compiling.waiting.end(), is_earlier) ||
+           std::any_of(compiling.workers.begin(), compiling.workers.end(), [&](const Worker& worker) {
+             return std::any_of(worker.entries.begin(), worker.entries.end(), is_earlier);
+           });
+  }
+
+  /// What was proposed first is measured first.
+  void wait_for_device(Entry entry) {
+    if (!first_compiled) first_compiled = WorkerClock::now();
+    const auto later = std::find_if(running.waiting.begin(), running.waiting.end(),
+                                    [&](const Entry& other) { return other.ticket > entry.ticket; });
+    running.waiting.insert(later, std::move(entry));
   }
 
   // What they say.
@@ -240,8 +265,7 @@ struct TrialPipeline::Impl {
     Entry entry = take_front(stage, worker);
     if (auto* compiled = std::get_if<CompiledTrial>(&answer)) {
       entry.request.compiled = std::move(*compiled);
-      running.waiting.push_back(std::move(entry));
-      return;
+      return wait_for_device(std::move(entry));
     }
     auto& end = std::get<TrialEnd>(answer);
     settle(entry, std::move(end.outcome));

@@ -363,6 +363,23 @@ TEST_F(Pipeline, OneDeviceRunsOneAtATimeAndTwoRunTwo) {
   EXPECT_EQ(medians, (std::set<double>{1.5, 2.5}));
 }
 
+TEST_F(Pipeline, WhatWasProposedFirstIsMeasuredFirstThoughItCompilesLonger) {
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    TrialPipeline pipeline = make();
+    pipeline.submit(0, job("lasting"));
+    for (int k = 1; k < 4; ++k) pipeline.submit(k, job("good"));
+    EXPECT_EQ(pipeline.next().ticket, 0);
+    for (int k = 1; k < 4; ++k) pipeline.next();
+  }
+}
+
+TEST_F(Pipeline, DevicesDoNotWaitForeverForWhatWasProposedFirst) {
+  TrialPipeline pipeline = make(3);
+  pipeline.submit(0, job("hang_compiling"));
+  pipeline.submit(1, job("good"));
+  EXPECT_EQ(pipeline.next().ticket, 1);
+}
+
 TEST_F(Pipeline, LaterJobsRaceTheBestOfEarlierOnes) {
   TrialPipeline pipeline = make();
   EXPECT_EQ(run_all(pipeline, {"good"}).at(0).samples_ms.at(0), 0);

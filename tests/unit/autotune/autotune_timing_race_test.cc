@@ -35,6 +35,21 @@ struct Device {
   }
 };
 
+TEST(TimingRace, LongRunsAreFew) {
+  Device device{480, 1.0};
+  TimingRace race(0, false, {}, 480);
+  device.time(race);
+  EXPECT_FALSE(race.lost());
+  EXPECT_EQ(device.runs, 2);
+  EXPECT_NEAR(race.median_ms(), 480, 1);
+  EXPECT_NEAR(race.settling().factor(), 1, 0.01);
+  Device slower{600, 1.0};
+  TimingRace second(480, false, race.settling(), 600);
+  slower.time(second);
+  EXPECT_EQ(slower.runs, 2);
+  EXPECT_NEAR(second.median_ms(), 600, 1);
+}
+
 TEST(TimingRace, TheFirstCandidateCountsWithWhatItTakesInSteadyWork) {
   for (const double fresh_ms : {0.01, 0.1, 1.0, 30.0}) {
     Device device{fresh_ms, 1.2};
