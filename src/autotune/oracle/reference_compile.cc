@@ -49,15 +49,19 @@ DimFunction make_function(IndexExpr expr, int dims) {
   return function;
 }
 
+IndexExpr zero(isl_ctx* ctx, const SlotMap& slots) {
+  isl_ast_expr* expr = isl_ast_expr_from_val(isl_val_zero(ctx));
+  IndexExpr result(expr, slots);
+  isl_ast_expr_free(expr);
+  return result;
+}
+
 /// 0 for a function of no points, of which isl has no expression: nothing asks for its value.
 IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context, const SlotMap& slots) {
-  if (isl_pw_aff_n_piece(function) == 0) {
+  if (isl_pw_aff_n_piece(function) == 0 || context.is_empty()) {
     isl_ctx* ctx = isl_pw_aff_get_ctx(function);
     isl_pw_aff_free(function);
-    isl_ast_expr* zero = isl_ast_expr_from_val(isl_val_zero(ctx));
-    IndexExpr result(zero, slots);
-    isl_ast_expr_free(zero);
-    return result;
+    return zero(ctx, slots);
   }
   isl_ast_build* build = isl_ast_build_from_context(isl_set_params(context.copy()));
   isl_ast_expr* expr = isl_ast_build_expr_from_pw_aff(build, function);
@@ -70,6 +74,7 @@ IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context
 
 /// Whether the values of parameters are in a set, where they are in `context`.
 IndexExpr membership(const isl::set& set, const isl::set& context, const SlotMap& slots) {
+  if (context.is_empty()) return zero(isl_set_get_ctx(context.get()), slots);
   isl_ast_build* build = isl_ast_build_from_context(context.copy());
   isl_ast_expr* expr = isl_ast_build_expr_from_set(build, set.copy());
   if (!expr) internal_error("oracle: isl gives no expression for a condition");
