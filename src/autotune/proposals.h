@@ -47,7 +47,7 @@ class Proposals {
   const Space& space_;
   Searcher& searcher_;
   std::optional<std::vector<Point>> guesses_;  ///< the space's own
-  std::size_t proposed_ = 0;  ///< by the searcher, which starts with the guesses and the baseline
+  std::size_t proposed_ = 0;                   ///< by the searcher, which starts with the guesses and the baseline
   bool any_tried_ = false;
   std::deque<Proposal> postponed_;
   std::deque<Point> neighbours_;  ///< to be tried before what the searcher proposes

@@ -381,8 +381,7 @@ class LaunchProver {
         first = &op;
         // A sum that starts anew writes its elements before it adds to them.
         const bool adds = op.op.reduction && !op.op.initialize;
-        if (op.op.write.buffer != scratch || adds || op.op.guard.defined())
-          return fail("{} is used before it is written", name);
+        if (op.op.write.buffer != scratch || adds || op.op.guard.defined()) return fail("{} is used before it is written", name);
         continue;
       }
       if (first != nullptr && op.kernel != first->kernel && touches(op.op, scratch))
