@@ -163,6 +163,19 @@ class AuthorTest(unittest.TestCase):
         self.assertIn("c <= i", domains["dot"])
         self.assertNotIn("c <= i", domains["out_max_init"])
 
+    def test_a_table_over_a_plane_of_its_reader_is_made_at_the_readers_points(self):
+        b, h = indices(b=rows, h=rows)
+
+        @nestor.nest
+        def biased(x: f32[rows, rows, rows, width], bias: f32[width], last: f32[rows]):
+            far = nestor.select(c >= i, bias[c - i], 1.0)
+            out = define("out", (b, h, i, c), x[b, h, i, c] + far)
+            return out, define("other", (b, h, i, c), x[b, h, i, c] * nestor.select(h >= 1, last[h - 1], 2.0))
+
+        dims = {statement.name: statement.dims for statement in biased.statements}
+        self.assertEqual(list(dims["out_part_part0"]), ["b", "h", "i", "c"])
+        self.assertEqual(list(dims["other_part_part0"]), ["h"])
+
     def test_a_guarded_read_is_a_part_of_its_own(self):
         @nestor.nest
         def shifted(x: f32[rows, width]):

@@ -19,7 +19,10 @@ T take_first(std::deque<T>& list) {
 }  // namespace
 
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
-  return std::any_of(points.begin(), points.end(), [&](const Point& point) { return space.candidate(point).infeasible.empty(); });
+  return std::any_of(points.begin(), points.end(), [&](const Point& point) {
+    const Candidate candidate = space.candidate(point);
+    return candidate.infeasible.empty() && !candidate.cut;
+  });
 }
 
 void Proposals::try_soon(const Point& point) {
@@ -34,9 +37,11 @@ const std::vector<Point>& Proposals::guesses() {
 Point Proposals::first_guess() { return guesses().empty() ? space_.baseline() : guesses().front(); }
 
 std::optional<Proposal> Proposals::next(bool patient) {
-  if (!patient && !postponed_.empty()) return take_first(postponed_);
+  const bool hopeful = any_tried_ || proposed_ <= guesses().size();
+  if (!(patient && hopeful) && !postponed_.empty()) return take_first(postponed_);
   if (!neighbours_.empty()) return Proposal{take_first(neighbours_), "neighbour"};
   if (auto point = searcher_.propose()) {
+    ++proposed_;
     const bool guess = std::find(guesses().begin(), guesses().end(), *point) != guesses().end();
     return Proposal{std::move(*point), guess ? "guess" : "search"};
   }

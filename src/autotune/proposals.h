@@ -16,7 +16,7 @@ struct Proposal {
   bool waited = false;            ///< was put off before
 };
 
-/// Is one of the points worth compiling?
+/// Is one of the points worth compiling, with all fused as it says?
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
 
 class Proposals {
@@ -33,7 +33,10 @@ class Proposals {
   /// Has the space guesses, and none that is worth compiling?
   bool nothing_fits() { return !guesses().empty() && !has_feasible_guess(space_, guesses()); }
 
-  /// The next point, nullopt when there are no more. `patient`: what was put off goes on waiting as long as there is anything else.
+  /// Notes that a point was worth trying at once.
+  void tried() { any_tried_ = true; }
+  /// The next point, nullopt when there are no more. `patient`: what was put off goes on waiting as long as there is anything else. That
+  /// is, as long as there are guesses; beyond them only where one was worth trying at once.
   std::optional<Proposal> next(bool patient);
   /// Puts a proposal off; false when it has waited before, or too many wait.
   bool put_off(const Proposal& proposal);
@@ -44,6 +47,8 @@ class Proposals {
   const Space& space_;
   Searcher& searcher_;
   std::optional<std::vector<Point>> guesses_;  ///< the space's own
+  std::size_t proposed_ = 0;                   ///< by the searcher, which starts with the guesses and the baseline
+  bool any_tried_ = false;
   std::deque<Proposal> postponed_;
   std::deque<Point> neighbours_;  ///< to be tried before what the searcher proposes
 };

@@ -231,6 +231,7 @@ class Tuning {
       }
       known_[key] = std::nullopt;
       equal_points_[key];
+      if (!slow) proposals_->tried();
       TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
       return Pending{point, std::move(job), std::move(key), proposed->origin};
     }

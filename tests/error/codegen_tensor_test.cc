@@ -225,7 +225,8 @@ TEST(TensorError, shared_memory_tells_what_is_needed_and_what_there_is) {
 }
 
 TEST(TensorError, operands_and_sums_in_the_wrong_place) {
-  EXPECT_THAT(refusal_with_buffer("dot", [](Buffer& dot) { dot.memory = Memory::workspace; }),
+  EXPECT_EQ(refusal_with_buffer("dot", [](Buffer& dot) { dot.memory = Memory::workspace; }), "") << "it moves to a tile";
+  EXPECT_THAT(refusal_with_buffer("dot", [](Buffer& dot) { dot.memory = Memory::argument; }),
               HasSubstr("dot writes memory: sum into a tile first"));
   TileProgram program = attention();
   program.buffers.push_back(program.buffers.back());

@@ -206,7 +206,8 @@ class Tensor:
         return self
 
     def _update(self, dims, at, value, where, reduction, suffix):
-        value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where))
+        around = () if reduction else dims
+        value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where, around))
         if self.type == "bool":
             value = as_type(value, "bool")
         elif value.type == "bool":
@@ -339,9 +340,12 @@ def lift_reductions(value, prefix, where=TRUE, order=()):
     return lifted(value)
 
 
-def _parts(select, name, where):
-    """The Value that reads a tensor which holds a guarded select, written part by part."""
+def _parts(select, name, where, around):
+    """The Value that reads a tensor which holds a guarded select, written part by part. around: the reader's indices. A table over
+    the last two of them is as large as a plane of what the reader writes: it is made where it is read, and need not be stored."""
     dims = tuple(free_indices(variables(select)))
+    if len(around) > 2 and set(around[-2:]) <= set(dims) <= set(around):
+        dims = around
     tensor = Tensor(name, "i32" if select.type == "i32" else "f32", [index.extent for index in dims])
     at = tuple(index.affine for index in dims)
     tensor.write(dims, at, select, where=_part_about(where, dims))

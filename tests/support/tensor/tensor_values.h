@@ -220,7 +220,7 @@ class TensorValues {
     const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
     const bool in_place =
         std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
-    const bool selects = now.masked && (op.select || (in_place && !op.outside));
+    const bool selects = now.masked && (op.select || op.keeps || (in_place && !op.outside));
     const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
     std::vector<double> values;
     for (int row = 0; row < group_rows(); ++row) {

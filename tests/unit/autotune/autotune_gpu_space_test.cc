@@ -1,4 +1,5 @@
 // GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
+#include "autotune/space/gpu/gpu_steps.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
@@ -126,6 +127,31 @@ TEST(GpuSpace, OtherChoicesBesidePartsComputeTheGradientsToo) {
     const Point point = problem.with(all);
     EXPECT_EQ(takes_parts(problem.space->candidate(point)), !changes.contains("split_axis"));
     EXPECT_EQ(problem.difference(point, problem.sizes), "") << ::testing::PrintToString(changes);
+  }
+}
+
+TEST(GpuSpace, RowsBesideProductsMayBeLongerThanAnyCluster) {
+  NestStructure structure;
+  structure.axes = {{"row", 64}, {"column", std::int64_t{1} << 24}};
+  structure.loop_groups = {{"sum", {"sum"}, {"sum.row", "sum.column"}, {0, 1}, {false, true}, {64, std::int64_t{1} << 24}, 64e7}};
+  FusionGroup group;
+  group.loop_groups = {0};
+  group.axes = {0};
+  const GpuLimits limits = *gpu_space_limits(80, 163 << 10, kUnits).gpu;
+  ASSERT_TRUE(likely_shapes(points_per_work_tile(structure, group), limits).empty());
+  const NamedValues values = values_beside_products(structure, group, limits);
+  EXPECT_EQ(values.at("threads"), limits.most_threads);
+  EXPECT_EQ(values.at("tile.row"), 1);
+}
+
+TEST(GpuSpace, EachStatementInKernelsOfItsOwnAlwaysFits) {
+  for (const Nest& nest : {samples::row_gradient(), samples::matmul(), samples::softmax()}) {
+    for (const std::int64_t size : {3, 4096}) {
+      Sizes sizes;
+      for (const SizeParam& each : nest.sizes) sizes[each.name] = size;
+      const SearchedProblem problem(nest, sizes);
+      EXPECT_EQ(problem.space->candidate(problem.space->baseline()).infeasible, "") << nest.op << " " << size;
+    }
   }
 }
 

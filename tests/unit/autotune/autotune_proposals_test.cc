@@ -88,10 +88,23 @@ TEST(Proposals, WhatWasPutOffComesWhenPatienceEndsOrNothingElseIsLeft) {
   EXPECT_FALSE(proposals.next(true));
 }
 
+TEST(Proposals, WhatWasPutOffComesBehindTheGuessesWhereNoneOfThemWasWorthTrying) {
+  const FakeSpace space;
+  for (const bool any : {false, true}) {
+    Counter searcher(9);
+    Proposals proposals(space, searcher);
+    EXPECT_TRUE(proposals.put_off(proposals.next(true).value()));
+    if (any) proposals.tried();
+    EXPECT_EQ(proposals.next(true)->point, point(2)) << "the baseline";
+    EXPECT_EQ(proposals.next(true)->point, point(any ? 3 : 1));
+  }
+}
+
 TEST(Proposals, NoMoreThanAFewArePutOff) {
   const FakeSpace space;
   Counter searcher(100);
   Proposals proposals(space, searcher);
+  proposals.tried();
   int put_off = 0;
   while (proposals.put_off(proposals.next(true).value())) ++put_off;
   EXPECT_EQ(put_off, 64);

@@ -362,7 +362,10 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
   if (group.axes.empty()) return {{"reduction_axis", -1}};
   const RowTiles tiles = row_tiles(structure, group);
-  const GpuShape shape = shape_of_rows(tiles, likely_shapes(tiles.points, limits).front());
+  const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
+  // Rows longer than a cluster's: each block goes round its own.
+  const GpuShape longest{limits.most_threads, 1, 1};
+  const GpuShape shape = shapes.empty() ? longest : shape_of_rows(tiles, shapes.front());
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));
   return values;

@@ -16,6 +16,7 @@
 namespace nestor {
 namespace {
 
+constexpr std::int64_t kWarp = 32;
 constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
 constexpr int kSummingThreads = 256;    ///< of a block that adds up a few parts of each of many sums
 
@@ -78,8 +79,32 @@ void NestCandidate::place_early(GridShape& grid) const {
   grid.programmatic_launch = gpu && gpu->sm >= knob_named("programmatic_launch").least_sm ? 1 : 0;
 }
 
-/// The group's steps; why there are none, or "".
+/// The group's steps; why there are none, or "". What is beside the main group is fused less where its blocks do not fit: at last each
+/// statement has kernels of its own.
 std::string NestCandidate::add(const FusionGroup& group) {
+  std::string why = add_whole(group);
+  if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
+  for (const Fusion fusion : {Fusion::careful, Fusion::none}) {
+    if (add_cut(group, fusion).empty()) return "";
+  }
+  return why;
+}
+
+std::string NestCandidate::add_cut(const FusionGroup& group, Fusion fusion) {
+  const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
+  if (groups.size() < 2) return "one group";
+  const Candidate before = candidate_;
+  for (const FusionGroup& each : groups) {
+    if (std::string why = add(each); !why.empty()) {
+      candidate_ = before;
+      return why;
+    }
+  }
+  candidate_.cut = true;
+  return "";
+}
+
+std::string NestCandidate::add_whole(const FusionGroup& group) {
   if (const auto axes = axes_of(group)) return add_products(group, *axes);
   GroupShape shape = shape_of(group, values_);
   if (std::string why = make_shape(group, shape); !why.empty()) return why;
@@ -140,12 +165,19 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   const auto infeasible = [&] {
     return gpu_infeasible({nest, chosen_.structure, group, shape.plan, facts_.sizes}, shape.on_gpu, gpu);
   };
-  const bool beside = !is_main(group) && !main_->part;
+  // Where each statement has kernels of its own, one shape does not suit all of them.
+  const bool beside = !main_->part && (!is_main(group) || fusion_of(values_) == Fusion::none);
   if (!beside || !on_tensor_cores()) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
   }
-  shape = shape_of(group, values_beside_products(chosen_.structure, group, gpu));
+  NamedValues values = values_beside_products(chosen_.structure, group, gpu);
+  shape = shape_of(group, values);
+  if (infeasible().empty()) return "";
+  // A few points are left to one warp.
+  values["threads"] = kWarp;
+  values["cluster"] = 1;
+  shape = shape_of(group, std::move(values));
   return infeasible();
 }
 

@@ -53,6 +53,8 @@ class NestCandidate {
   std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
   void place_early(GridShape& grid) const;
   std::string add(const FusionGroup& group);
+  std::string add_cut(const FusionGroup& group, Fusion fusion);
+  std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);
   TensorChoice first_choice(const TensorAxes& axes) const;
   GroupShape shape_of(const FusionGroup& group, NamedValues values) const;

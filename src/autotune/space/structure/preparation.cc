@@ -59,7 +59,7 @@ class Preparation {
     find_users_of_products();
     std::set<int> needed;
     for (int u = static_cast<int>(structure_.loop_groups.size()); u-- > 0;) {
-      if (!uses_product(u) && (sums(u) || writes_any(u, wanted_))) take(u, needed);
+      if (!uses_product(u) && (sums(u) || writes_any(u, wanted_) || is_table(u))) take(u, needed);
     }
     // What is computed from statistics alone, unless it is larger than what they were computed from.
     for (int u = 0; u < static_cast<int>(structure_.loop_groups.size()); ++u) {
@@ -124,6 +124,20 @@ class Preparation {
       for (const Access& read : statement.reads) found = found || tensors.contains(read.tensor);
     });
     return found;
+  }
+
+  /// Read by who uses a product, along more loops than it was made along: in their blocks they would share no loops, or too few.
+  bool is_table(int loop_group) const {
+    std::set<std::string> made;
+    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    for (int v = 0; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
+      if (!uses_product(v) || !reads_any(v, made)) continue;
+      const LoopGroup& reader = group(v);
+      for (std::size_t k = 0; k < reader.axes.size(); ++k) {
+        if (!reader.reduced[k] && group(loop_group).position_of(reader.axes[k]) < 0) return true;
+      }
+    }
+    return false;
   }
 
   bool sums(int loop_group) const {

@@ -1,6 +1,7 @@
 // Rules applied, structure analysed, fusion_groups found.
 #include "autotune/space/structure/rule_variants.h"
 
+#include "autotune/space/structure/group_search.h"
 #include "autotune/space/structure/nest_analysis.h"
 #include "autotune/space/structure/part_groups.h"
 #include "autotune/space/structure/preparation.h"
@@ -38,6 +39,13 @@ const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& v
   }
   if (!found) found = find_fusion_groups(base(variant), variant.structure, within);
   return fusion_groups_.emplace(std::tuple{&variant, fusion, by_row}, std::move(*found)).first->second;
+}
+
+const std::vector<FusionGroup>& RuleVariants::cut_groups(const RuleVariant& variant, const FusionGroup& group, Fusion fusion) {
+  const auto known = cut_groups_.find({&group, fusion});
+  if (known != cut_groups_.end()) return known->second;
+  auto found = find_fusion_groups_of(base(variant), variant.structure, group.loop_groups, fusion);
+  return cut_groups_.emplace(std::pair{&group, fusion}, std::move(found)).first->second;
 }
 
 const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {

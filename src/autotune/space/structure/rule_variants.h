@@ -42,6 +42,8 @@ class RuleVariants {
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
   /// `by_row`: where reductions are in parts, fusion_groups that share rows as well (find_part_groups).
   const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
+  /// Loop groups of a fusion group that fusion_groups() or this returned, fused less; one, where that changes nothing.
+  const std::vector<FusionGroup>& cut_groups(const RuleVariant& variant, const FusionGroup& group, Fusion fusion);
   /// The fusion group whose largest loop group has most instances, of those that prepare nothing.
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a fusion group that fusion_groups() returned.
@@ -52,6 +54,7 @@ class RuleVariants {
   const Sizes sizes_;
   std::map<RuleChoice, RuleVariant> variants_;
   std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<FusionGroup>> fusion_groups_;
+  std::map<std::pair<const FusionGroup*, Fusion>, std::vector<FusionGroup>> cut_groups_;
   std::map<std::pair<const FusionGroup*, int>, std::vector<int>> reduction_groups_;
 };
 

@@ -7,6 +7,7 @@
 #include "codegen/tile/build/op_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -117,7 +118,8 @@ class Mover {
     collect(body_, buffer, false, touches);
     const OpAccess& first = touches.front();  // a read of an op comes before its write
     const bool used_elsewhere = uses_[buffer] != own_[buffer];
-    if (!first.writes || first.op->reduction || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
+    const bool adds = first.op->reduction && !first.op->initialize;
+    if (!first.writes || adds || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
     if (touches.size() == 1 && first.op->kind == OpKind::copy) return;  // what is stored has a place of its own already
     const auto places = places_of(first);
     if (!places ||
@@ -131,7 +133,9 @@ class Mover {
     TileOp store;
     store.kind = OpKind::copy;
     store.name = "store " + program_.buffers[buffer].tensor;
-    store.dims = start.dims;
+    std::copy_if(start.dims.begin(), start.dims.end(), std::back_inserter(store.dims), [&](const OpDim& dim) {
+      return std::any_of(place.index.begin(), place.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
+    });
     store.write = place;
     store.reads = {element(start, place, scratch)};
     store.value = ScalarExpr::read(0, program_.buffers[buffer].type);

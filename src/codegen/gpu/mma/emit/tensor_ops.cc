@@ -241,7 +241,7 @@ void TensorEmitter::map(int k, bool masked) {
   const Fragment& fragment = plan_->fragments.at(buffer);
   const bool in_place =
       std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
-  const bool selects = masked && !op.mask.empty() && (op.select || (in_place && !op.outside));
+  const bool selects = masked && !op.mask.empty() && (op.select || op.keeps || (in_place && !op.outside));
   Tests tests = selects ? masks(op, op.mask) : Tests{};
   const auto count =
       static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(fragment.columns == 0 ? 2 : fragment.columns / 2);

@@ -79,6 +79,7 @@ class Printer {
                           op.k, op.n, op.late ? ", beside the next iteration" : ""));
     if (op.kind != TensorOp::Kind::store && !op.mask.empty()) line(3, fmt::format("mask: {}", list(op.mask)));
     if (op.kind == TensorOp::Kind::store && !op.memory_mask.empty()) line(3, fmt::format("mask: {}", list(op.memory_mask)));
+    if (op.keeps) line(3, "elsewhere what was there");
     if (op.select) line(3, fmt::format("elsewhere {}", op.outside.value_or(0)));
     if (op.through_shared)
       line(3, fmt::format("stored through shared memory from byte {}, {} columns at once{}", op.stage_offset,

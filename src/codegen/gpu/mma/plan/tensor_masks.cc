@@ -152,6 +152,7 @@ class Outside {
   explicit Outside(TensorPlan& plan) : plan_(plan) {}
 
   void run() {
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) plan_.ops[k].keeps = keeps_points(k);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) choose(k);
     for (TensorOp& op : plan_.ops) settle(op);
   }
@@ -168,6 +169,18 @@ class Outside {
       if (plan_.ops[j].op.write.buffer == buffer) return &plan_.ops[j];
     }
     return nullptr;
+  }
+
+  /// Does map `k` leave out points that ops before it have written?
+  bool keeps_points(std::size_t k) const {
+    const TensorOp& op = plan_.ops[k];
+    const auto reads = [&](const TileAccess& read) { return read.buffer == op.op.write.buffer; };
+    if (op.kind != TensorOp::Kind::map || op.mask.empty() || op.op.fill || !plan_.fragments.contains(op.op.write.buffer))
+      return false;
+    if (std::any_of(op.op.reads.begin(), op.op.reads.end(), reads)) return false;  // in place: they stay anyway
+    return std::any_of(plan_.ops.begin(), plan_.ops.begin() + static_cast<std::ptrdiff_t>(k), [&](const TensorOp& before) {
+      return before.op.write.buffer == op.op.write.buffer && !contains_all(before.mask, op.mask, box_of(plan_, op));
+    });
   }
 
   /// What op `k` reads where `mask` fails.
@@ -207,7 +220,7 @@ class Outside {
 
   void choose(std::size_t k) {
     TensorOp& op = plan_.ops[k];
-    if (op.kind != TensorOp::Kind::map || op.mask.empty() || !is_tile(op.op.write.buffer)) return;
+    if (op.kind != TensorOp::Kind::map || op.mask.empty() || op.keeps || !is_tile(op.op.write.buffer)) return;
     const Known natural =
         known_value(op.op.value, plan_.program->scalars, [&](int read) { return hidden_read(k, read, op.mask); });
     if (op.op.fill) {

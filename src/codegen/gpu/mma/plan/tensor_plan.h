@@ -77,6 +77,7 @@ struct TensorOp {
   std::vector<IntExpr> mask, memory_mask;
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands
+  bool keeps = false;             ///< outside of the mask stands what ops before have written: each writes a part of the tile
   bool finite_rows =
       false;          ///< it follows if values of rows are finite: that of a row without points yet, an infinity, is read as 0
   bool late = false;  ///< runs beside the next iteration

@@ -379,8 +379,9 @@ class LaunchProver {
       if (touches(op.op, scratch) && store != nullptr) return fail("{} is used after it was stored", name);
       if (first == nullptr && touches(op.op, scratch)) {
         first = &op;
-        if (op.op.write.buffer != scratch || op.op.reduction || op.op.guard.defined())
-          return fail("{} is used before it is written", name);
+        // A sum that starts anew writes its elements before it adds to them.
+        const bool adds = op.op.reduction && !op.op.initialize;
+        if (op.op.write.buffer != scratch || adds || op.op.guard.defined()) return fail("{} is used before it is written", name);
         continue;
       }
       if (first != nullptr && op.kernel != first->kernel && touches(op.op, scratch))
@@ -407,10 +408,11 @@ class LaunchProver {
            std::any_of(launched_.begin(), launched_.end(), [&](const LaunchedOp& op) { return touches(op.op, buffer); });
   }
 
+  /// Does `b` run over the elements that `a` writes?
   static bool same_box(const LaunchedOp& a, const LaunchedOp& b) {
     std::vector<const OpDim*> first, second;
     for (const OpDim& dim : a.op.dims) {
-      if (!has_one_value(dim)) first.push_back(&dim);
+      if (!has_one_value(dim) && !(a.op.initialize && dim.reduced)) first.push_back(&dim);
     }
     for (const OpDim& dim : b.op.dims) {
       if (!has_one_value(dim)) second.push_back(&dim);
