@@ -254,6 +254,7 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
   const bool resident = shared.persistent > 0;
   const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(shared));
   steps.insert(steps.end(), knobs.begin(), knobs.end());
+  for (const std::string& tensor : choice.transposed) steps.push_back(make_step("stage", {tensor, grid.back(), 1}));
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_work_tiles && part.group.part;
@@ -365,6 +366,18 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const GpuShape shape = shape_of_rows(tiles, likely_shapes(tiles.points, limits).front());
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));
+  return values;
+}
+
+NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {
+  constexpr std::int64_t kSide = 64, kThreads = 256;
+  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+  for (const int axis : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
+    std::int64_t tile = axis == rows.written || axis == rows.read ? kSide : 1;
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = tile;
+  }
   return values;
 }
 

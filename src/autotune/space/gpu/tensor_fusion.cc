@@ -28,13 +28,20 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 }
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
-                                             const GpuLimits& limits) {
+                                             const std::set<std::string>& for_products, const GpuLimits& limits) {
   // Rather without a rule than in kernels apart.
   const auto fuses = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, Fusion::maximal, limits);
   };
+  const auto finds_place = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+  };
   if (fuses(usual)) return usual;
+  std::set<std::string> more = usual;
+  more.insert(for_products.begin(), for_products.end());
+  if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   for (const std::string& rule : usual) {
     std::set<std::string> others = usual;
     others.erase(rule);

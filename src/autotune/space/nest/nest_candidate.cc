@@ -145,6 +145,11 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
   }
+  if (const auto rows = transposed_rows(nest, chosen_.structure, group)) {
+    shape = shape_of(group, values_of_transposed(chosen_.structure, group, *rows));
+    shape.on_gpu.transposed = rows->tensors;
+    if (infeasible().empty()) return "";
+  }
   shape = shape_of(group, values_beside_products(chosen_.structure, group, gpu));
   return infeasible();
 }

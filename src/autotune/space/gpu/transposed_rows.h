@@ -1,0 +1,22 @@
+// TransposedRows: groups that read memory along one axis and write it along another.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Elements next to each other in memory: along which axis they are written, and along which other one `tensors` are read.
+struct TransposedRows {
+  int written = -1, read = -1;
+  std::vector<std::string> tensors;
+};
+
+/// Of a group whose statements sum nothing up, where both axes are common ones.
+std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
+}  // namespace nestor
