@@ -74,6 +74,8 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
 /// The same for a group that reads memory along one axis and writes it along another: square tiles.
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
+/// The same for a group that sums across memory, which runs along a common axis: narrow blocks of many threads, so many that all units work.
+NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
 
 /// Blocks that keep half of a multiprocessor's threads.
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);

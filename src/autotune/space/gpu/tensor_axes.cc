@@ -88,6 +88,9 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
     result.pack = std::exchange(result.row, axis);
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
+  // Rows, and what packs them, are those of one operand, and columns those of the other.
+  if (has(in_a, result.row) == has(in_a, result.reduction_axis)) return std::nullopt;
+  if (result.pack >= 0 && has(in_a, result.pack) != has(in_a, result.row)) return std::nullopt;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
     if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];

@@ -53,4 +53,23 @@ std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStruct
   return found.read >= 0 ? std::optional(std::move(found)) : std::nullopt;
 }
 
+int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  int found = -1;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      if (!statement.reduction) continue;
+      for (const Access& read : statement.reads) {
+        // What has fewer dims than the sum has is read again and again.
+        const std::vector<int> axes = common_axes_of(group, loop_group, read);
+        if (axes.size() < statement.dims.size()) continue;
+        if (axes.back() < 0 || (found >= 0 && found != axes.back())) return -1;
+        found = axes.back();
+      }
+    }
+  }
+  return found;
+}
+
 }  // namespace nestor

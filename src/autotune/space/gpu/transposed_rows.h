@@ -19,4 +19,7 @@ struct TransposedRows {
 /// Of a group whose statements sum nothing up, where both axes are common ones.
 std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// The common axis along which a group that sums reads memory, where it sums across (sums of columns); -1: there is none.
+int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 }  // namespace nestor

@@ -150,6 +150,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     shape.on_gpu.transposed = rows->tensors;
     if (infeasible().empty()) return "";
   }
+  if (const int axis = axis_of_column_sums(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
+    if (infeasible().empty()) return "";
+  }
   shape = shape_of(group, values_beside_products(chosen_.structure, group, gpu));
   return infeasible();
 }

@@ -205,7 +205,8 @@ std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& st
   return Preparation(nest, structure).find();
 }
 
-std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure) {
+std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure, Fusion fusion) {
+  const bool apart = fusion == Fusion::apart;
   const std::vector<int> before = preparing_loop_groups(base.nest(), structure);
   if (before.empty()) return std::nullopt;
   std::vector<int> others;
@@ -214,13 +215,13 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
   }
   std::vector<FusionGroup> fusion_groups;
   for (const std::vector<int>& set : connected(base.nest(), structure, before)) {
-    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, Fusion::careful)) {
+    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful)) {
       group.prepares = true;
       fusion_groups.push_back(std::move(group));
     }
   }
   for (const std::vector<int>& run : without_interleaved_results(base.nest(), structure, others)) {
-    for (FusionGroup& group : find_fusion_groups_of(base, structure, run, Fusion::maximal))
+    for (FusionGroup& group : find_fusion_groups_of(base, structure, run, apart ? Fusion::careful : Fusion::maximal))
       fusion_groups.push_back(std::move(group));
   }
   std::optional<Schedule> schedule = base;
