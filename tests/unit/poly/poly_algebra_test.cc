@@ -56,7 +56,8 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
   EXPECT_THAT(names,
               testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale",
                                             "simplify", "split_reduction", "reciprocal", "keep_result", "factor_extremum",
-                                            "fixed_extremum", "start_extremum", "materialize_factor", "late_definitions"));
+                                            "fixed_extremum", "start_extremum", "materialize_factor", "late_definitions",
+                                            "batch_first", "join_rows", "repeat_product"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

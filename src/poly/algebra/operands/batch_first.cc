@@ -174,7 +174,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     tensor.role = TensorRole::temporary;
     tensor.tolerance = {};
     result.tensors.push_back(tensor);
-    insert_statement(result, group_begin(result, name), copy_of(nest, sum, read, order, copied));
+    insert_statement(result, begin_with_initialisers(result, result.statement(name)), copy_of(nest, sum, read, order, copied));
     rest.reads[ordinal] = {copied, read.relation.apply_range(reordering(read.relation, order, copied))};
   }
   rest.group = result.statement(name).group;

@@ -152,7 +152,7 @@ std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string
     if (!simple) return {};
   }
   if (starts.empty()) return {};
-  why = "no operand has rows along its last two indices, the last one of a known extent";
+  why = "no operand has whole rows along its last two indices, the last one of a known extent";
   std::vector<Joint> joints;
   for (const auto& [operand, other] : {std::pair{a, b}, std::pair{b, a}}) {
     if (const auto joint = joint_of(nest, sum, operand, other)) joints.push_back(*joint);
@@ -179,13 +179,13 @@ class Joiner {
     const Statement before = nest_.statement(sum);
     const std::string outer = before.dims[static_cast<std::size_t>(joint.outer)],
                       inner = before.dims[static_cast<std::size_t>(joint.inner)];
+    std::vector<std::string> starts;
+    for (const Statement* start : initialisers_of(nest_, before)) starts.push_back(start->name);
     const std::string copied = add_copy(before, joint);
     const std::vector<std::string> written = names_of_indices(before, before.write);
     const auto place = [&](const std::string& name) {
       return static_cast<std::size_t>(std::find(written.begin(), written.end(), name) - written.begin());
     };
-    std::vector<std::string> starts;
-    for (const Statement* start : initialisers_of(nest_, before)) starts.push_back(start->name);
     join_result(before, place(outer), place(inner), joint.extent, starts);
     for (const std::string& start : starts) {
       const Statement& statement = nest_.statement(start);
@@ -228,7 +228,7 @@ class Joiner {
     copy.write = {name, relation_of(copy.domain, name, joined(dims_of(copy.domain, rank), rank - 2, rank - 1, joint.extent))};
     copy.reads = {{read.tensor, relation_of(copy.domain, read.tensor, dims_of(copy.domain, rank))}};
     copy.value = ScalarExpr::read(0, tensor.type);
-    insert_statement(nest_, group_begin(nest_, sum.name), copy);
+    insert_statement(nest_, begin_with_initialisers(nest_, nest_.statement(sum.name)), copy);
     return name;
   }
 

@@ -51,16 +51,6 @@ bool share_temporary(const Nest& nest, const Statement& a, const Statement& b) {
   return std::any_of(of_a.begin(), of_a.end(), [&](const std::string& tensor) { return of_b.contains(tensor); });
 }
 
-/// Before the statement, and before what starts it, where it is a reduction.
-std::size_t place_before(const Nest& nest, const Statement& statement) {
-  std::size_t place = group_begin(nest, statement.name);
-  const auto starts = [&](const Statement& other) {
-    return statement.reduction && other.write.tensor == statement.write.tensor;
-  };
-  while (place > 0 && starts(nest.statements[place - 1])) place = group_begin(nest, nest.statements[place - 1].name);
-  return place;
-}
-
 /// The first reader, if the definition may move there, and stands between reductions over the same elements now; else null.
 const Statement* later_place(const Nest& nest, const Statement& definition) {
   const std::string& tensor = definition.write.tensor;
@@ -73,7 +63,7 @@ const Statement* later_place(const Nest& nest, const Statement& definition) {
   if (first == nullptr || !may_recompute(nest, definition, *first)) return nullptr;
   std::vector<const Statement*> needed;
   reductions_of(nest, definition, needed);
-  const std::size_t from = position_of(nest, definition.name), to = place_before(nest, *first);
+  const std::size_t from = position_of(nest, definition.name), to = begin_with_initialisers(nest, *first);
   for (std::size_t k = from + 1; k < to; ++k) {
     const Statement& between = nest.statements[k];
     const bool shares = between.reduction && std::any_of(needed.begin(), needed.end(), [&](const Statement* reduction) {
@@ -91,7 +81,7 @@ bool move_one(Nest& nest) {
     if (reader == nullptr) continue;
     const std::string before = reader->name;
     erase_statement(nest, definition.name);
-    insert_statement(nest, place_before(nest, nest.statement(before)), definition);
+    insert_statement(nest, begin_with_initialisers(nest, nest.statement(before)), definition);
     return true;
   }
   return false;
