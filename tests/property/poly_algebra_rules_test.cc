@@ -9,8 +9,8 @@
 #include "poly/algebra/rules/online.h"
 #include "poly/nest/nest_json.h"
 #include "support/nests/algebra_nests.h"
-#include "support/nests/operand_nests.h"
 #include "support/nests/nest_interpreter.h"
+#include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {

@@ -71,7 +71,8 @@ inline Nest shared_scores(bool returned = false, int depth = 4, int columns = 3)
       .statement("sums_init[b, i, h, d] : " + element, "sums[b, i, h, d]", {}, number(0))
       .statement("sums[b, i, h, d, j] : " + element + " and 0 <= j <= i", "sums[b, i, h, d]",
                  {"weight[b, h, i, j]", "v[b, j, h, d]"}, product_of_halves(), ReductionOp::add)
-      .statement("out[b, i, h, d] : " + element, "out[b, i, h, d]", {"sums[b, i, h, d]"}, ScalarExpr::cast(ElementType::f16, read(0)));
+      .statement("out[b, i, h, d] : " + element, "out[b, i, h, d]", {"sums[b, i, h, d]"},
+                 ScalarExpr::cast(ElementType::f16, read(0)));
   if (returned) {
     builder.tensor("scores", TensorRole::output, {"B", "N", "N"})
         .statement("scores[b, i, j] : " + pair, "scores[b, i, j]", {"score[b, i, j]"}, read(0));

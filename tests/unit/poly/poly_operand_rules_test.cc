@@ -27,8 +27,7 @@ TEST(BatchFirst, OperandsAndSumsGetTheirBatchInFront) {
   EXPECT_THAT(nest.statement("b_copy").dims, ElementsAre("l", "j", "q"));
   EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("a_copy", "b_copy"));
   EXPECT_EQ(nest.tensor("a_copy").type, ElementType::f16);
-  EXPECT_TRUE(nest.statement("sum").write.relation.is_equal(
-      parse_map("[N, L] -> { sum[i, j, l, q] -> sums[l, i, j] }", "test")));
+  EXPECT_TRUE(nest.statement("sum").write.relation.is_equal(parse_map("[N, L] -> { sum[i, j, l, q] -> sums[l, i, j] }", "test")));
   EXPECT_EQ(matches("batch_first", nest), 0U) << "once";
 }
 

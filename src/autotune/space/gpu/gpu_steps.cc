@@ -369,34 +369,6 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   return values;
 }
 
-NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {
-  constexpr std::int64_t kSide = 64, kThreads = 256;
-  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
-  for (const int axis : group.axes) {
-    const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
-    std::int64_t tile = axis == rows.written || axis == rows.read ? kSide : 1;
-    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
-    values["tile." + cut.name] = tile;
-  }
-  return values;
-}
-
-NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits) {
-  constexpr std::int64_t kMostColumns = 64, kFewestColumns = 16;  // of 16 bits: a sector of memory
-  NamedValues values{{"threads", limits.most_threads / 2}, {"cluster", 1}, {"reduction_axis", -1}};
-  std::int64_t others = 1;
-  for (const int other : group.axes) {
-    const Axis& cut = structure.axes[static_cast<std::size_t>(other)];
-    values["tile." + cut.name] = 1;
-    if (other != axis) others *= cut.extent;
-  }
-  const Axis& columns = structure.axes[static_cast<std::size_t>(axis)];
-  std::int64_t tile = kMostColumns;
-  while (tile > kFewestColumns && (tile >= 2 * columns.extent || others * ceil_div(columns.extent, tile) < limits.units)) tile /= 2;
-  values["tile." + columns.name] = tile;
-  return values;
-}
-
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits) {
   return std::max<std::int64_t>(limits.most_threads / shape.threads, 1);
 }

@@ -1,7 +1,6 @@
 // GpuSteps: what candidates for a GPU have besides shared and tiled loops: grids of blocks, staged inputs, cache hints.
 #pragma once
 
-#include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/space.h"
 #include "autotune/space/space_limits.h"
 #include "autotune/space/structure/group_steps.h"
@@ -22,8 +21,8 @@ struct GpuChoice {
   enum class Staging : std::uint8_t { direct, reused, all } staging = Staging::direct;
   GridShape grid{.threads = 256};
   int prefetch = 0;  ///< work tiles (or points of a part) whose inputs a block has on their way while it works on one
-  bool streaming_inputs = false;   ///< of inputs that are staged
-  bool streaming_outputs = false;  ///< of outputs
+  bool streaming_inputs = false;          ///< of inputs that are staged
+  bool streaming_outputs = false;         ///< of outputs
   std::vector<std::string> transposed{};  ///< tensors that a block copies to the chip by rows, to read them across
 };
 
@@ -72,10 +71,6 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
 
 /// Values for a group of rows beside others with products on tensor cores: the first likely shape.
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
-/// The same for a group that reads memory along one axis and writes it along another: square tiles.
-NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
-/// The same for a group that sums across memory, which runs along a common axis: narrow blocks of many threads, so many that all units work.
-NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
 
 /// Blocks that keep half of a multiprocessor's threads.
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);

@@ -84,7 +84,7 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
     if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
   }
   for (const int axis : written) {
-    if (axis == result.reduction_axis || !has(group.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
+    if (axis == result.reduction_axis || !has(group.axes, axis) || has(in_a, axis) == has(in_b, axis)) continue;
     result.pack = std::exchange(result.row, axis);
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;

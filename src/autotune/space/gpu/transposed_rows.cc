@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/transposed_rows.h"
 
 #include "autotune/space/structure/axes.h"
+#include "support/rounding.h"
 
 #include <algorithm>
 
@@ -47,7 +48,8 @@ std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStruct
       const Statement& statement = nest.statement(name);
       if (statement.reduction || !add_statement(group, loop_group, statement, found)) return std::nullopt;
       // What the group itself writes stays on chip as it is.
-      if (std::find(found.tensors.begin(), found.tensors.end(), statement.write.tensor) != found.tensors.end()) return std::nullopt;
+      if (std::find(found.tensors.begin(), found.tensors.end(), statement.write.tensor) != found.tensors.end())
+        return std::nullopt;
     }
   }
   return found.read >= 0 ? std::optional(std::move(found)) : std::nullopt;
@@ -70,6 +72,35 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
     }
   }
   return found;
+}
+
+NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {
+  constexpr std::int64_t kSide = 64, kThreads = 256;
+  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+  for (const int axis : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
+    std::int64_t tile = axis == rows.written || axis == rows.read ? kSide : 1;
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = tile;
+  }
+  return values;
+}
+
+NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits) {
+  constexpr std::int64_t kMostColumns = 64, kFewestColumns = 16;  // of 16 bits: a sector of memory
+  NamedValues values{{"threads", limits.most_threads / 2}, {"cluster", 1}, {"reduction_axis", -1}};
+  std::int64_t others = 1;
+  for (const int other : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(other)];
+    values["tile." + cut.name] = 1;
+    if (other != axis) others *= cut.extent;
+  }
+  const Axis& columns = structure.axes[static_cast<std::size_t>(axis)];
+  std::int64_t tile = kMostColumns;
+  while (tile > kFewestColumns && (tile >= 2 * columns.extent || others * ceil_div(columns.extent, tile) < limits.units))
+    tile /= 2;
+  values["tile." + columns.name] = tile;
+  return values;
 }
 
 }  // namespace nestor

@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
+#include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_steps.h"

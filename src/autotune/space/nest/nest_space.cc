@@ -110,7 +110,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     if (kFusions[f] > Fusion::maximal && kFusions[f] != wanted) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
-    if (!same || kFusions[f] == wanted) fusions.push_back(static_cast<std::int64_t>(f));
+    if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());
       most_outer = std::max(most_outer, group.axes.size());

@@ -205,7 +205,8 @@ std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& st
   return Preparation(nest, structure).find();
 }
 
-std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure, Fusion fusion) {
+std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure,
+                                                             Fusion fusion) {
   const bool apart = fusion == Fusion::apart;
   const std::vector<int> before = preparing_loop_groups(base.nest(), structure);
   if (before.empty()) return std::nullopt;

@@ -14,9 +14,9 @@
 #include <optional>
 #include <set>
 
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -56,21 +56,12 @@ struct Products {
   std::set<int> batch;                ///< dims of the result that both operands follow
 };
 
-bool half_read(const ScalarExpr& factor, std::size_t& ordinal) {
-  const ScalarExpr bare = strip_exact_casts(factor);
-  if (bare.op() != ScalarOp::read || size_in_bytes(bare.type()) != 2) return false;
-  ordinal = static_cast<std::size_t>(bare.ordinal());
-  return true;
-}
-
 /// Sets `why` where there is none.
 std::optional<Products> products_of(const Nest& nest, const Statement& statement, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors";
-  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
-      statement.value.type() != ElementType::f32)
-    return std::nullopt;
-  std::size_t a = 0, b = 0;
-  if (!half_read(statement.value.args()[0], a) || !half_read(statement.value.args()[1], b) || a == b) return std::nullopt;
+  const auto halves = half_products(statement);
+  if (!halves) return std::nullopt;
+  const auto [a, b] = *halves;
   const std::vector<int> reduced = reduced_dims(statement);
   Products products;
   bool only_a = false, only_b = false;
@@ -132,7 +123,8 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
     const std::set<int>& dims = indices[static_cast<std::size_t>(order[k])];
     const std::string base = dims.size() == 1 ? sum.dims[static_cast<std::size_t>(*dims.begin())] : "e";
     copy.dims.push_back(fresh_dim(copy.dims, base));
-    copy.domain = isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
+    copy.domain =
+        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
   }
   copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
   copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};
@@ -186,12 +178,13 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 }  // namespace
 
 const Rule& batch_first_rule() {
-  static const Rule rule{kName,
-                         "operands of products that lie side by side are copied, one product after the other (argument: statement)",
-                         "a copy has the same elements under other indices, complete before the sum begins",
-                         "none",
-                         find,
-                         apply};
+  static const Rule rule{
+      kName,
+      "operands of products that lie side by side are copied, one product after the other (argument: statement)",
+      "a copy has the same elements under other indices, complete before the sum begins",
+      "none",
+      find,
+      apply};
   return rule;
 }
 

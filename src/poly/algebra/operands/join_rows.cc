@@ -15,9 +15,9 @@
 #include <optional>
 #include <set>
 
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -95,8 +95,8 @@ isl::set without(const Nest& nest, const Statement& statement, int a, int b) {
 /// Do both dims have all their values, `extent` of the inner one, whatever the others are?
 bool are_whole(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent) {
   const isl::set free = without(nest, statement, outer, inner);
-  const isl::set box = below(below(free, outer, extent_of(nest, statement.domain, outer)), inner,
-                             extent_of(nest, statement.domain, inner));
+  const isl::set box =
+      below(below(free, outer, extent_of(nest, statement.domain, outer)), inner, extent_of(nest, statement.domain, inner));
   return known_extent(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
 }
 
@@ -124,21 +124,12 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
   return whole ? std::optional(joint) : std::nullopt;
 }
 
-bool half_read(const ScalarExpr& factor, std::size_t& ordinal) {
-  const ScalarExpr bare = strip_exact_casts(factor);
-  if (bare.op() != ScalarOp::read || size_in_bytes(bare.type()) != 2) return false;
-  ordinal = static_cast<std::size_t>(bare.ordinal());
-  return true;
-}
-
 /// Sets `why` where there are none.
 std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors into a temporary";
-  std::size_t a = 0, b = 0;
-  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.value.type() != ElementType::f32 ||
-      nest.tensor(sum.write.tensor).role != TensorRole::temporary || !half_read(sum.value.args()[0], a) ||
-      !half_read(sum.value.args()[1], b) || a == b || sum.reads.size() != 2)
-    return {};
+  const auto halves = half_products(sum);
+  if (!halves || nest.tensor(sum.write.tensor).role != TensorRole::temporary || sum.reads.size() != 2) return {};
+  const auto [a, b] = *halves;
   why = "an index of it is no dim of its own";
   if (names_of_indices(sum, sum.reads[a]).empty() || names_of_indices(sum, sum.reads[b]).empty() ||
       names_of_indices(sum, sum.write).empty())
@@ -261,7 +252,8 @@ class Joiner {
     const isl::pw_aff rows = joined_extent(extent_of(nest_, statement.domain, first), extent);
     Statement result = statement;
     result.dims.erase(result.dims.begin() + first);
-    isl_set* joint = isl_set_project_out(without(nest_, statement, first, second).release(), isl_dim_set, static_cast<unsigned>(first), 1);
+    isl_set* joint =
+        isl_set_project_out(without(nest_, statement, first, second).release(), isl_dim_set, static_cast<unsigned>(first), 1);
     joint = isl_set_set_tuple_name(joint, statement.name.c_str());
     const isl::set whole = below(isl::manage(joint), second - (first < second ? 1 : 0), rows);
     isl_set* domain = isl_set_gist_params(whole.copy(), full_context(nest_).release());

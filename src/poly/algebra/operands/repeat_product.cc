@@ -26,9 +26,9 @@ namespace {
 constexpr const char* kName = "repeat_product";
 
 struct Repetition {
-  std::size_t read = 0;            ///< of the statement, of the tensor that it shares with others
-  std::vector<int> dims;           ///< of the statement, for whose values that tensor is computed anew
-  std::set<std::string> tensors;   ///< that get these dims
+  std::size_t read = 0;           ///< of the statement, of the tensor that it shares with others
+  std::vector<int> dims;          ///< of the statement, for whose values that tensor is computed anew
+  std::set<std::string> tensors;  ///< that get these dims
 };
 
 bool sums_products(const Statement& statement) {
@@ -77,7 +77,8 @@ std::optional<Repetition> repetition_of(const Nest& nest, const Statement& state
     if (!sums || found.dims.empty()) continue;
     const auto same = [&](const Access& read) { return found.tensors.contains(read.tensor); };
     why = "others read the product, or it shares its loops with other statements";
-    if (std::count_if(statement.reads.begin(), statement.reads.end(), same) != 1 || !stands_alone(nest, statement, found)) continue;
+    if (std::count_if(statement.reads.begin(), statement.reads.end(), same) != 1 || !stands_alone(nest, statement, found))
+      continue;
     why = "";
     return found;
   }
@@ -89,8 +90,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
   std::string why;
   for (const Statement& statement : nest.statements) {
     if (const auto found = repetition_of(nest, statement, why))
-      matches.push_back({kName, {statement.name}, statement.reads[found->read].tensor + " is computed for each element of " +
-                                                      statement.write.tensor + " that is made of it"});
+      matches.push_back({kName,
+                         {statement.name},
+                         statement.reads[found->read].tensor + " is computed for each element of " + statement.write.tensor +
+                             " that is made of it"});
   }
   return matches;
 }
@@ -98,7 +101,8 @@ std::vector<RuleMatch> find(const Nest& nest) {
 /// Copies of statements for each value of the dims of another one.
 class Repeater {
  public:
-  Repeater(const Nest& nest, const Statement& of, const Repetition& repetition) : repetition_(repetition), count_(repetition.dims.size()) {
+  Repeater(const Nest& nest, const Statement& of, const Repetition& repetition)
+      : repetition_(repetition), count_(repetition.dims.size()) {
     const isl::set domain = domain_in(nest, of);
     isl_set* values = domain.copy();
     for (int dim = static_cast<int>(of.dims.size()); dim-- > 0;) {
@@ -155,10 +159,12 @@ class Repeater {
     return isl_map_set_tuple_name(isl_map_set_tuple_name(map, isl_dim_in, statement.name.c_str()), isl_dim_out, tensor.c_str());
   }
 
-  Access inserted(const Statement& statement, const Access& access, const std::vector<int>& dims, const isl::map& relation) const {
+  Access inserted(const Statement& statement, const Access& access, const std::vector<int>& dims,
+                  const isl::map& relation) const {
     const unsigned at = place(isl_map_dim(relation.get(), isl_dim_out));
     isl_map* map = isl_map_insert_dims(relation.copy(), isl_dim_out, at, size());
-    for (std::size_t k = 0; k < count_; ++k) map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(at + k));
+    for (std::size_t k = 0; k < count_; ++k)
+      map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(at + k));
     return {access.tensor, isl::manage(set_names(map, statement, access.tensor))};
   }
 
@@ -174,7 +180,7 @@ class Repeater {
 
   const Repetition& repetition_;
   const std::size_t count_;
-  isl::set values_;                   ///< of the dims
+  isl::set values_;  ///< of the dims
   std::vector<std::string> names_;
   std::vector<isl::pw_aff> extents_;
 };
