@@ -5,6 +5,7 @@
 #include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -50,6 +51,16 @@ TEST(AlgebraError, NothingToDo) {
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
+  for (const char* name : {"batch_first", "join_rows", "repeat_product"})
+    EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
+  EXPECT_EQ(refusal(samples::outer_products(), "batch_first", {"sum"}),
+            "rule batch_first does not apply to sum: neighbouring elements of its operands belong to one product");
+  EXPECT_EQ(refusal(samples::interleaved_products(), "join_rows", {"sum"}),
+            "rule join_rows does not apply to sum: no operand has whole rows along its last two indices, the last one of a known "
+            "extent");
+  EXPECT_EQ(
+      refusal(samples::shared_scores(true), "repeat_product", {"weight"}),
+      "rule repeat_product does not apply to weight: others read the product, or it shares its loops with other statements");
   EXPECT_EQ(refusal(samples::matmul(), "keep_result", {"C_update"}),
             "rule keep_result does not apply to C_update: its result has several definitions, or is a reduction");
   EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"out"}),

@@ -10,6 +10,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/nest_interpreter.h"
+#include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -45,7 +46,10 @@ std::vector<Nest> nests() {
           samples::limited_scores(),
           samples::early_denominator(),
           samples::copied_twice(),
-          samples::quotients_by_roots()};
+          samples::quotients_by_roots(),
+          samples::interleaved_products(),
+          samples::outer_products(),
+          samples::shared_scores()};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

@@ -14,7 +14,8 @@ const std::vector<Rule>& rules() {
                                      keep_result_rule(),     defer_factor_rule(),       exp2_scale_rule(),
                                      factor_extremum_rule(), fixed_extremum_rule(),     online_rule(),
                                      moments_rule(),         reassociate_rule(),        split_reduction_rule(),
-                                     reciprocal_rule(),      materialize_factor_rule(), late_definitions_rule()};
+                                     reciprocal_rule(),      materialize_factor_rule(), late_definitions_rule(),
+                                     batch_first_rule(),     repeat_product_rule(),     join_rows_rule()};
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "support/nests/operand_nests.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
 #include "support/tensor/product_chain.h"
@@ -102,6 +103,40 @@ Nest products_of_one_tensor() {
   return builder.build();
 }
 
+/// Keys and values are summed first; queries are multiplied by that, and divided by what they are worth to the keys' sum.
+Nest linear_attention() {
+  const std::string depth = std::to_string(kDepth), row = "0 <= h < H and 0 <= i < N", pair = "0 <= h < H and 0 <= p < " + depth,
+                    cell = pair + " and 0 <= o < " + depth, out = row + " and 0 <= o < " + depth;
+  const ScalarExpr feature = ScalarExpr::cast(kHalf, wide(0) * wide(0) + number(0.5));
+  NestBuilder builder("linear_attention", {{"H", 2}, {"N", 70}});
+  for (const char* name : {"q", "k", "v"}) builder.tensor(name, TensorRole::input, {"H", "N", depth}, kHalf);
+  for (const char* name : {"kf", "qf"}) builder.tensor(name, TensorRole::temporary, {"H", "N", depth}, kHalf);
+  return builder.tensor("sums", TensorRole::temporary, {"H", depth, depth})
+      .tensor("summed", TensorRole::temporary, {"H", depth, depth}, kHalf)
+      .tensor("count", TensorRole::temporary, {"H", depth})
+      .tensor("size", TensorRole::temporary, {"H", "N"})
+      .tensor("product", TensorRole::temporary, {"H", "N", depth})
+      .tensor("out", TensorRole::output, {"H", "N", depth}, kHalf)
+      .statement("kf[h, i, p] : " + row + " and 0 <= p < " + depth, "kf[h, i, p]", {"k[h, i, p]"}, feature)
+      .statement("sums_init[h, p, o] : " + cell, "sums[h, p, o]", {}, number(0))
+      .statement("sums[h, p, o, i] : " + cell + " and 0 <= i < N", "sums[h, p, o]", {"kf[h, i, p]", "v[h, i, o]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("summed[h, p, o] : " + cell, "summed[h, p, o]", {"sums[h, p, o]"},
+                 ScalarExpr::cast(kHalf, read(0) * number(0.05)))
+      .statement("count_init[h, p] : " + pair, "count[h, p]", {}, number(0))
+      .statement("count[h, p, i] : " + pair + " and 0 <= i < N", "count[h, p]", {"kf[h, i, p]"}, wide(0), ReductionOp::add)
+      .statement("qf[h, i, p] : " + row + " and 0 <= p < " + depth, "qf[h, i, p]", {"q[h, i, p]"}, feature)
+      .statement("size_init[h, i] : " + row, "size[h, i]", {}, number(0))
+      .statement("size[h, i, p] : " + row + " and 0 <= p < " + depth, "size[h, i]", {"qf[h, i, p]", "count[h, p]"},
+                 wide(0) * read(1), ReductionOp::add)
+      .statement("product_init[h, i, o] : " + out, "product[h, i, o]", {}, number(0))
+      .statement("product[h, i, o, p] : " + out + " and 0 <= p < " + depth, "product[h, i, o]",
+                 {"qf[h, i, p]", "summed[h, p, o]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[h, i, o] : " + out, "out[h, i, o]", {"product[h, i, o]", "size[h, i]"},
+                 ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
 struct PreparedCase {
   const char* name;
   Nest nest;
@@ -116,40 +151,82 @@ struct PreparedCase {
 std::vector<PreparedCase> prepared_cases() {
   const Sizes keys{{"H", 64}, {"Q", 4096}, {"K", 4096}}, few_keys{{"H", 2}, {"Q", 70}, {"K", 90}};
   const Sizes large{{"M", 4096}, {"N", 4096}, {"K", 4096}, {"P", 4096}};
-  return {{"statistics", normalised_keys(false), keys, few_keys, 1, 2, true, Fusion::prepared},
-          {"stored_operands", normalised_keys(true), keys, few_keys, 1, 2, true, Fusion::prepared},
-          {"norm_then_product",
-           norm_then_product(),
-           {{"M", 4096}, {"N", 4096}},
-           {{"M", 70}, {"N", 88}},
-           1,
-           1,
-           true,
-           Fusion::prepared},
-          {"norm_then_long_product",
-           norm_then_product(520),
-           {{"M", 4096}, {"N", 4096}},
-           {{"M", 70}, {"N", 88}},
-           1,
-           1,
-           true,
-           Fusion::prepared},
-          {"two_products",
-           testing::product_chain_nest(),
-           large,
-           {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}},
-           2,
-           2,
-           false,
-           Fusion::careful},
-          {"products_of_one_tensor",
-           products_of_one_tensor(),
-           {{"M", 4096}, {"N", 4096}, {"K", 4096}},
-           {{"M", 70}, {"N", 88}, {"K", 72}},
-           1,
-           3,
-           false,
-           Fusion::careful}};
+  return {
+      {"statistics", normalised_keys(false), keys, few_keys, 1, 2, true, Fusion::prepared},
+      {"stored_operands", normalised_keys(true), keys, few_keys, 1, 2, true, Fusion::prepared},
+      {"norm_then_product",
+       norm_then_product(),
+       {{"M", 4096}, {"N", 4096}},
+       {{"M", 70}, {"N", 88}},
+       1,
+       1,
+       true,
+       Fusion::prepared},
+      {"norm_then_long_product",
+       norm_then_product(520),
+       {{"M", 4096}, {"N", 4096}},
+       {{"M", 70}, {"N", 88}},
+       1,
+       1,
+       true,
+       Fusion::prepared},
+      {"two_products",
+       testing::product_chain_nest(),
+       large,
+       {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}},
+       2,
+       2,
+       false,
+       Fusion::careful},
+      {"products_of_one_tensor",
+       products_of_one_tensor(),
+       {{"M", 4096}, {"N", 4096}, {"K", 4096}},
+       {{"M", 70}, {"N", 88}, {"K", 72}},
+       1,
+       3,
+       false,
+       Fusion::careful},
+      // Operands and results of products side by side: copies in a kernel each, and one that puts the results in their places.
+      {"interleaved_products",
+       interleaved_products(),
+       {{"N", 384}, {"L", 128}},
+       {{"N", 41}, {"L", 5}},
+       1,
+       1,
+       true,
+       Fusion::prepared},
+      {"interleaved_products_of_8",
+       interleaved_products(),
+       {{"N", 384}, {"L", 128}},
+       {{"N", 72}, {"L", 16}},
+       1,
+       1,
+       true,
+       Fusion::prepared},
+      {"outer_products",
+       outer_products("", 32, 32),
+       {{"V", 512}, {"N", 384}},
+       {{"V", 40}, {"N", 3}},
+       1,
+       1,
+       true,
+       Fusion::careful},
+      {"shared_scores",
+       shared_scores(false, 64, 64),
+       {{"B", 256}, {"H", 16}, {"N", 256}},
+       {{"B", 1}, {"H", 2}, {"N", 70}},
+       1,
+       2,
+       false,
+       Fusion::maximal},
+      {"sums_of_keys_and_values",
+       linear_attention(),
+       {{"H", 32}, {"N", 4096}},
+       {{"H", 2}, {"N", 70}},
+       2,
+       2,
+       true,
+       Fusion::apart}};
 }
 
 class Prepared : public ::testing::TestWithParam<PreparedCase> {};

@@ -254,6 +254,7 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
   const bool resident = shared.persistent > 0;
   const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(shared));
   steps.insert(steps.end(), knobs.begin(), knobs.end());
+  for (const std::string& tensor : choice.transposed) steps.push_back(make_step("stage", {tensor, grid.back(), 1}));
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_work_tiles && part.group.part;

@@ -21,8 +21,9 @@ struct GpuChoice {
   enum class Staging : std::uint8_t { direct, reused, all } staging = Staging::direct;
   GridShape grid{.threads = 256};
   int prefetch = 0;  ///< work tiles (or points of a part) whose inputs a block has on their way while it works on one
-  bool streaming_inputs = false;   ///< of inputs that are staged
-  bool streaming_outputs = false;  ///< of outputs
+  bool streaming_inputs = false;          ///< of inputs that are staged
+  bool streaming_outputs = false;         ///< of outputs
+  std::vector<std::string> transposed{};  ///< tensors that a block copies to the chip by rows, to read them across
 };
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits);

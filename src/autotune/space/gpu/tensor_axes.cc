@@ -56,6 +56,13 @@ std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access) {
 
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
+/// Do neighbouring elements of an operand belong to different products, as the last index follows what both operands and the result do?
+bool interleaves_products(const LoopGroup& loop_group, const Access& operand, const Access& other, const Access& write) {
+  const std::vector<int> indices = axes_of(loop_group, operand);
+  const int last = indices.empty() ? -1 : indices.back();
+  return last >= 0 && has(axes_of(loop_group, other), last) && has(axes_of(loop_group, write), last);
+}
+
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                           const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
@@ -65,6 +72,8 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   for (const Access* access : {&a, &b}) {
     if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
+  if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
+    return std::nullopt;
   const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
                          written = axes_of(loop_group, statement.write);
   if (written.empty()) return std::nullopt;
@@ -75,10 +84,13 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
     if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
   }
   for (const int axis : written) {
-    if (axis == result.reduction_axis || !has(group.axes, axis) || (has(in_a, axis) && has(in_b, axis))) continue;
+    if (axis == result.reduction_axis || !has(group.axes, axis) || has(in_a, axis) == has(in_b, axis)) continue;
     result.pack = std::exchange(result.row, axis);
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
+  // Rows, and what packs them, are those of one operand, and columns those of the other.
+  if (has(in_a, result.row) == has(in_a, result.reduction_axis)) return std::nullopt;
+  if (result.pack >= 0 && has(in_a, result.pack) != has(in_a, result.row)) return std::nullopt;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
     if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];
@@ -98,6 +110,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   for (const Access* access : {&a, &b}) {
     if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
   }
+  if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
+    return std::nullopt;
   const std::vector<int> in_a = moved_axes(loop_group, a), in_b = moved_axes(loop_group, b),
                          written = axes_of(loop_group, statement.write);
   TensorAxes result;

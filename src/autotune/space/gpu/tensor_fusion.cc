@@ -3,8 +3,15 @@
 
 #include "autotune/space/gpu/tensor_guesses.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace nestor {
 namespace {
+
+bool prepares(const std::vector<FusionGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const FusionGroup& group) { return group.prepares; });
+}
 
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
@@ -21,20 +28,35 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
-  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::careful}) {
+  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful}) {
+    if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
     if (has_place(variants, variant, fusion, limits)) return fusion;
   }
   return Fusion::maximal;
 }
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
-                                             const GpuLimits& limits) {
+                                             const std::set<std::string>& for_products, const GpuLimits& limits) {
   // Rather without a rule than in kernels apart.
   const auto fuses = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, Fusion::maximal, limits);
   };
-  if (fuses(usual)) return usual;
+  // How much of a tile of 128 x 128 results fill.
+  const auto filled = [&](const std::set<std::string>& rules) {
+    constexpr std::int64_t kSide = 128;
+    const auto axes = tensor_axes_after(variants, rules, limits);
+    const bool sums = axes && axes->column >= 0;
+    return sums ? std::min(axes->row_extent, kSide) * std::min(axes->column_extent, kSide) : kSide * kSide;
+  };
+  const auto finds_place = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+  };
+  std::set<std::string> more = usual;
+  more.insert(for_products.begin(), for_products.end());
+  if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
+  if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   for (const std::string& rule : usual) {
     std::set<std::string> others = usual;
     others.erase(rule);

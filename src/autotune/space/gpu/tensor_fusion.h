@@ -18,7 +18,9 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 /// Axes of the heaviest fusion group after the rules, fused as for tensor cores.
 std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits);
 
-/// The usual rules, without one that makes something else of a sum of products.
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual, const GpuLimits& limits);
+/// The usual rules, with those that are for products where these have no place else, or without one that makes something else of a sum of
+/// products.
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
+                                             const std::set<std::string>& for_products, const GpuLimits& limits);
 
 }  // namespace nestor

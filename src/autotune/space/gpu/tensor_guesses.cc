@@ -6,6 +6,7 @@
 #include "codegen/gpu/target/block_registers.h"
 #include "support/rounding.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 
@@ -56,6 +57,24 @@ bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& 
   return tensor_infeasible(axes, choice, limits).empty();
 }
 
+/// A block of a likely shape.
+struct Shape {
+  int warpgroups, row_tiles;
+  std::int64_t columns;
+  bool in_turn = false;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+/// The shapes, as wide as results are.
+std::vector<Shape> as_wide_as(std::int64_t columns, const std::vector<Shape>& shapes) {
+  std::vector<Shape> narrow;
+  for (Shape shape : shapes) {
+    shape.columns = std::min(shape.columns, round_up(columns, nvptx::kTerms));
+    if (std::find(narrow.begin(), narrow.end(), shape) == narrow.end()) narrow.push_back(shape);
+  }
+  return narrow;
+}
+
 std::int64_t blocks_of_rows(const TensorAxes& axes) { return ceil_div(axes.row_extent, std::int64_t{nvptx::kWarpgroupRows}); }
 
 /// Few results: what takes the time is reading the operand of the columns. Each multiprocessor gets the same share of it, in large pieces,
@@ -68,8 +87,9 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
-    const std::int64_t share = round_up(
-        ceil_div(axes.column_extent * axes.others * blocks_of_rows(axes), std::int64_t{limits.units} * turns), nvptx::kTerms);
+    const std::int64_t all = axes.column_extent * axes.others * blocks_of_rows(axes);
+    const std::int64_t share =
+        round_up(std::min(ceil_div(all, std::int64_t{limits.units} * turns), axes.column_extent), nvptx::kTerms);
     for (const int depth : {256, 128, 64}) {
       TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .min_blocks = turns},
                           .columns = share,
@@ -84,11 +104,6 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
 /// the products of another; narrower ones where those would leave multiprocessors idle. Rows of blocks first, then columns, with tiles for a
 /// pair of blocks or one.
 std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
-  struct Shape {
-    int warpgroups, row_tiles;
-    std::int64_t columns;
-    bool in_turn = false;
-  };
   const bool pairs = limits.sm >= kGroupProducts;
   const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 2, 128, true}, {2, 1, 256, true}, {2, 1, 192},
                                                                {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
@@ -97,7 +112,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
   if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
     choices = choices_of_few_results(axes, limits);
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : as_wide_as(axes.column_extent, shapes)) {
     TensorChoice choice{.grid = {.warpgroups = shape.warpgroups,
                                  .stages = 8,
                                  .intra_warpgroup_overlap = pairs ? 1 : 0,

@@ -103,6 +103,10 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   plan.form = group.forms.front();
   plan.tile[axes.row] = choice.rows() * choice.grid.cluster / choice.pack_gqa;
   if (choice.pack_gqa > 1) plan.tile[axes.pack] = choice.pack_gqa;
+  // Blocks at work at once take tiles of one product, also where an index of products stands behind rows or columns.
+  if (axes.column >= 0)
+    std::stable_partition(plan.order.begin(), plan.order.end(),
+                          [&](int axis) { return axis != axes.row && axis != axes.column; });
   plan.parallel = static_cast<int>(plan.order.size());
   if (choice.longest_first > 0) {
     std::erase(plan.order, axes.row);

@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
+#include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_steps.h"
@@ -170,6 +171,15 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   if (!beside || !on_tensor_cores()) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
+  }
+  if (const auto rows = transposed_rows(nest, chosen_.structure, group)) {
+    shape = shape_of(group, values_of_transposed(chosen_.structure, group, *rows));
+    shape.on_gpu.transposed = rows->tensors;
+    if (infeasible().empty()) return "";
+  }
+  if (const int axis = axis_of_column_sums(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
+    if (infeasible().empty()) return "";
   }
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);
   shape = shape_of(group, values);

@@ -17,7 +17,7 @@
 namespace nestor {
 
 /// Values of the parameter "fusion" are places in this list.
-inline constexpr std::array<Fusion, 4> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared};
+inline constexpr std::array<Fusion, 5> kFusions{Fusion::none, Fusion::careful, Fusion::maximal, Fusion::prepared, Fusion::apart};
 
 /// What a space knows about its candidates.
 struct CandidateFacts {

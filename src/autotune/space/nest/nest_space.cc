@@ -27,13 +27,16 @@ class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
       : schedules_(schedules), sizes_(sizes), limits_(limits), variants_(schedules, sizes) {
+    const bool tensor_cores = limits.gpu && has_tensor_cores(*limits.gpu);
+    std::set<std::string> for_products;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
+      if (is_for_products(rule) && !tensor_cores) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
+      if (is_for_products(rule)) for_products.insert(rule);
     }
-    tensor_rules_ =
-        limits.gpu && has_tensor_cores(*limits.gpu) ? rules_for_tensor_cores(variants_, usual_rules_, *limits.gpu) : usual_rules_;
+    tensor_rules_ = tensor_cores ? rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu) : usual_rules_;
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -101,12 +104,13 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
   std::set<int> reductions;
   const bool on_tensor_cores = limits_.gpu && has_tensor_cores(*limits_.gpu);
-  const Fusion wanted = on_tensor_cores ? fusion_for_tensor_cores(variants_, usual, *limits_.gpu) : Fusion::maximal;
+  const RuleVariant& for_products = variants_.at({tensor_rules_});
+  const Fusion wanted = on_tensor_cores ? fusion_for_tensor_cores(variants_, for_products, *limits_.gpu) : Fusion::maximal;
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
-    if (kFusions[f] == Fusion::prepared && wanted != Fusion::prepared) continue;
+    if (kFusions[f] > Fusion::maximal && kFusions[f] != wanted) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
-    if (!same || kFusions[f] == Fusion::prepared) fusions.push_back(static_cast<std::int64_t>(f));
+    if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());
       most_outer = std::max(most_outer, group.axes.size());
@@ -144,7 +148,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes = on_tensor_cores ? tensor_axes(variants_.nest(usual), usual.structure, variants_.heaviest(usual, wanted))
+    if (const auto axes = on_tensor_cores ? tensor_axes(variants_.nest(for_products), for_products.structure,
+                                                        variants_.heaviest(for_products, wanted))
                                           : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))

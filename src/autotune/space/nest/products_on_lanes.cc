@@ -66,11 +66,12 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
   const auto is_computed = [](const Tensor& tensor) { return tensor.role == TensorRole::temporary; };
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
   RuleVariants variants(schedules, sizes);
-  std::set<std::string> rules;
+  std::set<std::string> rules, for_products;
   for (const std::string& rule : matching_rules(schedules)) {
-    if (rule != kSplittingRule && enabled_by_default(rule)) rules.insert(rule);
+    if (enabled_by_default(rule)) rules.insert(rule);
+    if (is_for_products(rule)) for_products.insert(rule);
   }
-  const auto axes = tensor_axes_after(variants, rules_for_tensor_cores(variants, rules, limits), limits);
+  const auto axes = tensor_axes_after(variants, rules_for_tensor_cores(variants, rules, for_products, limits), limits);
   if (axes && axes->no_product.empty()) return "";
   if (axes)
     return fmt::format("{} sums over several elements of a row beside it, and is no product of the same rows", axes->no_product);

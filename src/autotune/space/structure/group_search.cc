@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 
 namespace nestor {
 namespace {
@@ -41,7 +43,28 @@ class GroupFinder {
     if (fusion_ == Fusion::none) return false;
     const auto before = group_of(first, next).axes;
     const auto after = group_of(first, next + 1).axes;
+    if (fusion_ == Fusion::related && !shares_tensor(first, next)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+  }
+
+  std::set<std::string> tensors_of(int place) const {
+    std::set<std::string> tensors;
+    for (const std::string& name : structure_.loop_groups[loop_groups_[place]].statements) {
+      const Statement& statement = base_.nest().statement(name);
+      tensors.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) tensors.insert(read.tensor);
+    }
+    return tensors;
+  }
+
+  /// Does the loop group touch a tensor that one of first .. next - 1 touches?
+  bool shares_tensor(int first, int next) const {
+    const std::set<std::string> own = tensors_of(next);
+    for (int place = first; place < next; ++place) {
+      const std::set<std::string> tensors = tensors_of(place);
+      if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return own.contains(tensor); })) return true;
+    }
+    return false;
   }
 
   /// Of the loop groups at the places first .. last - 1.

@@ -50,6 +50,53 @@ std::vector<std::vector<int>> connected(const Nest& nest, const NestStructure& s
   return sets;
 }
 
+/// Axes of a loop group that the indices of an access follow, in their order; -1: none.
+std::vector<int> axes_of(const LoopGroup& loop_group, const Access& access) {
+  std::vector<int> axes;
+  for (const std::optional<int>& dim : followed_dims(access)) {
+    const bool known = dim && static_cast<std::size_t>(*dim) < loop_group.axes.size();
+    axes.push_back(known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
+  }
+  return axes;
+}
+
+/// Axes of a sum of products of matrices that both operands and the result follow: one product for each of their points.
+std::set<int> axes_of_products(const LoopGroup& loop_group, const Statement& sum) {
+  const auto product = unscaled_contraction_of(sum);
+  std::set<int> common;
+  const std::vector<int> a = axes_of(loop_group, sum.reads[static_cast<std::size_t>(product->a)]),
+                         b = axes_of(loop_group, sum.reads[static_cast<std::size_t>(product->b)]);
+  for (const int axis : axes_of(loop_group, sum.write)) {
+    if (axis >= 0 && std::find(a.begin(), a.end(), axis) != a.end() && std::find(b.begin(), b.end(), axis) != b.end())
+      common.insert(axis);
+  }
+  return common;
+}
+
+/// Loop groups, cut where elements of different products before lie next to each other in what a loop group writes: tiles of one product
+/// would leave single elements of a row.
+std::vector<std::vector<int>> without_interleaved_results(const Nest& nest, const NestStructure& structure,
+                                                          const std::vector<int>& loop_groups) {
+  std::vector<std::vector<int>> runs(1);
+  std::set<int> products;
+  for (const int u : loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    const bool cut = std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
+      const std::vector<int> written = axes_of(loop_group, nest.statement(name).write);
+      return !written.empty() && products.contains(written.back());
+    });
+    if (cut) {
+      runs.emplace_back();
+      products.clear();
+    }
+    runs.back().push_back(u);
+    for (const std::string& name : loop_group.statements) {
+      if (multiplies_matrices(nest.statement(name))) products.merge(axes_of_products(loop_group, nest.statement(name)));
+    }
+  }
+  return runs;
+}
+
 class Preparation {
  public:
   Preparation(const Nest& nest, const NestStructure& structure) : nest_(nest), structure_(structure) {}
@@ -172,7 +219,9 @@ std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& st
   return Preparation(nest, structure).find();
 }
 
-std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure) {
+std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure,
+                                                             Fusion fusion) {
+  const bool apart = fusion == Fusion::apart;
   const std::vector<int> before = preparing_loop_groups(base.nest(), structure);
   if (before.empty()) return std::nullopt;
   std::vector<int> others;
@@ -181,13 +230,15 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
   }
   std::vector<FusionGroup> fusion_groups;
   for (const std::vector<int>& set : connected(base.nest(), structure, before)) {
-    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, Fusion::careful)) {
+    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful)) {
       group.prepares = true;
       fusion_groups.push_back(std::move(group));
     }
   }
-  for (FusionGroup& group : find_fusion_groups_of(base, structure, others, Fusion::maximal))
-    fusion_groups.push_back(std::move(group));
+  for (const std::vector<int>& run : without_interleaved_results(base.nest(), structure, others)) {
+    for (FusionGroup& group : find_fusion_groups_of(base, structure, run, apart ? Fusion::careful : Fusion::maximal))
+      fusion_groups.push_back(std::move(group));
+  }
   std::optional<Schedule> schedule = base;
   for (const FusionGroup& group : fusion_groups) {
     if (schedule) schedule = try_steps(*schedule, group_steps(structure, group, probe_plan(group)).steps);

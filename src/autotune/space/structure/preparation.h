@@ -1,6 +1,7 @@
 // Preparation: what products of matrices need and do not take part in, in kernels of its own before them.
 #pragma once
 
+#include "autotune/space/structure/group_search.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "poly/schedule/schedule.h"
 
@@ -16,8 +17,8 @@ bool multiplies_matrices(const Statement& statement);
 /// with those that they need. Statistics of rows and normalised operands are examples. Empty where the nest has no such product.
 std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& structure);
 
-/// Fusion groups of the preparation first, marked as such, then all others as far as they fuse. nullopt: there is none, or the
-/// schedule refuses.
-std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure);
+/// Fusion groups of the preparation first, marked as such, then all others as far as `fusion` (prepared or apart) fuses them. nullopt: there
+/// is none, or the schedule refuses.
+std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& base, const NestStructure& structure, Fusion fusion);
 
 }  // namespace nestor

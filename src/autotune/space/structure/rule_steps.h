@@ -34,6 +34,9 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);
 
+/// True for rules that do more work so that products get tensor cores: of no use without.
+bool is_for_products(const std::string& rule);
+
 /// True for rules that trade bits of f32 for speed: not for results that are not rounded to 16 bits.
 bool costs_accuracy(const std::string& rule);
 

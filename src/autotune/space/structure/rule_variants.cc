@@ -30,10 +30,11 @@ const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& v
   by_row = by_row && !variant.structure.parts.empty();
   const auto known = fusion_groups_.find({&variant, fusion, by_row});
   if (known != fusion_groups_.end()) return known->second;
-  const Fusion within = fusion == Fusion::prepared ? Fusion::maximal : fusion;
+  const bool prepares = fusion == Fusion::prepared || fusion == Fusion::apart;
+  const Fusion within = fusion == Fusion::prepared ? Fusion::maximal : fusion == Fusion::apart ? Fusion::careful : fusion;
   std::optional<std::vector<FusionGroup>> found;
-  if (fusion == Fusion::prepared && variant.structure.parts.empty()) {
-    found = find_prepared_groups(base(variant), variant.structure);
+  if (prepares && variant.structure.parts.empty()) {
+    found = find_prepared_groups(base(variant), variant.structure, fusion);
   } else if (fusion != Fusion::none) {
     found = find_part_groups(base(variant), variant.structure, within, by_row);
   }

@@ -2,7 +2,7 @@
 //
 // Pattern    a temporary of one elementwise definition that needs what a sum or an extremum has accumulated, behind it another such
 //            reduction that needs the same temporary, and behind that the first reader (a row's denominator between two sums over weights).
-// Rewrite    the definition moves to just before its first reader.
+// Rewrite    the definition moves to just before its first reader, and before what starts that one where it is a reduction.
 // Conditions the definition is alone in its loops, and nothing between writes what it reads.
 // Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
 //            old place may then become one, which a statement between them that needs the first one's result forbids.
@@ -63,7 +63,7 @@ const Statement* later_place(const Nest& nest, const Statement& definition) {
   if (first == nullptr || !may_recompute(nest, definition, *first)) return nullptr;
   std::vector<const Statement*> needed;
   reductions_of(nest, definition, needed);
-  const std::size_t from = position_of(nest, definition.name), to = group_begin(nest, first->name);
+  const std::size_t from = position_of(nest, definition.name), to = begin_with_initialisers(nest, *first);
   for (std::size_t k = from + 1; k < to; ++k) {
     const Statement& between = nest.statements[k];
     const bool shares = between.reduction && std::any_of(needed.begin(), needed.end(), [&](const Statement* reduction) {
@@ -81,7 +81,7 @@ bool move_one(Nest& nest) {
     if (reader == nullptr) continue;
     const std::string before = reader->name;
     erase_statement(nest, definition.name);
-    insert_statement(nest, group_begin(nest, before), definition);
+    insert_statement(nest, begin_with_initialisers(nest, nest.statement(before)), definition);
     return true;
   }
   return false;

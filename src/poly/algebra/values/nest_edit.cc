@@ -84,6 +84,13 @@ std::vector<const Statement*> initialisers_of(const Nest& nest, const Statement&
   return found;
 }
 
+std::size_t begin_with_initialisers(const Nest& nest, const Statement& statement) {
+  std::size_t place = group_begin(nest, statement.name);
+  const auto starts = [&](const Statement& other) { return statement.reduction && other.write.tensor == statement.write.tensor; };
+  while (place > 0 && starts(nest.statements[place - 1])) place = group_begin(nest, nest.statements[place - 1].name);
+  return place;
+}
+
 bool starts_from(const Nest& nest, const Statement& update, double value) {
   const auto initialisers = initialisers_of(nest, update);
   if (initialisers.empty()) return false;

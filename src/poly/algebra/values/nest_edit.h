@@ -17,6 +17,8 @@ bool is_elementwise_temporary(const Nest& nest, const std::string& tensor);
 /// The statements that initialise the accumulator of `update` (they write its tensor and are no reductions), provided that
 /// all of them come before it and that it is the only reduction that writes the tensor; empty otherwise.
 std::vector<const Statement*> initialisers_of(const Nest& nest, const Statement& update);
+/// Position before the statement and, where it is a reduction, before its initialisers that stand directly before it.
+std::size_t begin_with_initialisers(const Nest& nest, const Statement& statement);
 /// True when every initialiser of `update` writes the constant `value`.
 bool starts_from(const Nest& nest, const Statement& update, double value);
 

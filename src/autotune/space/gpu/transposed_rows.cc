@@ -1,0 +1,106 @@
+// Last indices of what a group reads and writes.
+#include "autotune/space/gpu/transposed_rows.h"
+
+#include "autotune/space/structure/axes.h"
+#include "support/rounding.h"
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+/// Common axes of the group that the indices of an access follow, in their order; -1: none.
+std::vector<int> common_axes_of(const FusionGroup& group, const LoopGroup& loop_group, const Access& access) {
+  std::vector<int> axes;
+  for (const std::optional<int>& dim : followed_dims(access)) {
+    const bool known = dim && static_cast<std::size_t>(*dim) < loop_group.axes.size();
+    const int axis = known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1;
+    axes.push_back(std::find(group.axes.begin(), group.axes.end(), axis) == group.axes.end() ? -1 : axis);
+  }
+  return axes;
+}
+
+/// Notes what the statement reads across; false: it reads along several other axes, or writes along another one than those before it.
+bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const Statement& statement, TransposedRows& found) {
+  const std::vector<int> written = common_axes_of(group, loop_group, statement.write);
+  if (written.empty() || written.back() < 0 || (found.written >= 0 && found.written != written.back())) return false;
+  found.written = written.back();
+  for (const Access& read : statement.reads) {
+    const std::vector<int> axes = common_axes_of(group, loop_group, read);
+    const bool across = !axes.empty() && axes.back() >= 0 && axes.back() != found.written &&
+                        std::find(axes.begin(), axes.end(), found.written) != axes.end();
+    if (!across) continue;
+    if (found.read >= 0 && found.read != axes.back()) return false;
+    found.read = axes.back();
+    if (std::find(found.tensors.begin(), found.tensors.end(), read.tensor) == found.tensors.end())
+      found.tensors.push_back(read.tensor);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  TransposedRows found;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      if (statement.reduction || !add_statement(group, loop_group, statement, found)) return std::nullopt;
+      // What the group itself writes stays on chip as it is.
+      if (std::find(found.tensors.begin(), found.tensors.end(), statement.write.tensor) != found.tensors.end())
+        return std::nullopt;
+    }
+  }
+  return found.read >= 0 ? std::optional(std::move(found)) : std::nullopt;
+}
+
+int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  int found = -1;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      if (!statement.reduction) continue;
+      for (const Access& read : statement.reads) {
+        // What has fewer dims than the sum has is read again and again.
+        const std::vector<int> axes = common_axes_of(group, loop_group, read);
+        if (axes.size() < statement.dims.size()) continue;
+        if (axes.back() < 0 || (found >= 0 && found != axes.back())) return -1;
+        found = axes.back();
+      }
+    }
+  }
+  return found;
+}
+
+NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {
+  constexpr std::int64_t kSide = 64, kThreads = 256;
+  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+  for (const int axis : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
+    std::int64_t tile = axis == rows.written || axis == rows.read ? kSide : 1;
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = tile;
+  }
+  return values;
+}
+
+NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits) {
+  constexpr std::int64_t kMostColumns = 64, kFewestColumns = 16;  // of 16 bits: a sector of memory
+  NamedValues values{{"threads", limits.most_threads / 2}, {"cluster", 1}, {"reduction_axis", -1}};
+  std::int64_t others = 1;
+  for (const int other : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(other)];
+    values["tile." + cut.name] = 1;
+    if (other != axis) others *= cut.extent;
+  }
+  const Axis& columns = structure.axes[static_cast<std::size_t>(axis)];
+  std::int64_t tile = kMostColumns;
+  while (tile > kFewestColumns && (tile >= 2 * columns.extent || others * ceil_div(columns.extent, tile) < limits.units))
+    tile /= 2;
+  values["tile." + columns.name] = tile;
+  return values;
+}
+
+}  // namespace nestor

@@ -1,0 +1,32 @@
+// TransposedRows: groups that read memory along one axis and write it along another.
+#pragma once
+
+#include "autotune/space/space.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Elements next to each other in memory: along which axis they are written, and along which other one `tensors` are read.
+struct TransposedRows {
+  int written = -1, read = -1;
+  std::vector<std::string> tensors;
+};
+
+/// Of a group whose statements sum nothing up, where both axes are common ones.
+std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
+/// The common axis along which a group that sums reads memory, where it sums across (sums of columns); -1: there is none.
+int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
+/// Values for a group that reads memory along one axis and writes it along another: square tiles.
+NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
+/// The same for a group that sums across memory along the axis: narrow blocks of many threads, so many that all units work.
+NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
+
+}  // namespace nestor

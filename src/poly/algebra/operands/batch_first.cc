@@ -1,0 +1,191 @@
+// Rule "batch_first": operands of products of matrices side by side in memory are copied, one matrix after the other.
+//
+// Pattern    r_e += a_p b_q, where a and b are tensors of 16 bits, each follows a dim of e that the other does not, and the last index of a
+//            or b follows dims of e that both follow (out[i, j, l] += a[i, q, l] b[j, q, l]): neighbouring elements are of different products.
+// Rewrite    a'[batch, others] = a[..], before the sum, which reads a' instead; indices of both kinds keep their order. The same for b, and
+//            where r is a temporary its indices are put in such an order, too.
+// Conditions the sum is alone in its loops.
+// Proof      a' has the elements of a under other indices, complete before the sum begins; an order of indices is a bijection.
+// Rounding   none: elements are copied.
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "batch_first";
+
+using Order = std::vector<int>;  ///< old places of indices, in their new order
+
+/// Dims that each index of an access follows.
+std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
+  std::vector<std::set<int>> result;
+  for (const isl::pw_aff& function : functions_of(access.relation)) {
+    std::set<int>& dims = result.emplace_back();
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true) dims.insert(dim);
+    }
+  }
+  return result;
+}
+
+bool is_batch_index(const std::set<int>& dims, const std::set<int>& batch) {
+  return !dims.empty() && std::includes(batch.begin(), batch.end(), dims.begin(), dims.end());
+}
+
+Order batch_first(const std::vector<std::set<int>>& indices, const std::set<int>& batch) {
+  Order order(indices.size());
+  for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+  std::stable_partition(order.begin(), order.end(),
+                        [&](int k) { return is_batch_index(indices[static_cast<std::size_t>(k)], batch); });
+  return order;
+}
+
+struct Products {
+  std::vector<std::size_t> operands;  ///< ordinals of reads to copy
+  std::set<int> batch;                ///< dims of the result that both operands follow
+};
+
+/// Sets `why` where there is none.
+std::optional<Products> products_of(const Nest& nest, const Statement& statement, std::string& why) {
+  why = "it is no sum of products of two 16-bit tensors";
+  const auto halves = half_products(statement);
+  if (!halves) return std::nullopt;
+  const auto [a, b] = *halves;
+  const std::vector<int> reduced = reduced_dims(statement);
+  Products products;
+  bool only_a = false, only_b = false;
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    if (std::find(reduced.begin(), reduced.end(), dim) != reduced.end()) continue;
+    const bool in_a = depends_on_dim(statement.reads[a].relation, dim), in_b = depends_on_dim(statement.reads[b].relation, dim);
+    only_a = only_a || (in_a && !in_b);
+    only_b = only_b || (in_b && !in_a);
+    if (in_a && in_b) products.batch.insert(dim);
+  }
+  why = "each operand follows no dim of the result that the other does not";
+  if (!only_a || !only_b) return std::nullopt;
+  why = "neighbouring elements of its operands belong to one product";
+  for (const std::size_t ordinal : {a, b}) {
+    const auto indices = dims_of_indices(statement, statement.reads[ordinal]);
+    if (!indices.empty() && is_batch_index(indices.back(), products.batch)) products.operands.push_back(ordinal);
+  }
+  if (products.operands.empty()) return std::nullopt;
+  why = "it shares its loops with other statements of its definition";
+  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1) return std::nullopt;
+  why = "";
+  return products;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (products_of(nest, statement, why))
+      matches.push_back({kName, {statement.name}, "operands of " + statement.name + " are copied, one product after the other"});
+  }
+  return matches;
+}
+
+/// { tensor[indices] -> name[indices in their new order] } over all indices.
+isl::map reordering(const isl::map& access, const Order& order, const std::string& name) {
+  const isl::set all = isl::manage(isl_set_universe(isl_space_range(isl_map_get_space(access.get()))));
+  std::vector<isl::pw_aff> functions;
+  for (const int k : order) functions.push_back(dim_function(all, k));
+  return relation_of(all, name, functions);
+}
+
+Tensor reordered(Tensor tensor, const Order& order, const std::string& name) {
+  Tensor result = tensor;
+  result.name = name;
+  for (std::size_t k = 0; k < order.size(); ++k) result.shape[k] = tensor.shape[static_cast<std::size_t>(order[k])];
+  return result;
+}
+
+/// The statement that copies what `sum` reads; dims are named as the sum's where an index follows one.
+Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, const Order& order, const std::string& name) {
+  const isl::map to_copy = reordering(read.relation, order, name);
+  const isl::map used = read.relation.intersect_domain(domain_in(nest, sum));
+  Statement copy;
+  copy.name = name;
+  copy.domain = isl::manage(isl_set_gist_params(used.range().apply(to_copy).coalesce().release(), full_context(nest).release()));
+  const auto indices = dims_of_indices(sum, read);
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const std::set<int>& dims = indices[static_cast<std::size_t>(order[k])];
+    const std::string base = dims.size() == 1 ? sum.dims[static_cast<std::size_t>(*dims.begin())] : "e";
+    copy.dims.push_back(fresh_dim(copy.dims, base));
+    copy.domain =
+        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
+  }
+  copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
+  copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};
+  copy.value = ScalarExpr::read(0, nest.tensor(read.tensor).type);
+  return copy;
+}
+
+/// Puts the indices of what the sum is added to in the order: a temporary's layout is nobody else's business.
+void reorder_sums(Nest& nest, const Statement& sum, const std::set<int>& batch) {
+  const std::string tensor = sum.write.tensor;
+  if (nest.tensor(tensor).role != TensorRole::temporary) return;
+  const Order order = batch_first(dims_of_indices(sum, sum.write), batch);
+  const isl::map change = reordering(sum.write.relation, order, tensor);
+  const auto reorder = [&](Access& access) {
+    if (access.tensor == tensor) access.relation = access.relation.apply_range(change);
+  };
+  for (Statement& statement : nest.statements) {
+    reorder(statement.write);
+    for (Access& read : statement.reads) reorder(read);
+  }
+  for (Tensor& other : nest.tensors) {
+    if (other.name == tensor) other = reordered(other, order, tensor);
+  }
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  const Statement sum = nest.statement(name);
+  std::string why;
+  const std::optional<Products> products = products_of(nest, sum, why);
+  if (!products) refuse_rule(kName, name, why);
+  Nest result = nest;
+  Statement rest = sum;
+  for (const std::size_t ordinal : products->operands) {
+    const Access& read = sum.reads[ordinal];
+    const Order order = batch_first(dims_of_indices(sum, read), products->batch);
+    const std::string copied = fresh_name(result, read.tensor + "_copy");
+    Tensor tensor = reordered(nest.tensor(read.tensor), order, copied);
+    tensor.role = TensorRole::temporary;
+    tensor.tolerance = {};
+    result.tensors.push_back(tensor);
+    insert_statement(result, begin_with_initialisers(result, result.statement(name)), copy_of(nest, sum, read, order, copied));
+    rest.reads[ordinal] = {copied, read.relation.apply_range(reordering(read.relation, order, copied))};
+  }
+  rest.group = result.statement(name).group;
+  replace_statement(result, rest);
+  reorder_sums(result, rest, products->batch);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& batch_first_rule() {
+  static const Rule rule{
+      kName,
+      "operands of products that lie side by side are copied, one product after the other (argument: statement)",
+      "a copy has the same elements under other indices, complete before the sum begins",
+      "none",
+      find,
+      apply};
+  return rule;
+}
+
+}  // namespace nestor

@@ -1,0 +1,308 @@
+// Rule "join_rows": rows of a product that lie along two indices of an operand become those of one.
+//
+// Pattern    r_e += a_p b_q, where the last two indices of a are dims i and g of e that b does not follow, and g has a known number G of
+//            values (out[i, j, g, f] += a[v, i, g] b[v, j, f]); the same for b.
+// Rewrite    a'[.., G i + g] = a[.., i, g], before the sum. The sum, and what starts it, have one dim s in place of i and g, and add to r'
+//            with one index s in place of two; readers of r read r' at G i + g.
+// Conditions all indices of the sum are its dims; it starts from constants; all of them are alone in their loops; r is a temporary.
+// Proof      (i, g) -> G i + g is one to one for 0 <= g < G: the same products are added up under other names.
+// Rounding   none: elements are copied.
+#include <fmt/format.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "join_rows";
+
+/// Dims of the sum along the last two indices of an operand.
+struct Joint {
+  std::size_t operand = 0;  ///< ordinal of the read
+  int outer = 0, inner = 0;
+  std::int64_t extent = 1;  ///< of the inner one
+};
+
+/// Names of the dims that the indices of an access are, in order; empty: it has others.
+std::vector<std::string> names_of_indices(const Statement& statement, const Access& access) {
+  std::vector<std::string> names;
+  for (const isl::pw_aff& function : functions_of(access.relation)) {
+    const isl::map plain = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(statement.domain);
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      const isl::map same = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
+      if (!plain.is_equal(same.intersect_domain(statement.domain))) continue;
+      names.push_back(statement.dims[static_cast<std::size_t>(dim)]);
+      break;
+    }
+  }
+  return names.size() == functions_of(access.relation).size() ? names : std::vector<std::string>{};
+}
+
+int dim_named(const Statement& statement, const std::string& name) {
+  return static_cast<int>(std::find(statement.dims.begin(), statement.dims.end(), name) - statement.dims.begin());
+}
+
+/// The value of a size that has one.
+std::optional<std::int64_t> known_extent(const Nest& nest, const isl::pw_aff& size) {
+  if (!has_one_value(nest, size)) return std::nullopt;
+  isl_pw_aff* known = isl_pw_aff_intersect_params(size.copy(), full_context(nest).release());
+  const isl::val value = isl::manage(isl_pw_aff_max_val(known));
+  return value.is_int() ? std::optional<std::int64_t>(value.get_num_si()) : std::nullopt;
+}
+
+bool alone(const Nest& nest, const std::string& statement) {
+  return group_end(nest, statement) - group_begin(nest, statement) == 1;
+}
+
+/// Functions over a set, with `extent * outer + inner` in place of the function of the inner place, and none for the outer one.
+std::vector<isl::pw_aff> joined(std::vector<isl::pw_aff> functions, std::size_t outer, std::size_t inner, std::int64_t extent) {
+  const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(functions[outer].get()), static_cast<long>(extent)));
+  functions[inner] = functions[inner].add(isl::manage(isl_pw_aff_scale_val(functions[outer].copy(), factor.copy())));
+  functions.erase(functions.begin() + static_cast<std::ptrdiff_t>(outer));
+  return functions;
+}
+
+std::vector<isl::pw_aff> dims_of(const isl::set& set, std::size_t count) {
+  std::vector<isl::pw_aff> functions;
+  for (std::size_t k = 0; k < count; ++k) functions.push_back(dim_function(set, static_cast<int>(k)));
+  return functions;
+}
+
+/// Those of `set` where 0 <= dim < bound.
+isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound) {
+  const isl::pw_aff function = dim_function(set, dim), most = over_params(bound).insert_domain(set.space());
+  const isl::pw_aff none = function.sub(function);
+  return set.intersect(function.lt_set(most)).intersect(function.ge_set(none));
+}
+
+/// The domain with any values of two dims.
+isl::set without(const Nest& nest, const Statement& statement, int a, int b) {
+  isl_set* set = domain_in(nest, statement).release();
+  for (const int dim : {a, b}) set = isl_set_eliminate(set, isl_dim_set, static_cast<unsigned>(dim), 1);
+  return isl::manage(set);
+}
+
+/// Do both dims have all their values, `extent` of the inner one, whatever the others are?
+bool are_whole(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent) {
+  const isl::set free = without(nest, statement, outer, inner);
+  const isl::set box =
+      below(below(free, outer, extent_of(nest, statement.domain, outer)), inner, extent_of(nest, statement.domain, inner));
+  return known_extent(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
+}
+
+std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other) {
+  const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]), written = names_of_indices(sum, sum.write);
+  const auto of_rows = [&](const std::string& name) {
+    return std::find(written.begin(), written.end(), name) != written.end() &&
+           !depends_on_dim(sum.reads[other].relation, dim_named(sum, name));
+  };
+  if (names.size() < 2 || !of_rows(names.back()) || !of_rows(names[names.size() - 2])) return std::nullopt;
+  const auto extent = known_extent(nest, nest.tensor(sum.reads[operand].tensor).shape.back());
+  if (!extent || *extent < 1) return std::nullopt;
+  const Joint joint{operand, dim_named(sum, names[names.size() - 2]), dim_named(sum, names.back()), *extent};
+  std::vector<const Statement*> statements = initialisers_of(nest, sum);
+  statements.push_back(&sum);
+  const bool whole = std::all_of(statements.begin(), statements.end(), [&](const Statement* statement) {
+    const std::vector<std::string> indices = names_of_indices(*statement, statement->write);
+    const auto dim = [&](int of_sum) {
+      const std::string& name = sum.dims[static_cast<std::size_t>(of_sum)];
+      const auto place = std::find(written.begin(), written.end(), name) - written.begin();
+      return dim_named(*statement, indices[static_cast<std::size_t>(place)]);
+    };
+    return are_whole(nest, *statement, dim(joint.outer), dim(joint.inner), joint.extent);
+  });
+  return whole ? std::optional(joint) : std::nullopt;
+}
+
+/// Sets `why` where there are none.
+std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of two 16-bit tensors into a temporary";
+  const auto halves = half_products(sum);
+  if (!halves || nest.tensor(sum.write.tensor).role != TensorRole::temporary || sum.reads.size() != 2) return {};
+  const auto [a, b] = *halves;
+  why = "an index of it is no dim of its own";
+  if (names_of_indices(sum, sum.reads[a]).empty() || names_of_indices(sum, sum.reads[b]).empty() ||
+      names_of_indices(sum, sum.write).empty())
+    return {};
+  why = "it does not start from constants, or shares its loops with other statements";
+  if (!alone(nest, sum.name)) return {};
+  const std::vector<const Statement*> starts = initialisers_of(nest, sum);
+  for (const Statement* start : starts) {
+    const bool simple = start->reads.empty() && start->indices.empty() && alone(nest, start->name) &&
+                        names_of_indices(*start, start->write).size() == start->dims.size();
+    if (!simple) return {};
+  }
+  if (starts.empty()) return {};
+  why = "no operand has whole rows along its last two indices, the last one of a known extent";
+  std::vector<Joint> joints;
+  for (const auto& [operand, other] : {std::pair{a, b}, std::pair{b, a}}) {
+    if (const auto joint = joint_of(nest, sum, operand, other)) joints.push_back(*joint);
+  }
+  return joints;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (!joints_of(nest, statement, why).empty())
+      matches.push_back({kName, {statement.name}, "rows of " + statement.name + " along two indices become those of one"});
+  }
+  return matches;
+}
+
+/// Joins dims of a nest one pair after the other.
+class Joiner {
+ public:
+  explicit Joiner(Nest nest) : nest_(std::move(nest)) {}
+
+  void join(const std::string& sum, const Joint& joint) {
+    const Statement before = nest_.statement(sum);
+    const std::string outer = before.dims[static_cast<std::size_t>(joint.outer)],
+                      inner = before.dims[static_cast<std::size_t>(joint.inner)];
+    std::vector<std::string> starts;
+    for (const Statement* start : initialisers_of(nest_, before)) starts.push_back(start->name);
+    const std::string copied = add_copy(before, joint);
+    const std::vector<std::string> written = names_of_indices(before, before.write);
+    const auto place = [&](const std::string& name) {
+      return static_cast<std::size_t>(std::find(written.begin(), written.end(), name) - written.begin());
+    };
+    join_result(before, place(outer), place(inner), joint.extent, starts);
+    for (const std::string& start : starts) {
+      const Statement& statement = nest_.statement(start);
+      const std::vector<std::string> names = names_of_indices(statement, statement.write);
+      replace_statement(nest_, joined_statement(statement, names[place(outer)], names[place(inner)], joint.extent, ""));
+    }
+    replace_statement(nest_, joined_statement(nest_.statement(sum), outer, inner, joint.extent, copied));
+    compact_tensor(before.write.tensor, place(outer), place(inner), joint.extent);
+  }
+
+  Nest take() { return std::move(nest_); }
+
+ private:
+  isl::pw_aff joined_extent(const isl::pw_aff& outer, std::int64_t extent) const {
+    const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(outer.get()), static_cast<long>(extent)));
+    return isl::manage(isl_pw_aff_scale_val(outer.copy(), factor.copy()));
+  }
+
+  /// The operand's copy, by a statement of its own.
+  std::string add_copy(const Statement& sum, const Joint& joint) {
+    const Access& read = sum.reads[joint.operand];
+    const std::string name = fresh_name(nest_, read.tensor + "_copy");
+    Tensor tensor = nest_.tensor(read.tensor);
+    tensor.shape.pop_back();
+    tensor.shape.back() = joined_extent(tensor.shape.back(), joint.extent);
+    tensor.name = name;
+    tensor.role = TensorRole::temporary;
+    tensor.tolerance = {};
+    nest_.tensors.push_back(tensor);
+    Statement copy;
+    copy.name = name;
+    copy.dims = names_of_indices(sum, read);
+    const std::size_t rank = copy.dims.size();
+    isl_set* domain = isl_set_gist_params(read.relation.intersect_domain(domain_in(nest_, sum)).range().coalesce().release(),
+                                          full_context(nest_).release());
+    domain = isl_set_set_tuple_name(domain, name.c_str());
+    for (std::size_t k = 0; k < rank; ++k)
+      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
+    copy.domain = isl::manage(domain);
+    copy.write = {name, relation_of(copy.domain, name, joined(dims_of(copy.domain, rank), rank - 2, rank - 1, joint.extent))};
+    copy.reads = {{read.tensor, relation_of(copy.domain, read.tensor, dims_of(copy.domain, rank))}};
+    copy.value = ScalarExpr::read(0, tensor.type);
+    insert_statement(nest_, begin_with_initialisers(nest_, nest_.statement(sum.name)), copy);
+    return name;
+  }
+
+  /// Readers of the result, but not the statements that make it, read at the joined index.
+  void join_result(const Statement& sum, std::size_t outer, std::size_t inner, std::int64_t extent,
+                   const std::vector<std::string>& starts) {
+    const std::string& tensor = sum.write.tensor;
+    for (Statement& statement : nest_.statements) {
+      if (statement.name == sum.name || std::find(starts.begin(), starts.end(), statement.name) != starts.end()) continue;
+      for (Access& read : statement.reads) {
+        if (read.tensor != tensor) continue;
+        read.relation = relation_of(statement.domain, tensor, joined(functions_of(read.relation), outer, inner, extent));
+      }
+    }
+  }
+
+  void compact_tensor(const std::string& name, std::size_t outer, std::size_t inner, std::int64_t extent) {
+    for (Tensor& tensor : nest_.tensors) {
+      if (tensor.name != name) continue;
+      tensor.shape[inner] = joined_extent(tensor.shape[outer], extent);
+      tensor.shape.erase(tensor.shape.begin() + static_cast<std::ptrdiff_t>(outer));
+    }
+  }
+
+  /// The statement with the dim `inner` for both; indices stay the dims that they were. `copied`: what it reads where it followed both.
+  Statement joined_statement(const Statement& statement, const std::string& outer, const std::string& inner, std::int64_t extent,
+                             const std::string& copied) const {
+    const auto at = [&](const std::string& name) { return static_cast<std::size_t>(dim_named(statement, name)); };
+    const int first = static_cast<int>(at(outer)), second = static_cast<int>(at(inner));
+    const isl::pw_aff rows = joined_extent(extent_of(nest_, statement.domain, first), extent);
+    Statement result = statement;
+    result.dims.erase(result.dims.begin() + first);
+    isl_set* joint =
+        isl_set_project_out(without(nest_, statement, first, second).release(), isl_dim_set, static_cast<unsigned>(first), 1);
+    joint = isl_set_set_tuple_name(joint, statement.name.c_str());
+    const isl::set whole = below(isl::manage(joint), second - (first < second ? 1 : 0), rows);
+    isl_set* domain = isl_set_gist_params(whole.copy(), full_context(nest_).release());
+    for (std::size_t k = 0; k < result.dims.size(); ++k)
+      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
+    result.domain = isl::manage(isl_set_coalesce(domain));
+    const auto renamed = [&](const Access& access, const std::string& tensor) {
+      std::vector<std::string> names = names_of_indices(statement, access);
+      std::erase(names, outer);
+      std::vector<isl::pw_aff> functions;
+      for (const std::string& name : names) functions.push_back(dim_function(result.domain, dim_named(result, name)));
+      return Access{tensor, relation_of(result.domain, tensor, functions)};
+    };
+    result.write = renamed(statement.write, statement.write.tensor);
+    for (Access& read : result.reads) {
+      const bool both = depends_on_dim(read.relation, static_cast<int>(at(outer)));
+      read = renamed(read, both ? copied : read.tensor);
+    }
+    return result;
+  }
+
+  Nest nest_;
+};
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  std::vector<Joint> joints = joints_of(nest, nest.statement(name), why);
+  if (joints.empty()) refuse_rule(kName, name, why);
+  Nest result = nest;
+  while (!joints.empty()) {
+    Joiner joiner(std::move(result));
+    joiner.join(name, joints.front());
+    result = joiner.take();
+    joints = joints_of(result, result.statement(name), why);
+  }
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& join_rows_rule() {
+  static const Rule rule{kName,
+                         "rows along two indices of an operand become those of one index of a copy (argument: statement)",
+                         "the joined index is one to one: the same products are added up under other names",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

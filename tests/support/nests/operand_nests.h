@@ -1,0 +1,83 @@
+// Products whose operands no tile can be made of as they lie, and a product that others share.
+#pragma once
+
+#include "poly/nest/nest_json.h"
+#include "support/nests/sample_nests.h"
+
+#include <string>
+
+namespace nestor::samples {
+
+inline ScalarExpr product_of_halves(ElementType type = ElementType::f16) {
+  return ScalarExpr::cast(ElementType::f32, read(0, type)) * ScalarExpr::cast(ElementType::f32, read(1, type));
+}
+
+/// out[i, j, l] = (sum over q of a[i, q, l] b[j, q, l]) gate[i, j, l]: products side by side.
+inline Nest interleaved_products(ElementType type = ElementType::f16) {
+  const std::string element = "0 <= i < N and 0 <= j < N and 0 <= l < L";
+  return NestBuilder("interleaved", {{"N", 5}, {"L", 3}})
+      .tensor("a", TensorRole::input, {"N", "N", "L"}, type)
+      .tensor("b", TensorRole::input, {"N", "N", "L"}, type)
+      .tensor("gate", TensorRole::input, {"N", "N", "L"})
+      .tensor("sums", TensorRole::temporary, {"N", "N", "L"})
+      .tensor("out", TensorRole::output, {"N", "N", "L"}, type)
+      .statement("init[i, j, l] : " + element, "sums[i, j, l]", {}, number(0))
+      .statement("sum[i, j, l, q] : " + element + " and 0 <= q < N", "sums[i, j, l]", {"a[i, q, l]", "b[j, q, l]"},
+                 product_of_halves(type), ReductionOp::add)
+      .statement("out[i, j, l] : " + element, "out[i, j, l]", {"sums[i, j, l]", "gate[i, j, l]"},
+                 type == ElementType::f32 ? read(0) * read(1) : ScalarExpr::cast(type, read(0) * read(1)))
+      .build();
+}
+
+/// out[i, j, g, f] = sum over v of a[v, i, g] b[v, j, f]: rows and columns lie along two indices each. `inner` values of g, `columns` of f.
+inline Nest outer_products(const std::string& mask = "", int inner = 3, int columns = 5) {
+  const std::string g = std::to_string(inner), f = std::to_string(columns);
+  const std::string element = "0 <= i < N and 0 <= j < N and 0 <= g < " + g + " and 0 <= f < " + f + mask;
+  return NestBuilder("outer_products", {{"V", 7}, {"N", 4}})
+      .tensor("a", TensorRole::input, {"V", "N", g}, ElementType::f16)
+      .tensor("b", TensorRole::input, {"V", "N", f}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"N", "N", g, f})
+      .tensor("out", TensorRole::output, {"N", "N", g, f}, ElementType::f16)
+      .statement("init[i, j, g, f] : " + element, "sums[i, j, g, f]", {}, number(0))
+      .statement("sum[i, j, g, f, v] : " + element + " and 0 <= v < V", "sums[i, j, g, f]", {"a[v, i, g]", "b[v, j, f]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement("out[i, j, g, f] : " + element, "out[i, j, g, f]", {"sums[i, j, g, f]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * number(0.25)))
+      .build();
+}
+
+/// Scores that all heads share, times a factor of each head, under a mask; their products with values of each head, which lie between rows
+/// and columns. `returned`: the scores are a result as well.
+inline Nest shared_scores(bool returned = false, int depth = 4, int columns = 3) {
+  const std::string n = std::to_string(depth), d = std::to_string(columns);
+  const std::string pair = "0 <= b < B and 0 <= i < N and 0 <= j <= i", of_head = pair + " and 0 <= h < H",
+                    element = "0 <= b < B and 0 <= i < N and 0 <= h < H and 0 <= d < " + d;
+  NestBuilder builder("shared_scores", {{"B", 2}, {"H", 3}, {"N", 6}});
+  builder.tensor("q", TensorRole::input, {"B", "N", n}, ElementType::f16)
+      .tensor("k", TensorRole::input, {"B", "N", n}, ElementType::f16)
+      .tensor("v", TensorRole::input, {"B", "N", "H", d}, ElementType::f16)
+      .tensor("factor", TensorRole::input, {"B", "H", "N"})
+      .tensor("dot", TensorRole::temporary, {"B", "N", "N"})
+      .tensor("score", TensorRole::temporary, {"B", "N", "N"})
+      .tensor("weight", TensorRole::temporary, {"B", "H", "N", "N"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "N", "H", d})
+      .tensor("out", TensorRole::output, {"B", "N", "H", d}, ElementType::f16)
+      .statement("dot_init[b, i, j] : " + pair, "dot[b, i, j]", {}, number(0))
+      .statement("dot[b, i, j, n] : " + pair + " and 0 <= n < " + n, "dot[b, i, j]", {"q[b, i, n]", "k[b, j, n]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement("score[b, i, j] : " + pair, "score[b, i, j]", {"dot[b, i, j]"}, read(0) * number(0.5))
+      .statement("weight[b, h, i, j] : " + of_head, "weight[b, h, i, j]", {"score[b, i, j]", "factor[b, h, j]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * read(1)))
+      .statement("sums_init[b, i, h, d] : " + element, "sums[b, i, h, d]", {}, number(0))
+      .statement("sums[b, i, h, d, j] : " + element + " and 0 <= j <= i", "sums[b, i, h, d]",
+                 {"weight[b, h, i, j]", "v[b, j, h, d]"}, product_of_halves(), ReductionOp::add)
+      .statement("out[b, i, h, d] : " + element, "out[b, i, h, d]", {"sums[b, i, h, d]"},
+                 ScalarExpr::cast(ElementType::f16, read(0)));
+  if (returned) {
+    builder.tensor("scores", TensorRole::output, {"B", "N", "N"})
+        .statement("scores[b, i, j] : " + pair, "scores[b, i, j]", {"score[b, i, j]"}, read(0));
+  }
+  return builder.build();
+}
+
+}  // namespace nestor::samples

@@ -1,0 +1,79 @@
+// Rules batch_first, join_rows and repeat_product: the same results, with operands that tiles of products can be made of.
+#include "poly/algebra/all_rules.h"
+#include "poly/isl/isl_tools.h"
+#include "support/nests/operand_nests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using ::testing::ElementsAre;
+
+std::vector<std::string> reads_of(const Nest& nest, const std::string& statement) {
+  std::vector<std::string> tensors;
+  for (const Access& read : nest.statement(statement).reads) tensors.push_back(read.tensor);
+  return tensors;
+}
+
+std::size_t matches(const std::string& name, const Nest& nest) { return rule(name).find(nest).size(); }
+
+TEST(BatchFirst, OperandsAndSumsGetTheirBatchInFront) {
+  const Nest nest = rule("batch_first").apply(interleaved_products(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("a_copy").dims, ElementsAre("l", "i", "q"));
+  EXPECT_THAT(nest.statement("b_copy").dims, ElementsAre("l", "j", "q"));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("a_copy", "b_copy"));
+  EXPECT_EQ(nest.tensor("a_copy").type, ElementType::f16);
+  EXPECT_TRUE(nest.statement("sum").write.relation.is_equal(parse_map("[N, L] -> { sum[i, j, l, q] -> sums[l, i, j] }", "test")));
+  EXPECT_EQ(matches("batch_first", nest), 0U) << "once";
+}
+
+TEST(BatchFirst, OtherOperandsStayWhereTheyAre) {
+  EXPECT_EQ(matches("batch_first", interleaved_products()), 1U);
+  EXPECT_EQ(matches("batch_first", interleaved_products(ElementType::f32)), 0U) << "no 16-bit tensors";
+  EXPECT_EQ(matches("batch_first", outer_products()), 0U) << "neighbours are of one product";
+  EXPECT_EQ(matches("batch_first", matmul()), 0U);
+}
+
+TEST(JoinRows, TwoIndicesBecomeOneOnBothSides) {
+  const Nest nest = rule("join_rows").apply(outer_products(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("g", "f", "v"));
+  EXPECT_THAT(nest.statement("init").dims, ElementsAre("g", "f"));
+  EXPECT_TRUE(nest.statement("sum").domain.is_equal(
+      parse_set("[V, N] -> { sum[g, f, v] : 0 <= g < 3N and 0 <= f < 5N and 0 <= v < V }", "test")));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("a_copy", "b_copy"));
+  EXPECT_LT(nest.statement("b_copy").group, nest.statement("init").group) << "what starts the sum stands by it";
+  EXPECT_EQ(matches("join_rows", nest), 0U) << "once";
+}
+
+TEST(JoinRows, RowsWithGapsOrOfUnknownLengthStay) {
+  EXPECT_EQ(matches("join_rows", outer_products()), 1U);
+  EXPECT_EQ(matches("join_rows", outer_products(" and g <= i and f <= j")), 0U) << "a triangle";
+  EXPECT_EQ(matches("join_rows", outer_products(" and 1 <= g and 1 <= f")), 0U) << "a gap between rows";
+  EXPECT_EQ(matches("join_rows", interleaved_products()), 0U) << "no extent is known";
+}
+
+TEST(RepeatProduct, SharedScoresAreComputedForEachHead) {
+  const Nest nest = rule("repeat_product").apply(shared_scores(), {"weight"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("score").dims, ElementsAre("b", "h", "i", "j"));
+  EXPECT_THAT(nest.statement("dot").dims, ElementsAre("b", "h", "i", "j", "n"));
+  EXPECT_THAT(nest.statement("dot_init").dims, ElementsAre("b", "h", "i", "j"));
+  EXPECT_TRUE(nest.statement("dot").domain.is_equal(parse_set(
+      "[B, H, N] -> { dot[b, h, i, j, n] : 0 <= b < B and 0 <= h < H and 0 <= i < N and 0 <= j <= i and 0 <= n < 4 }", "test")));
+  EXPECT_EQ(nest.tensor("dot").shape.size(), 4U);
+  EXPECT_EQ(matches("repeat_product", nest), 0U) << "once";
+}
+
+TEST(RepeatProduct, WhatOthersReadIsComputedOnce) {
+  EXPECT_EQ(matches("repeat_product", shared_scores()), 1U);
+  EXPECT_EQ(matches("repeat_product", shared_scores(true)), 0U) << "a result is made of the scores, too";
+  EXPECT_EQ(matches("repeat_product", matmul()), 0U);
+}
+
+}  // namespace
+}  // namespace nestor
