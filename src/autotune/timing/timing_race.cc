@@ -8,7 +8,7 @@
 namespace nestor {
 namespace {
 
-constexpr int kFirstRuns = 6;  ///< fewest that give a 95 % interval of the median
+constexpr int kFirstRuns = 6;    ///< fewest that give a 95 % interval of the median
 constexpr double kLong_ms = 50;  ///< of one run, which settles clocks by itself: a few tell enough
 constexpr int kFewRuns = 2;
 constexpr int kMostRuns = 400;
@@ -34,7 +34,10 @@ void drop_drift(std::vector<double>& samples) {
 double Settling::factor() const { return known() ? std::max(settled_ms / fresh_ms, 1.0) : 1.0; }
 
 TimingRace::TimingRace(double best_ms, bool must_finish, Settling best, double first_ms)
-    : best_ms_(best_ms), raced_(best_ms > 0 && !must_finish), first_runs_(first_ms > kLong_ms ? kFewRuns : kFirstRuns), best_(best) {}
+    : best_ms_(best_ms),
+      raced_(best_ms > 0 && !must_finish),
+      first_runs_(first_ms > kLong_ms ? kFewRuns : kFirstRuns),
+      best_(best) {}
 
 int TimingRace::next_runs() const {
   if (stage_ == Stage::done || stage_ == Stage::lost) return 0;

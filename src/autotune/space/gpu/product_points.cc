@@ -50,7 +50,8 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
   for (const int axis : group.axes) work *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
   std::vector<NamedValues> points;
   for (const std::int64_t tile : {std::int64_t{128}, std::int64_t{64}, std::int64_t{32}}) {
-    NamedValues values{{"reduction_axis", -1}, {"cluster", 1}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}};
+    NamedValues values{{"reduction_axis", -1}, {"cluster", 1}, {"persistent", 0},
+                       {"prefetch", 0},        {"staging", 0}, {"streaming", 0}};
     for (const int axis : group.axes) values[name_of(axis)] = 1;
     values[name_of(axes->row)] = values[name_of(axes->column)] = tile;
     values["threads"] = tile * tile / (tile == 32 ? 8 : tile == 64 ? 16 : 64);
