@@ -93,6 +93,30 @@ TEST(GpuSpace, FewSumsAreGuessedInSmallerBlocks) {
     EXPECT_EQ(tile, 64) << loop;
 }
 
+/// Means of columns, and what is left of x without them.
+Nest column_means() {
+  using samples::read;
+  return samples::NestBuilder("column_means", {{"rows", 3000}, {"cols", 64}})
+      .context("rows >= 1 and cols >= 1")
+      .tensor("x", TensorRole::input, {"rows", "cols"})
+      .tensor("mean", TensorRole::temporary, {"cols"})
+      .tensor("y", TensorRole::output, {"rows", "cols"})
+      .statement("mean_init[c] : 0 <= c < cols", "mean[c]", {}, ScalarExpr::constant(0.0))
+      .statement("mean[c, r] : 0 <= c < cols and 0 <= r < rows", "mean[c]", {"x[r, c]"}, read(0), ReductionOp::add)
+      .statement("y[r, c] : 0 <= r < rows and 0 <= c < cols", "y[r, c]", {"x[r, c]", "mean[c]"},
+                 ScalarExpr::make(ScalarOp::sub, {read(0), read(1)}))
+      .build();
+}
+
+TEST(GpuSpace, FewColumnsAreSummedInPartsByNarrowBlocks) {
+  SearchedProblem problem(column_means(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  EXPECT_EQ(candidate.infeasible, "");
+  EXPECT_TRUE(has_step(candidate, "apply_rule", "split_reduction"));
+  EXPECT_EQ(problem.difference(first, {{"rows", 301}, {"cols", 70}}), "");
+}
+
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
   SearchedProblem problem(samples::row_gradient(), {{"rows", 90}, {"cols", 512}});
   for (const Parameter& parameter : problem.space->parameters()) {

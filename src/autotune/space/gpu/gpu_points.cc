@@ -5,7 +5,9 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
+#include "autotune/space/structure/preparation.h"
 #include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
@@ -116,6 +118,37 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// Sums across memory (statistics of channels that lie last), each statement in kernels of its own: whole, then in parts so that few
+/// columns keep all units busy.
+void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kColumns = 64, kRounds = 4;
+  const RuleVariant& whole = source.variants.at({rules});
+  const Nest& nest = source.variants.nest(whole);
+  const int axis = axis_of_column_sums(nest, whole.structure, source.variants.heaviest(whole, Fusion::none));
+  if (axis < 0 || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis)];
+  const auto add = [&](const RuleChoice& choice) {
+    const RuleVariant& variant = source.variants.at(choice);
+    const FusionGroup& group = source.variants.heaviest(variant, Fusion::none);
+    const auto same = std::find_if(group.axes.begin(), group.axes.end(), [&](int each) {
+      return variant.structure.axes[static_cast<std::size_t>(each)].name == columns.name;
+    });
+    if (same == group.axes.end()) return;
+    NamedValues values = values_of_column_sums(variant.structure, group, *same, source.limits);
+    for (const Parameter& parameter : source.parameters) {
+      if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
+    }
+    values.merge(fused_values(source, choice, Fusion::none));
+    values.merge(NamedValues{{"num_splits", choice.parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
+    points.push_back(std::move(values));
+  };
+  const std::int64_t parts = kRounds * source.limits.units * kColumns / std::max(columns.extent, kColumns);
+  for (const int split : source.split_axes) {
+    if (parts > kRounds) add({rules, split, parts});
+  }
+  add({rules});
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
@@ -130,6 +163,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
+  add_column_values(source, simple.rules, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   return points;
