@@ -126,10 +126,10 @@ std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const Pr
   return found;
 }
 
-std::optional<TrialRecord> Database::trial(std::int64_t id) const {
+std::optional<TrialRecord> Database::trial(std::int64_t id, bool with_kernel) const {
   const auto place = stores_->place_of(id);
   if (!place) return std::nullopt;
-  std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, true); });
+  std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, with_kernel); });
   if (!record) return std::nullopt;
   record->trial.id = id;
   return std::move(record->trial);

@@ -50,7 +50,8 @@ class Database {
   /// All trials of one problem on devices of this model (key and name), oldest first, without kernels; those of the system database
   /// included.
   std::vector<TrialRecord> trials(const DeviceIdentity& device, const ProblemKey& problem) const;
-  std::optional<TrialRecord> trial(std::int64_t id) const;  ///< with its kernel
+  /// Throws UserError for a damaged one; without its kernel also where that alone is damaged.
+  std::optional<TrialRecord> trial(std::int64_t id, bool with_kernel = true) const;
   /// Device, problem and nest JSON of a trial.
   struct Origin {
     DeviceIdentity device;
@@ -88,7 +89,7 @@ class Database {
   std::int64_t waiting(const std::string& op, const std::string& variant, const std::string& nest_digest = "") const;
   /// Stores what checking an ok trial's kernel with this program found. `found.status` ok: it serves from now on, and is a trial of this
   /// revision when `same_code` (its steps still give the stored code). Any other: it has that status and reason, and never serves.
-  /// The record is signed by the own key. Throws UserError when there is no such trial, it was not ok, or is in the system database.
+  /// The record is signed by the own key. Throws UserError when it is damaged, when there is no such trial, it was not ok, or is in the system database.
   struct CheckResult {
     TrialStatus status = TrialStatus::ok;
     std::string reason = {};

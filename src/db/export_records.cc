@@ -1,6 +1,6 @@
 // Database: records written as text, with the kernels' code in their lines or in a pack beside them.
 #include "db/database.h"
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
 #include "db/lookup.h"
 #include "db/records/kernel_pack.h"
 #include "db/stores.h"

@@ -55,13 +55,14 @@ KernelUsers users_of(std::vector<NumberedRecord>& records, const PackReader& pac
   return users;
 }
 
-/// Compares all hashes, and stores the kernels of records that are not there yet (within a transaction).
+/// Compares all hashes, and stores the kernels that are not there yet, or are damaged (within a transaction).
 void store_kernels(Store& store, std::vector<NumberedRecord>& records, PackReader& pack, const std::string& path) {
   const KernelUsers users = users_of(records, pack, path);
   for (const PackedKernel& packed : pack.kernels()) {
     const auto found = users.find(packed.hash);
     const std::string code = pack.next(found != users.end());
     if (found == users.end()) continue;
+    std::set<std::string> stored;
     for (NumberedRecord* user : found->second) {
       KernelRecord& known = *user->record.trial.kernel;
       const std::string given = kernel_hash(code, known.recipe);
@@ -69,7 +70,7 @@ void store_kernels(Store& store, std::vector<NumberedRecord>& records, PackReade
         user_error("line {}: the kernel's hash is {}, but its recipe and the code in {} give {}", user->line, known.hash, path,
                    given);
       known.hash = given;
-      if (store.find(user->record)) continue;
+      if (!stored.insert(known.hash + known.architecture).second) continue;
       KernelRecord kernel = known;
       kernel.code = code;
       store.kernel_id(kernel);
@@ -122,6 +123,7 @@ void store_record(Store& store, Record& record, const std::string& where, Databa
                signature.signer);
   if (signature.empty() && store.trust().vouched(seal, signature)) signature = store.trust().sign(seal);
   store.take_over_nest(record);
+  store.mend_shared_rows(record);
   if (const auto known = store.find(record)) {
     imported.checked += store.take_over(*known, record) ? 1 : 0;
     return;

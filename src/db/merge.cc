@@ -1,6 +1,6 @@
 // Database: whole files copied and joined.
 #include "db/database.h"
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
 #include "db/import.h"
 #include "db/stores.h"
 #include "support/error.h"

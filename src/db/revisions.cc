@@ -44,6 +44,7 @@ void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
       auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (row.integer(0) == 0) user_error("trial {} has no kernel that ran correctly: there is nothing to check", trial_id);
+      store.read(trial_id, false);  // what was damaged meanwhile must not be sealed anew
       if (found.status == TrialStatus::ok && found.measured) {
         store.replace_measurement(trial_id, found.device, *found.measured);
       } else if (found.status == TrialStatus::ok) {

@@ -78,9 +78,9 @@ constexpr double kBackwardLimit = 4e9;  ///< of one sample
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
-constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;   ///< after which there may be no more than enough, than the fewest
-constexpr double kMostSampleSeconds = 6;                         ///< after which one of each process will do
-constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
+constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;  ///< after which there may be no more than enough, than the fewest
+constexpr double kMostSampleSeconds = 6;                        ///< after which one of each process will do
+constexpr std::size_t kSequential = 4;                          ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 
 using Clock = std::chrono::steady_clock;

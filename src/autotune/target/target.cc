@@ -5,6 +5,7 @@
 #include "db/devices/cuda_identity.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -132,7 +133,7 @@ NvptxTarget nvptx_target(const DeviceIdentity& device) {
   target.keep_ir = false;
   const int sm = device.arch.starts_with("sm_") ? number_in(std::string_view(device.arch).substr(3)) : -1;
   if (sm >= kOldestSm) target.sm = std::min(sm, kNewestSm);
-  const nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  const nlohmann::json details = json_or_discarded(device.details);
   const auto shared = details.is_object() ? details.find("shared_bytes_per_block") : details.end();
   if (details.is_object() && shared != details.end() && shared->is_number_integer() && *shared > 0) target.shared_limit = *shared;
   return target;

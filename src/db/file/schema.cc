@@ -1,5 +1,5 @@
 // Creates and migrates the schema; every change is one transaction.
-#include "db/schema.h"
+#include "db/file/schema.h"
 
 #include "db/trust/printable.h"
 #include "support/error.h"

@@ -1,5 +1,5 @@
 // Statement cache, and SQLite's result codes in words.
-#include "db/connection.h"
+#include "db/file/connection.h"
 
 #include "support/error.h"
 

@@ -1,5 +1,5 @@
 // Paths, rights and file systems.
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
 
 #include "support/error.h"
 
