@@ -48,6 +48,11 @@ class CudaArray:
                                          "stream": stream, "version": 3}
 
 
+class HostArray:
+    def __init__(self, **interface):
+        self.__array_interface__ = {"typestr": "<f4", "shape": (4, WIDTH), "data": (4096, False), "version": 3, **interface}
+
+
 class TorchTensor:
     """As much of a CUDA torch.Tensor as is looked at."""
 

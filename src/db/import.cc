@@ -4,6 +4,7 @@
 #include "db/records/kernel_pack.h"
 #include "db/records/record_reader.h"
 #include "db/stores.h"
+#include "db/trust/printable.h"
 #include "support/error.h"
 
 #include <sys/stat.h>
@@ -114,13 +115,18 @@ Database::Imported import_from(Store& store, std::istream& in, const std::string
 
 }  // namespace
 
+void require_own_signature(const Record& record, const std::string& where) {
+  const Signature& signature = record.trial.signature;
+  if (signature.empty() || is_signed(seal_of(record), signature.signer, signature.value)) return;
+  user_error("{}: the record's signature is not one of the key {}: it was altered after it was signed", where,
+             printable(signature.signer));
+}
+
 void store_record(Store& store, Record& record, const std::string& where, Database::Imported& imported) {
   // A signature that is there must be right. What comes with Nestor gets the own one, so that it stays trusted when it is shipped no more.
   Signature& signature = record.trial.signature;
   const std::string seal = seal_of(record);
-  if (!signature.empty() && !is_signed(seal, signature.signer, signature.value))
-    user_error("{}: the record's signature is not one of the key {}: it was altered after it was signed", where,
-               signature.signer);
+  require_own_signature(record, where);
   if (signature.empty() && store.trust().vouched(seal, signature)) signature = store.trust().sign(seal);
   store.take_over_nest(record);
   store.mend_shared_rows(record);

@@ -114,16 +114,19 @@ std::string DatabaseArgs::resolved_system_path() const {
   if (!system_path.empty()) return system_path;
   const std::string system = Database::default_system_path();
   std::error_code ignored;
-  return std::filesystem::exists(system, ignored) && system != resolved_path() ? system : "";
+  return std::filesystem::exists(system, ignored) && system != (path.empty() ? Database::default_path_if_any() : path) ? system
+                                                                                                                       : "";
 }
 
 std::string DatabaseArgs::usable_path() const {
-  const std::string file = resolved_path(), system = resolved_system_path();
-  std::error_code ignored;
+  const std::string system = resolved_system_path();
   const bool chosen = !path.empty() || std::getenv("NESTOR_DB") != nullptr;
-  if (chosen || system.empty() || std::filesystem::exists(file, ignored)) return file;
+  if (chosen || system.empty()) return resolved_path();
   try {
-    Database::open(file);
+    // Without a home there is no path at all.
+    std::string file = resolved_path();
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) Database::open(file);
     return file;
   } catch (const UserError& error) {
     fmt::print(stderr, "nestor: warning: {}; this run keeps its trials in memory alone, beside the system database {}\n",

@@ -61,13 +61,6 @@ std::optional<std::string_view> network_file_system(long type) {
   return std::nullopt;
 }
 
-void sync_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return;
-  ::fsync(file);
-  ::close(file);
-}
-
 long file_system_type_of(const std::string& path) {
   struct statfs info{};
   return ::statfs(folder_of(path).c_str(), &info) == 0 ? static_cast<long>(info.f_type) : 0;

@@ -128,6 +128,17 @@ TEST_F(DamagedRows, WhatACheckFoundIsNotStoredOfADamagedRecord) {
   EXPECT_THAT(database.with_status(TrialStatus::wrong), IsEmpty());
 }
 
+TEST_F(DamagedRows, WarningsOnATerminalHaveNoEscapesOfOthers) {
+  stored();
+  damage("PRAGMA ignore_check_constraints = ON; UPDATE trial SET status = char(27) || '[31mok'");
+  testing::internal::CaptureStderr();
+  std::ostringstream out;
+  Database::open(path).export_records(out);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("\\x1b[31mok"));
+  EXPECT_THAT(told, Not(HasSubstr("\x1b")));
+}
+
 // The details of devices are compared before any seal is: they may hold anything.
 TEST_F(DamagedRows, DetailsNestedAHundredThousandDeepAreAnotherDevice) {
   stored();
