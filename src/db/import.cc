@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -145,6 +146,8 @@ Database::Imported Database::import_records(std::istream& in) {
 
 Database::Imported Database::import_file(const std::string& path) {
   stores_->require_writable("import records");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) user_error("{} is a folder: name a file of records (FILE.jsonl)", path);
   constexpr int kMostTries = 5;
   for (int tries = 1;; ++tries) {
     const auto version = version_of(path);

@@ -6,6 +6,7 @@
 #include "db/devices/host_identity.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
+#include "support/words/nearest_word.h"
 
 #include <algorithm>
 #include <charconv>
@@ -107,7 +108,8 @@ Target target_from(std::string_view text, int count) {
     sm = taken_for.starts_with("sm_") ? number_in(taken_for.substr(3)) : -1;
     if (sm < kOldestSm || sm > kNewestSm) sm = -1;
   }
-  if (ordinal < 0 || sm < 0) user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80", text);
+  if (ordinal < 0 || sm < 0)
+    user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80{}", text, did_you_mean(device, {"host", "cuda"}));
   target.ordinal = ordinal;
   target.sm = sm;
   if (count < 1) user_error("{} devices cannot measure; at least 1 must", count);
