@@ -108,6 +108,29 @@ def integer(value, what, bits=64):
     return number
 
 
+def address(value, what):
+    """The value, an address of this machine. Raises UserError for what ctypes would cut off silently."""
+    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+        shown = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
+        raise UserError(f"{what} must be an integer from 0 to 2**64 - 1, not {shown:.100}")
+    return value
+
+
+def scalars(values):
+    """Scalar arguments as C doubles. Raises UserError for what is no number, or none that a double holds."""
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError, OverflowError):
+        raise UserError("the scalars must be numbers that a double can hold") from None
+
+
+def sizes(given):
+    """Sizes by name. Raises UserError for what is no dictionary."""
+    if not hasattr(given, "items"):
+        raise UserError(f"the sizes must be a dictionary such as {{'rows': 4096}}, not {given!r:.100}")
+    return given
+
+
 def text(value, what):
     """The UTF-8 bytes of a string. Raises UserError for what C cannot take: other types, zeros, lone surrogates."""
     try:

@@ -59,6 +59,7 @@ class Library:
         sizes that are not positive, a device that is not here or a kernel that cannot be loaded, DeviceError when the driver
         fails."""
         self._handle.require_open()
+        capi.sizes(sizes)
         key = (None, digest, device, tuple(sizes.items())) if digest else (op, variant, device, tuple(sizes.items()))
         kernel = self._kernels.get(key)
         if kernel is None:
@@ -180,8 +181,11 @@ class Kernel:
             key, address = (read_functions.get(type(tensor)) or reader_of(tensor).read)(tensor)
             keys.append(key)
             addresses.append(address)
-        key = (tuple(keys), tuple(named), tuple(sizes.items()) if sizes else None, stream is None)
-        pool = self._plans.get(key)
+        key = (tuple(keys), tuple(named), tuple(capi.sizes(sizes).items()) if sizes else None, stream is None)
+        try:
+            pool = self._plans.get(key)
+        except TypeError:
+            raise UserError(f"{self._title()}: shapes, strides and sizes must be integers") from None
         if pool is None:
             pool = self._pool(key)
         try:
@@ -191,7 +195,7 @@ class Kernel:
         for slot, address in zip(plan.slots, addresses):
             slot.value = address
         if named:
-            plan.scalars[:] = list(named.values())
+            plan.scalars[:] = capi.scalars(named.values())
         plan.stream_slot.value = plan.current_stream() if stream is None else stream_handle(stream)
         status = plan.launch(*plan.arguments)
         if status:

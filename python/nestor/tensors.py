@@ -9,6 +9,7 @@ import dataclasses
 import sys
 from typing import Any, Optional, Tuple
 
+from . import capi
 from .errors import UserError
 
 # Element types by the names of array interfaces, PEP 3118 buffers and PyTorch. Two bytes of no known meaning ("bits16")
@@ -61,6 +62,25 @@ def _element_type(table, name, shown=None):
     return found
 
 
+def _interface_data(interface):
+    """(address, read-only) of an array interface. Raises UserError for what is no memory: ctypes would cut off a longer address."""
+    data = interface.get("data")
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise UserError(f"the array interface's \"data\" must be (address, whether it is read-only), not {data!r:.100}")
+    if not isinstance(interface.get("shape"), tuple) or not isinstance(interface.get("strides"), (tuple, type(None))):
+        raise UserError("the array interface's \"shape\" and \"strides\" must be tuples of integers, or no strides at all")
+    return capi.address(data[0], "a tensor's address"), bool(data[1])
+
+
+def _require_interface(typestr, shape, strides):
+    if not isinstance(typestr, str):
+        raise UserError(f"the array interface's \"typestr\" must be text such as '<f4', not {typestr!r:.100}")
+    for each in shape + (strides or ()):
+        capi.integer(each, "an extent or a stride")
+    if strides is not None and len(strides) != len(shape):
+        raise UserError(f"the array interface has {len(strides)} strides for {len(shape)} extents")
+
+
 class TorchReader:
     """torch.Tensor, known by its methods: PyTorch itself is not imported here."""
 
@@ -83,12 +103,13 @@ class ArrayReader:
     @staticmethod
     def read(tensor):
         interface = tensor.__array_interface__
-        address, read_only = interface["data"]
+        address, read_only = _interface_data(interface)
         return (interface["typestr"], interface["shape"], interface.get("strides"), read_only), address
 
     @staticmethod
     def layout(tensor, key):
         typestr, shape, strides, read_only = key
+        _require_interface(typestr, shape, strides)
         kind = _element_type(_TYPESTR, typestr)
         if typestr[1] == "V" and getattr(getattr(tensor, "dtype", None), "name", "") != "bfloat16":
             raise UserError(f"elements of type {typestr!r} are none that kernels take ({_TAKEN})")
@@ -101,12 +122,13 @@ class CudaArrayReader:
     @staticmethod
     def read(tensor):
         interface = tensor.__cuda_array_interface__
-        address, read_only = interface["data"]
+        address, read_only = _interface_data(interface)
         return (interface["typestr"], interface["shape"], interface.get("strides"), read_only, interface.get("stream")), address
 
     @staticmethod
     def layout(tensor, key):
         typestr, shape, strides, read_only, stream = key
+        _require_interface(typestr, shape, strides)
         kind = _element_type(_TYPESTR, typestr)
         return Layout(kind, shape, _element_strides(strides, shape, _SIZE[kind]), "cuda", read_only, stream)
 
@@ -255,10 +277,10 @@ def stream_handle(stream) -> Optional[int]:
         for name in ("cuda_stream", "ptr", "handle"):
             value = getattr(stream, name, None)
             if value is not None:
-                stream = int(value)
+                stream = value
                 break
         else:
             if not hasattr(stream, "__cuda_stream__"):
                 raise UserError(f"a {type(stream).__name__} is no CUDA stream")
             stream = stream.__cuda_stream__()[1]
-    return None if stream in (0, 1) else stream
+    return None if stream in (0, 1) else capi.address(stream, "a stream's handle")

@@ -39,6 +39,20 @@ class LibraryTest(unittest.TestCase):
         self.kernel(x, row(1.0), row(0.0), out)
         self.assert_normalised(out, x)
 
+    def test_arguments_of_another_kind_are_user_errors(self):
+        x, out = matrix(4, seed=1), matrix(4)
+        for eps in (10**400, "small", None, [1]):
+            with self.assertRaisesRegex(nestor.UserError, "the scalars must be numbers"):
+                self.kernel(x, row(1.0), row(0.0), out, eps=eps)
+        with self.assertRaisesRegex(nestor.UserError, "the sizes must be a dictionary"):
+            self.kernel(x, row(1.0), row(0.0), out, sizes=[1, 2])
+        with self.assertRaisesRegex(nestor.UserError, "the sizes must be a dictionary"):
+            self.library.query("layernorm", "f32", [1, 2])
+        with self.assertRaisesRegex(nestor.UserError, "a stream's handle must be an integer from 0"):
+            self.kernel(x, row(1.0), row(0.0), out, stream=2**64)
+        self.kernel(x, row(2.0), row(0.5), out)
+        self.assert_normalised(out, x, 2.0, 0.5)
+
     def test_integers_beyond_64_bits_are_refused(self):
         for value in (2**64 + 64, 2**63, -2**63 - 1, 10**100000):
             with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer of 64 bits"):

@@ -84,6 +84,28 @@ class GpuArgumentsTest(unittest.TestCase):
         self.assertEqual(seen.tensors, [(64, capi.ANY_TYPE, (3, 8), (16, 1)), (128, 0, (3, 8), (8, 1))])
         self.assertEqual((seen.how, seen.sizes, seen.stream), ("checked", {"rows": 3, "width": 8}, None))
 
+    def test_addresses_beyond_64_bits_are_refused(self):
+        out = CudaArray("<f4", (3, 8))
+        for address in (2**64 + 4096, -1, 1.5, None, 10**400):
+            self.refused("a tensor's address must be an integer from 0", CudaArray("<u2", (3, 8), address), out)
+        for stream in (2**64, -2, "7", 2**64 + 77):
+            self.refused("stream", CudaArray("<u2", (3, 8)), out, stream=stream)
+            self.refused("stream", CudaArray("<u2", (3, 8), stream=stream), out)
+
+    def test_what_is_no_array_interface_is_refused(self):
+        out = CudaArray("<f4", (3, 8))
+        for shape in (None, [3, 8], 24):
+            self.refused("\"shape\" and \"strides\" must be tuples", CudaArray("<u2", shape), out)
+        self.refused("an extent or a stride must be an integer", CudaArray("<u2", ("3", 8)), out)
+        self.refused("must be an integer of 64 bits", CudaArray("<u2", (3, 2**64)), out)
+        self.refused("must be integers", CudaArray("<u2", ([3], 8)), out)
+        self.refused("1 strides for 2 extents", CudaArray("<u2", (3, 8), strides=(2,)), out)
+        self.refused("\"typestr\" must be text", CudaArray(None, (3, 8)), out)
+        broken = CudaArray("<u2", (3, 8))
+        broken.__cuda_array_interface__["data"] = None
+        self.refused("\"data\" must be", broken, out)
+        self.refused("the sizes must be a dictionary", CudaArray("<u2", (3, 8)), out, sizes=[1, 2])
+
     def test_addresses_are_those_of_each_call(self):
         for address in (64, 640, 64):
             seen = self.launch(CudaArray("<u2", (3, 8), address), CudaArray("<f4", (3, 8), 128))

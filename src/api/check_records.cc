@@ -38,10 +38,10 @@ bool gives_stored_code(const Database::Origin& origin, const TrialRecord& trial)
   }
 }
 
-/// A record of somebody who is not trusted: its code is not run. The code that its steps give here is, and what that did counts.
-void take_fresh_measurement(Verification& verification, RecordCheck& check) {
+/// A record whose code is not run, for the reason `why`. The code that its steps give here is, and what that did counts.
+void take_fresh_measurement(Verification& verification, const std::string& why, RecordCheck& check) {
   if (!verification.measured || !verification.measured->kernel) {
-    check.reason = "there is no such device here, and nobody trusted vouches for its code";
+    check.reason = "there is no such device here, and " + why;
     return;
   }
   check.result = RecordCheck::Result::passed;
@@ -50,11 +50,32 @@ void take_fresh_measurement(Verification& verification, RecordCheck& check) {
   check.device = verification.device;
 }
 
+/// What is wrong with the record or its kernel as they are stored; "" for nothing.
+std::string damage_of(const Database& database, std::int64_t id, bool with_kernel) {
+  try {
+    if (!database.trial(id, with_kernel)) return fmt::format("there is no trial {} any more", id);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+RecordCheck damaged_check(std::int64_t trial, const std::string& damage) {
+  RecordCheck check;
+  check.trial = trial;
+  check.result = RecordCheck::Result::damaged;
+  check.reason = damage + ": measure it again (nestor tune), or import a sound copy";
+  return check;
+}
+
 RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOptions& options) {
   const Database database = Database::open(path, {.read_only = true});
   RecordCheck check;
   check.trial = id;
-  Verification verification = verify_trial(database, id, options);
+  // Damage says nothing of what was measured. Without sound steps there is nothing to check; without sound code they give it again.
+  if (const std::string damage = damage_of(database, id, false); !damage.empty()) return damaged_check(id, damage);
+  const std::string lost_code = damage_of(database, id, true);
+  Verification verification = lost_code.empty() ? verify_trial(database, id, options) : verify_steps(database, id, options);
   check.findings = verification.findings;
   const auto failed =
       std::find_if(check.findings.begin(), check.findings.end(), [](const Finding& finding) { return finding.failed(); });
@@ -64,8 +85,8 @@ RecordCheck check_one(const std::string& path, std::int64_t id, const MeasureOpt
     check.reason = fmt::format("{}: {}", to_string(failed->check), failed->detail);
     return check;
   }
-  if (!database.trial(id).value().trusted) {
-    take_fresh_measurement(verification, check);
+  if (!lost_code.empty() || !database.trial(id).value().trusted) {
+    take_fresh_measurement(verification, lost_code.empty() ? "nobody trusted vouches for its code" : lost_code, check);
     return check;
   }
   const auto stored = std::find_if(check.findings.begin(), check.findings.end(),
@@ -132,7 +153,7 @@ RecordCheck unrun_check(std::int64_t trial, const std::string& reason) {
   return check;
 }
 
-/// A record that cannot be verified at all: its kernel is damaged, or Nestor is at fault.
+/// A record that cannot be verified at all: Nestor is at fault.
 RecordCheck guarded_check(const std::string& path, std::int64_t id, const MeasureOptions& options) {
   try {
     return check_one(path, id, options);
@@ -201,7 +222,7 @@ class Checker {
   }
 
   void settle(const RecordCheck& check) {
-    if (check.result != RecordCheck::Result::not_run) {
+    if (check.result == RecordCheck::Result::passed || check.result == RecordCheck::Result::failed) {
       Database database = Database::open(path_);
       database.store_check(check.trial, {check.status, check.reason, check.same_code, check.measured, check.device});
     }

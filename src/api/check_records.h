@@ -15,7 +15,7 @@ namespace nestor {
 
 /// What checking one record found.
 struct RecordCheck {
-  enum class Result : std::uint8_t { passed, failed, not_run };
+  enum class Result : std::uint8_t { passed, failed, not_run, damaged };
   std::int64_t trial = 0;
   Result result = Result::not_run;
   /// Whether the steps give the stored code, byte by byte.
@@ -37,7 +37,8 @@ struct CheckRecordsOptions {
 
 /// Verifies each trial (verify_trial): proofs, the code that its steps give now, and the stored bytes, against the definition. Stores what
 /// was found in the database at `path`: a kernel that passed is served from now on, one that failed never again; what could not be run
-/// keeps waiting. A kernel that nobody trusted vouches for is replaced by the one that its steps give here. `told` is called once a record, in the order in which they are done.
+/// keeps waiting. A kernel that nobody trusted vouches for, or whose code is damaged, is replaced by the one that its steps give here. Of a
+/// damaged record nothing is stored. `told` is called once a record, in the order in which they are done.
 void check_records(const std::string& path, const std::vector<std::int64_t>& trials, const CheckRecordsOptions& options,
                    const std::function<void(const RecordCheck&)>& told);
 

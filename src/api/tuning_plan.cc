@@ -169,7 +169,8 @@ Shard shard_from(std::string_view text) {
   const std::string_view count = slash < text.size() ? text.substr(slash + 1) : std::string_view();
   const Shard shard{shard_number(text.substr(0, slash), text), shard_number(count, text)};
   if (shard.count == 0 || shard.index >= shard.count) {
-    const std::size_t n = std::max<std::size_t>(shard.count, 1);
+    const std::size_t n = shard.count;
+    if (n <= 1) user_error("there is no share {}: write 0/4 for the first of four; all of a plan is 0/1", text);
     user_error("there is no share {}: shares are counted from 0, so {} are 0/{} to {}/{}", text, n, n, n - 1, n);
   }
   return shard;

@@ -262,4 +262,11 @@ Verification verify_trial(const Database& database, std::int64_t trial_id, const
   return TrialVerifier(*origin, *trial, options).run();
 }
 
+Verification verify_steps(const Database& database, std::int64_t trial_id, const MeasureOptions& options) {
+  const std::optional<Database::Origin> origin = database.origin(trial_id);
+  const std::optional<TrialRecord> trial = database.trial(trial_id, false);
+  if (!origin || !trial) user_error("the database has no trial {}", trial_id);
+  return TrialVerifier(*origin, *trial, options).run();
+}
+
 }  // namespace nestor

@@ -62,6 +62,9 @@ struct Verification {
 /// DeviceError when something outside ends the run.
 Verification verify_trial(const Database& database, std::int64_t trial_id, const MeasureOptions& options = {});
 
+/// The same of its steps alone: they are replayed, proved, compiled and measured. For a trial whose stored kernel is damaged.
+Verification verify_steps(const Database& database, std::int64_t trial_id, const MeasureOptions& options = {});
+
 /// A schedule from a file: replay, certificate, and one measured run against the oracle.
 Verification verify_schedule(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options = {});
 

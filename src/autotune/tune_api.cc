@@ -6,6 +6,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
+#include "support/words/nearest_word.h"
 
 namespace nestor {
 
@@ -13,7 +14,9 @@ namespace {
 
 TuneRequest request_of(const Nest& nest, const TuneOptions& options) {
   const auto searcher = searcher_kind_from(options.searcher);
-  if (!searcher) user_error("unknown searcher '{}'; choose exhaustive, random or evolutionary", options.searcher);
+  if (!searcher)
+    user_error("unknown searcher '{}'; choose exhaustive, random or evolutionary{}", options.searcher,
+               did_you_mean(options.searcher, {"exhaustive", "random", "evolutionary"}));
   TuneRequest request;
   request.nest = nest;
   request.sizes = options.sizes;

@@ -35,7 +35,7 @@ std::optional<double> learned_ms(TrialStatus status, double median_ms) {
 
 /// The report of a trial, and where its candidate came from.
 std::string with_origin(const std::string& report, const char* origin) {
-  nlohmann::json json = report.empty() ? nlohmann::json::object() : nlohmann::json::parse(report, nullptr, false);
+  nlohmann::json json = report.empty() ? nlohmann::json::object() : json_or_discarded(report);
   if (!json.is_object()) return report;
   json["origin"] = origin;
   return json.dump();

@@ -47,14 +47,37 @@ int fail(const char* kind, const std::string& whole, int code) {
   return code;
 }
 
-/// What the first word that is no option was meant to be, where it is no command.
-std::string meant_command(const CLI::App& app, const std::vector<std::string>& args) {
-  const auto word = std::find_if(args.begin() + 1, args.end(), [](const std::string& text) { return !text.starts_with("-"); });
-  std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    commands.push_back(command->get_name());
-  if (word == args.end() || std::find(commands.begin(), commands.end(), *word) != commands.end()) return "";
-  return did_you_mean(*word, commands);
+using Words = std::vector<std::string>;
+
+Words commands_of(const CLI::App& app) {
+  Words names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return names;
+}
+
+/// What a word was meant to be that is no command, or an option that no command has.
+std::string meant_word(const CLI::App& app, const Words& args) {
+  const CLI::App* command = &app;
+  Words options;
+  const auto add_options = [&] {
+    for (const CLI::Option* option : command->get_options([](const CLI::Option*) { return true; })) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+  };
+  add_options();
+  for (std::size_t k = 1; k < args.size(); ++k) {
+    const std::string name = args[k].substr(0, args[k].find('='));
+    if (name.starts_with("--")) {
+      if (command != &app && std::find(options.begin(), options.end(), name) == options.end()) return did_you_mean(name, options);
+      continue;
+    }
+    const Words commands = commands_of(*command);
+    if (commands.empty() || name.starts_with("-")) continue;
+    if (std::find(commands.begin(), commands.end(), name) == commands.end()) return did_you_mean(name, commands);
+    command = command->get_subcommand(name);
+    add_options();
+  }
+  return "";
 }
 
 int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Action& run) {
@@ -65,7 +88,7 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Acti
     app.parse(args);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help, or the version
-    return fail("user", fmt::format("{}{} (see 'nestor --help')", error.what(), meant_command(app, raw)), kUserError);
+    return fail("user", fmt::format("{}{} (see 'nestor --help')", error.what(), meant_word(app, raw)), kUserError);
   }
   return run();
 }

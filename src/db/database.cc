@@ -2,6 +2,7 @@
 #include "db/database.h"
 
 #include "db/stores.h"
+#include "db/trust/printable.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 namespace nestor {
 namespace {
 
-void warn_on_stderr(const std::string& message) { std::fprintf(stderr, "nestor: warning: %s\n", message.c_str()); }
+void warn_on_stderr(const std::string& message) {
+  std::fprintf(stderr, "nestor: warning: %s\n", printable(message, true).c_str());
+}
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -60,11 +63,16 @@ Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
 
 std::string Database::default_path() {
+  std::string path = default_path_if_any();
+  if (path.empty()) user_error("no place for the tuning database: set $NESTOR_DB, $XDG_DATA_HOME or $HOME");
+  return path;
+}
+
+std::string Database::default_path_if_any() {
   if (std::string path = environment("NESTOR_DB"); !path.empty()) return path;
   if (const std::string data = environment("XDG_DATA_HOME"); !data.empty()) return data + "/nestor/tuning.db";
   const std::string home = environment("HOME");
-  if (home.empty()) user_error("no place for the tuning database: set $NESTOR_DB, $XDG_DATA_HOME or $HOME");
-  return home + "/.local/share/nestor/tuning.db";
+  return home.empty() ? "" : home + "/.local/share/nestor/tuning.db";
 }
 
 std::string Database::default_system_path() {
@@ -78,7 +86,7 @@ std::string Database::default_system_path() {
 
 Database Database::open(const std::string& path, const DatabaseOptions& options) {
   // Only the default place is made on demand: elsewhere a folder that does not exist is more likely a slip of the pen.
-  if (!options.read_only && !path.empty() && environment("NESTOR_DB") != path && path == default_path()) {
+  if (!options.read_only && !path.empty() && environment("NESTOR_DB") != path && path == default_path_if_any()) {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   }
@@ -126,10 +134,10 @@ std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const Pr
   return found;
 }
 
-std::optional<TrialRecord> Database::trial(std::int64_t id) const {
+std::optional<TrialRecord> Database::trial(std::int64_t id, bool with_kernel) const {
   const auto place = stores_->place_of(id);
   if (!place) return std::nullopt;
-  std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, true); });
+  std::optional<Record> record = guarded(place->store.path(), [&] { return place->store.read(place->id, with_kernel); });
   if (!record) return std::nullopt;
   record->trial.id = id;
   return std::move(record->trial);

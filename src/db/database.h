@@ -37,7 +37,9 @@ class Database {
   /// Opens or creates; migrates older schema versions.
   static Database open(const std::string& path, const DatabaseOptions& options = {});
   /// $NESTOR_DB, else $XDG_DATA_HOME/nestor/tuning.db, else ~/.local/share/nestor/tuning.db.
+  /// Throws UserError where none of them is set.
   static std::string default_path();
+  static std::string default_path_if_any();  ///< "" there
   /// $NESTOR_SYSTEM_DB, else /usr/local/share/nestor/tuning.db or /usr/share/nestor/tuning.db if there, else "".
   static std::string default_system_path();
   ~Database();
@@ -50,7 +52,8 @@ class Database {
   /// All trials of one problem on devices of this model (key and name), oldest first, without kernels; those of the system database
   /// included.
   std::vector<TrialRecord> trials(const DeviceIdentity& device, const ProblemKey& problem) const;
-  std::optional<TrialRecord> trial(std::int64_t id) const;  ///< with its kernel
+  /// Throws UserError for a damaged one; without its kernel also where that alone is damaged.
+  std::optional<TrialRecord> trial(std::int64_t id, bool with_kernel = true) const;
   /// Device, problem and nest JSON of a trial.
   struct Origin {
     DeviceIdentity device;
@@ -86,9 +89,11 @@ class Database {
   std::vector<std::int64_t> to_check(bool all = false) const;
   /// How many kernels of that operator and variant wait for such a check; those of the system database included. "" for any.
   std::int64_t waiting(const std::string& op, const std::string& variant, const std::string& nest_digest = "") const;
+  /// How many of their ok trials are damaged: each is read, with its kernel.
+  std::int64_t damaged(const std::string& op, const std::string& variant, const std::string& nest_digest = "") const;
   /// Stores what checking an ok trial's kernel with this program found. `found.status` ok: it serves from now on, and is a trial of this
   /// revision when `same_code` (its steps still give the stored code). Any other: it has that status and reason, and never serves.
-  /// The record is signed by the own key. Throws UserError when there is no such trial, it was not ok, or is in the system database.
+  /// The record is signed by the own key. Throws UserError when it is damaged, when there is no such trial, it was not ok, or is in the system database.
   struct CheckResult {
     TrialStatus status = TrialStatus::ok;
     std::string reason = {};

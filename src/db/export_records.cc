@@ -1,15 +1,13 @@
 // Database: records written as text, with the kernels' code in their lines or in a pack beside them.
 #include "db/database.h"
-#include "db/file_checks.h"
+#include "db/import.h"
 #include "db/lookup.h"
 #include "db/records/kernel_pack.h"
 #include "db/stores.h"
 #include "support/error.h"
-
-#include <unistd.h>
+#include "support/system/new_file.h"
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <ostream>
 #include <set>
@@ -93,54 +91,15 @@ void for_each_exported(Stores& stores, const Selection& which, const std::functi
       std::optional<Record> record;
       try {
         record = store.read(id, true);
+        if (record) require_own_signature(*record, fmt::format("{}: trial {}", store.path(), id));
       } catch (const UserError& error) {
         stores.warn(fmt::format("{}; trial {} is skipped", error.what(), id));
+        continue;
       }
       if (record) take(*record);  // another process may have pruned it meanwhile
     }
   });
 }
-
-/// A file that gets its name when it is complete, so that a failed export leaves what was there. Pipes and devices are written directly.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path) : path_(path) {
-    std::error_code ignored;
-    const fs::file_status status = fs::status(path, ignored);
-    target_ = fs::is_regular_file(status) ? fs::canonical(path) : fs::path(path);
-    direct_ = fs::exists(status) && !fs::is_regular_file(status);
-    // Hidden: FOLDER/* names complete files alone.
-    const std::string part = fmt::format(".{}.{}.part", target_.filename().string(), ::getpid());
-    written_ = direct_ ? target_ : target_.parent_path() / part;
-    out.open(written_, std::ios::binary);
-    if (!out) user_error("cannot write {}", path_);
-  }
-  ~NewFile() {
-    std::error_code ignored;
-    if (!direct_ && !complete_) fs::remove(written_, ignored);
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void close() {
-    out.close();
-    if (!out) user_error("writing {} failed: is the disk full?", path_);
-  }
-  void rename() {
-    std::error_code failure;
-    if (!direct_) sync_file(written_);
-    if (!direct_) fs::rename(written_, target_, failure);
-    if (failure) user_error("cannot write {}: {}", path_, failure.message());
-    complete_ = true;
-  }
-
-  std::ofstream out;
-
- private:
-  std::string path_;
-  fs::path target_, written_;
-  bool direct_ = false, complete_ = false;
-};
 
 /// Writes lines that share nests and leave their kernels to a pack; returns the pack's index, in the order of the lines.
 std::vector<PackedKernel> write_packed_lines(Stores& stores, const Selection& which, std::ostream& out) {

@@ -4,11 +4,13 @@
 #include "db/records/kernel_pack.h"
 #include "db/records/record_reader.h"
 #include "db/stores.h"
+#include "db/trust/printable.h"
 #include "support/error.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -55,13 +57,14 @@ KernelUsers users_of(std::vector<NumberedRecord>& records, const PackReader& pac
   return users;
 }
 
-/// Compares all hashes, and stores the kernels of records that are not there yet (within a transaction).
+/// Compares all hashes, and stores the kernels that are not there yet, or are damaged (within a transaction).
 void store_kernels(Store& store, std::vector<NumberedRecord>& records, PackReader& pack, const std::string& path) {
   const KernelUsers users = users_of(records, pack, path);
   for (const PackedKernel& packed : pack.kernels()) {
     const auto found = users.find(packed.hash);
     const std::string code = pack.next(found != users.end());
     if (found == users.end()) continue;
+    std::set<std::string> stored;
     for (NumberedRecord* user : found->second) {
       KernelRecord& known = *user->record.trial.kernel;
       const std::string given = kernel_hash(code, known.recipe);
@@ -69,7 +72,7 @@ void store_kernels(Store& store, std::vector<NumberedRecord>& records, PackReade
         user_error("line {}: the kernel's hash is {}, but its recipe and the code in {} give {}", user->line, known.hash, path,
                    given);
       known.hash = given;
-      if (store.find(user->record)) continue;
+      if (!stored.insert(known.hash + known.architecture).second) continue;
       KernelRecord kernel = known;
       kernel.code = code;
       store.kernel_id(kernel);
@@ -113,15 +116,21 @@ Database::Imported import_from(Store& store, std::istream& in, const std::string
 
 }  // namespace
 
+void require_own_signature(const Record& record, const std::string& where) {
+  const Signature& signature = record.trial.signature;
+  if (signature.empty() || is_signed(seal_of(record), signature.signer, signature.value)) return;
+  user_error("{}: the record's signature is not one of the key {}: it was altered after it was signed", where,
+             printable(signature.signer));
+}
+
 void store_record(Store& store, Record& record, const std::string& where, Database::Imported& imported) {
   // A signature that is there must be right. What comes with Nestor gets the own one, so that it stays trusted when it is shipped no more.
   Signature& signature = record.trial.signature;
   const std::string seal = seal_of(record);
-  if (!signature.empty() && !is_signed(seal, signature.signer, signature.value))
-    user_error("{}: the record's signature is not one of the key {}: it was altered after it was signed", where,
-               signature.signer);
+  require_own_signature(record, where);
   if (signature.empty() && store.trust().vouched(seal, signature)) signature = store.trust().sign(seal);
   store.take_over_nest(record);
+  store.mend_shared_rows(record);
   if (const auto known = store.find(record)) {
     imported.checked += store.take_over(*known, record) ? 1 : 0;
     return;
@@ -137,6 +146,8 @@ Database::Imported Database::import_records(std::istream& in) {
 
 Database::Imported Database::import_file(const std::string& path) {
   stores_->require_writable("import records");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) user_error("{} is a folder: name a file of records (FILE.jsonl)", path);
   constexpr int kMostTries = 5;
   for (int tries = 1;; ++tries) {
     const auto version = version_of(path);

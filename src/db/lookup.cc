@@ -4,6 +4,7 @@
 #include "support/architecture.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +46,7 @@ class Filter {
   bool fits(const std::string& valid) const {
     try {
       std::vector<SizeConstraint> constraints;
-      for (const auto& entry : nlohmann::json::parse(valid)) {
+      for (const auto& entry : json_from_text(valid, "the sizes of a kernel")) {
         constraints.push_back({entry.at("terms"), entry.at("constant"), entry.at("equality"), entry.at("modulus")});
       }
       return is_valid_for(constraints, ask_.sizes);
@@ -176,7 +177,7 @@ void require_trusted(const Record& record, const std::string& path) {
 }
 
 std::string identity_text(const DeviceIdentity& device) {
-  nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  nlohmann::json details = json_or_discarded(device.details);  // of a foreign file, before any seal was compared
   if (details.is_object()) details.erase("driver_cuda_version");
   const std::string lasting = details.is_discarded() ? device.details : details.dump();
   return fmt::format("{}\n{}\n{}", device.key(), device.name, lasting);

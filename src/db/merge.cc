@@ -1,9 +1,9 @@
 // Database: whole files copied and joined.
 #include "db/database.h"
-#include "db/file_checks.h"
 #include "db/import.h"
 #include "db/stores.h"
 #include "support/error.h"
+#include "support/system/new_file.h"
 
 #include <unistd.h>
 
@@ -40,12 +40,13 @@ Database::Imported merge_database(Stores& stores, const std::string& path) {
         std::optional<Record> record;
         try {
           record = guarded(path, [&] { return from.read(id, true); });
+          if (record) normalise(*record);
+          if (record) require_own_signature(*record, fmt::format("{}: trial {}", path, id));
         } catch (const UserError& error) {
-          stores.warn(fmt::format("{}; trial {} is left out", error.what(), id));
+          stores.warn(fmt::format("{}; trial {} of {} is left out", error.what(), id, path));
+          continue;
         }
-        if (!record) continue;
-        normalise(*record);
-        store_record(to, *record, fmt::format("trial {}", id), imported);
+        if (record) store_record(to, *record, fmt::format("{}: trial {}", path, id), imported);
       }
       return imported;
     });
@@ -68,7 +69,9 @@ void Database::backup(const std::string& path) const {
   if (fs::equivalent(path, store.path(), failure)) user_error("{} is the database itself: name another file for its copy", path);
   if (fs::exists(path, failure) && !fs::is_regular_file(path, failure))
     user_error("{} is no place for a copy of a database", path);
-  const std::string part = fmt::format("{}.{}.part", path, ::getpid());
+  // A link stays, and the file that it names is replaced.
+  const std::string target = fs::exists(path, failure) ? fs::canonical(path).string() : path;
+  const std::string part = fmt::format("{}.{}.part", target, ::getpid());
   try {
     guarded(part, [&] {
       SQLite::Statement copy(store.connection().raw(), "VACUUM INTO ?");
@@ -81,12 +84,12 @@ void Database::backup(const std::string& path) const {
   }
   sync_file(part);
   std::error_code renamed;
-  fs::rename(part, path, renamed);
+  fs::rename(part, target, renamed);
   if (renamed) {
     fs::remove(part, failure);
     user_error("cannot write {}: {}", path, renamed.message());
   }
-  sync_file(fs::absolute(path).parent_path());
+  sync_file(fs::absolute(target).parent_path());
 }
 
 }  // namespace nestor

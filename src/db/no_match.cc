@@ -2,6 +2,7 @@
 #include "db/no_match.h"
 
 #include "db/lookup.h"
+#include "db/trust/printable.h"
 #include "support/words/nearest_word.h"
 
 #include <fmt/format.h>
@@ -56,9 +57,7 @@ bool is_for(const Database::ProblemSummary& entry, const std::vector<DeviceIdent
   return devices.empty() || std::any_of(devices.begin(), devices.end(), same_kind);
 }
 
-}  // namespace
-
-std::string why_no_match(const std::vector<Database::ProblemSummary>& records, const Asked& asked) {
+std::string reason_in_words(const std::vector<Database::ProblemSummary>& records, const Asked& asked) {
   if (records.empty()) return "there are no records at all";
   Records left;
   left.reserve(records.size());
@@ -92,6 +91,16 @@ std::string why_no_match(const std::vector<Database::ProblemSummary>& records, c
   return fmt::format(
       "kernels of {} are there, measured at {} on {} at the nearest, but none is valid for {} on the device asked for", op,
       sizes_of(near.problem.sizes), device_name(near.device), sizes_of(asked.sizes));
+}
+
+}  // namespace
+
+std::string why_no_match(const std::vector<Database::ProblemSummary>& records, const Asked& asked) {
+  std::string reason = reason_in_words(records, asked);
+  if (const std::int64_t damaged = asked.damaged ? asked.damaged() : 0; damaged > 0)
+    reason += fmt::format("; {} damaged: `nestor db check` says which",
+                          damaged == 1 ? std::string("a record is") : fmt::format("{} records are", damaged));
+  return printable(reason);  // it has names of foreign records
 }
 
 }  // namespace nestor

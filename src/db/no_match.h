@@ -3,6 +3,8 @@
 
 #include "db/database.h"
 
+#include <functional>
+
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@ struct Asked {
   std::string op, variant, digest;
   Sizes sizes;
   std::vector<DeviceIdentity> devices;  ///< on any of these
+  /// How many records of what is asked for are damaged: added to what is said.
+  std::function<std::int64_t()> damaged = nullptr;
 };
 
 /// "no record is of an operator 'matmull'; did you mean 'matmul'?", "matmul has records of f16 and f32, none of 'f64'", and so on: the first

@@ -34,6 +34,27 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
   return count(stores_->user) + (stores_->system ? count(*stores_->system) : 0);
 }
 
+std::int64_t Database::damaged(const std::string& op, const std::string& variant, const std::string& nest_digest) const {
+  const auto count = [&](Store& store) {
+    return guarded(store.path(), [&] {
+      auto row = store.connection().query(
+          "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id WHERE t.status = 'ok'"
+          " AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)",
+          op, variant, nest_digest);
+      std::int64_t found = 0;
+      while (row.step()) {
+        try {
+          store.read(row.integer(0), true);
+        } catch (const UserError&) {
+          ++found;
+        }
+      }
+      return found;
+    });
+  };
+  return count(stores_->user) + (stores_->system ? count(*stores_->system) : 0);
+}
+
 void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
   stores_->require_writable("store what a check found");
   stores_->require_of_user(trial_id);
@@ -44,6 +65,7 @@ void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
       auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (row.integer(0) == 0) user_error("trial {} has no kernel that ran correctly: there is nothing to check", trial_id);
+      store.read(trial_id, false);  // what was damaged meanwhile must not be sealed anew
       if (found.status == TrialStatus::ok && found.measured) {
         store.replace_measurement(trial_id, found.device, *found.measured);
       } else if (found.status == TrialStatus::ok) {

@@ -72,8 +72,7 @@ std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {
   found.seal = row.text(24);
   record.trial.signature = {row.text(25), row.text(26)};
   record.trial.certificate.digest = row.text(33);
-  auto sizes = connection_.query("SELECT name, value FROM problem_size WHERE problem_id = ?", row.integer(17));
-  while (sizes.step()) record.problem.sizes[sizes.text(0)] = sizes.integer(1);
+  record.problem.sizes = sizes_of(row.integer(17));
   if (!row.is_null(22)) {
     found.kernel = row.integer(22);
     if (row.is_null(31)) found.damage = fmt::format("its kernel {} is missing", *found.kernel);
@@ -98,16 +97,18 @@ std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   if (row->damage.empty() && seal_of(row->record) != row->seal) row->damage = "what it says is not what was sealed";
   if (!row->damage.empty()) damaged(row->damage);
   TrialRecord& trial = row->record.trial;
-  for (const std::string* text : {&trial.steps, &trial.report, &row->record.nest_json, &row->record.device.details})
+  for (const std::string* text : {&trial.steps, &trial.report, &row->record.nest_json, &row->record.device.details}) {
     require_shallow(*text, "JSON of a trial");
+    if (!text->empty() && !nlohmann::json::accept(*text)) damaged(fmt::format("what should be JSON is \"{:.40}\"", *text));
+  }
   trial.trusted = trust().trusts(row->seal, trial.signature);
   trial.kernel.reset();
   if (!with_kernel) return std::move(row->record);
   if (row->kernel) trial.kernel = kernel(*row->kernel);
   try {
     trial.certificate.text = certificate_text(trial.certificate.digest);
-  } catch (const UserError& error) {
-    damaged(error.what());
+  } catch (const UserError&) {
+    // The digest is sealed and stays; the text can be proved again. db check names it.
   }
   return std::move(row->record);
 }
@@ -126,16 +127,32 @@ bool Store::sign(std::int64_t trial_id) {
   return true;
 }
 
+std::optional<Store::Row> Store::sound_row(std::int64_t trial_id) {
+  try {
+    std::optional<Row> row = row_of(trial_id);
+    if (!row || !row->damage.empty() || seal_of(row->record) != row->seal) return std::nullopt;
+    const Signature& signature = row->record.trial.signature;
+    if (!signature.empty() && !is_signed(row->seal, signature.signer, signature.value)) return std::nullopt;
+    return row;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 bool Store::take_over(std::int64_t trial_id, const Record& record) {
-  const std::optional<Row> stored = row_of(trial_id);
-  if (!stored) return false;
+  const std::optional<Row> stored = sound_row(trial_id);
+  const TrialRecord& given = record.trial;
+  if (!stored) {
+    connection_.run("DELETE FROM pin WHERE trial_id = ? AND seal != ?", trial_id, pin_seal(trial_id));
+    insert(record, trial_id);
+    return given.status == TrialStatus::ok;
+  }
   if (record.pinned && !stored->record.pinned) pin(trial_id);
   // A total order: whatever comes first, the greatest stays.
   const auto rank = [&](const std::string& seal, const TrialRecord& trial) {
     return std::tuple(trust().vouched(seal, trial.signature), trial.status != TrialStatus::ok, trial.checked, trial.revision,
                       seal, trial.signature.signer);
   };
-  const TrialRecord& given = record.trial;
   if (given.certificate.digest == stored->record.trial.certificate.digest) keep_certificate(given.certificate);
   if (rank(seal_of(record), given) <= rank(stored->seal, stored->record.trial)) return false;
   const bool released = given.status == TrialStatus::ok && given.checked > stored->record.trial.checked;
@@ -153,6 +170,7 @@ bool Store::take_over(std::int64_t trial_id, const Record& record) {
 
 void Store::take_over_nest(const Record& record) {
   const std::string& digest = record.problem.nest_digest;
+  if (!nest_is_sound(digest)) return store_nest(digest, record.nest_json);
   std::string stored;
   {
     auto row = connection_.query("SELECT json FROM nest WHERE digest = ?", digest);
@@ -170,8 +188,7 @@ void Store::take_over_nest(const Record& record) {
   }
   const bool given = trust().vouched(seal_of(record), record.trial.signature);
   if (given < vouched || (given == vouched && stored < record.nest_json)) return;
-  connection_.run("UPDATE nest SET json = ?, seal = ? WHERE digest = ?", record.nest_json, nest_seal(digest, record.nest_json),
-                  digest);
+  store_nest(digest, record.nest_json);
 }
 
 void Store::seal_all() {

@@ -1,9 +1,9 @@
 // Reading and writing of rows.
 #include "db/store.h"
 
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
+#include "db/file/schema.h"
 #include "db/records/encoding.h"
-#include "db/schema.h"
 #include "db/trust/sealing.h"
 #include "support/error.h"
 
@@ -59,8 +59,6 @@ void limit_size(SQLite::Database& database, std::int64_t bytes) {
   database.execAndGet(fmt::format("PRAGMA max_page_count = {}", std::max<std::int64_t>(1, bytes / page)));
 }
 
-std::string valid_of(const std::string& recipe) { return nlohmann::json::parse(recipe).at("valid").dump(); }
-
 }  // namespace
 
 Store::Store(const std::string& path, const DatabaseOptions& options, std::shared_ptr<Trust> trust)
@@ -102,65 +100,24 @@ const Store::Shipped& Store::shipped() {
   return shipped_;
 }
 
-std::int64_t Store::device_id(const DeviceIdentity& device) {
-  connection_.run("INSERT INTO device (key, kind, name, arch, units, details) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                  device.key(), device.kind, device.name, device.arch, std::int64_t{device.units}, device.details);
-  auto row = connection_.query("SELECT id FROM device WHERE key = ? AND name = ? AND details = ?", device.key(), device.name,
-                               device.details);
-  row.step();
-  return row.integer(0);
-}
-
-std::int64_t Store::nest_id(const std::string& digest, const std::string& json) {
-  connection_.run("INSERT INTO nest (digest, json, seal) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", digest, json,
-                  nest_seal(digest, json));
-  auto row = connection_.query("SELECT id FROM nest WHERE digest = ?", digest);
-  row.step();
-  return row.integer(0);
-}
-
-std::int64_t Store::problem_id(const ProblemKey& problem, const std::string& nest_json) {
-  const std::int64_t nest = nest_id(problem.nest_digest, nest_json);
-  const std::string sizes = canonical_sizes(problem.sizes);
-  {
-    auto row = connection_.query("SELECT id FROM problem WHERE op = ? AND variant = ? AND sizes = ? AND nest_id = ?", problem.op,
-                                 problem.variant, sizes, nest);
-    if (row.step()) return row.integer(0);
-  }
-  connection_.run("INSERT INTO problem (op, variant, sizes, nest_id) VALUES (?, ?, ?, ?)", problem.op, problem.variant, sizes,
-                  nest);
-  const std::int64_t id = connection_.last_id();
-  for (const auto& [name, value] : problem.sizes) {
-    connection_.run("INSERT INTO problem_size (problem_id, name, value) VALUES (?, ?, ?)", id, name, value);
-  }
-  return id;
-}
-
-std::int64_t Store::kernel_id(const KernelRecord& kernel) {
-  {
-    auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? AND architecture = ?", kernel.hash, kernel.architecture);
-    if (row.step()) return row.integer(0);
-  }
-  if (kernel.code.empty()) internal_error("kernel {} is stored without its code", kernel.hash);
-  connection_.run("INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?, ?, ?, ?, ?)", kernel.hash,
-                  kernel.architecture, valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
-  return connection_.last_id();
-}
-
-std::int64_t Store::insert(const Record& record) {
+std::int64_t Store::insert(const Record& record, std::optional<std::int64_t> instead_of) {
   const TrialRecord& trial = record.trial;
   const std::int64_t device = device_id(record.device);
   const std::int64_t problem = problem_id(record.problem, record.nest_json);
   auto row = connection_.query(
       "INSERT INTO trial (device_id, problem_id, kernel_id, status, median_ms, max_error, created, toolchain, reason, samples, "
-      "steps, report, revision, checked, seal, signer, signature, certificate)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "steps, report, revision, checked, seal, signer, signature, certificate, id)"
+      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
+      " ON CONFLICT (id) DO UPDATE SET device_id = ?1, problem_id = ?2, kernel_id = ?3, status = ?4, median_ms = ?5, max_error = "
+      "?6, created = ?7, toolchain = ?8, reason = ?9, samples = ?10, steps = ?11, report = ?12, revision = ?13, checked = ?14,"
+      " seal = ?15, signer = ?16, signature = ?17, certificate = ?18",
       device, problem, nullptr, to_string(trial.status), trial.median_ms, trial.max_error, trial.created, trial.toolchain,
       trial.reason, Blob{doubles_to_bytes(trial.samples_ms)}, trial.steps, trial.report, std::int64_t{trial.revision},
       std::int64_t{trial.checked}, seal_of(record), trial.signature.signer, trial.signature.value, trial.certificate.digest);
   if (trial.kernel) row.bind(3, kernel_id(*trial.kernel));
+  if (instead_of) row.bind(19, *instead_of);
   row.run();
-  const std::int64_t id = connection_.last_id();
+  const std::int64_t id = instead_of ? *instead_of : connection_.last_id();
   keep_certificate(trial.certificate);
   if (record.pinned) pin(id);
   return id;
@@ -178,28 +135,14 @@ void Store::replace_measurement(std::int64_t trial_id, const DeviceIdentity& dev
   remove_unused_code();
 }
 
-void Store::keep_certificate(const CertificateRecord& certificate) {
-  if (certificate.text.empty()) return;
-  connection_.run("INSERT INTO certificate (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING", certificate.digest,
-                  Blob{zstd_compress(certificate.text)});
-}
-
-std::string Store::certificate_text(const std::string& digest) {
-  auto row = connection_.query("SELECT text FROM certificate WHERE digest = ?", digest);
-  if (!row.step()) return "";
-  const std::string text = zstd_decompress(row.text(0));
-  if (certificate_digest(text) != digest) user_error("the text of its certificate {} is not what was stored", digest);
-  require_shallow(text, "a certificate");
-  return text;
-}
-
 void Store::remove_unused_code() {
   connection_.run("DELETE FROM kernel WHERE id NOT IN (SELECT kernel_id FROM trial WHERE kernel_id IS NOT NULL)");
   connection_.run("DELETE FROM certificate WHERE digest NOT IN (SELECT certificate FROM trial)");
 }
 
 void Store::pin(std::int64_t trial_id) {
-  connection_.run("INSERT INTO pin (trial_id, seal) VALUES (?, ?) ON CONFLICT DO NOTHING", trial_id, pin_seal(trial_id));
+  connection_.run("INSERT INTO pin (trial_id, seal) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET seal = ?2", trial_id,
+                  pin_seal(trial_id));
 }
 
 std::optional<std::int64_t> Store::find(const Record& record) {
@@ -243,29 +186,6 @@ std::vector<std::int64_t> Store::winners(const DeviceIdentity& device, const Pro
   std::vector<std::int64_t> ids;
   while (row.step()) ids.push_back(row.integer(0));
   return ids;
-}
-
-KernelRecord Store::kernel(std::int64_t kernel_id) {
-  auto row = connection_.query("SELECT architecture, recipe, hash, code, valid FROM kernel WHERE id = ?", kernel_id);
-  if (!row.step()) user_error("{}: kernel {} is missing", path_, kernel_id);
-  KernelRecord kernel{row.text(0), "", row.text(1), row.text(2)};
-  try {
-    kernel.code = zstd_decompress(row.text(3));
-  } catch (const UserError& error) {
-    user_error("{}: kernel {} is damaged: {}", path_, kernel_id, error.what());
-  }
-  if (kernel_hash(kernel.code, kernel.recipe) != kernel.hash)
-    user_error("{}: kernel {} is damaged: its hash does not match its contents", path_, kernel_id);
-  require_shallow(kernel.recipe, "the launch recipe");
-  if (row.text(4) != valid_of(kernel.recipe))
-    user_error("{}: kernel {} is damaged: its sizes are not those of its recipe", path_, kernel_id);
-  return kernel;
-}
-
-std::string Store::code_of(const std::string& hash) {
-  auto row = connection_.query("SELECT id FROM kernel WHERE hash = ? ORDER BY id LIMIT 1", hash);
-  if (!row.step()) user_error("{}: kernel {} was removed meanwhile: try again", path_, hash);
-  return kernel(row.integer(0)).code;
 }
 
 }  // namespace nestor

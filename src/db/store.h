@@ -1,8 +1,8 @@
 // Store: rows of one database file. Stores combines the user's store with the system's.
 #pragma once
 
-#include "db/connection.h"
 #include "db/database_options.h"
+#include "db/file/connection.h"
 #include "db/records/record.h"
 
 #include <functional>
@@ -44,13 +44,16 @@ class Store {
   }
 
   /// Stores a normalised record with its signature (within a transaction); returns the trial's id. A kernel without its code must be there
-  /// already.
-  std::int64_t insert(const Record& record);
+  /// already. `instead_of`: the row of that trial becomes this record.
+  std::int64_t insert(const Record& record, std::optional<std::int64_t> instead_of = std::nullopt);
   /// The trial equal to this one, if there is one. Its revisions may differ; where it has a kernel also what a check made of its status.
   std::optional<std::int64_t> find(const Record& record);
   /// Of the stored trial and this record of it keeps one: that which is vouched for, which failed a check, which was checked later. True when
-  /// that released a kernel.
+  /// that released a kernel. A damaged trial becomes the record.
   bool take_over(std::int64_t trial_id, const Record& record);
+  /// Devices, nests, problems and kernels that the record refers to: stored where they are not there, and anew where they are damaged
+  /// (within a transaction). The code of a kernel in a pack is not here.
+  void mend_shared_rows(const Record& record);
   /// One nest has many texts. Keeps one whatever the order of imports: of those that vouched records came with the smallest, else of all.
   void take_over_nest(const Record& record);
   /// After a change of a trial: seals it anew (within a transaction), signed as `given`, else by the own key.
@@ -96,6 +99,8 @@ class Store {
     std::shared_ptr<Trust> trust;
   };
   std::optional<Row> row_of(std::int64_t trial_id);
+  /// nullopt for one that is damaged in anything but its kernel's code.
+  std::optional<Row> sound_row(std::int64_t trial_id);
   /// Stores its text, where it has one.
   void keep_certificate(const CertificateRecord& certificate);
   void make_served_function();
@@ -103,6 +108,10 @@ class Store {
   void seal_all();
   std::int64_t device_id(const DeviceIdentity& device);
   std::int64_t nest_id(const std::string& digest, const std::string& json);
+  bool nest_is_sound(const std::string& digest);
+  void store_nest(const std::string& digest, const std::string& json);
+  bool kernel_is_sound(std::int64_t kernel_id);
+  Sizes sizes_of(std::int64_t problem_id);
   std::int64_t problem_id(const ProblemKey& problem, const std::string& nest_json);
 
   std::string path_;

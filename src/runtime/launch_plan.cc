@@ -142,14 +142,16 @@ LaunchPlan::Extent LaunchPlan::check_tensor(const Tensor& tensor, const TensorAr
     user_error("{}: tensor \"{}\" holds {}, not {}", title_, tensor.name, to_string(tensor.type), to_string(*arg.type));
   }
   // Nothing is read of a shape whose length is wrong: it may have no such entries.
-  if (!arg.shape.empty() && arg.shape.size() != rank) {
+  // One of no indices has a length, too: no shape at all is a null pointer.
+  const bool shaped = arg.shape.data() != nullptr, strided = arg.strides.data() != nullptr;
+  if (shaped && arg.shape.size() != rank) {
     user_error("{}: tensor \"{}\" must have the shape {}, of {} indices, not one of {}", title_, tensor.name, shape_text(shape),
                rank, arg.shape.size());
   }
-  if (!arg.shape.empty() && !std::equal(arg.shape.begin(), arg.shape.end(), shape.begin(), shape.end())) {
+  if (shaped && !std::equal(arg.shape.begin(), arg.shape.end(), shape.begin(), shape.end())) {
     user_error("{}: tensor \"{}\" must have the shape {}, not {}", title_, tensor.name, shape_text(shape), shape_text(arg.shape));
   }
-  if (!arg.strides.empty() && arg.strides.size() != rank) {
+  if (strided && arg.strides.size() != rank) {
     user_error("{}: tensor \"{}\" has {} indices, but {} strides are given", title_, tensor.name, rank, arg.strides.size());
   }
   bool fits = true;

@@ -110,12 +110,12 @@ Library::Impl::Impl(std::function<Database()> open, std::string system, int thre
 
 std::shared_ptr<Library::Impl> Library::Impl::open(const std::string& path, const LibraryOptions& options) {
   if (options.threads < 0) user_error("a kernel cannot run with {} threads", options.threads);
-  std::string user = path.empty() ? Database::default_path() : path;
+  std::string user = path.empty() ? Database::default_path_if_any() : path;
   std::string system;
   if (options.use_system) system = options.system_path.empty() ? Database::default_system_path() : options.system_path;
   std::error_code ignored;
   if (path.empty() && !std::filesystem::exists(user, ignored)) {
-    if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", user);
+    if (system.empty()) user_error("there is no tuning database at {}: `nestor tune` makes one", Database::default_path());
     user = std::exchange(system, "");
   }
   const DatabaseOptions wanted{.read_only = true, .system_path = system, .allow_unsigned = options.allow_unsigned};

@@ -17,7 +17,16 @@ TEST(CliDidYouMean, EveryKindOfWord) {
       {{"show", "layernorm", "--row", "8"}, "did you mean 'rows'?"},
       {{"tune", "layernorm", "--trails", "8"}, "did you mean '--trials'?"},
       {{"tnue", "layernorm"}, "did you mean 'tune'?"},
-      {{"show", "layernorm", "--as", "lops"}, "did you mean 'loops'?"}};
+      {{"show", "layernorm", "--as", "lops"}, "did you mean 'loops'?"},
+      {{"show", "layernorm", "--varaint", "f32"}, "did you mean '--variant'?"},
+      {{"tune", "layernorm", "--thredas", "two"}, "did you mean '--threads'?"},
+      {{"tune", "layernorm", "--target", "hsot"}, "did you mean 'host'?"},
+      {{"tune", "layernorm", "--searcher", "rnadom"}, "did you mean 'random'?"},
+      {{"bench", "layernorm", "--set", "esp=1"}, "did you mean 'eps'?"},
+      {{"completion", "zhs"}, "did you mean 'zsh'?"},
+      {{"db", "exprot"}, "did you mean 'export'?"},
+      {{"db", "check", "--rnu"}, "did you mean '--run'?"},
+      {{"db", "check", "--bd", "x"}, "did you mean '--db'?"}};
   for (const auto& [args, words] : cases) {
     const Outcome outcome = run_nestor(args);
     EXPECT_EQ(outcome.code, 1) << args.back();
@@ -28,6 +37,13 @@ TEST(CliDidYouMean, EveryKindOfWord) {
   EXPECT_EQ(explored.code, 1);
   for (const char* words : {"did you mean 'split'?", "did you mean 'measure'?", "did you mean 'parallel'?"})
     EXPECT_THAT(explored.out, HasSubstr(words));
+}
+
+TEST(CliDidYouMean, ANegativeSizeIsASize) {
+  const Outcome outcome = run_nestor({"show", "layernorm", "--rows", "-4k"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, Not(HasSubstr("is no option")));
+  EXPECT_THAT(outcome.err, HasSubstr("rows"));
 }
 
 TEST(CliDidYouMean, NothingIsSaidWhereNothingIsNear) {

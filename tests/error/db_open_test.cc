@@ -1,6 +1,6 @@
 // Files that cannot be used as a tuning database, and what is said about each.
 #include "db/database.h"
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
 #include "support/error.h"
 #include "unit/db/db_fixture.h"
 

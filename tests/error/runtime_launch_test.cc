@@ -70,6 +70,8 @@ TEST_F(LaunchError, WrongShape) {
   const std::int64_t wrong[] = {4, 9}, short_one[] = {4};
   EXPECT_THAT(launch_error({{x, {}, wrong}, {y}}), HasSubstr("must have the shape 4 x 8, not 4 x 9"));
   EXPECT_THAT(launch_error({{x, {}, short_one}, {y}}), HasSubstr("must have the shape 4 x 8, of 2 indices, not one of 1"));
+  EXPECT_THAT(launch_error({{x, {}, {wrong, 0}}, {y}}), HasSubstr("of 2 indices, not one of 0"));
+  EXPECT_THAT(launch_error({{x, {wrong, 0}}, {y}}), HasSubstr("2 indices, but 0 strides"));
 }
 
 TEST_F(LaunchError, WrongStrides) {

@@ -1,5 +1,6 @@
 // Rates of GPUs from clocks and widths of their identity.
 #include "api/report/device_roofs.h"
+#include "support/system/json_text.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +36,7 @@ double work_for(const std::string& roof, const NestWork& work) {
 
 std::vector<Roof> roofs_of(const DeviceIdentity& device) {
   if (device.kind != "cuda" || !device.arch.starts_with("sm_")) return {};
-  const nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  const nlohmann::json details = json_or_discarded(device.details);
   if (!details.is_object()) return {};
   const int sm = std::atoi(device.arch.c_str() + 3);
   const double clock = 1e3 * number_of(details, "clock_khz");

@@ -221,7 +221,7 @@ class Collector {
 
 Json report_data_before(const ReportRequest& request) {
   const DeviceIdentity& device = request.device;
-  Json details = Json::parse(device.details, nullptr, false);
+  Json details = json_or_discarded(device.details);
   if (!details.is_object()) details = nullptr;
   return {{"format", 1},
           {"program", measuring_toolchain()},

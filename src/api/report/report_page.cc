@@ -2,15 +2,7 @@
 #include "api/report/kernel_report.h"
 #include "api/report/page_text.h"
 #include "support/error.h"
-
-#include <fmt/format.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-
-#include <unistd.h>
+#include "support/system/new_file.h"
 
 namespace nestor {
 namespace {
@@ -45,15 +37,10 @@ std::string report_page(const nlohmann::json& data) {
 }
 
 void write_report(const std::string& path, const std::string& page) {
-  const std::string fresh = fmt::format("{}.{}.new", path, getpid());
-  std::ofstream file(fresh, std::ios::binary);
-  file << page;
+  NewFile file(path);
+  file.out << page;
   file.close();
-  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(fresh.c_str());
-    user_error("cannot write the report {}: {}", path, why);
-  }
+  file.rename();
 }
 
 }  // namespace nestor

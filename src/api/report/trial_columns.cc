@@ -36,7 +36,7 @@ class TextTable {
 };
 
 Json parsed(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = json_or_discarded(text);
   return json.is_object() ? json : Json::object();
 }
 

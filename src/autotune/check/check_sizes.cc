@@ -4,6 +4,7 @@
 #include "autotune/oracle/reference.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 #include <map>
@@ -228,7 +229,7 @@ SizePeriods size_periods(const TileProgram& program) { return PeriodFinder(progr
 std::string periods_to_text(const SizePeriods& periods) { return nlohmann::json(periods).dump(); }
 
 SizePeriods periods_from_text(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = json_or_discarded(text);
   if (!json.is_object()) internal_error("'{}' says nothing of a kernel's sizes", text);
   return json.get<SizePeriods>();
 }

@@ -2,6 +2,7 @@
 #include "autotune/check/winners.h"
 
 #include "support/error.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 
@@ -22,8 +23,7 @@ void note_loser(const TrialJob& job, TrialOutcome& outcome) {
 
 void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome) {
   outcome.max_error = std::max(outcome.max_error, check.worst_error);
-  nlohmann::json report =
-      outcome.report.empty() ? nlohmann::json::object() : nlohmann::json::parse(outcome.report, nullptr, false);
+  nlohmann::json report = outcome.report.empty() ? nlohmann::json::object() : json_or_discarded(outcome.report);
   if (!report.is_object()) report = nlohmann::json::object();
   report["check"] = check.str();
   report["check_s"] = seconds;

@@ -7,6 +7,7 @@
 #include "support/debug.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
+#include "support/system/json_text.h"
 
 #include <algorithm>
 #include <map>
@@ -18,7 +19,7 @@ namespace {
 constexpr double kHopeless = 5;  ///< of the best time, in the first run, which is cold in every way
 
 nlohmann::json parsed_report(const std::string& text) {
-  nlohmann::json report = text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json report = text.empty() ? nlohmann::json::object() : json_or_discarded(text);
   return report.is_object() ? report : nlohmann::json::object();
 }
 

@@ -6,6 +6,8 @@
 #include "db/devices/host_identity.h"
 #include "support/error.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <chrono>
 #include <numeric>
 #include <set>
+#include <thread>
 
 namespace nestor {
 namespace {
@@ -82,10 +85,30 @@ constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;  ///< after which
 constexpr double kMostSampleSeconds = 6;                        ///< after which one of each process will do
 constexpr std::size_t kSequential = 4;                          ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
+constexpr double kMostForkedSeconds = 30;  ///< of evaluators that stop by themselves after kMostSampleSeconds and one sample more
 
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Whether all of them ended well within that time. Those that did not, because somebody stopped them, for instance, are killed.
+bool wait_for_evaluators(std::vector<pid_t> children, double seconds) {
+  const auto start = Clock::now();
+  bool good = true;
+  while (!children.empty()) {
+    const bool late = seconds_since(start) > seconds;
+    std::erase_if(children, [&](pid_t child) {
+      int status = 0;
+      if (late) kill(child, SIGKILL);
+      const pid_t ended = waitpid(child, &status, late ? 0 : WNOHANG);
+      if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+      good = good && ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      return true;
+    });
+    if (!children.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return good;
+}
 
 /// What forked evaluators write into.
 struct SharedValue {
@@ -153,9 +176,13 @@ class RunEvaluator {
   bool evaluate_forked(std::size_t first) {
     const std::size_t processes = std::min<std::size_t>(static_cast<std::size_t>(host_threads()), runs_.size() - first);
     std::vector<pid_t> children;
+    const pid_t parent = getpid();
     for (std::size_t p = 0; p < processes; ++p) {
       const pid_t child = fork();
       if (child == 0) {
+        // Whoever ends the parent ends the evaluation.
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
         try {
           evaluate_stride(first + p, processes, true);
           _exit(0);
@@ -165,13 +192,7 @@ class RunEvaluator {
       }
       if (child > 0) children.push_back(child);
     }
-    bool good = children.size() == processes;
-    for (const pid_t child : children) {
-      int status = 0;
-      while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-      good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    }
-    return good;
+    return wait_for_evaluators(children, kMostForkedSeconds) && children.size() == processes;
   }
 
   Reference& reference_;

@@ -5,6 +5,8 @@
 #include "db/devices/cuda_identity.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
+#include "support/words/nearest_word.h"
 
 #include <algorithm>
 #include <charconv>
@@ -106,7 +108,8 @@ Target target_from(std::string_view text, int count) {
     sm = taken_for.starts_with("sm_") ? number_in(taken_for.substr(3)) : -1;
     if (sm < kOldestSm || sm > kNewestSm) sm = -1;
   }
-  if (ordinal < 0 || sm < 0) user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80", text);
+  if (ordinal < 0 || sm < 0)
+    user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80{}", text, did_you_mean(device, {"host", "cuda"}));
   target.ordinal = ordinal;
   target.sm = sm;
   if (count < 1) user_error("{} devices cannot measure; at least 1 must", count);
@@ -132,7 +135,7 @@ NvptxTarget nvptx_target(const DeviceIdentity& device) {
   target.keep_ir = false;
   const int sm = device.arch.starts_with("sm_") ? number_in(std::string_view(device.arch).substr(3)) : -1;
   if (sm >= kOldestSm) target.sm = std::min(sm, kNewestSm);
-  const nlohmann::json details = nlohmann::json::parse(device.details, nullptr, false);
+  const nlohmann::json details = json_or_discarded(device.details);
   const auto shared = details.is_object() ? details.find("shared_bytes_per_block") : details.end();
   if (details.is_object() && shared != details.end() && shared->is_number_integer() && *shared > 0) target.shared_limit = *shared;
   return target;

@@ -4,6 +4,7 @@
 #include "poly/isl/context.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
+#include "support/words/nearest_word.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -49,7 +50,11 @@ void check_scalars(const Nest& nest, const std::map<std::string, double>& scalar
   for (const auto& [name, value] : scalars) {
     const auto known = std::find_if(nest.scalars.begin(), nest.scalars.end(),
                                     [&, &name = name](const ScalarParam& p) { return p.name == name; });
-    if (known == nest.scalars.end()) user_error("{} has no scalar argument '{}'", nest.op, name);
+    if (known == nest.scalars.end()) {
+      std::vector<std::string> names;
+      for (const ScalarParam& scalar : nest.scalars) names.push_back(scalar.name);
+      user_error("{} has no scalar argument '{}'{}", nest.op, name, did_you_mean(name, names));
+    }
     if (!in_range(value, *known)) user_error("scalar {} of {} is {}; it must be {}", name, nest.op, value, range_text(*known));
   }
 }

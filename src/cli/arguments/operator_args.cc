@@ -34,7 +34,11 @@ const CLI::App* subcommand_of(const CLI::App& app, const std::vector<std::string
   return nullptr;
 }
 
-bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("+-0123456789") == std::string::npos; }
+/// What begins like a number is one, right or wrong, and no option.
+bool is_number(const std::string& text) {
+  const std::size_t first = text.find_first_not_of("+-");
+  return first != std::string::npos && first <= 1 && std::isdigit(static_cast<unsigned char>(text[first])) != 0;
+}
 
 }  // namespace
 
@@ -55,6 +59,14 @@ CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most) {
     return whole ? std::string() : fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
   };
   return {complaint, "WHOLE"};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto complaint = [words](const std::string& text) {
+    const bool known = std::find(words.begin(), words.end(), text) != words.end();
+    return known ? std::string() : fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
+  };
+  return {complaint, fmt::format("{{{}}}", fmt::join(words, ","))};
 }
 
 CLI::Validator trial_number() { return whole_number_between(1, std::numeric_limits<std::int64_t>::max()); }
@@ -84,7 +96,9 @@ Sizes OperatorArgs::sizes(const Nest& nest) const {
   }
   Sizes given;
   for (const std::string& text : size_texts) {
-    auto [name, value] = parse_size(text);
+    // The name first: of an option that was misspelt the value is no size.
+    std::string name = text.substr(0, text.find('='));
+    if (name.empty() || name.size() == text.size()) parse_size(text);  // says how a size is written
     std::replace(name.begin(), name.end(), '-', '_');
     const bool known =
         std::any_of(nest.sizes.begin(), nest.sizes.end(), [&](const SizeParam& size) { return size.name == name; });
@@ -98,7 +112,7 @@ Sizes OperatorArgs::sizes(const Nest& nest) const {
       user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name, meant.empty() ? "" : "; did you mean '" + meant + "'?",
                  describe_sizes(nest));
     }
-    given[name] = value;
+    given[name] = parse_size(text).second;
   }
   return complete_sizes(nest, given);
 }
@@ -114,16 +128,19 @@ std::string DatabaseArgs::resolved_system_path() const {
   if (!system_path.empty()) return system_path;
   const std::string system = Database::default_system_path();
   std::error_code ignored;
-  return std::filesystem::exists(system, ignored) && system != resolved_path() ? system : "";
+  return std::filesystem::exists(system, ignored) && system != (path.empty() ? Database::default_path_if_any() : path) ? system
+                                                                                                                       : "";
 }
 
 std::string DatabaseArgs::usable_path() const {
-  const std::string file = resolved_path(), system = resolved_system_path();
-  std::error_code ignored;
+  const std::string system = resolved_system_path();
   const bool chosen = !path.empty() || std::getenv("NESTOR_DB") != nullptr;
-  if (chosen || system.empty() || std::filesystem::exists(file, ignored)) return file;
+  if (chosen || system.empty()) return resolved_path();
   try {
-    Database::open(file);
+    // Without a home there is no path at all.
+    std::string file = resolved_path();
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) Database::open(file);
     return file;
   } catch (const UserError& error) {
     fmt::print(stderr, "nestor: warning: {}; this run keeps its trials in memory alone, beside the system database {}\n",
@@ -172,8 +189,8 @@ MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
     const std::size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     if (equals == std::string::npos || std::find(known.begin(), known.end(), name) == known.end()) {
-      user_error("'{}' sets no scalar of {}: write name=value; its scalars are {}", text, nest.op,
-                 known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+      user_error("'{}' sets no scalar of {}: write name=value; its scalars are {}{}", text, nest.op,
+                 known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")), did_you_mean(name, known));
     }
     char* end = nullptr;
     const double value = std::strtod(text.c_str() + equals + 1, &end);

@@ -21,6 +21,8 @@ CLI::Validator positive_number();
 CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most);
 /// Accepts numbers that a trial may have.
 CLI::Validator trial_number();
+/// One of these words; another one gets the nearest of them.
+CLI::Validator one_of(const std::vector<std::string>& words);
 
 struct OperatorArgs {
   std::string source;

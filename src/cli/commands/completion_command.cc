@@ -1,5 +1,6 @@
 // nestor completion: scripts that let a shell complete commands, options, operators and files.
 #include "api/operators.h"
+#include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/option_table.h"
 #include "cli/terminal/exit_codes.h"
@@ -152,7 +153,7 @@ std::string fish_script(const Table& table) {
 void add_completion(CLI::App& app, Action& run) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes nestor's commands in a shell");
-  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   command->footer(R"(examples:
   nestor completion bash > ~/.local/share/bash-completion/completions/nestor
   nestor completion zsh > ~/.zfunc/_nestor

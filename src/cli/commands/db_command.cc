@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <iostream>
 #include <memory>
 
@@ -96,6 +97,15 @@ int run_import(const DbArgs& args) {
   return kOk;
 }
 
+/// nullopt: the record is damaged, or there is none.
+std::optional<Database::Origin> origin_of(const Database& database, std::int64_t trial) {
+  try {
+    return database.origin(trial);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 /// One trial that computed something else than its definition.
 nlohmann::json wrong_to_json(const Database::Origin& origin, const TrialRecord& trial) {
   nlohmann::json json = trial_to_json(trial);
@@ -116,9 +126,9 @@ int run_wrong(const DbArgs& args) {
   nlohmann::json json = nlohmann::json::array();
   std::int64_t found = 0;
   for (const std::int64_t id : database.with_status(TrialStatus::wrong)) {
-    const auto origin = database.origin(id);
-    const auto trial = database.trial(id);
-    if (!origin || !trial) continue;  // pruned meanwhile
+    const auto origin = origin_of(database, id);
+    const auto trial = origin ? database.trial(id, false) : std::nullopt;
+    if (!origin || !trial) continue;  // damaged (db check names it), or pruned meanwhile
     ++found;
     if (output_mode().json) {
       json.push_back(wrong_to_json(*origin, *trial));
@@ -138,13 +148,14 @@ int run_wrong(const DbArgs& args) {
 }
 
 std::string_view to_string(RecordCheck::Result result) {
-  return result == RecordCheck::Result::passed ? "passed" : result == RecordCheck::Result::failed ? "failed" : "not run";
+  constexpr std::array<std::string_view, 4> kNames{"passed", "failed", "not run", "damaged"};
+  return kNames.at(static_cast<std::size_t>(result));
 }
 
-nlohmann::json record_check_to_json(const RecordCheck& check, const Database::Origin& origin) {
+nlohmann::json record_check_to_json(const RecordCheck& check, const std::optional<Database::Origin>& origin) {
   return {{"trial", check.trial},
-          {"problem", problem_to_json(origin.problem)},
-          {"device", device_to_json(origin.device)},
+          {"problem", origin ? problem_to_json(origin->problem) : nlohmann::json()},
+          {"device", origin ? device_to_json(origin->device) : nlohmann::json()},
           {"result", to_string(check.result)},
           {"same_code", check.same_code},
           {"status", to_string(check.status)},
@@ -152,10 +163,12 @@ nlohmann::json record_check_to_json(const RecordCheck& check, const Database::Or
           {"findings", findings_to_json(check.findings)}};
 }
 
-std::string record_check_text(const RecordCheck& check, const Database::Origin& origin) {
+std::string record_check_text(const RecordCheck& check, const std::optional<Database::Origin>& origin) {
+  if (!origin) return fmt::format("{:8} trial {}: {}", to_string(check.result), check.trial, check.reason);
+  const ProblemKey& problem = origin->problem;
   const char* code = check.same_code ? "same code" : "its steps give other code today";
-  return fmt::format("{:8} trial {}  {} ({})  {}  {}: {}", to_string(check.result), check.trial, origin.problem.op,
-                     origin.problem.variant, format_sizes(origin.problem.sizes), origin.device.key(),
+  return fmt::format("{:8} trial {}  {} ({})  {}  {}: {}", to_string(check.result), check.trial, problem.op, problem.variant,
+                     format_sizes(problem.sizes), origin->device.key(),
                      check.result == RecordCheck::Result::passed ? code : check.reason);
 }
 
@@ -163,7 +176,10 @@ std::string record_check_text(const RecordCheck& check, const Database::Origin& 
 int run_check_kernels(const DbArgs& args) {
   Database database = args.database.open(false);
   std::vector<std::int64_t> trials = database.to_check(args.all);
-  std::erase_if(trials, [&](std::int64_t id) { return !args.op.empty() && database.origin(id)->problem.op != args.op; });
+  std::erase_if(trials, [&](std::int64_t id) {
+    const auto origin = origin_of(database, id);
+    return !args.op.empty() && origin && origin->problem.op != args.op;
+  });
   const InterruptGuard interrupt;
   CheckRecordsOptions options;
   options.measure = args.measure.resolve();
@@ -173,7 +189,7 @@ int run_check_kernels(const DbArgs& args) {
   std::map<RecordCheck::Result, std::int64_t> counts;
   check_records(args.database.resolved_path(), trials, options, [&](const RecordCheck& check) {
     ++counts[check.result];
-    const Database::Origin origin = database.origin(check.trial).value();
+    const std::optional<Database::Origin> origin = origin_of(database, check.trial);
     if (output_mode().json) {
       json.push_back(record_check_to_json(check, origin));
     } else {
@@ -183,11 +199,13 @@ int run_check_kernels(const DbArgs& args) {
   if (output_mode().json) {
     print_json(json);
   } else {
-    print(fmt::format("{} checked: {} passed, {} failed, {} not run",
+    const std::int64_t damaged = counts[RecordCheck::Result::damaged];
+    print(fmt::format("{} checked: {} passed, {} failed, {} not run{}",
                       count_of(static_cast<std::int64_t>(trials.size()), "kernel"), counts[RecordCheck::Result::passed],
-                      counts[RecordCheck::Result::failed], counts[RecordCheck::Result::not_run]));
+                      counts[RecordCheck::Result::failed], counts[RecordCheck::Result::not_run],
+                      damaged > 0 ? fmt::format(", {} damaged", damaged) : ""));
   }
-  return counts[RecordCheck::Result::failed] > 0 ? kCheckFailed : kOk;
+  return counts[RecordCheck::Result::failed] + counts[RecordCheck::Result::damaged] > 0 ? kCheckFailed : kOk;
 }
 
 int run_check(const DbArgs& args) {

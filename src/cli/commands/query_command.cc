@@ -61,6 +61,7 @@ class Asker {
     Asked asked{nest_.op, nest_.variant, digest(nest_), sizes_, {}};
     if (args_.device == "host" || args_.device.starts_with("cuda"))
       asked.devices = {device_identity(target_from(args_.device), args_.threads)};
+    asked.damaged = [&] { return database_.damaged(nest_.op, nest_.variant); };
     return why_no_match(records, asked);
   }
 

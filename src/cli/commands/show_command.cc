@@ -139,7 +139,7 @@ void add_show(CLI::App& app, Action& run) {
   args->schedule.add_to(*command);
   command->add_option("--as", args->view, "view: " + view_names())->capture_default_str();
   command->add_option("--target", args->target, "GPU of the views plan and ptx")
-      ->check(CLI::IsMember({"sm_80", "sm_90"}))
+      ->check(one_of({"sm_80", "sm_90"}))
       ->capture_default_str();
   command->footer(R"(examples:
   nestor show

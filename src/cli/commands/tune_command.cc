@@ -246,7 +246,7 @@ void add_tune(CLI::App& app, Action& run) {
       ->check(positive_number())
       ->capture_default_str();
   command->add_option("--searcher", args->searcher, "how candidates are chosen")
-      ->check(CLI::IsMember({"evolutionary", "random", "exhaustive"}))
+      ->check(one_of({"evolutionary", "random", "exhaustive"}))
       ->capture_default_str();
   command->add_option("--seed", args->seed, "of the search: the same seed gives the same order of candidates")
       ->check(whole_number_between(0, std::numeric_limits<std::uint64_t>::max()))

@@ -116,10 +116,10 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
 
 std::string waiting_text(std::int64_t kernels) {
   return fmt::format(
-      "{} wait for a check by this program (code revision {}), or come from somebody whose key is not trusted, and are not "
-      "served until "
-      "then: nestor db check --run, or nestor db trust KEY",
-      count_of(kernels, "kernel"), kCodegenRevision);
+      "{} for a check by this program (code revision {}), or for a key that is trusted, before being served: nestor db check "
+      "--run, "
+      "or nestor db trust KEY",
+      count_of(kernels, "kernel") + (kernels == 1 ? " waits" : " wait"), kCodegenRevision);
 }
 
 std::string throughput_text(const TrialRecord& trial) {

@@ -8,6 +8,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/temporary_folder.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -96,6 +97,41 @@ TEST_F(ForeignRecords, StepsThatCannotBeReplayedFail) {
   ASSERT_EQ(checks.size(), 1u);
   EXPECT_EQ(checks[0].result, RecordCheck::Result::failed);
   EXPECT_EQ(Database::open(path_).waiting("", ""), 0) << "it never serves";
+}
+
+/// One trial of this machine, signed, in the own file; then `sql` damages it.
+class DamagedRecords : public ForeignRecords {
+ protected:
+  std::vector<RecordCheck> check_after(const std::string& sql) {
+    Database::open(path_).add_trial(device_identity({}, 2), problem_key(nest_, sizes_), nest_to_text(nest_), record_);
+    SQLite::Database(path_, SQLite::OPEN_READWRITE).exec(sql);
+    CheckRecordsOptions options;
+    options.measure = options_;
+    std::vector<RecordCheck> checks;
+    check_records(path_, {1}, options, [&](const RecordCheck& found) { checks.push_back(found); });
+    return checks;
+  }
+};
+
+TEST_F(DamagedRecords, DamagedCodeIsCompiledAgainAndServes) {
+  const std::vector<RecordCheck> checks = check_after("UPDATE kernel SET code = x'00'");
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].result, RecordCheck::Result::passed) << checks[0].reason;
+  const Database database = Database::open(path_);
+  EXPECT_EQ(database.trial(1)->kernel->code, record_.kernel->code);
+  EXPECT_THAT(database.check(), testing::IsEmpty());
+}
+
+TEST_F(DamagedRecords, ADamagedRecordIsNoWrongResult) {
+  const std::vector<RecordCheck> checks = check_after("UPDATE device SET arch = 'x'");
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].result, RecordCheck::Result::damaged);
+  EXPECT_THAT(checks[0].reason, testing::HasSubstr("measure it again"));
+  Database database = Database::open(path_);
+  EXPECT_THAT(database.with_status(TrialStatus::ok), testing::ElementsAre(1));
+  // Measuring again mends what the two share.
+  database.add_trial(device_identity({}, 2), problem_key(nest_, sizes_), nest_to_text(nest_), record_);
+  EXPECT_THAT(database.check(), testing::IsEmpty());
 }
 
 }  // namespace

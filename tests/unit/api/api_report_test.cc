@@ -18,10 +18,14 @@
 #include "support/error_text.h"
 #include "support/temporary_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -261,7 +265,26 @@ TEST(ReportPage, IsRenamedIntoPlaceOrRefused) {
   std::ifstream file(path);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "two");
   EXPECT_THAT(message_of([] { write_report("/nowhere/at/all/report.html", "x"); }),
-              HasSubstr("cannot write the report /nowhere/at/all/report.html"));
+              HasSubstr("cannot write /nowhere/at/all/report.html"));
+}
+
+TEST(ReportPage, APipeIsWrittenAndALinkFollowed) {
+  test::TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe"), link = folder.file("link"), place = folder.file("place.html");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_report(pipe, "page");
+  char read[8] = {};
+  EXPECT_EQ(::read(reader, read, sizeof(read)), 4);
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::filesystem::create_symlink(place, link);
+  for (const std::string page : {"to what is not there yet", "and again"}) {
+    write_report(link, page);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    std::ifstream file(place);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), page);
+  }
 }
 
 TEST(ReportPage, TimesAreReadAsUtc) {

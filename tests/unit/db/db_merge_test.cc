@@ -3,6 +3,7 @@
 #include "support/error.h"
 #include "unit/db/db_fixture.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -65,6 +66,31 @@ TEST_F(Merging, AnyOrderAndAnyNumberOfTimesGiveTheSameBytes) {
   twice.insert(twice.end(), files.rbegin(), files.rend());
   EXPECT_EQ(merged(twice, "twice.db"), all);
   EXPECT_EQ(merged({"all.db", "2.db"}, "again.db"), all);
+}
+
+// A signature is in no seal: damage to it costs its own record alone.
+TEST_F(Merging, AnAlteredSignatureCostsItsRecordAlone) {
+  SQLite::Database(folder.file("1.db"), SQLite::OPEN_READWRITE)
+      .exec("UPDATE trial SET signature = replace(replace(signature, '0', 'x'), 'x', '1') WHERE id = 2");
+  std::vector<std::string> warnings;
+  const DatabaseOptions told{.warn = [&](const std::string& text) { warnings.push_back(text); }};
+  Database all = Database::open(folder.file("all.db"), told);
+  EXPECT_EQ(all.merge_file(folder.file("1.db")).added, 4);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("1.db: trial 2: the record's signature is not one of the key"));
+  // What is exported can be imported.
+  Database first = Database::open(folder.file("1.db"), told);
+  first.export_file(folder.file("1.jsonl"));
+  EXPECT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(Database::open(folder.file("again.db")).import_file(folder.file("1.jsonl")).added, 4);
+}
+
+TEST_F(Merging, ABackupReplacesTheFileThatALinkNames) {
+  std::filesystem::create_symlink(folder.file("copy.db"), folder.file("link.db"));
+  std::ofstream(folder.file("copy.db")) << "old";
+  Database::open(folder.file("1.db")).backup(folder.file("link.db"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link.db")));
+  EXPECT_EQ(Database::open(folder.file("copy.db")).summary().size(), 4u);
 }
 
 TEST_F(Merging, ADatabaseMergedIntoItselfStays) {

@@ -1,7 +1,7 @@
 // Files of older schema versions become files of this one, with their records.
 #include "db/database.h"
+#include "db/file/schema.h"
 #include "db/records/encoding.h"
-#include "db/schema.h"
 #include "support/hash.h"
 #include "unit/db/db_fixture.h"
 

@@ -41,5 +41,19 @@ TEST(NoMatch, NamesWhatFitsNothing) {
               HasSubstr("no trial of scale (f32) was correct"));
 }
 
+TEST(NoMatch, DamagedRecordsAreCounted) {
+  Asked asked{"scale", "f32", "", {{"rows", 8}}, {device("host")}};
+  asked.damaged = [] { return 3; };
+  EXPECT_THAT(why_no_match({record("scale", "f32", 8)}, asked), HasSubstr("; 3 records are damaged: `nestor db check`"));
+}
+
+TEST(NoMatch, NamesOfOthersAreNotObeyedByATerminal) {
+  Database::ProblemSummary foreign = record("scale", "f32", 8, "cuda");
+  foreign.device.name = "\x1b[31mGPU";
+  const std::string why = why_no_match({foreign}, {"scale", "f32", "", {{"rows", 8}}, {device("host")}});
+  EXPECT_THAT(why, HasSubstr("\\x1b[31mGPU"));
+  EXPECT_THAT(why, testing::Not(HasSubstr("\x1b")));
+}
+
 }  // namespace
 }  // namespace nestor

@@ -185,9 +185,27 @@ TEST_F(Trusting, TriggersViewsAndOtherTablesAreRefused) {
     SQLite::Database(path, SQLite::OPEN_READWRITE).exec(sql);
     for (const bool read_only : {false, true}) {
       const std::string message = message_of([&] { Database::open(path, {.read_only = read_only, .key_folder = keys("own")}); });
-      EXPECT_THAT(message, testing::AnyOf(HasSubstr("which Nestor did not make"), HasSubstr("other columns"))) << sql;
+      EXPECT_THAT(message, testing::AnyOf(HasSubstr("which Nestor did not make"), HasSubstr("is damaged"))) << sql;
       EXPECT_THAT(message, Not(HasSubstr("\x1b"))) << "names of others are not obeyed by a terminal";
     }
+  }
+}
+
+// Written into the schema itself, where no statement of SQL can put it.
+TEST_F(Trusting, AnAlteredSchemaIsDamage) {
+  for (const std::string change :
+       {"UPDATE sqlite_master SET sql = replace(sql, 'median_ms  REAL NOT NULL', 'median_ms REAL NOT NULL CHECK (median_ms > "
+        "1e9)')",
+        "UPDATE sqlite_master SET sql = replace(sql, 'reason     TEXT NOT NULL', 'reason TEXT NOT NULL COLLATE NOCASE')",
+        "UPDATE sqlite_master SET sql = replace(sql, 'steps      TEXT NOT NULL', 'steps TEXT NOT NULL DEFAULT 1')",
+        "UPDATE sqlite_master SET sql = replace(sql, 'ON trial (kernel_id)', 'ON trial (id)')",
+        "CREATE INDEX more ON trial (reason)", "UPDATE meta SET value = '5'",
+        "UPDATE meta SET value = '5'; DROP TABLE certificate"}) {
+    const std::string path = folder_.file("altered.db");
+    for (const char* side : {"", "-wal", "-shm"}) std::filesystem::remove(path + side);
+    Database::open(path, {.key_folder = keys("own")});
+    SQLite::Database(path, SQLite::OPEN_READWRITE).exec("PRAGMA writable_schema = ON; " + change);
+    EXPECT_THAT(message_of([&] { Database::open(path, {.key_folder = keys("own")}); }), HasSubstr("is damaged")) << change;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "support/error_text.h"
 #include "unit/runtime/runtime_fixture.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <malloc.h>
 #include <nlohmann/json.hpp>
@@ -190,6 +191,16 @@ TEST_F(LibraryTest, AKernelThatDoesNotLoadIsPassedOverAndTheReasonKept) {
   std::vector<float> x = numbers(16), y(16);
   kernel.launch({{x.data()}, {y.data()}}, {{"rows", 1}, {"cols", 16}});
   EXPECT_EQ(y[15], 32);
+}
+
+TEST_F(LibraryTest, DetailsOfADeviceNestedDeepEndInNoSignal) {
+  {
+    SQLite::Database raw(path, SQLite::OPEN_READWRITE);
+    SQLite::Statement deep(raw, "UPDATE device SET details = ?");
+    deep.bind(1, std::string(100'000, '[') + std::string(100'000, ']'));
+    deep.exec();
+  }
+  EXPECT_FALSE(open().query("scale", "f32", {{"rows", 32}, {"cols", 16}}));
 }
 
 TEST_F(LibraryTest, RecordsThatNobodyTrustedSignedAreNotLaunchedWithoutTheWord) {

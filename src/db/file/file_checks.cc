@@ -1,5 +1,5 @@
 // Paths, rights and file systems.
-#include "db/file_checks.h"
+#include "db/file/file_checks.h"
 
 #include "support/error.h"
 
@@ -59,13 +59,6 @@ std::optional<std::string_view> network_file_system(long type) {
     if (entry.type == static_cast<std::uint32_t>(type)) return entry.name;
   }
   return std::nullopt;
-}
-
-void sync_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return;
-  ::fsync(file);
-  ::close(file);
 }
 
 long file_system_type_of(const std::string& path) {

@@ -1,6 +1,7 @@
 // Creates and migrates the schema; every change is one transaction.
-#include "db/schema.h"
+#include "db/file/schema.h"
 
+#include "db/file/schema_text.h"
 #include "db/trust/printable.h"
 #include "support/error.h"
 
@@ -8,6 +9,8 @@
 #include <array>
 #include <charconv>
 #include <optional>
+
+#include <sqlite3.h>
 
 namespace nestor {
 namespace {
@@ -43,27 +46,47 @@ void refuse_foreign_objects(SQLite::Database& raw, const std::string& path) {
   }
 }
 
-/// Columns of every table, as the version has them: a generated or renamed one could change what is read.
-std::string columns_of(SQLite::Database& raw) {
-  SQLite::Statement row(
-      raw,
-      "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk, c.hidden FROM sqlite_master m JOIN "
-      "pragma_table_xinfo(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.name");
-  std::string text;
-  while (row.executeStep()) {
-    for (int k = 0; k < 6; ++k) text += row.getColumn(k).getString() + '\x1f';
-  }
-  return text;
-}
-
-void require_columns(SQLite::Database& raw, const std::string& path) {
-  static const std::string expected = [] {
+/// What a fresh file of this version says, by table and index.
+const std::map<std::string, std::string>& expected_statements() {
+  static const std::map<std::string, std::string> expected = [] {
     SQLite::Database fresh(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     fresh.exec(std::string(kSchemaSql));
-    return columns_of(fresh);
+    fresh.exec(std::string(kIndexSql));
+    return schema_statements(fresh);
   }();
-  if (columns_of(raw) != expected)
-    user_error("the tuning database {} is damaged: its tables have other columns than version {} has", path, kSchemaVersion);
+  return expected;
+}
+
+/// Columns, checks, defaults, collations and indices: all of them could change what is read, or refuse what is written. Indices may be
+/// missing.
+void require_statements(SQLite::Database& raw, const std::string& path) {
+  const auto& expected = expected_statements();
+  const auto found = schema_statements(raw);
+  for (const auto& [name, statement] : found) {
+    const auto wanted = expected.find(name);
+    if (wanted != expected.end() && wanted->second == statement) continue;
+    user_error(
+        "the tuning database {} is damaged: its {} is not as version {} has it: take the records from a program that you trust "
+        "(nestor db export), or restore a copy",
+        path, printable(name), kSchemaVersion);
+  }
+  for (const auto& [name, statement] : expected) {
+    if (name.starts_with("table") && !found.contains(name))
+      user_error("the tuning database {} is damaged: it lacks the {}", path, name);
+  }
+}
+
+/// SQL of our own that fails on a schema that is not what the file says is damage. What is wrong with the disk or the file's rights is not.
+template <class Function>
+void on_sound_schema(const std::string& path, Function&& function) {
+  try {
+    function();
+  } catch (const SQLite::Exception& error) {
+    const int code = error.getErrorCode() & 0xff;
+    if (code != SQLITE_ERROR && code != SQLITE_CONSTRAINT && code != SQLITE_MISMATCH) throw;
+    user_error("the tuning database {} is damaged: its tables are not those of the schema version that it names ({})", path,
+               printable(error.what()));
+  }
 }
 
 // nullopt: an empty file. The queries here are not cached: the schema changes below them.
@@ -80,7 +103,7 @@ std::optional<int> schema_version(Connection& connection, const std::string& pat
   int version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version < 1) {
-    user_error("the tuning database {} is damaged: its schema version is \"{}\"", path, text);
+    user_error("the tuning database {} is damaged: its schema version is \"{}\"", path, printable(text));
   }
   if (version > kSchemaVersion) {
     user_error(
@@ -116,11 +139,9 @@ void add_indices(SQLite::Database& raw) {
   raw.setBusyTimeout(patience_ms);
 }
 
-}  // namespace
-
-void prepare_schema(Connection& connection, const std::string& path, const std::function<void()>& seal) {
+void bring_to_version(Connection& connection, const std::string& path, const std::function<void()>& seal) {
   if (schema_version(connection, path) == kSchemaVersion) {
-    require_columns(connection.raw(), path);
+    require_statements(connection.raw(), path);
     return add_indices(connection.raw());
   }
   SQLite::Transaction transaction(connection.raw(), SQLite::TransactionBehavior::IMMEDIATE);
@@ -132,7 +153,7 @@ void prepare_schema(Connection& connection, const std::string& path, const std::
     for (const Migration& migration : kMigrations) {
       if (migration.from >= *found) connection.raw().exec(std::string(migration.sql));
     }
-    require_columns(connection.raw(), path);
+    require_statements(connection.raw(), path);
     if (*found < kFirstSealed) seal();
   }
   connection.raw().exec(std::string(kIndexSql));
@@ -140,7 +161,7 @@ void prepare_schema(Connection& connection, const std::string& path, const std::
   transaction.commit();
 }
 
-void require_schema(Connection& connection, const std::string& path) {
+void require_version(Connection& connection, const std::string& path) {
   const std::optional<int> version = schema_version(connection, path);
   if (!version) user_error("{} is empty, not a tuning database", path);
   if (*version < kSchemaVersion) {
@@ -149,7 +170,17 @@ void require_schema(Connection& connection, const std::string& path) {
         "there",
         path, *version, kSchemaVersion, path);
   }
-  require_columns(connection.raw(), path);
+  require_statements(connection.raw(), path);
+}
+
+}  // namespace
+
+void prepare_schema(Connection& connection, const std::string& path, const std::function<void()>& seal) {
+  on_sound_schema(path, [&] { bring_to_version(connection, path, seal); });
+}
+
+void require_schema(Connection& connection, const std::string& path) {
+  on_sound_schema(path, [&] { require_version(connection, path); });
 }
 
 }  // namespace nestor

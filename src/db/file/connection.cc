@@ -1,9 +1,12 @@
 // Statement cache, and SQLite's result codes in words.
-#include "db/connection.h"
+#include "db/file/connection.h"
 
 #include "support/error.h"
 
 #include <sqlite3.h>
+#include <sys/resource.h>
+
+#include <optional>
 
 namespace nestor {
 
@@ -31,6 +34,19 @@ Connection::Prepared& Connection::prepared(std::string_view sql) {
   return *slot;
 }
 
+namespace {
+
+/// The limit on the size of files that a failed write may have met, in bytes.
+std::optional<std::uint64_t> limit_met_by(int extended_code) {
+  const bool writes = extended_code == SQLITE_IOERR_WRITE || extended_code == SQLITE_IOERR_TRUNCATE ||
+                      extended_code == SQLITE_IOERR_SHMSIZE || extended_code == SQLITE_IOERR_FSYNC;
+  rlimit limit{};
+  if (!writes || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+}  // namespace
+
 void throw_database_error(const SQLite::Exception& error, const std::string& path) {
   switch (error.getErrorCode() & 0xff) {
     case SQLITE_NOTADB:
@@ -50,6 +66,11 @@ void throw_database_error(const SQLite::Exception& error, const std::string& pat
     case SQLITE_CANTOPEN:
       user_error("the tuning database {} cannot be opened: {}", path, error.what());
     case SQLITE_IOERR:
+      if (const auto limit = limit_met_by(error.getExtendedErrorCode()))
+        user_error(
+            "the tuning database {} cannot grow: this process may write files of {} bytes at most (ulimit -f); what was stored "
+            "before is kept",
+            path, *limit);
       user_error("reading or writing the tuning database {} failed: {}", path, error.what());
     case SQLITE_TOOBIG:
       user_error("the tuning database {} cannot store a record of this size: {}", path, error.what());

@@ -1,7 +1,7 @@
 // Schema version of a database file: creation and migration.
 #pragma once
 
-#include "db/connection.h"
+#include "db/file/connection.h"
 
 #include <functional>
 #include <string>

@@ -21,9 +21,6 @@ std::optional<std::string_view> network_file_system(long type);
 /// or to be written on a network file system. `file_system_type`: statfs f_type of its folder.
 FileAccess check_database_file(const std::string& path, bool read_only, long file_system_type);
 
-/// Brings a file, or a folder's entries, to the disk; what cannot be opened is left out.
-void sync_file(const std::string& path);
-
 /// statfs f_type of the folder that holds `path`; 0 when there is none.
 long file_system_type_of(const std::string& path);
 
