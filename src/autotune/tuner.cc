@@ -59,7 +59,7 @@ class Tuning {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
-    if (request_.progress) measurer_->while_waiting([this] { tick(); });
+    measurer_->while_waiting([this] { tick(); });
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     proposals_.emplace(*space_, *searcher_);
@@ -68,7 +68,9 @@ class Tuning {
     devices_ = measurer_->devices();
     result_.space = describe(*space_);
     learn_history();
+    searching_ = true;
     if (request_.finalists == 0) search();
+    searching_ = false;
     race_finalists();
     result_.stopped = stopped();
     result_.elapsed_s = elapsed();
@@ -337,7 +339,11 @@ class Tuning {
   /// While a candidate is waited for.
   void tick() {
     constexpr double kTick_s = 0.25;
-    if (elapsed() - shown_s_ >= kTick_s) show(nullptr);
+    if (request_.progress && elapsed() - shown_s_ >= kTick_s) show(nullptr);
+    // Processes that somebody stopped, or that are stuck, do not keep the search beyond its time.
+    const double grace =
+        std::max(result_.trials > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s);  // the first one is waited for longer
+    if (searching_ && elapsed() >= request_.time_budget_s + grace) measurer_->abandon();
   }
 
   void show(const TrialRecord* record) {
@@ -376,6 +382,7 @@ class Tuning {
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;
+  bool searching_ = false;
   double shown_s_ = 0;     ///< when progress was told last
   bool repaired_ = false;  ///< the starting point was tried again
   TuneResult result_;

@@ -120,6 +120,38 @@ TEST_F(HostileInput, NumbersInNestsFit64Bits) {
   EXPECT_EQ(run_nestor({"show", with("i < 999999999999999999")}).code, 0);
 }
 
+TEST_F(HostileInput, AFolderOfRecordsIsNamedAsOne) {
+  const Outcome outcome = run_nestor({"db", "import", folder_.file(""), "--db", folder_.file("t.db")});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("is a folder"));
+}
+
+TEST_F(HostileInput, FilesMayNotGrow) {
+  for (const int bytes : {8 << 10, 64 << 10, 200 << 10}) {
+    const Outcome outcome = run_nestor(
+        {"tune", "softmax", "--rows", "4", "--width", "8", "--trials", "2", "--target", "host", "--db", folder_.file("small.db")},
+        "", "prlimit --fsize=" + std::to_string(bytes));
+    EXPECT_TRUE(outcome.code == 0 || outcome.code == 1) << outcome.code << outcome.err;
+    EXPECT_THAT(outcome.err, testing::Not(HasSubstr("disk I/O error"))) << bytes;
+    if (outcome.code == 1) EXPECT_THAT(outcome.err, HasSubstr("ulimit -f")) << bytes;
+  }
+}
+
+TEST_F(HostileInput, WithoutAHomeTheSystemDatabaseAnswers) {
+  const std::string system = folder_.file("system.db");
+  ASSERT_EQ(
+      run_nestor({"tune", "softmax", "--rows", "4", "--width", "8", "--trials", "2", "--target", "host", "--db", system}).code,
+      0);
+  for (const char* home : {"-u HOME", "HOME=", "HOME=/nonexistent"}) {
+    const Outcome outcome =
+        run_nestor({"query", "softmax", "--rows", "4", "--width", "8", "--device", "host", "--system-db", system}, "",
+                   std::string("env -u NESTOR_DB -u XDG_DATA_HOME NESTOR_ALLOW_UNSIGNED=1 ") + home);
+    EXPECT_EQ(outcome.code, 0) << home << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("in memory alone")) << home;
+  }
+  EXPECT_THAT(run_nestor({"query", "softmax"}, "", "env -u NESTOR_DB -u XDG_DATA_HOME -u HOME").err, HasSubstr("set $NESTOR_DB"));
+}
+
 TEST_F(HostileInput, FewFilesMayBeOpen) {
   for (int most = 3; most <= 16; ++most) {
     const std::string limit = "prlimit --nofile=" + std::to_string(most);

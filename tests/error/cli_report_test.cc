@@ -56,7 +56,7 @@ TEST_F(CliReport, AFileThatCannotBeWrittenIsKnownBeforeTheSearch) {
   const Outcome outcome = run_nestor({"tune", "softmax", "--rows", "4", "--width", "8", "--trials", "1", "--db",
                                       folder_.file("tuning.db"), "--report", "/nowhere/at/all.html"});
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot write the report /nowhere/at/all.html: No such file or directory"));
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write /nowhere/at/all.html: No such file or directory"));
   EXPECT_THAT(run_nestor({"db", "summary", "--db", folder_.file("tuning.db")}).out, testing::Not(HasSubstr("softmax")));
 }
 

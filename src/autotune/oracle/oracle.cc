@@ -5,18 +5,14 @@
 #include "autotune/tensors/random_fill.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"
+#include "support/system/child_processes.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <numeric>
 #include <set>
-#include <thread>
 
 namespace nestor {
 namespace {
@@ -91,25 +87,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Whether all of them ended well within that time. Those that did not, because somebody stopped them, for instance, are killed.
-bool wait_for_evaluators(std::vector<pid_t> children, double seconds) {
-  const auto start = Clock::now();
-  bool good = true;
-  while (!children.empty()) {
-    const bool late = seconds_since(start) > seconds;
-    std::erase_if(children, [&](pid_t child) {
-      int status = 0;
-      if (late) kill(child, SIGKILL);
-      const pid_t ended = waitpid(child, &status, late ? 0 : WNOHANG);
-      if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
-      good = good && ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-      return true;
-    });
-    if (!children.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return good;
-}
-
 /// What forked evaluators write into.
 struct SharedValue {
   enum State : int { unknown, unwritten, known } state;
@@ -180,9 +157,7 @@ class RunEvaluator {
     for (std::size_t p = 0; p < processes; ++p) {
       const pid_t child = fork();
       if (child == 0) {
-        // Whoever ends the parent ends the evaluation.
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) _exit(1);
+        end_with_parent(parent);
         try {
           evaluate_stride(first + p, processes, true);
           _exit(0);
@@ -192,7 +167,7 @@ class RunEvaluator {
       }
       if (child > 0) children.push_back(child);
     }
-    return wait_for_evaluators(children, kMostForkedSeconds) && children.size() == processes;
+    return wait_for_children(children, kMostForkedSeconds) && children.size() == processes;
   }
 
   Reference& reference_;

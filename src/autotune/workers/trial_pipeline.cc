@@ -279,19 +279,24 @@ struct TrialPipeline::Impl {
     entries.clear();
   }
 
+  void drop_work(Worker& worker) {
+    if (worker.entries.empty()) return;
+    worker.process.end(true);
+    drop(worker.entries);
+  }
+
   void drop_all(Stage& stage) {
-    for (Worker& worker : stage.workers) {
-      if (worker.entries.empty()) continue;
-      worker.process.end(true);
-      drop(worker.entries);
-    }
+    for (Worker& worker : stage.workers) drop_work(worker);
     drop(stage.waiting);
   }
 
-  /// What no device has.
+  /// What no device has begun with.
   void abandon() {
     drop_all(compiling);
     drop(running.waiting);
+    for (Worker& worker : running.workers) {
+      if (!worker.ready) drop_work(worker);
+    }
   }
 
   /// Waits a little for any process to say something, and listens.
@@ -307,7 +312,9 @@ struct TrialPipeline::Impl {
     }
     wait_for_any(processes);
     if (told) told();
-    for (const auto& [stage, worker] : speakers) hear(*stage, *worker);
+    for (const auto& [stage, worker] : speakers) {
+      if (worker->process.alive()) hear(*stage, *worker);  // told() may have abandoned its job
+    }
   }
 
   void advance() {

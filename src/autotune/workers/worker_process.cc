@@ -3,6 +3,7 @@
 
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/child_processes.h"
 #include "support/system/start_thread.h"
 
 #include <poll.h>
@@ -106,8 +107,7 @@ void WorkerProcess::start(std::int64_t memory, const std::function<void(int sock
   if (process == 0) {
     // A group of its own, so that the programs it runs (an assembler) can be ended with it.
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(0);
+    end_with_parent(parent);
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, SIG_DFL);
     close(sockets[0]);

@@ -426,6 +426,17 @@ TEST_F(Pipeline, AbandonedJobsAreToldOf) {
   EXPECT_EQ(run_all(pipeline, {"good"}).at(0).status, TrialStatus::ok);
 }
 
+TEST_F(Pipeline, WhoWaitsMayAbandonJobsWhoseProcessesAreStuck) {
+  TrialPipeline pipeline = make(3600);
+  int told = 0;
+  pipeline.while_waiting([&] {
+    if (++told == 5) pipeline.abandon();
+  });
+  for (int k = 0; k < 5; ++k) pipeline.submit(k, job("hang_compiling"));
+  for (int k = 0; k < 5; ++k) EXPECT_TRUE(pipeline.next().outcome.stopped);
+  EXPECT_EQ(run_all(pipeline, {"good"}).at(0).status, TrialStatus::ok);
+}
+
 TEST_F(Pipeline, ADeviceThatCannotStartIsAnErrorNotARow) {
   const auto start = [](bool user) {
     TrialPipeline pipeline(
