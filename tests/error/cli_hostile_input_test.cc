@@ -133,7 +133,7 @@ TEST_F(HostileInput, FilesMayNotGrow) {
         "", "prlimit --fsize=" + std::to_string(bytes));
     EXPECT_TRUE(outcome.code == 0 || outcome.code == 1) << outcome.code << outcome.err;
     EXPECT_THAT(outcome.err, testing::Not(HasSubstr("disk I/O error"))) << bytes;
-    if (outcome.code == 1) EXPECT_THAT(outcome.err, HasSubstr("ulimit -f")) << bytes;
+    EXPECT_TRUE(outcome.code == 0 || outcome.err.find("ulimit -f") != std::string::npos) << bytes << ": " << outcome.err;
   }
 }
 
@@ -142,10 +142,10 @@ TEST_F(HostileInput, WithoutAHomeTheSystemDatabaseAnswers) {
   ASSERT_EQ(
       run_nestor({"tune", "softmax", "--rows", "4", "--width", "8", "--trials", "2", "--target", "host", "--db", system}).code,
       0);
-  for (const char* home : {"-u HOME", "HOME=", "HOME=/nonexistent"}) {
+  for (const char* home : {"-u HOME", "HOME=", "HOME=/proc/none"}) {
     const Outcome outcome =
         run_nestor({"query", "softmax", "--rows", "4", "--width", "8", "--device", "host", "--system-db", system}, "",
-                   std::string("env -u NESTOR_DB -u XDG_DATA_HOME NESTOR_ALLOW_UNSIGNED=1 ") + home);
+                   std::string("env -u NESTOR_DB -u XDG_DATA_HOME ") + home + " NESTOR_ALLOW_UNSIGNED=1");
     EXPECT_EQ(outcome.code, 0) << home << ": " << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("in memory alone")) << home;
   }
