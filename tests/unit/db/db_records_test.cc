@@ -122,5 +122,11 @@ TEST(Encoding, ZstdRoundTripsAndRefusesDamage) {
   EXPECT_THROW(zstd_decompress("plain text"), UserError);
 }
 
+TEST(Encoding, AFewBytesThatGrowToAGigabyteAreRefusedBeforeTheyDo) {
+  const std::string bomb = zstd_compress(std::string(std::size_t{1} << 30, 'x'));
+  ASSERT_LT(bomb.size(), std::size_t{1} << 20);
+  EXPECT_THROW(zstd_decompress(bomb), UserError);
+}
+
 }  // namespace
 }  // namespace nestor

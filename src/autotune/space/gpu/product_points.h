@@ -1,7 +1,10 @@
 // Product points: guesses for products of matrices on plain lanes, by register blocks.
 #pragma once
 
-#include "autotune/space/gpu/gpu_points.h"
+#include "autotune/space/space.h"
+#include "autotune/space/space_limits.h"
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
 
 #include <vector>
 
