@@ -18,16 +18,14 @@ struct ProductAxes {
 std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
   if (!product) return std::nullopt;
-  const auto follows = [&](int ordinal, int axis) {
-    const auto dims = followed_dims(statement.reads[static_cast<std::size_t>(ordinal)]);
-    return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) {
-      return dim && static_cast<std::size_t>(*dim) < loop_group.axes.size() &&
-             loop_group.axes[static_cast<std::size_t>(*dim)] == axis;
-    });
+  const auto axes_of_read = [&](int ordinal) {
+    return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
   };
+  const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+  const std::vector<int> of_a = axes_of_read(product->a), of_b = axes_of_read(product->b);
   ProductAxes axes;
   for (const int axis : group.axes) {
-    const bool in_a = follows(product->a, axis), in_b = follows(product->b, axis);
+    const bool in_a = has(of_a, axis), in_b = has(of_b, axis);
     if (in_a && !in_b) axes.row = axis;
     if (in_b && !in_a) axes.column = axis;
   }

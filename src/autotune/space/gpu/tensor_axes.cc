@@ -23,16 +23,6 @@ constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop ov
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
-/// Axes that the indices of an access follow, in their order; -1: none.
-std::vector<int> axes_of(const LoopGroup& loop_group, const Access& access) {
-  std::vector<int> axes;
-  for (const auto& dim : followed_dims(access)) {
-    axes.push_back(
-        dim && static_cast<std::size_t>(*dim) < loop_group.axes.size() ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
-  }
-  return axes;
-}
-
 /// Lies in memory when the fusion group runs: an input, or what other groups have computed.
 bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {
   if (nest.tensor(tensor).role == TensorRole::input) return true;
@@ -58,9 +48,9 @@ bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin()
 
 /// Do neighbouring elements of an operand belong to different products, as the last index follows what both operands and the result do?
 bool interleaves_products(const LoopGroup& loop_group, const Access& operand, const Access& other, const Access& write) {
-  const std::vector<int> indices = axes_of(loop_group, operand);
+  const std::vector<int> indices = followed_axes(loop_group, operand);
   const int last = indices.empty() ? -1 : indices.back();
-  return last >= 0 && has(axes_of(loop_group, other), last) && has(axes_of(loop_group, write), last);
+  return last >= 0 && has(followed_axes(loop_group, other), last) && has(followed_axes(loop_group, write), last);
 }
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
@@ -74,8 +64,8 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   }
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
-  const std::vector<int> in_a = axes_of(loop_group, a), in_b = axes_of(loop_group, b),
-                         written = axes_of(loop_group, statement.write);
+  const std::vector<int> in_a = followed_axes(loop_group, a), in_b = followed_axes(loop_group, b),
+                         written = followed_axes(loop_group, statement.write);
   if (written.empty()) return std::nullopt;
   TensorAxes result;
   // Columns are streamed: an axis of one operand alone, which other statements of the group do not share, whatever its place.
@@ -113,7 +103,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
   const std::vector<int> in_a = moved_axes(loop_group, a), in_b = moved_axes(loop_group, b),
-                         written = axes_of(loop_group, statement.write);
+                         written = followed_axes(loop_group, statement.write);
   TensorAxes result;
   std::int64_t points = 1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
@@ -162,7 +152,7 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
     for (const std::string& name : loop_group.statements) {
       const Access& write = nest.statement(name).write;
       const Tensor& tensor = nest.tensor(write.tensor);
-      const std::vector<int> axes = axes_of(loop_group, write);
+      const std::vector<int> axes = followed_axes(loop_group, write);
       if (tensor.role != TensorRole::output || !is_half(tensor.type) || !has(axes, result.row) || axes.back() == result.row)
         continue;
       const bool of_tile = result.column >= 0 || has(axes, result.reduction_axis);
@@ -193,7 +183,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read), axes->row);
-        (of_rows ? rows : columns)[read.tensor] = {1, axes_of(loop_group, read).back() == axes->reduction_axis};
+        (of_rows ? rows : columns)[read.tensor] = {1, followed_axes(loop_group, read).back() == axes->reduction_axis};
       }
     }
   }
@@ -223,7 +213,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     if (has(loop_group.axes, result.row) && has(loop_group.axes, result.reduction_axis))
       result.functions += functions_of(statement.value);
     for (const Access& read : statement.reads) {
-      const std::vector<int> axes = axes_of(loop_group, read);
+      const std::vector<int> axes = followed_axes(loop_group, read);
       const Tensor& tensor = nest.tensor(read.tensor);
       if (is_stored(nest, structure, group, read.tensor) && is_half(tensor.type) && !axes.empty() &&
           axes.back() == result.reduction_axis && has(axes, result.row))
@@ -231,7 +221,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     }
     const int reduction_axis = loop_group.position_of(result.reduction_axis);
     const bool sums = statement.reduction && reduction_axis >= 0 && loop_group.reduced[static_cast<std::size_t>(reduction_axis)];
-    const std::vector<int> written = axes_of(loop_group, statement.write);
+    const std::vector<int> written = followed_axes(loop_group, statement.write);
     if (sums && has(written, result.row) && width_of(structure, group, result, written) > 1) result.no_product = statement.name;
     return;
   }
@@ -241,7 +231,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
   const bool of_inputs = is_input(product->a) && is_input(product->b);
   for (const int ordinal : {product->a, product->b}) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-    const std::vector<int> axes = axes_of(loop_group, read);
+    const std::vector<int> axes = followed_axes(loop_group, read);
     const std::int64_t width = width_of(structure, group, result, axes);
     if (!is_input(ordinal)) {
       result.register_operands += has(axes, result.reduction_axis) ? 1 : 0;
@@ -253,7 +243,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
       result.row_operands.push_back({width, axes.back() != result.row});
     }
   }
-  const std::vector<int> written = axes_of(loop_group, statement.write);
+  const std::vector<int> written = followed_axes(loop_group, statement.write);
   if (has(written, result.reduction_axis)) {
     ++result.first_products;
   } else {

@@ -11,11 +11,9 @@ namespace {
 
 /// Common axes of the group that the indices of an access follow, in their order; -1: none.
 std::vector<int> common_axes_of(const FusionGroup& group, const LoopGroup& loop_group, const Access& access) {
-  std::vector<int> axes;
-  for (const std::optional<int>& dim : followed_dims(access)) {
-    const bool known = dim && static_cast<std::size_t>(*dim) < loop_group.axes.size();
-    const int axis = known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1;
-    axes.push_back(std::find(group.axes.begin(), group.axes.end(), axis) == group.axes.end() ? -1 : axis);
+  std::vector<int> axes = followed_axes(loop_group, access);
+  for (int& axis : axes) {
+    if (std::find(group.axes.begin(), group.axes.end(), axis) == group.axes.end()) axis = -1;
   }
   return axes;
 }

@@ -219,4 +219,13 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
   return structure;
 }
 
+std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access) {
+  std::vector<int> axes;
+  for (const std::optional<int>& dim : followed_dims(access)) {
+    const bool known = dim && static_cast<std::size_t>(*dim) < loop_group.axes.size();
+    axes.push_back(known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
+  }
+  return axes;
+}
+
 }  // namespace nestor

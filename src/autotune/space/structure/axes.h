@@ -15,6 +15,9 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes);
 /// For each index of an access the dim of the statement that it follows: index = dim + constant.
 std::vector<std::optional<int>> followed_dims(const Access& access);
 
+/// The axes of these dims in a loop group that has the access; -1: an index follows none.
+std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);
+
 /// For each index of an access the dims of the statement that it is the sum of, beside a constant (the taps of a convolution); none
 /// where it is anything else.
 std::vector<std::vector<int>> summed_dims(const Access& access);

@@ -50,23 +50,13 @@ std::vector<std::vector<int>> connected(const Nest& nest, const NestStructure& s
   return sets;
 }
 
-/// Axes of a loop group that the indices of an access follow, in their order; -1: none.
-std::vector<int> axes_of(const LoopGroup& loop_group, const Access& access) {
-  std::vector<int> axes;
-  for (const std::optional<int>& dim : followed_dims(access)) {
-    const bool known = dim && static_cast<std::size_t>(*dim) < loop_group.axes.size();
-    axes.push_back(known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
-  }
-  return axes;
-}
-
 /// Axes of a sum of products of matrices that both operands and the result follow: one product for each of their points.
 std::set<int> axes_of_products(const LoopGroup& loop_group, const Statement& sum) {
   const auto product = unscaled_contraction_of(sum);
   std::set<int> common;
-  const std::vector<int> a = axes_of(loop_group, sum.reads[static_cast<std::size_t>(product->a)]),
-                         b = axes_of(loop_group, sum.reads[static_cast<std::size_t>(product->b)]);
-  for (const int axis : axes_of(loop_group, sum.write)) {
+  const std::vector<int> a = followed_axes(loop_group, sum.reads[static_cast<std::size_t>(product->a)]),
+                         b = followed_axes(loop_group, sum.reads[static_cast<std::size_t>(product->b)]);
+  for (const int axis : followed_axes(loop_group, sum.write)) {
     if (axis >= 0 && std::find(a.begin(), a.end(), axis) != a.end() && std::find(b.begin(), b.end(), axis) != b.end())
       common.insert(axis);
   }
@@ -82,7 +72,7 @@ std::vector<std::vector<int>> without_interleaved_results(const Nest& nest, cons
   for (const int u : loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
     const bool cut = std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
-      const std::vector<int> written = axes_of(loop_group, nest.statement(name).write);
+      const std::vector<int> written = followed_axes(loop_group, nest.statement(name).write);
       return !written.empty() && products.contains(written.back());
     });
     if (cut) {
