@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 namespace nestor {
 namespace {
@@ -92,6 +93,36 @@ double load_element(ElementType type, const std::byte* base, std::int64_t linear
       return to_int32(static_cast<double>(load<std::int64_t>(base, linear)));
   }
   return 0;
+}
+
+namespace {
+
+template <class Load>
+void load_each(const std::int64_t* linear, double* out, int count, Load&& load_one) {
+  for (int k = 0; k < count; ++k) out[k] = linear[k] < 0 ? 0 : load_one(linear[k]);
+}
+
+}  // namespace
+
+float quick_half(std::uint16_t bits) {
+  static const std::vector<float> kTable = [] {
+    std::vector<float> table(1 << 16);
+    for (std::uint32_t each = 0; each < table.size(); ++each)
+      table[each] = static_cast<float>(half_to_double(static_cast<std::uint16_t>(each)));
+    return table;
+  }();
+  return kTable[bits];
+}
+
+void load_elements(ElementType type, const std::byte* base, const std::int64_t* linear, double* out, int count) {
+  switch (type) {
+    case ElementType::f16:
+      return load_each(linear, out, count, [&](std::int64_t k) { return quick_half(load<std::uint16_t>(base, k)); });
+    case ElementType::bf16:
+      return load_each(linear, out, count, [&](std::int64_t k) { return bfloat_to_double(load<std::uint16_t>(base, k)); });
+    default:
+      return load_each(linear, out, count, [&](std::int64_t k) { return load_element(type, base, k); });
+  }
 }
 
 void store_element(ElementType type, std::byte* base, std::int64_t linear, double value) {

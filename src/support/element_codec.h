@@ -14,8 +14,12 @@ std::uint16_t double_to_half(double value);
 double bfloat_to_double(std::uint16_t bits);
 std::uint16_t double_to_bfloat(double value);
 
+/// half_to_double by a table.
+float quick_half(std::uint16_t bits);
 /// An i64 is the nearest i32.
 double load_element(ElementType type, const std::byte* base, std::int64_t linear);
+/// The same of many; 0 where the element's number is negative.
+void load_elements(ElementType type, const std::byte* base, const std::int64_t* linear, double* out, int count);
 /// Rounds to the type; integers round towards zero and saturate.
 void store_element(ElementType type, std::byte* base, std::int64_t linear, double value);
 /// `value` as one reads it from the type.

@@ -40,17 +40,10 @@ class Block {
 
  private:
   static double number(const HostTensor& tensor, std::int64_t linear) {
-    // Decoding halves by hand is slow, and there are few.
-    static const std::vector<float> kHalves = [] {
-      std::vector<float> table(1 << 16);
-      for (std::uint32_t bits = 0; bits < table.size(); ++bits)
-        table[bits] = static_cast<float>(half_to_double(static_cast<std::uint16_t>(bits)));
-      return table;
-    }();
     if (tensor.type != ElementType::f16) return tensor.get(linear);
     std::uint16_t bits = 0;
     std::memcpy(&bits, tensor.bytes.data() + 2 * linear, sizeof bits);
-    return kHalves[bits];
+    return quick_half(bits);
   }
   std::array<double, kBlock> values_;
   std::int64_t count_;

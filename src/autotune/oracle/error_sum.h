@@ -39,10 +39,19 @@ class ErrorSum {
   void start(double value, double error);
   /// One more term; `sum` is the exact result with it. `operand`: error of an operand rounded to 16 bits, 0 for none.
   void add(ReductionOp op, ElementType type, double term, double error, double operand, double before, double sum);
+  /// Terms of a chunk and their errors; `operands` may be null. `type` is that of the terms.
+  struct Terms {
+    ElementType type;
+    const double *values, *errors, *operands;
+    int count;
+  };
+  /// One term after the other, as add() and semantics::combine() have them. `stored` is the sum's type; `sum` goes on to the exact result.
+  void add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum);
   /// Error of the sum. `narrow`: the 16-bit type of the operands.
   double error(double sum, std::optional<ElementType> narrow) const;
 
  private:
+  void add_finite(const Terms& terms, double& sum);
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;

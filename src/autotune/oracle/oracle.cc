@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <numeric>
 #include <set>
 
@@ -77,9 +78,11 @@ constexpr double kBackwardLimit = 4e9;  ///< of one sample
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
-constexpr double kSampleSeconds = 0.3, kLongSampleSeconds = 2;  ///< after which there may be no more than enough, than the fewest
-constexpr double kMostSampleSeconds = 6;                        ///< after which one of each process will do
-constexpr std::size_t kSequential = 4;                          ///< samples after which it is known what one takes
+constexpr double kSampleSeconds = 0.3,
+                 kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
+constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
+constexpr double kLongSample = 2e7;  ///< elementary evaluations of a sample, from which on not even the first one is made alone
+constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 constexpr double kMostForkedSeconds = 30;  ///< of evaluators that stop by themselves after kMostSampleSeconds and one sample more
 
@@ -110,14 +113,21 @@ class RunEvaluator {
   std::vector<OracleSample> evaluate(bool limited) {
     std::size_t done = 0;
     if (limited && runs_.size() > kSequential && host_threads() > 1) {
-      // The first ones also compile what all others need, once.
+      reference_.prepare_elements();
+      if (reference_.full_cost() > kLongSample * static_cast<double>(reference_.elements(tensor_)) && evaluate_forked(0))
+        return samples();
       const auto start = Clock::now();
-      do evaluate_run(done++);
+      do evaluate_run(done++, [] { return true; });
       while (done < kSequential && seconds_since(start) < kSampleSeconds);
       const double expected = seconds_since(start) / static_cast<double>(done) * static_cast<double>(elements_ - done);
       if (expected > kWorthForking_s && evaluate_forked(done)) done = runs_.size();
     }
     if (done < runs_.size()) evaluate_stride(done, 1, limited);
+    return samples();
+  }
+
+ private:
+  std::vector<OracleSample> samples() const {
     std::vector<OracleSample> result;
     for (std::size_t r = 0; r < runs_.size(); ++r) {
       for (std::size_t k = 0; k < runs_[r].size(); ++k) {
@@ -128,9 +138,9 @@ class RunEvaluator {
     return result;
   }
 
- private:
-  void evaluate_run(std::size_t r) {
-    for (std::size_t k = 0; k < runs_[r].size(); ++k) {
+  /// `more`: whether there is time for another element; a run may end early.
+  void evaluate_run(std::size_t r, const std::function<bool()>& more) {
+    for (std::size_t k = 0; k < runs_[r].size() && (k == 0 || more()); ++k) {
       const auto value = reference_.bounded_value(tensor_, runs_[r][k], reference_.spent() + kBackwardLimit);
       values_[starts_[r] + k] = {value ? SharedValue::known : SharedValue::unwritten, value.value_or(BoundedValue{})};
     }
@@ -144,7 +154,7 @@ class RunEvaluator {
       if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
       if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
       if (seconds > kMostSampleSeconds && r > first) return;
-      evaluate_run(r);
+      evaluate_run(r, [&] { return !limited || r < kEnoughSamples || seconds_since(start) <= kSampleSeconds; });
     }
   }
 

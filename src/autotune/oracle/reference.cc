@@ -47,7 +47,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
         const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
         for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : values[address[k]];
       } else {
-        for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : load_element(store.type, store.input, address[k]);
+        load_elements(store.type, store.input, address.data(), out, count);
       }
       return;
     }
@@ -357,12 +357,7 @@ std::optional<double> Reference::compute(int tensor, int version, std::int64_t l
              return;
            }
            double sum = result ? *result : neutral_element(*code.reduction, code.type);
-           for (int p = 0; p < count; ++p) {
-             const double before = sum;
-             sum = semantics::combine(*code.reduction, code.type, sum, chunk.values[p]);
-             error.add(*code.reduction, store.type, chunk.values[p], chunk.errors[p], chunk.operands ? chunk.operands[p] : 0,
-                       before, sum);
-           }
+           error.add_all(*code.reduction, store.type, {code.type, chunk.values, chunk.errors, chunk.operands, count}, sum);
            result = sum;
          });
   }

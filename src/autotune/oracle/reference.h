@@ -109,6 +109,9 @@ class Reference {
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
   /// The same with what rounding may do to it.
   std::optional<BoundedValue> bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit);
+  /// Compiles what value() needs, once: forked processes have it then.
+  void prepare_elements();
+  std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
   double spent() const { return spent_; }
 

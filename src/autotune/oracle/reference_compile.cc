@@ -304,6 +304,10 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
   return element_loops_.emplace(statement, std::move(loops)).first->second;
 }
 
+void Reference::prepare_elements() {
+  for (int s = 0; s < static_cast<int>(statements_.size()); ++s) element_loops(s);
+}
+
 /// Resolves statements and finds innermost loops whose points may be evaluated together.
 void Reference::finish_loops(LoopCode& code, bool whole) const {
   if (code.kind == LoopCode::Kind::statement) {

@@ -2,6 +2,7 @@
 #include "autotune/oracle/value_errors.h"
 
 #include "autotune/oracle/error_sum.h"
+#include "poly/algebra/values/polynomial.h"
 #include "support/element_codec.h"
 
 #include <algorithm>
@@ -293,6 +294,26 @@ double error_of(const ValueCode& code, const ValueCode::Instruction& i, const Ro
   }
 }
 
+bool all_zero(const double* errors, int count) {
+  bool zero = true;
+  for (int k = 0; k < count; ++k) zero &= errors[k] == 0;
+  return zero;
+}
+
+/// Whether f32 holds every result as it is. Infinities and NaN are not among them.
+bool all_exact(const double* results, int count) {
+  bool exact = true;
+  for (int k = 0; k < count; ++k) exact &= exact_in_f32(results[k]) && std::fabs(results[k]) < kInfiniteFrom;
+  return exact;
+}
+
+/// What most terms of a product are: operands without an error, and a result that is not rounded. `errors` of the chunk's instructions.
+bool stays_exact(const ValueCode::Instruction& i, const double* errors, const double* results, int count) {
+  const auto exact = [&](int position) { return position >= 0 && all_zero(errors + std::ptrdiff_t{kChunk} * position, count); };
+  if (i.op == ScalarOp::cast) return is_float(i.type) && is_float(i.operand_type) && exact(i.a);
+  return i.op == ScalarOp::mul && is_float(i.type) && exact(i.a) && exact(i.b) && all_exact(results, count);
+}
+
 }  // namespace
 
 const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
@@ -316,6 +337,10 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
         leaves.read_error(i.ordinal, out, count);
         break;
       default:
+        if (stays_exact(i, errors, result, count)) {
+          std::fill_n(out, count, 0.0);
+          break;
+        }
         for (int k = 0; k < count; ++k) {
           const double error = error_of(code, i, model, at(i.a, k), at(i.b, k), at(i.c, k), result[k]);
           out[k] = std::isnan(error) ? kInfinite : error;

@@ -3,6 +3,7 @@
 
 #include "autotune/oracle/reference.h"
 #include "autotune/oracle/value_code.h"
+#include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"
@@ -336,6 +337,41 @@ TEST(Oracle, InfinitiesAndNanAreRightWhereTheDefinitionHasThem) {
   EXPECT_EQ(worst_error({{"y", 1, kNan, 0}}, results, nullptr, 3), kInfinite);
 }
 
+/// Terms of all sizes: with an infinity, with errors, with rounded operands, as the case says.
+struct SumCase {
+  std::vector<double> values, errors, operands;
+  explicit SumCase(int which) {
+    for (int k = 0; k < 300; ++k) {
+      values.push_back(std::sin(7.0 * k) * std::exp2(k % 40 - 20));
+      errors.push_back(which % 3 == 0 ? 0 : std::fabs(values[k]) * 1e-7);
+      operands.push_back(which % 2 == 0 ? 0 : std::fabs(values[k]) * 1e-3);
+    }
+    if (which == 5) values[150] = -std::numeric_limits<double>::infinity();
+    if (which == 4) operands[20] = std::numeric_limits<double>::infinity();
+  }
+};
+
+TEST(Oracle, SumsOfWholeChunksAreThoseOfTheirTermsOneByOne) {
+  for (const ReductionOp op : {ReductionOp::add, ReductionOp::max, ReductionOp::mul}) {
+    for (const ElementType type : {ElementType::f32, ElementType::i32}) {
+      for (int which = 0; which < 6; ++which) {
+        const SumCase terms(which);
+        ErrorSum alone, together;
+        double sum = 0.5, whole = 0.5;
+        for (int k = 0; k < 300; ++k) {
+          const double before = sum;
+          sum = semantics::combine(op, ElementType::f32, before, terms.values[k]);
+          alone.add(op, type, terms.values[k], terms.errors[k], terms.operands[k], before, sum);
+        }
+        for (int k = 0; k < 300; k += 100)
+          together.add_all(op, type, {ElementType::f32, &terms.values[k], &terms.errors[k], &terms.operands[k], 100}, whole);
+        EXPECT_TRUE(sum == whole || (std::isnan(sum) && std::isnan(whole))) << which;
+        EXPECT_EQ(alone.error(sum, ElementType::bf16), together.error(whole, ElementType::bf16)) << which;
+      }
+    }
+  }
+}
+
 TEST(Oracle, PoisonOfNeighbouringLaunchesDiffers) {
   for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::i32}) {
     HostTensors results = one_tensor(type, {0, 0});
@@ -402,6 +438,23 @@ TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {
     FAIL() << "accepted";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("use smaller sizes"), std::string::npos);
+  }
+}
+
+TEST(ElementCodec, ManyElementsAreReadLikeEach) {
+  std::vector<std::uint16_t> bits(1 << 16);
+  std::vector<std::int64_t> places{-1};
+  for (std::size_t k = 0; k < bits.size(); ++k) bits[k] = static_cast<std::uint16_t>(k);
+  for (std::int64_t k = 0; k < (1 << 14); ++k) places.push_back(3 * k % (1 << 14));
+  const auto* base = reinterpret_cast<const std::byte*>(bits.data());
+  for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::f32, ElementType::i32, ElementType::boolean}) {
+    std::vector<double> found(places.size(), 5);
+    load_elements(type, base, places.data(), found.data(), static_cast<int>(places.size()));
+    EXPECT_EQ(found[0], 0);
+    for (std::size_t k = 1; k < places.size(); ++k) {
+      const double each = load_element(type, base, places[k]);
+      EXPECT_TRUE(found[k] == each || (std::isnan(found[k]) && std::isnan(each))) << places[k];
+    }
   }
 }
 
