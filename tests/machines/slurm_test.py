@@ -3,6 +3,7 @@
 packages slurmctld, slurmd, slurm-client and munge; not part of ctest.
 
     tests/machines/slurm_test.py --nestor build/dev/bin/nestor --problems 60 --shares 4 --kills 3
+    nice tests/machines/slurm_test.py --nestor build/dev/bin/nestor --problems 1000 --shares 4 --kills 6 --worker-kills 12 --kill-every 60
 """
 
 import argparse
@@ -113,7 +114,7 @@ def tasks_of(slurm, job):
 
 
 def tuning_processes(work):
-    """Processes of nestor tune whose database lies below `work`."""
+    """Processes of nestor tune whose database lies below `work`: the runs, and their workers."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -124,25 +125,43 @@ def tuning_processes(work):
         if b"tune" in words and any(word.startswith(os.fsencode(work)) for word in words):
             found.append((int(entry.name), parent))
     pids = {pid for pid, _ in found}
-    return [pid for pid, parent in found if parent not in pids]  # not its workers
+    return [pid for pid, parent in found if parent not in pids], [pid for pid, parent in found if parent in pids]
+
+
+def kill_one(processes, values):
+    """1 where there was one to kill."""
+    try:
+        os.kill(values.choice(processes), signal.SIGKILL)
+    except (IndexError, ProcessLookupError):
+        return 0
+    return 1
 
 
 def kill_some(slurm, job, args, work, values):
-    """Kills runs with SIGKILL, after which their tasks are requeued. Returns the number of kills."""
-    kills = 0
+    """Kills runs with SIGKILL, after which their tasks are requeued, and workers of runs. Returns the numbers of kills, and of tasks requeued."""
+    killed = {"kills": 0, "worker_kills": 0, "requeued": 0}
+    next_kill = time.monotonic() + 2
     while (tasks := tasks_of(slurm, job)):
         time.sleep(0.5)
-        running = tuning_processes(work)
-        if kills < args.kills and running and values.random() < 0.3:
-            os.kill(values.choice(running), signal.SIGKILL)
-            kills += 1
-            time.sleep(2)
-        gone = [task for task in range(args.shares) if str(task) not in tasks_of(slurm, job)]
+        if time.monotonic() >= next_kill:
+            runs, workers = tuning_processes(work)
+            done = 0
+            if killed["kills"] < args.kills:
+                done += kill_one(runs, values)
+                killed["kills"] += done
+            if killed["worker_kills"] < args.worker_kills:
+                found = kill_one([worker for worker in workers if os.path.exists(f"/proc/{worker}")], values)
+                killed["worker_kills"] += found
+                done += found
+            next_kill = time.monotonic() + (args.kill_every * values.uniform(0.5, 1.5) if done else 0)
+        tasks = tasks_of(slurm, job)
+        gone = [task for task in range(args.shares) if str(task) not in tasks]
         for task in gone:
             state = slurm.run("scontrol", "show", "job", f"{job}_{task}", "-o").stdout
             if "JobState=FAILED" in state and "ExitCode=0:0" not in state:
                 slurm.run("scontrol", "requeue", f"{job}_{task}")
-    return kills
+                killed["requeued"] += 1
+    return killed
 
 
 def main():
@@ -150,7 +169,9 @@ def main():
     parser.add_argument("--nestor", required=True)
     parser.add_argument("--problems", type=int, default=60)
     parser.add_argument("--shares", type=int, default=4)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=3, help="runs to kill")
+    parser.add_argument("--worker-kills", type=int, default=3, help="workers to kill")
+    parser.add_argument("--kill-every", type=float, default=2, help="seconds between kills, about")
     parser.add_argument("--out", help="file for the JSON")
     args = parser.parse_args()
     missing = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name)]
@@ -172,7 +193,7 @@ def main():
         job = sent.stdout.strip()
         if not job:
             sys.exit(sent.stderr)
-        kills = kill_some(slurm, job, args, folder / "work", random.Random(1))
+        killed = kill_some(slurm, job, args, folder / "work", random.Random(1))
         seconds = time.monotonic() - begin
         measured = sum(len(slurm.run(nestor, "db", "export", "--db", share).stdout.splitlines()) for share in (folder / "work").glob("*/share.db"))
         slurm.run(nestor, "db", "merge", *sorted(out.glob("*")), "--db", folder / "all.db")
@@ -180,7 +201,7 @@ def main():
         check = slurm.run(nestor, "db", "check", "--db", folder / "all.db")
         rows = sum(each["trials"] for each in found)
         report = {"slurm": slurm.run("sbatch", "--version").stdout.strip(), "problems": widths * 10, "problems_with_records": len(found),
-                  "shares": args.shares, "kills": kills, "rows": rows, "rows_lost": measured - rows, "seconds": round(seconds),
+                  "shares": args.shares, **killed, "rows": rows, "rows_lost": measured - rows, "seconds": round(seconds),
                   "check": check.stdout.strip(), "load_average": os.getloadavg()[0]}
     finally:
         slurm.stop()
