@@ -59,6 +59,7 @@ class Tuning {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
+    if (stopped()) return stopped_early();
     measurer_->while_waiting([this] { tick(); });
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
@@ -79,6 +80,15 @@ class Tuning {
   }
 
  private:
+  /// Before anything was measured.
+  TuneResult stopped_early() {
+    result_.device = measurer_->device();
+    result_.stopped = true;
+    result_.elapsed_s = elapsed();
+    result_.best = database_.best(result_.device, result_.problem);
+    return std::move(result_);
+  }
+
   struct Pending {
     Point point;
     TrialJob job;

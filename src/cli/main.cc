@@ -6,11 +6,10 @@
 #include "db/trust/printable.h"
 #include "support/debug.h"
 #include "support/error.h"
+#include "support/system/standard_streams.h"
 #include "support/words/nearest_word.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -91,16 +90,6 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& raw, const Acti
     return fail("user", fmt::format("{}{} (see 'nestor --help')", error.what(), meant_word(app, raw)), kUserError);
   }
   return run();
-}
-
-/// A file that is opened must not take the place of a stream that is closed: whatever is written there would go into it.
-void occupy_standard_streams() {
-  for (int stream = 0; stream <= 2; ++stream) {
-    if (fcntl(stream, F_GETFD) >= 0) continue;
-    // Streams for output refuse what is written.
-    const int opened = open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
-    if (opened >= 0 && opened != stream) close(opened);
-  }
 }
 
 int run_program(int argc, char** argv) {

@@ -2,6 +2,7 @@
 #include "runtime/device.h"
 
 #include "support/error.h"
+#include "support/words/device_words.h"
 
 #include <charconv>
 
@@ -18,7 +19,8 @@ int cuda_ordinal(std::string_view name) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
   const bool number = error == std::errc() && end == digits.data() + digits.size() && ordinal >= 0;
   if (!name.starts_with("cuda:") || !number)
-    user_error("there is no device \"{}\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1, ...", name);
+    user_error("there is no device \"{}\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1, ...{}", name,
+               meant_device(name, {"host", "cuda", "cuda:0", "cuda:1"}));
   return ordinal;
 }
 

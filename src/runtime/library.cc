@@ -25,6 +25,14 @@ Sizes to_map(std::span<const NamedSize> sizes) {
   return map;
 }
 
+/// What `count` says of a key's definition; it is asked once.
+template <class Count>
+std::int64_t counted(std::map<std::string, std::int64_t>& known, const KernelKey& key, const Count& count) {
+  const std::string definition = fmt::format("{}\n{}\n{}", key.op, key.variant, key.digest);
+  const auto found = known.find(definition);
+  return found != known.end() ? found->second : known.emplace(definition, count()).first->second;
+}
+
 json tensors_to_json(const LaunchRecipe& recipe) {
   json tensors = json::array();
   for (const ArgumentSpec& argument : recipe.arguments) {
@@ -150,6 +158,7 @@ void Library::Impl::refresh() {
   const std::lock_guard lock(shared.mutex);
   shared.records.reset();
   shared.waiting.clear();
+  shared.damaged.clear();
   std::erase_if(shared.cores, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(shared.loaded, [](const auto& entry) { return entry.second.expired(); });
 }
@@ -163,11 +172,14 @@ std::string Library::Impl::why_none(LookUps& shared, const KernelKey& key) const
       shared.records->insert(shared.records->end(), more.begin(), more.end());
     }
   }
-  const Asked asked{std::string(key.op),
-                    std::string(key.variant),
-                    std::string(key.digest),
-                    to_map(key.sizes),
-                    {device(shared, key.device).identity()}};
+  Asked asked{std::string(key.op),
+              std::string(key.variant),
+              std::string(key.digest),
+              to_map(key.sizes),
+              {device(shared, key.device).identity()}};
+  asked.damaged = [&] {
+    return counted(shared.damaged, key, [&] { return shared.database.damaged(asked.op, asked.variant, asked.digest); });
+  };
   return why_no_match(*shared.records, asked);
 }
 
@@ -176,16 +188,13 @@ std::string Library::Impl::reason_of(LookUps& shared, const KernelKey& key, cons
       key.op.empty() ? fmt::format("the nest {}", key.digest) : fmt::format("\"{}\" ({})", key.op, key.variant);
   std::string reason = fmt::format("no kernel of {} for {} fits these sizes: {}; `nestor tune` makes one", what, key.device,
                                    why_none(shared, key));
-  const std::string definition = fmt::format("{}\n{}\n{}", key.op, key.variant, key.digest);
-  auto counted = shared.waiting.find(definition);
-  if (counted == shared.waiting.end()) {
-    const std::int64_t waiting = shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
-    counted = shared.waiting.emplace(definition, waiting).first;
-  }
-  if (counted->second > 0)
+  const std::int64_t waiting = counted(shared.waiting, key, [&] {
+    return shared.database.waiting(std::string(key.op), std::string(key.variant), std::string(key.digest));
+  });
+  if (waiting > 0)
     reason += fmt::format(
         "; {} that this revision has not checked, or that no trusted key signed, are not served: `nestor db check --run`",
-        counted->second);
+        waiting);
   for (const std::string& why : std::set<std::string>(passed_over.begin(), passed_over.end())) reason += "; " + why;
   return reason;
 }

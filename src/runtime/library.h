@@ -43,7 +43,8 @@ struct Library::Impl {
     explicit LookUps(Database opened) : database(std::move(opened)) {}
     std::mutex mutex;  // everything below
     Database database;
-    std::map<std::string, std::int64_t> waiting;  // of operator, variant and digest: what reason_of() reads, once
+    // Of operator, variant and digest: what reason_of() reads, once.
+    std::map<std::string, std::int64_t> waiting, damaged;
     std::optional<std::vector<Database::ProblemSummary>> records;                  // what why_none() reads, once
     std::map<std::string, std::shared_ptr<const Device>, std::less<>> devices;     // by the name asked for
     std::map<std::string, std::weak_ptr<const LoadedKernel>, std::less<>> loaded;  // by device and kernel hash

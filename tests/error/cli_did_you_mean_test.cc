@@ -1,5 +1,6 @@
 // Words that nobody knows get the nearest known one.
 #include "integration/run_nestor.h"
+#include "support/temporary_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +22,11 @@ TEST(CliDidYouMean, EveryKindOfWord) {
       {{"show", "layernorm", "--varaint", "f32"}, "did you mean '--variant'?"},
       {{"tune", "layernorm", "--thredas", "two"}, "did you mean '--threads'?"},
       {{"tune", "layernorm", "--target", "hsot"}, "did you mean 'host'?"},
+      {{"tune", "layernorm", "--target", "h100"}, "did you mean 'cuda'?"},
+      {{"bench", "layernorm", "--target", "cuda/sm90"}, "did you mean 'cuda/sm_90'?"},
+      {{"verify", "layernorm", "--target", "hots"}, "did you mean 'host'?"},
+      {{"show", "layernorm", "--as", "ptx", "--target", "h100"}, "did you mean 'sm_90'?"},
+      {{"show", "layernorm", "--as", "ptx", "--target", "cuda/sm_80"}, "did you mean 'sm_80'?"},
       {{"tune", "layernorm", "--searcher", "rnadom"}, "did you mean 'random'?"},
       {{"bench", "layernorm", "--set", "esp=1"}, "did you mean 'eps'?"},
       {{"completion", "zhs"}, "did you mean 'zsh'?"},
@@ -37,6 +43,28 @@ TEST(CliDidYouMean, EveryKindOfWord) {
   EXPECT_EQ(explored.code, 1);
   for (const char* words : {"did you mean 'split'?", "did you mean 'measure'?", "did you mean 'parallel'?"})
     EXPECT_THAT(explored.out, HasSubstr(words));
+}
+
+TEST(CliDidYouMean, DevicesOfRecords) {
+  const TemporaryFolder folder;
+  const std::string db = folder.file("t.db");
+  ASSERT_EQ(run_nestor({"tune", "softmax", "--rows", "8", "--width", "16", "--trials", "1", "--target", "host", "--db", db}).code,
+            0);
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"hots", "host"}, {"cpu", "host"}, {"cdua", "cuda"}, {"h100", "cuda"}, {"gpu", "cuda"}};
+  for (const auto& [word, meant] : cases) {
+    for (const std::vector<std::string>& args :
+         {std::vector<std::string>{"query", "softmax", "--rows", "8", "--width", "16", "--device", word, "--db", db},
+          {"report", "softmax", "--device", word, "--db", db, "-o", folder.file("r.html")}}) {
+      const Outcome outcome = run_nestor(args);
+      EXPECT_EQ(outcome.code, 1) << args[0] << word;
+      EXPECT_THAT(outcome.err,
+                  testing::AllOf(HasSubstr("no record is of a device '" + word), HasSubstr("did you mean '" + meant + "'?")));
+    }
+  }
+  EXPECT_EQ(run_nestor({"report", "softmax", "--device", "host", "--db", db, "-o", folder.file("r.html")}).code, 0);
+  const Outcome explored = run_nestor({"explore", "softmax", "--target", "host", "--db", db}, "measure hots\n");
+  EXPECT_THAT(explored.out, HasSubstr("did you mean 'host'?"));
 }
 
 TEST(CliDidYouMean, ANegativeSizeIsASize) {

@@ -85,7 +85,7 @@ TEST_F(HostileInput, AFolderInPlaceOfAFile) {
   const Outcome explored = run_nestor({"explore", "matmul", "--target", "host"}, "load " + folder + "\nsave " + folder + "\n");
   EXPECT_EQ(explored.code, 1);
   EXPECT_THAT(explored.out,
-              testing::AllOf(HasSubstr("it is a folder"), HasSubstr("cannot write " + folder + ": Is a directory")));
+              testing::AllOf(HasSubstr("it is a folder"), HasSubstr("cannot write " + folder + ": it is a folder; name a file")));
 }
 
 TEST_F(HostileInput, NumbersWithoutEnd) {

@@ -27,7 +27,7 @@ PipelineLimits limits_for(const MeasureOptions& options) {
 }  // namespace
 
 TrialPipeline make_gpu_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop) {
-  const std::shared_ptr<GpuProblem> made = make_gpu_problem(problem, options);
+  const std::shared_ptr<GpuProblem> made = make_gpu_problem(problem, options, stop);
   return TrialPipeline(
       limits_for(options), [made] { return std::make_unique<GpuCompiler>(made); },
       [made](int device) { return std::make_unique<GpuRunner>(made, made->options.target.ordinal + device); }, stop);

@@ -11,10 +11,11 @@ namespace {
 /// Arguments up to this size are made twice.
 constexpr std::int64_t kCheapBytes = 32 << 20;
 
-GpuProblem::Data make_data(const Nest& original, const Sizes& sizes, const MeasureOptions& options, std::uint64_t seed) {
+GpuProblem::Data make_data(const Nest& original, const Sizes& sizes, const MeasureOptions& options, std::uint64_t seed,
+                           const std::atomic<bool>* stop) {
   const DebugTimer timer("inputs and reference values");
   GpuProblem::Data data{make_inputs(original, sizes, seed), {}};
-  data.samples = reference_samples(original, sizes, options.scalars, data.tensors, options.oracle_samples, seed);
+  data.samples = reference_samples(original, sizes, options.scalars, data.tensors, options.oracle_samples, seed, stop);
   return data;
 }
 
@@ -35,14 +36,15 @@ void require_room(const TrialProblem& tried, const MeasureOptions& options, cons
 
 }  // namespace
 
-std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options) {
+std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options,
+                                             const std::atomic<bool>* stop) {
   auto problem = std::make_shared<GpuProblem>(GpuProblem{{tried, options}, gpu_facts(options.target)});
   require_room(tried, options, problem->gpu);
-  problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed));
+  problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed, stop));
   for (const auto& [name, tensor] : problem->data.front().tensors)
     problem->argument_bytes += tensor.elements() * static_cast<std::int64_t>(size_in_bytes(tensor.type));
   if (problem->argument_bytes <= kCheapBytes)
-    problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed + 1));
+    problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed + 1, stop));
   return problem;
 }
 

@@ -22,7 +22,8 @@ struct GpuProblem : MeasuredProblem {
 };
 
 /// Random inputs and the oracle's values. Takes about a second for some hundred MiB. Throws UserError when the oracle is too
-/// expensive, or for a device too old.
-std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options);
+/// expensive, or for a device too old. Without the values where `stop` is set.
+std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options,
+                                             const std::atomic<bool>* stop = nullptr);
 
 }  // namespace nestor

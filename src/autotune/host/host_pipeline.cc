@@ -22,7 +22,7 @@ PipelineLimits limits_for(const MeasureOptions& options) {
 }  // namespace
 
 TrialPipeline make_host_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop) {
-  const std::shared_ptr<HostProblem> made = make_host_problem(problem, options);
+  const std::shared_ptr<HostProblem> made = make_host_problem(problem, options, stop);
   return TrialPipeline(
       limits_for(options), [made] { return std::make_unique<HostCompiler>(made); },
       [made](int) { return std::make_unique<HostRunner>(made); }, stop);

@@ -28,13 +28,14 @@ int host_compilers() { return std::clamp(host_threads(), 1, 4); }
 
 std::int64_t host_worker_memory(const MeasureOptions& options) { return options.memory_limit / host_compilers(); }
 
-std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options) {
+std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options,
+                                               const std::atomic<bool>* stop) {
   auto problem = std::make_shared<HostProblem>(HostProblem{{tried, options}});
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
   require_memory(memory_need(tried), problem_text(tried.definition, tried.sizes));
   HostTensors tensors = make_inputs(tried.definition, tried.sizes, options.data_seed);
   problem->samples =
-      reference_samples(tried.definition, tried.sizes, options.scalars, tensors, options.oracle_samples, options.data_seed);
+      reference_samples(tried.definition, tried.sizes, options.scalars, tensors, options.oracle_samples, options.data_seed, stop);
   for (const MeasuredProblem::Argument& argument : problem->arguments) {
     HostTensor& data = tensors.at(argument.name);
     if (argument.output) {

@@ -22,7 +22,8 @@ int host_compilers();
 std::int64_t host_worker_memory(const MeasureOptions& options);
 
 /// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive,
-/// and LackOfResources, before anything is allocated, for sizes that do not fit this machine.
-std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options);
+/// and LackOfResources, before anything is allocated, for sizes that do not fit this machine. Without the values where `stop` is set.
+std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const MeasureOptions& options,
+                                               const std::atomic<bool>* stop = nullptr);
 
 }  // namespace nestor

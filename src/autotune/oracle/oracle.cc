@@ -99,8 +99,8 @@ struct SharedValue {
 /// Evaluates runs of elements of one tensor, on all cores if that takes long.
 class RunEvaluator {
  public:
-  RunEvaluator(Reference& reference, std::string tensor, Runs runs)
-      : reference_(reference), tensor_(std::move(tensor)), runs_(std::move(runs)) {
+  RunEvaluator(Reference& reference, std::string tensor, Runs runs, const std::atomic<bool>* stop)
+      : reference_(reference), tensor_(std::move(tensor)), runs_(std::move(runs)), stop_(stop) {
     for (const auto& run : runs_) {
       starts_.push_back(elements_);
       elements_ += run.size();
@@ -177,17 +177,31 @@ class RunEvaluator {
       }
       if (child > 0) children.push_back(child);
     }
-    return wait_for_children(children, kMostForkedSeconds) && children.size() == processes;
+    return wait_for_children(children, kMostForkedSeconds, stop_) && children.size() == processes;
   }
 
   Reference& reference_;
   std::string tensor_;
   Runs runs_;
+  const std::atomic<bool>* stop_;
   std::vector<std::size_t> starts_;
   std::size_t elements_ = 0;
   ByteBuffer shared_;
   SharedValue* values_ = nullptr;
 };
+
+/// Some elements of each output.
+std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed,
+                                         const std::atomic<bool>* stop) {
+  std::vector<OracleSample> result;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed));
+    for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs), stop).evaluate(true))
+      result.push_back(std::move(sample));
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -205,20 +219,20 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
 }
 
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
-                                            const HostTensors& inputs, std::int64_t samples, std::uint64_t seed) {
+                                            const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                            const std::atomic<bool>* stop) {
   Reference reference(nest, sizes, scalars, inputs);
-  const bool whole = !reference.backward_possible() || reference.full_cost() <= kCheap;
+  reference.stop_by(stop);
   std::vector<OracleSample> result;
-  if (whole) {
-    reference.evaluate_all(kFullLimit);
-    result = all_samples(reference, nest, kAllElements);
-  } else {
-    for (const Tensor& tensor : nest.tensors) {
-      if (tensor.role != TensorRole::output) continue;
-      Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed));
-      for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs)).evaluate(true))
-        result.push_back(std::move(sample));
+  try {
+    if (!reference.backward_possible() || reference.full_cost() <= kCheap) {
+      reference.evaluate_all(kFullLimit);
+      result = all_samples(reference, nest, kAllElements);
+    } else {
+      result = chosen_samples(reference, nest, samples, seed, stop);
     }
+  } catch (const EvaluationStopped&) {
+    return {};
   }
   limit_bounds(result, nest);
   return result;

@@ -5,6 +5,7 @@
 #include "autotune/tensors/host_tensor.h"
 #include "poly/nest/nest.h"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,9 +17,10 @@ namespace nestor {
 /// and as many random runs of neighbouring elements as a fraction of a second allows.
 /// Evaluates backwards from the sampled element, remembering temporaries; on all cores, in forked processes, when that takes
 /// long. No other thread may run meanwhile. Bounds are those of running error analysis (value_errors.h), but no larger than
-/// Nest::tolerance allows.
+/// Nest::tolerance allows. Empty as soon as `stop` is set.
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
-                                            const HostTensors& inputs, std::int64_t samples, std::uint64_t seed);
+                                            const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                            const std::atomic<bool>* stop = nullptr);
 
 class Reference;
 /// All output elements of a reference that was evaluated in full; bounds are those of error analysis alone.

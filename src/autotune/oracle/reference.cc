@@ -201,6 +201,7 @@ void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vecto
   std::array<std::int64_t, 16> dims;
   for (std::size_t k = 0; k < code.arguments.size(); ++k) dims[k] = code.arguments[k].evaluate(frame);
   spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[code.statement_index].value.size());
+  if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) throw EvaluationStopped{};
   if (spent_ > limit_) {
     user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes",
                limit_ / 1e6);

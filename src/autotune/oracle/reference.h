@@ -10,6 +10,7 @@
 #include "poly/nest/nest.h"
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <map>
@@ -90,6 +91,9 @@ class DefinitionCost {
   std::vector<Box> boxes_;
 };
 
+/// Somebody set the stop flag.
+struct EvaluationStopped {};
+
 class Reference {
  public:
   /// `inputs` must outlive the object. `scalars`: missing ones take the nest's default.
@@ -114,6 +118,8 @@ class Reference {
   std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
   double spent() const { return spent_; }
+  /// From then on evaluation throws EvaluationStopped as soon as the flag is set.
+  void stop_by(const std::atomic<bool>* stop) { stop_ = stop; }
 
  private:
   Reference() = default;
@@ -176,6 +182,7 @@ class Reference {
   bool evaluated_ = false;  ///< by evaluate_all
   double spent_ = 0;
   double limit_ = 0;
+  const std::atomic<bool>* stop_ = nullptr;
   int depth_ = 0;
   std::vector<std::unique_ptr<std::vector<double>>> registers_;  ///< one a level of recursion
 };

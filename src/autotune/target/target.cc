@@ -6,9 +6,10 @@
 #include "db/devices/host_identity.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
-#include "support/words/nearest_word.h"
+#include "support/words/device_words.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 namespace nestor {
@@ -84,6 +85,22 @@ const FoundGpus& found_gpus() {
   return found;
 }
 
+/// What was meant by what is no target: also a GPU of this machine by its name.
+std::string meant_target(std::string_view text) {
+  const std::vector<std::string> known{"host", "cuda", "auto", "cuda:0", "cuda:1", "cuda/sm_80", "cuda/sm_90"};
+  std::string meant = meant_device(text, known);
+  if (!meant.empty() && !meant.ends_with("'cuda'?")) return meant;
+  const std::vector<DeviceIdentity>& gpus = found_gpus().devices;
+  constexpr std::size_t kShortest = 3;
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  for (std::size_t k = 0; k < gpus.size() && text.size() >= kShortest; ++k) {
+    const std::string& name = gpus[k].name;
+    if (std::search(name.begin(), name.end(), text.begin(), text.end(), same) != name.end())
+      return fmt::format("; did you mean 'cuda:{}', {}?", k, name);
+  }
+  return meant;
+}
+
 }  // namespace
 
 std::string Target::str() const {
@@ -108,8 +125,7 @@ Target target_from(std::string_view text, int count) {
     sm = taken_for.starts_with("sm_") ? number_in(taken_for.substr(3)) : -1;
     if (sm < kOldestSm || sm > kNewestSm) sm = -1;
   }
-  if (ordinal < 0 || sm < 0)
-    user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80{}", text, did_you_mean(device, {"host", "cuda"}));
+  if (ordinal < 0 || sm < 0) user_error("'{}' is no device: write host, cuda, cuda:1 or cuda/sm_80{}", text, meant_target(text));
   target.ordinal = ordinal;
   target.sm = sm;
   if (count < 1) user_error("{} devices cannot measure; at least 1 must", count);

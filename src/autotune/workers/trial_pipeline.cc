@@ -129,7 +129,7 @@ struct TrialPipeline::Impl {
     // What others took meanwhile.
     double& to_beat = request.job.best_ms;
     if (best_ms > 0 && (to_beat == 0 || best_ms < to_beat)) to_beat = best_ms;
-    return send_message(worker.process.socket(), request_to_json(request));
+    return worker.process.send(request_to_json(request));
   }
 
   /// It died between two jobs, or analysis has left so much behind that it gives way to a new one.

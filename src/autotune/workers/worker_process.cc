@@ -35,6 +35,15 @@ std::set<int>& open_sockets() {
 
 constexpr std::uint64_t kLongestMessage = std::uint64_t{1} << 28;
 
+/// Its length, then its CBOR.
+std::vector<std::uint8_t> message_bytes(const nlohmann::json& message) {
+  std::vector<std::uint8_t> bytes(sizeof(std::uint64_t));
+  nlohmann::json::to_cbor(message, bytes);
+  const std::uint64_t length = bytes.size() - sizeof(std::uint64_t);
+  std::memcpy(bytes.data(), &length, sizeof length);
+  return bytes;
+}
+
 bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer) {
   for (std::size_t done = 0; done < size;) {
     const ssize_t moved = transfer(done);
@@ -149,19 +158,69 @@ std::string WorkerProcess::end(bool kill_it) {
   close(socket_);
   if (errors_ >= 0) close(errors_);
   process_ = socket_ = errors_ = -1;
+  incoming_.clear();
+  outgoing_.clear();
   return death;
 }
 
+/// Takes what has come of one message. Bytes of the next one stay in the socket.
+WorkerProcess::Received WorkerProcess::receive() {
+  constexpr std::size_t kPart = std::size_t{1} << 16;
+  const std::size_t before = incoming_.size();
+  for (;;) {
+    std::uint64_t length = 0;
+    const std::size_t had = incoming_.size();
+    if (had >= sizeof length) std::memcpy(&length, incoming_.data(), sizeof length);
+    if (length > kLongestMessage) return Received::end;
+    const std::size_t whole = sizeof length + length;
+    if (had >= sizeof length && had == whole) return Received::whole;
+    incoming_.resize(had + std::min(kPart, (had < sizeof length ? sizeof length : whole) - had));
+    const ssize_t got = recv(socket_, incoming_.data() + had, incoming_.size() - had, MSG_DONTWAIT);
+    const int error = errno;
+    incoming_.resize(had + (got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got > 0 || (got < 0 && error == EINTR)) continue;
+    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return had > before ? Received::part : Received::nothing;
+    return Received::end;
+  }
+}
+
+bool WorkerProcess::send_some() {
+  std::size_t sent = 0;
+  bool gone = false;
+  while (sent < outgoing_.size()) {
+    const ssize_t moved = ::send(socket_, outgoing_.data() + sent, outgoing_.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (moved < 0 && errno == EINTR) continue;
+    gone = moved < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    if (moved <= 0) break;
+    sent += static_cast<std::size_t>(moved);
+  }
+  outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent));
+  return !gone;
+}
+
+bool WorkerProcess::send(const nlohmann::json& message) {
+  if (!alive()) return false;
+  const std::vector<std::uint8_t> bytes = message_bytes(message);
+  outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
+  return send_some();
+}
+
 Heard WorkerProcess::hear() {
-  pollfd waiting{socket_, POLLIN, 0};
-  const int ready = poll(&waiting, 1, 0);
-  if (ready < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
-  if (ready > 0) {
-    if (auto message = receive_message(socket_)) return {Heard::Kind::message, std::move(*message)};
+  const std::size_t unsent = outgoing_.size();
+  send_some();  // one that is gone is noticed below
+  const bool took = outgoing_.size() < unsent;
+  const Received received = receive();
+  if (received == Received::whole) {
+    nlohmann::json message = nlohmann::json::from_cbor(incoming_.begin() + sizeof(std::uint64_t), incoming_.end(), true, false);
+    incoming_.clear();
+    if (!message.is_discarded()) return {Heard::Kind::message, std::move(message)};
+  }
+  if (received == Received::whole || received == Received::end) {
     const std::string death = end(true);
     return {Heard::Kind::death, {}, death, ended_from_outside_};
   }
-  if (WorkerClock::now() < deadline_) return {};
+  // One that speaks is no silent one, whenever this process comes to listen.
+  if (took || received == Received::part || WorkerClock::now() < deadline_) return {};
   return {Heard::Kind::too_late, {}, end(true)};
 }
 
@@ -176,18 +235,17 @@ Heard WorkerProcess::wait_and_hear(WorkerClock::time_point until) {
 void wait_for_any(const std::vector<const WorkerProcess*>& workers) {
   std::vector<pollfd> sockets;
   sockets.reserve(workers.size());
-  for (const WorkerProcess* worker : workers) sockets.push_back({worker->socket(), POLLIN, 0});
+  for (const WorkerProcess* worker : workers) {
+    const int wanted = worker->has_unsent() ? POLLIN | POLLOUT : POLLIN;
+    sockets.push_back({worker->socket(), static_cast<short>(wanted), 0});
+  }
   if (poll(sockets.data(), sockets.size(), 50) < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
 }
 
 bool send_message(int socket, const nlohmann::json& message) {
-  const std::vector<std::uint8_t> body = nlohmann::json::to_cbor(message);
-  const std::uint64_t length = body.size();
-  const auto put = [&](const void* data, std::size_t size) {
-    const char* bytes = static_cast<const char*>(data);
-    return transfer_all(size, [&](std::size_t done) { return send(socket, bytes + done, size - done, MSG_NOSIGNAL); });
-  };
-  return put(&length, sizeof length) && put(body.data(), body.size());
+  const std::vector<std::uint8_t> bytes = message_bytes(message);
+  return transfer_all(bytes.size(),
+                      [&](std::size_t done) { return send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL); });
 }
 
 std::optional<nlohmann::json> receive_message(int socket) {

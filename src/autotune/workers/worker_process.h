@@ -65,17 +65,25 @@ class WorkerProcess {
 
   /// Its next message must come within that time from now; 0: whenever it likes.
   void limit(double seconds) { deadline_ = seconds > 0 ? after_seconds(seconds) : WorkerClock::time_point::max(); }
-  /// What it said since, without waiting. One that died or is too late is ended by that.
+  /// What it said since, without waiting, also for the rest of a message. One that died or is too late is ended by that.
   Heard hear();
+  /// Sends without waiting: what the socket does not take now follows while the process is heard. False when it is gone.
+  bool send(const nlohmann::json& message);
+  bool has_unsent() const { return !outgoing_.empty(); }
   /// The next message, or how the silence ended; nothing when `until` came first.
   Heard wait_and_hear(WorkerClock::time_point until = WorkerClock::time_point::max());
 
  private:
+  enum class Received { nothing, part, whole, end };
+  Received receive();
+  bool send_some();
   void swap(WorkerProcess& other) noexcept {
     std::swap(process_, other.process_);
     std::swap(socket_, other.socket_);
     std::swap(errors_, other.errors_);
     std::swap(deadline_, other.deadline_);
+    std::swap(incoming_, other.incoming_);
+    std::swap(outgoing_, other.outgoing_);
     std::swap(ended_from_outside_, other.ended_from_outside_);
   }
   pid_t process_ = -1;
@@ -83,6 +91,8 @@ class WorkerProcess {
   int errors_ = -1;
   bool ended_from_outside_ = false;
   WorkerClock::time_point deadline_ = WorkerClock::time_point::max();
+  std::vector<std::uint8_t> incoming_;  ///< of the next message, with its length before it
+  std::vector<std::uint8_t> outgoing_;  ///< not sent yet
 };
 
 /// Waits until one of them may have something to say, for 50 ms at most: a stop flag is seen even when its signal went to another thread.

@@ -61,10 +61,10 @@ CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most) {
   return {complaint, "WHOLE"};
 }
 
-CLI::Validator one_of(const std::vector<std::string>& words) {
-  const auto complaint = [words](const std::string& text) {
+CLI::Validator one_of(const std::vector<std::string>& words, Meant meant) {
+  const auto complaint = [words, meant](const std::string& text) {
     const bool known = std::find(words.begin(), words.end(), text) != words.end();
-    return known ? std::string() : fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
+    return known ? std::string() : fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), meant(text, words));
   };
   return {complaint, fmt::format("{{{}}}", fmt::join(words, ","))};
 }

@@ -5,11 +5,14 @@
 #include "db/database.h"
 #include "poly/nest/nest.h"
 
+#include "support/words/nearest_word.h"
+
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nestor::cli {
@@ -21,8 +24,10 @@ CLI::Validator positive_number();
 CLI::Validator whole_number_between(std::uint64_t least, std::uint64_t most);
 /// Accepts numbers that a trial may have.
 CLI::Validator trial_number();
+/// What a word was meant to be, as did_you_mean() says it.
+using Meant = std::string (*)(std::string_view word, const std::vector<std::string>& known);
 /// One of these words; another one gets the nearest of them.
-CLI::Validator one_of(const std::vector<std::string>& words);
+CLI::Validator one_of(const std::vector<std::string>& words, Meant meant = did_you_mean);
 
 struct OperatorArgs {
   std::string source;

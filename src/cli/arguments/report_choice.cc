@@ -3,6 +3,7 @@
 
 #include "api/operators.h"
 #include "autotune/target/target.h"
+#include "cli/arguments/device_choice.h"
 #include "support/error.h"
 
 #include <fmt/format.h>
@@ -24,10 +25,6 @@ std::string row_text(const Row& row) {
                      row.device.key(), row.trials);
 }
 
-bool is_device(const DeviceIdentity& device, const std::string& asked) {
-  return device.key() == asked || device.kind == asked || device.arch == asked || device.name.find(asked) != std::string::npos;
-}
-
 /// What the arguments ask for.
 class Filter {
  public:
@@ -45,7 +42,7 @@ class Filter {
   bool of_operator(const Row& row) const { return !nest_ || row.problem.op == nest_->op; }
   bool fits(const Row& row) const {
     if (!of_operator(row) || (!choice_.problem.variant.empty() && nest_ && row.problem.variant != nest_->variant)) return false;
-    if (!choice_.device.empty() && !is_device(row.device, choice_.device)) return false;
+    if (!choice_.device.empty() && !is_meant(row.device, choice_.device)) return false;
     return std::all_of(sizes_.begin(), sizes_.end(), [&](const auto& size) {
       const auto found = row.problem.sizes.find(size.first);
       return found != row.problem.sizes.end() && found->second == size.second;
@@ -77,6 +74,13 @@ class Filter {
   user_error("no trial in {} fits; there are:{}", place.resolved_path(), known);
 }
 
+void require_device(const std::vector<Row>& rows, const std::string& device) {
+  std::vector<DeviceIdentity> known;
+  for (const Row& row : rows) known.push_back(row.device);
+  if (std::none_of(known.begin(), known.end(), [&](const auto& each) { return is_meant(each, device); }))
+    refuse_device(device, known);
+}
+
 }  // namespace
 
 std::string database_option(const DatabaseArgs& place) { return place.path.empty() ? "" : " --db " + place.path; }
@@ -89,6 +93,7 @@ ReportRequest ReportChoice::request(const Database& database, const DatabaseArgs
   } else {
     const Filter filter(*this);
     const std::vector<Row> rows = database.summary();
+    if (!device.empty() && !rows.empty()) require_device(rows, device);
     std::vector<Row> fitting;
     std::copy_if(rows.begin(), rows.end(), std::back_inserter(fitting), [&](const Row& row) { return filter.fits(row); });
     if (fitting.empty()) nothing_fits(rows, filter, *this, place);

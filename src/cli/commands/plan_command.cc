@@ -6,10 +6,10 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
 #include "support/error.h"
+#include "support/system/new_file.h"
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <sstream>
 
@@ -33,10 +33,10 @@ std::vector<std::string> variants_of(const std::string& source, const std::vecto
 
 void write_file(const std::string& path, const std::string& text) {
   if (path == "-") return print(text.substr(0, text.size() - 1));
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) user_error("writing {} failed: is its folder there, and the disk not full?", path);
+  NewFile file(path);
+  file.out << text;
+  file.close();
+  file.rename();
 }
 
 int run_plan(const PlanArgs& args) {

@@ -1,4 +1,5 @@
 // nestor query: the best kernel known for a problem, and how well it fits.
+#include "cli/arguments/device_choice.h"
 #include "cli/arguments/operator_args.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/kernel_remarks.h"
@@ -11,7 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <iterator>
 #include <memory>
 
 namespace nestor::cli {
@@ -30,12 +31,6 @@ struct Found {
   bool here = true;
   bool any() const { return match.kind != MatchKind::none; }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  const auto lower = [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); };
-  return std::search(text.begin(), text.end(), part.begin(), part.end(), [&](char a, char b) { return lower(a) == lower(b); }) !=
-         text.end();
-}
 
 /// Exact before nearest, then the nearer one.
 bool better(const Match& a, const Match& b) { return std::pair(a.kind, a.distance) < std::pair(b.kind, b.distance); }
@@ -59,8 +54,7 @@ class Asker {
       records.insert(records.end(), more.begin(), more.end());
     }
     Asked asked{nest_.op, nest_.variant, digest(nest_), sizes_, {}};
-    if (args_.device == "host" || args_.device.starts_with("cuda"))
-      asked.devices = {device_identity(target_from(args_.device), args_.threads)};
+    if (is_of_this_machine(args_.device)) asked.devices = {device_identity(target_from(args_.device), args_.threads)};
     asked.damaged = [&] { return database_.damaged(nest_.op, nest_.variant); };
     return why_no_match(records, asked);
   }
@@ -68,8 +62,7 @@ class Asker {
   /// On the device that was named, else on this machine's, else on any.
   Found ask() const {
     if (args_.device.empty()) return ask_here_first();
-    if (args_.device == "host" || args_.device.starts_with("cuda"))
-      return {on(device_identity(target_from(args_.device), args_.threads))};
+    if (is_of_this_machine(args_.device)) return {on(device_identity(target_from(args_.device), args_.threads))};
     return ask_named();
   }
 
@@ -85,17 +78,11 @@ class Asker {
 
   /// By name, architecture or key, or a part of one.
   Found ask_named() const {
+    const std::vector<DeviceIdentity> known = database_.devices();
     std::vector<DeviceIdentity> meant;
-    std::string known;
-    for (const DeviceIdentity& device : database_.devices()) {
-      known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", device.name, device.arch);
-      if (contains(device.name, args_.device) || device.arch == args_.device || device.key() == args_.device)
-        meant.push_back(device);
-    }
-    if (meant.empty()) {
-      user_error("no record is of a device '{}'; the database knows {}. Write host or cuda for a device of this machine.",
-                 args_.device, known.empty() ? "none" : known);
-    }
+    std::copy_if(known.begin(), known.end(), std::back_inserter(meant),
+                 [&](const DeviceIdentity& device) { return is_meant(device, args_.device); });
+    if (meant.empty()) refuse_device(args_.device, known, {"host", "cuda", "cuda:0", "cuda:1"});
     return best_of(meant);
   }
 

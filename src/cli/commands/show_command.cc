@@ -15,6 +15,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
+#include "support/words/device_words.h"
 #include "support/words/nearest_word.h"
 
 #include <fmt/ranges.h>
@@ -139,7 +140,7 @@ void add_show(CLI::App& app, Action& run) {
   args->schedule.add_to(*command);
   command->add_option("--as", args->view, "view: " + view_names())->capture_default_str();
   command->add_option("--target", args->target, "GPU of the views plan and ptx")
-      ->check(one_of({"sm_80", "sm_90"}))
+      ->check(one_of({"sm_80", "sm_90"}, meant_device))
       ->capture_default_str();
   command->footer(R"(examples:
   nestor show

@@ -9,17 +9,15 @@
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
+#include "support/system/new_file.h"
 #include "support/words/nearest_word.h"
 #include "support/words/whole_number.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -160,11 +158,10 @@ const TrialRecord* Explorer::stored() {
 
 void Explorer::save(const std::string& path) {
   if (!path.empty()) {
-    errno = 0;
-    std::ofstream file(path);
-    file << json_to_text(trial_steps_json(nest_, specialized_sizes(nest_, sizes_), schedule().steps()), 2) << "\n";
+    NewFile file(path);
+    file.out << json_to_text(trial_steps_json(nest_, specialized_sizes(nest_, sizes_), schedule().steps()), 2) << "\n";
     file.close();
-    if (!file) user_error("cannot write {}: {}", path, std::strerror(errno));
+    file.rename();
     return say(fmt::format("steps saved to {}\n", path));
   }
   const TrialRecord* record = stored();

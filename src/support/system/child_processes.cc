@@ -17,11 +17,12 @@ void end_with_parent(pid_t parent) {
   if (getppid() != parent) _exit(1);
 }
 
-bool wait_for_children(std::vector<pid_t> children, double seconds) {
+bool wait_for_children(std::vector<pid_t> children, double seconds, const std::atomic<bool>* stop) {
   const auto start = std::chrono::steady_clock::now();
   bool good = true;
   while (!children.empty()) {
-    const bool late = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
+    const bool late = (stop != nullptr && stop->load()) ||
+                      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
     std::erase_if(children, [&](pid_t child) {
       int status = 0;
       if (late) kill(child, SIGKILL);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <vector>
 
 namespace nestor {
@@ -10,7 +11,8 @@ namespace nestor {
 /// In a new process: it ends when `parent`, which forked it, ends. Ends it at once where that happened already.
 void end_with_parent(pid_t parent);
 
-/// Whether all of them exited with 0 within that time. Those that did not, because somebody stopped them, for instance, are killed.
-bool wait_for_children(std::vector<pid_t> children, double seconds);
+/// Whether all of them exited with 0 within that time, and before `stop` was set. Those that did not, because somebody stopped them, for
+/// instance, are killed.
+bool wait_for_children(std::vector<pid_t> children, double seconds, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace nestor

@@ -2,11 +2,11 @@
 #include "support/system/new_file.h"
 
 #include "nestor/error.h"
+#include "support/system/standard_streams.h"
 
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ NewFile::NewFile(const std::string& path) : path_(path) {
   written_ = direct_ ? target_ : target_.parent_path() / part;
   errno = 0;
   out.open(written_, std::ios::binary);
-  if (!out) throw UserError(fmt::format("cannot write {}{}", path_, errno == 0 ? "" : fmt::format(": {}", std::strerror(errno))));
+  if (!out) throw UserError(fmt::format("cannot write {}{}", path_, errno == 0 ? "" : ": " + open_failure(path_, errno)));
 }
 
 NewFile::~NewFile() {

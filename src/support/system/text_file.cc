@@ -2,6 +2,7 @@
 #include "support/system/text_file.h"
 
 #include "nestor/error.h"
+#include "support/system/standard_streams.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,8 +10,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <istream>
+#include <iostream>
 
 namespace nestor {
 namespace {
@@ -36,8 +38,8 @@ class Descriptor {
 std::string text_of_file(const std::string& path) {
   const std::string name = path == "-" ? "standard input" : path;
   const auto refuse = [&] {
-    throw UserError(errno == EISDIR ? fmt::format("cannot read {}: it is a folder, not a file", name)
-                                    : fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+    throw UserError(
+        fmt::format("cannot read {}: {}", name, path == "-" && errno == EBADF ? "it is closed" : open_failure(path, errno)));
   };
   const Descriptor file(path);
   if (file.number() < 0) refuse();
@@ -58,9 +60,13 @@ bool read_line(std::istream& in, std::string& line, std::size_t longest) {
   line.clear();
   std::array<char, 1 << 12> part;
   for (;;) {
+    errno = 0;
     in.getline(part.data(), part.size());
+    const int error = errno;
     const auto got = static_cast<std::size_t>(in.gcount());
-    if (in.bad()) return false;
+    // std::cin tells of a failure as of an end.
+    if (in.bad() || (&in == &std::cin && std::ferror(stdin) != 0))
+      throw UserError(fmt::format("reading failed: {}", error == EBADF ? "it is closed" : std::strerror(error)));
     const bool more = in.fail() && !in.eof() && got == part.size() - 1;
     // What ended the line counts as read, too.
     line.append(part.data(), in.eof() || in.fail() ? got : got - 1);

@@ -14,7 +14,7 @@ inline constexpr std::size_t kLongestText = std::size_t{1} << 28;
 /// for more than kLongestText bytes.
 std::string text_of_file(const std::string& path);
 
-/// std::getline with an end: throws UserError for a line of more than `longest` bytes.
+/// std::getline with an end: throws UserError for a line of more than `longest` bytes, and where reading fails.
 bool read_line(std::istream& in, std::string& line, std::size_t longest = kLongestText);
 
 }  // namespace nestor

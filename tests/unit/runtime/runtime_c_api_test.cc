@@ -2,6 +2,8 @@
 #include "nestor/nestor.h"
 #include "unit/runtime/runtime_fixture.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
+
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -50,6 +52,31 @@ TEST(CApi, NoKernelSaysWhatFitsNothing) {
   EXPECT_NE(reason("scale", "f64", 8).find("no record of scale is of the variant 'f64': there are f32"), std::string::npos);
   // Its columns must be divisible by 4.
   EXPECT_NE(reason("scale", "f32", 7).find("measured at cols=8, rows=4"), std::string::npos) << nestor_last_error();
+  nestor_close(library);
+}
+
+TEST(CApi, NoKernelSaysThatRecordsAreDamaged) {
+  NESTOR_NEEDS_C_COMPILER();
+  TemporaryFolder folder;
+  store_kernel(folder.file("t.db"), scale_object(), scale_recipe(), 4, 8);
+  SQLite::Database(folder.file("t.db"), SQLite::OPEN_READWRITE).exec("UPDATE kernel SET code = x'00'");
+  const nestor_options options{1, ""};
+  nestor_library* library = nullptr;
+  ASSERT_EQ(nestor_open(folder.file("t.db").c_str(), &options, &library), NESTOR_OK);
+  const char* names[] = {"rows", "cols"};
+  for (const std::int64_t rows : {4, 8}) {
+    const std::int64_t values[] = {rows, 8};
+    nestor_kernel* kernel = nullptr;
+    EXPECT_EQ(nestor_query(library, "scale", "f32", "host", 2, names, values, &kernel), NESTOR_NOT_FOUND);
+    EXPECT_NE(std::string(nestor_last_error()).find("a record is damaged: `nestor db check` says which"), std::string::npos)
+        << nestor_last_error();
+    EXPECT_EQ(nestor_query(library, "other", "f32", "host", 2, names, values, &kernel), NESTOR_NOT_FOUND);
+    EXPECT_EQ(std::string(nestor_last_error()).find("damaged"), std::string::npos) << "of another operator";
+  }
+  const std::int64_t values[] = {4, 8};
+  nestor_kernel* kernel = nullptr;
+  EXPECT_EQ(nestor_query(library, "scale", "f32", "hots", 2, names, values, &kernel), NESTOR_USER_ERROR);
+  EXPECT_NE(std::string(nestor_last_error()).find("did you mean 'host'?"), std::string::npos) << nestor_last_error();
   nestor_close(library);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 
 #include <unistd.h>
@@ -23,6 +24,13 @@ pid_t forked(Work&& work) {
 TEST(ChildProcesses, AStoppedOneIsKilledAndGone) {
   const pid_t stopped = forked([] { raise(SIGSTOP); });
   EXPECT_FALSE(wait_for_children({stopped, forked([] {})}, 0.1));
+  EXPECT_EQ(kill(stopped, 0), -1) << "it was waited for";
+}
+
+TEST(ChildProcesses, AStopFlagEndsTheWait) {
+  std::atomic<bool> stop{true};
+  const pid_t stopped = forked([] { raise(SIGSTOP); });
+  EXPECT_FALSE(wait_for_children({stopped}, 600, &stop));
   EXPECT_EQ(kill(stopped, 0), -1) << "it was waited for";
 }
 

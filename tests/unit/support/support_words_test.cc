@@ -1,4 +1,5 @@
 // Words and numbers as people write them.
+#include "support/words/device_words.h"
 #include "support/words/nearest_word.h"
 #include "support/words/whole_number.h"
 
@@ -22,6 +23,24 @@ TEST(NearestWord, IsTheOneWithTheFewestSlips) {
   EXPECT_EQ(nearest_word(std::string(100000, 'm'), known), std::nullopt);
   EXPECT_EQ(did_you_mean("matmul", known), "");
   EXPECT_EQ(did_you_mean("matmu", known), "; did you mean 'matmul'?");
+}
+
+TEST(DeviceWords, SlipsPartsAndOtherNames) {
+  const std::vector<std::string> targets{"host", "cuda", "cuda:1", "cuda/sm_80", "cuda/sm_90"};
+  const auto said = [](const std::string& word) { return "; did you mean '" + word + "'?"; };
+  EXPECT_EQ(meant_device("hots", targets), said("host"));
+  EXPECT_EQ(meant_device("cude:1", targets), said("cuda:1"));
+  EXPECT_EQ(meant_device("sm_90", targets), said("cuda/sm_90"));
+  EXPECT_EQ(meant_device("SM80", targets), said("cuda/sm_80"));
+  EXPECT_EQ(meant_device("cpu", targets), said("host"));
+  for (const char* gpu : {"gpu", "h100", "H100", "rtx4090", "l40s", "b200"})
+    EXPECT_EQ(meant_device(gpu, targets), said("cuda")) << gpu;
+  EXPECT_EQ(meant_device("h100", {"sm_80", "sm_90"}), said("sm_90"));
+  EXPECT_EQ(meant_device("cuda/sm_80", {"sm_80", "sm_90"}), said("sm_80"));
+  EXPECT_EQ(meant_device("h100", {"host", "cuda", "NVIDIA H200"}), said("H200")) << "a word of a name";
+  EXPECT_EQ(meant_device("toaster", targets), "");
+  EXPECT_EQ(meant_device("", targets), "");
+  EXPECT_EQ(meant_device(std::string(100000, 'h'), targets), "");
 }
 
 TEST(WholeNumber, DigitsPowersAndUnits) {
