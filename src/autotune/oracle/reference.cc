@@ -29,13 +29,17 @@ std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std:
 /// Supplies reads and indices of one chunk; computes unknown elements first when evaluating backwards.
 class Reference::Leaves : public LeafSource, public LeafErrors {
  public:
-  Leaves(Reference& reference, int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, bool whole)
+  /// `errors`: room for a chunk of each read.
+  Leaves(Reference& reference, int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, bool whole,
+         double* errors)
       : reference_(reference),
         code_(reference.statements_[statement]),
         statement_(statement),
         dims_(dims),
         strides_(strides),
-        whole_(whole) {}
+        whole_(whole),
+        errors_(errors),
+        known_errors_(code_.reads.size()) {}
 
   void read(int ordinal, double* out, int count) override {
     const CompiledAccess& access = code_.reads[ordinal];
@@ -52,7 +56,9 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
       return;
     }
     const int version = version_read(access, store);
-    for (int k = 0; k < count; ++k) {
+    known_errors_[ordinal] =
+        !whole_ && reference_.compute_row(access.tensor, version, {address.data(), count, out, errors_ + kChunk * ordinal});
+    for (int k = 0; k < count && !known_errors_[ordinal]; ++k) {
       if (address[k] < 0) {
         out[k] = 0;
         continue;
@@ -76,6 +82,10 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     const Store& store = reference_.stores_[access.tensor];
     if (store.input) {
       std::fill_n(out, count, 0.0);
+      return;
+    }
+    if (known_errors_[ordinal]) {
+      std::copy_n(errors_ + kChunk * ordinal, count, out);
       return;
     }
     std::array<std::int64_t, kChunk> address;
@@ -128,6 +138,8 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
   const std::int64_t* dims_;
   const std::vector<std::int64_t>& strides_;
   bool whole_;
+  double* errors_;
+  std::vector<bool> known_errors_;  ///< by read: those of errors_
 };
 
 double Reference::full_cost() const {
@@ -196,16 +208,21 @@ double Reference::error_of(int tensor, int version, std::int64_t linear, bool wh
   return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow);
 }
 
-void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
-                     const Sink& sink) {
-  std::array<std::int64_t, 16> dims;
-  for (std::size_t k = 0; k < code.arguments.size(); ++k) dims[k] = code.arguments[k].evaluate(frame);
-  spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[code.statement_index].value.size());
+/// Counts points of a statement; throws UserError beyond the limit, and EvaluationStopped.
+void Reference::spend(int statement, int count) {
+  spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[statement].value.size());
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) throw EvaluationStopped{};
   if (spent_ > limit_) {
     user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes",
                limit_ / 1e6);
   }
+}
+
+void Reference::call(const LoopCode& code, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
+                     const Sink& sink) {
+  std::array<std::int64_t, 16> dims;
+  for (std::size_t k = 0; k < code.arguments.size(); ++k) dims[k] = code.arguments[k].evaluate(frame);
+  spend(code.statement_index, count);
   sink(code.statement_index, dims.data(), strides, count);
 }
 
@@ -251,8 +268,9 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
   if (static_cast<int>(registers_.size()) <= depth_) registers_.push_back(std::make_unique<std::vector<double>>());
   std::vector<double>& registers = *registers_[depth_];
   const std::size_t needed = code.value.registers();
-  if (registers.size() < 2 * needed + kChunk) registers.resize(2 * needed + kChunk);
-  Leaves leaves(*this, statement, dims, strides, whole);
+  const std::size_t wanted = 2 * needed + kChunk * (1 + code.reads.size());
+  if (registers.size() < wanted) registers.resize(wanted);
+  Leaves leaves(*this, statement, dims, strides, whole, registers.data() + 2 * needed + kChunk);
   ++depth_;
   const double* values = code.value.run(registers.data(), leaves, count);
   const double* errors = run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
@@ -336,18 +354,89 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
   }
 }
 
+namespace {
+
+std::array<std::int64_t, 64> coordinates(std::int64_t linear, const std::vector<std::int64_t>& strides) {
+  std::array<std::int64_t, 64> found{};
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    found[d] = linear / strides[d];
+    linear %= strides[d];
+  }
+  return found;
+}
+
+/// Step from one of some elements to the next, by dim; nothing where they are not a straight row.
+std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int count, const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> steps(strides.size());
+  if (count == 1) return steps;
+  for (int k = 1; k < count; ++k) {
+    if (linear[k] != linear[0] + k * (linear[1] - linear[0])) return std::nullopt;
+  }
+  const auto first = coordinates(linear[0], strides), second = coordinates(linear[1], strides),
+             last = coordinates(linear[count - 1], strides);
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    steps[d] = second[d] - first[d];
+    if (last[d] != first[d] + (count - 1) * steps[d]) return std::nullopt;
+  }
+  return steps;
+}
+
+constexpr double kWorthKeeping = 128;  ///< elementary evaluations, beyond which a temporary of one point is remembered
+
+}  // namespace
+
+void Reference::set_expanded_costs() {
+  for (CompiledStatement& code : statements_) {
+    code.expanded = 1 + static_cast<double>(code.value.size());
+    for (const CompiledAccess& read : code.reads) {
+      for (const int writer : stores_[read.tensor].writers) {
+        if (statements_[writer].group < code.group) code.expanded += statements_[writer].expanded;
+      }
+    }
+  }
+}
+
+/// Values and errors of elements in a row that one statement computes at single points: all at once, and anew each time, since that
+/// takes less than memory. False where elements are not such.
+bool Reference::compute_row(int tensor, int version, const Row& row) {
+  const Store& store = stores_[tensor];
+  if (version != 1 || row.linear[0] < 0) return false;
+  const int writer = store.writers[0];
+  const CompiledStatement& code = statements_[writer];
+  if (code.reduction || code.expanded > kWorthKeeping) return false;
+  const std::vector<DimFunction>& instance = element_loops(writer).instance;
+  if (instance.empty()) return false;
+  const auto steps = step_of(row.linear, row.count, store.strides);
+  if (!steps) return false;
+  const auto first = coordinates(row.linear[0], store.strides);
+  std::array<std::int64_t, 16> dims{};
+  std::vector<std::int64_t> strides(instance.size());
+  for (std::size_t k = 0; k < instance.size(); ++k) {
+    dims[k] = instance[k].at(first.data());
+    for (std::size_t d = 0; d < steps->size(); ++d) strides[k] += instance[k].factors[d] * (*steps)[d];
+  }
+  const bool same = std::all_of(steps->begin(), steps->end(), [](std::int64_t step) { return step == 0; });
+  const int count = same ? 1 : row.count;
+  spend(writer, count);
+  const Chunk chunk = evaluate_chunk(writer, dims.data(), strides, count, false);
+  for (int k = 0; k < row.count; ++k) {
+    const int from = same ? 0 : k;
+    row.values[k] = semantics::stored_value(store.type, code.type, chunk.values[from]);
+    ErrorSum error;
+    error.start(row.values[k], chunk.errors[from]);
+    row.errors[k] = error.error(row.values[k], store.narrow);
+    if (store.sums_16_bits) row.values[k] = round_to(store.type, row.values[k]);
+  }
+  return true;
+}
+
 std::optional<double> Reference::compute(int tensor, int version, std::int64_t linear) {
   std::optional<double> result;
   ErrorSum error;
   const Store& store = stores_[tensor];
-  std::array<std::int64_t, 64> frame{};
   for (int k = 0; k < version; ++k) {
     const ElementLoops& loops = element_loops(store.writers[k]);
-    std::int64_t rest = linear;
-    for (std::size_t d = 0; d < store.shape.size(); ++d) {
-      frame[d] = rest / store.strides[d];
-      rest %= store.strides[d];
-    }
+    auto frame = coordinates(linear, store.strides);
     walk(loops.code, frame.data(),
          [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
            const CompiledStatement& code = statements_[statement];

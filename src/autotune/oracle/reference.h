@@ -72,6 +72,7 @@ struct CompiledStatement {
   ElementType type = ElementType::f32;  ///< of the value
   std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
   double points = 0;                    ///< of the bounding box of the domain
+  double expanded = 0;                  ///< elementary evaluations of a point where temporaries of single points are computed anew
 };
 
 /// Elementary evaluations that the whole definition takes, about: prepared once, then cheap at many sizes.
@@ -144,6 +145,8 @@ class Reference {
   struct ElementLoops {
     LoopCode code;
     int slots = 0;
+    /// Dims of the one instance that writes an element, by its coordinates; empty where several may, or none.
+    std::vector<DimFunction> instance;
   };
   class Leaves;
   using Sink = std::function<void(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count)>;
@@ -165,6 +168,14 @@ class Reference {
   const double* operand_errors(int statement, const double* registers, const double* values, int count, double* out) const;
   double error_of(int tensor, int version, std::int64_t linear, bool whole);
   std::optional<double> compute(int tensor, int version, std::int64_t linear);
+  struct Row {
+    const std::int64_t* linear;
+    int count;
+    double *values, *errors;
+  };
+  bool compute_row(int tensor, int version, const Row& row);
+  void set_expanded_costs();
+  void spend(int statement, int count);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);
   LazyDoubles& errors_of(int tensor, int version);

@@ -151,15 +151,19 @@ std::vector<bool> find_self_dependences(const isl::map& write, const std::vector
   return result;
 }
 
-/// Loops over the instances in the order of `schedule`, compiled; slots for the loops follow those in `slots`.
-LoopCode compile_schedule(__isl_take isl_union_map* schedule, SlotMap& slots) {
-  isl_ctx* ctx = isl_union_map_get_ctx(schedule);
-  isl_ast_build* build = isl_ast_build_from_context(isl_set_universe(isl_space_params_alloc(ctx, 0)));
+/// Loops over the instances in the order of `schedule`, compiled; slots for the loops follow those in `slots`. `context`: what holds
+/// of the parameters.
+LoopCode compile_schedule(__isl_take isl_union_map* schedule, __isl_take isl_set* context, SlotMap& slots) {
+  isl_ast_build* build = isl_ast_build_from_context(context);
   isl_ast_node* node = isl_ast_build_node_from_schedule_map(build, schedule);
   isl_ast_build_free(build);
   if (!node) internal_error("oracle: isl generates no loops");
   LoopCode code = compile_loops(node, slots);
   isl_ast_node_free(node);
+  while (code.kind == LoopCode::Kind::block && code.children.size() == 1) {
+    LoopCode only = std::move(code.children[0]);
+    code = std::move(only);
+  }
   return code;
 }
 
@@ -231,6 +235,7 @@ Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::s
   with_isl_budget("preparing the oracle", [&] {
     for (const Statement& statement : nest.statements) compile_statement(statement, nest, sizes);
   });
+  set_expanded_costs();
   for (std::size_t s = 0; s < statements_.size(); ++s) {
     for (const CompiledAccess& read : statements_[s].reads) {
       for (const int writer : stores_[read.tensor].writers) {
@@ -296,11 +301,23 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
     slots[slot_name("e", k)] = k;
   }
   const isl::set instances = isl::manage(isl_map_domain(write));
+  isl_set* inside = isl_set_universe(isl_space_params(isl_set_get_space(instances.get())));
+  const std::vector<std::int64_t>& shape = stores_[statements_[statement].write.tensor].shape;
+  for (int k = 0; k < rank; ++k) {
+    const auto at = static_cast<unsigned>(isl_set_find_dim_by_name(inside, isl_dim_param, slot_name("e", k).c_str()));
+    inside = isl_set_lower_bound_si(inside, isl_dim_param, at, 0);
+    inside = isl_set_upper_bound_val(inside, isl_dim_param, at, isl_val_int_from_si(isl_set_get_ctx(inside), shape[k] - 1));
+  }
   with_isl_budget("inverting a write access",
-                  [&] { loops.code = compile_schedule(isl_union_map_from_map(order_of(instances, 0)), slots); });
+                  [&] { loops.code = compile_schedule(isl_union_map_from_map(order_of(instances, 0)), inside, slots); });
   loops.slots = static_cast<int>(slots.size());
   if (loops.slots > 64) internal_error("oracle: {} loop variables", loops.slots);
   finish_loops(loops.code, false);
+  if (loops.code.kind == LoopCode::Kind::statement) {
+    for (const IndexExpr& argument : loops.code.arguments) loops.instance.push_back(make_function(argument, rank));
+    if (!std::all_of(loops.instance.begin(), loops.instance.end(), [](const DimFunction& dim) { return dim.linear; }))
+      loops.instance.clear();
+  }
   return element_loops_.emplace(statement, std::move(loops)).first->second;
 }
 
@@ -390,7 +407,8 @@ void Reference::compile_groups() {
     }
     SlotMap slots;
     LoopCode code;
-    with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, slots); });
+    isl_set* anything = isl_set_universe(isl_space_params_alloc(isl_union_map_get_ctx(schedule), 0));
+    with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, anything, slots); });
     finish_loops(code, true);
     group_loops_.push_back(std::move(code));
     first = last;
