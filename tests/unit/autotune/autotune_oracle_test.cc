@@ -142,6 +142,27 @@ Nest strided() {
       .build();
 }
 
+/// Sums over columns of what is left of each element after the sum of its row.
+Nest column_sums(std::int64_t rows, std::int64_t columns) {
+  using samples::read, samples::operator*;
+  const auto zero = ScalarExpr::constant(0, ElementType::f32);
+  return samples::NestBuilder("column_sums", {{"N", rows}, {"M", columns}})
+      .context("N >= 1 and M >= 1")
+      .tensor("x", TensorRole::input, {"N", "M"})
+      .tensor("squares", TensorRole::temporary, {"N", "M"})
+      .tensor("sum", TensorRole::temporary, {"N"})
+      .tensor("left", TensorRole::temporary, {"N", "M"})
+      .tensor("y", TensorRole::output, {"M"})
+      .statement("s[i, j] : 0 <= i < N and 0 <= j < M", "squares[i, M - 1 - j]", {"x[i, j]"}, read(0) * read(0))
+      .statement("z[i] : 0 <= i < N", "sum[i]", {}, zero)
+      .statement("a[i, j] : 0 <= i < N and 0 <= j < M", "sum[i]", {"squares[i, j]"}, read(0), ReductionOp::add)
+      .statement("l[i, j] : 0 <= i < N and 0 <= j < M", "left[i, j]", {"squares[i, j]", "sum[i]"},
+                 ScalarExpr::make(ScalarOp::sub, {read(0), read(1)}))
+      .statement("zy[j] : 0 <= j < M", "y[j]", {}, zero)
+      .statement("c[j, i] : 0 <= i < N and 0 <= j < M", "y[j]", {"left[i, j]"}, read(0), ReductionOp::add)
+      .build();
+}
+
 /// A copy, of which a second statement replaces every third element from the second: none where N is 1.
 Nest every_third(std::int64_t n) {
   using samples::read, samples::operator+;
@@ -196,6 +217,14 @@ TEST(Oracle, BackwardEvaluationFollowsTheDefinition) {
 TEST(Oracle, RowsLongerThanOneChunkAreEvaluatedWhole) {
   expect_agreement(samples::row_norm(2, 2 * kChunk + 5), true);
   expect_agreement(samples::row_norm(2, 2 * kChunk + 5), false);
+}
+
+TEST(Oracle, TemporariesOfSinglePointsAreEvaluatedInRows) {
+  for (const bool backward : {false, true}) {
+    expect_agreement(column_sums(5, 3), backward);
+    expect_agreement(column_sums(kChunk + 3, 2), backward);
+    expect_agreement(column_sums(2, kChunk + 3), backward);
+  }
 }
 
 TEST(Oracle, InPlaceNestsAreEvaluatedInOriginalOrderOnly) {
