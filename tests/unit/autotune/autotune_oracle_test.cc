@@ -145,7 +145,7 @@ Nest strided() {
 /// Sums over columns of what is left of each element after the sum of its row.
 Nest column_sums(std::int64_t rows, std::int64_t columns) {
   using samples::read, samples::operator*;
-  const auto zero = ScalarExpr::constant(0, ElementType::f32);
+  const auto zero = samples::number(0);
   return samples::NestBuilder("column_sums", {{"N", rows}, {"M", columns}})
       .context("N >= 1 and M >= 1")
       .tensor("x", TensorRole::input, {"N", "M"})

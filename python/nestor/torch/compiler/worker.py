@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+from ...capi import load
 from ...errors import Error, UserError
 from ...nests.model import Nest
 from ...program import find
@@ -41,12 +42,13 @@ def _is_argument(node):
 
 
 class Worker:
-    """The running process. Raises UserError where there is no nestor program."""
+    """The running process. Raises UserError as require_program() does."""
 
     @staticmethod
     def require_program():
-        """Raises UserError where there is no nestor program."""
+        """Raises UserError where there is no nestor program, or no runtime library to race its kernels with."""
         find()
+        load()
 
     def __init__(self, jobs, options):
         self.require_program()
