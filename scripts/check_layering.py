@@ -62,7 +62,7 @@ STANDS_ON = {
     "codegen/gpu/mma/plan": ["codegen/gpu/kernel"],
     "codegen/gpu/mma/pipeline": ["codegen/gpu/mma/plan"],
     "codegen/gpu/mma": ["codegen/gpu/mma/pipeline"],
-    "codegen/gpu/mma/proof": ["codegen/gpu/mma/pipeline"],
+    "codegen/gpu/mma/proof": ["codegen/gpu/mma/pipeline", "codegen/proof/model"],
     "codegen/gpu/mma/emit": ["codegen/gpu/mma/pipeline", "codegen/gpu/ptx"],
     "codegen/gpu": ["codegen/gpu/simt", "codegen/gpu/simt/proof", "codegen/gpu/simt/emit", "codegen/gpu/mma", "codegen/gpu/mma/proof",
                     "codegen/gpu/mma/emit"],

@@ -1,6 +1,7 @@
 // Linear forms and divisibility of integer expressions.
 #include "codegen/tile/analysis/affine.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace nestor::nvptx {
@@ -61,6 +62,27 @@ std::optional<std::int64_t> exact_extent(const OpDim& dim) {
 std::optional<std::int64_t> extent_bound(const OpDim& dim) {
   if (const auto exact = exact_extent(dim)) return exact;
   return dim.max_extent;
+}
+
+namespace {
+
+/// A number that the expression does not exceed, as far as constants in its extrema and choices say.
+std::optional<std::int64_t> greatest(const IntExpr& expr) {
+  if (const auto constant = expr.as_constant()) return constant;
+  const bool choice = expr.op() == IntOp::select;
+  if (!choice && expr.op() != IntOp::min && expr.op() != IntOp::max) return std::nullopt;
+  const auto a = greatest(expr.args()[choice ? 1 : 0]), b = greatest(expr.args()[choice ? 2 : 1]);
+  if (expr.op() == IntOp::min) return a && b ? std::min(*a, *b) : a ? a : b;
+  return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> end_bound(const OpDim& dim) {
+  auto end = greatest(dim.upper);
+  const auto start = dim.lower.as_constant(), extent = extent_bound(dim);
+  if (start && extent) end = end ? std::min(*end, *start + *extent) : *start + *extent;
+  return end;
 }
 
 std::int64_t known_multiple(const IntExpr& expr, const Multiples& multiples, const std::set<std::string>& size_names,

@@ -30,6 +30,8 @@ Affine operator-(const Affine& a, const Affine& b);
 /// upper - lower of a dim where it is known when compiling: exactly, or else its bound.
 std::optional<std::int64_t> exact_extent(const OpDim& dim);
 std::optional<std::int64_t> extent_bound(const OpDim& dim);
+/// What all values of a dim stay below, where that is known when compiling: more than its extent where it does not start from 0.
+std::optional<std::int64_t> end_bound(const OpDim& dim);
 
 /// Largest known divisor of loop variables by name (0: the variable is always 0). Absent: 1.
 using Multiples = std::map<std::string, std::int64_t>;

@@ -255,7 +255,7 @@ void MmaEmitter::product(int k) {
 
 /// Each warp writes its rows to shared memory and reads them back by pieces, for stores of whole lines.
 void MmaEmitter::store_tile(const TensorOp& op, int) {
-  if (std::int64_t{pairs_of(op)} * kPiece != *extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]))
+  if (std::int64_t{pairs_of(op)} * kPiece != *end_bound(op.op.dims[static_cast<std::size_t>(op.column)]))
     return store_elements(op);
   set_start(op);
   const Source target = source_of(op.op.write.buffer, op.row_index, op.op.write.index);

@@ -73,7 +73,7 @@ void TensorEmitter::set_start(const TensorOp& op) {
 
 int TensorEmitter::pairs_of(const TensorOp& op) const {
   if (op.column < 0) return 1;
-  const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
+  const auto columns = end_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
   return static_cast<int>(ceil_div(*columns, 8));
 }
 

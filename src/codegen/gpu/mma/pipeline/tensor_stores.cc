@@ -27,7 +27,7 @@ bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense) {
   const Affine origin = affine_of(op.op.write.index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
   const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
   if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return true;
-  const auto extent = extent_bound(column);
+  const auto extent = end_bound(column);
   return extent && *extent % kBlockColumns == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
 }
 

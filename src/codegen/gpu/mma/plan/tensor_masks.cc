@@ -51,8 +51,7 @@ Box box_of(const TensorPlan& plan, const TensorOp& op) {
   const bool product = op.kind == TensorOp::Kind::product;
   const int column = product ? op.form.k : op.column;
   Box box{plan.work_tile_packs(), 1, plan.pack};
-  if (column >= 0)
-    box.columns = round_up(extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
+  if (column >= 0) box.columns = round_up(end_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(0), product ? 16 : 8);
   collect_starts(plan.kernel->body, box.starts);
   return box;
 }

@@ -118,7 +118,7 @@ std::optional<IntExpr> least_distance(const TensorPlan& plan, const TensorOp& op
   const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
   const std::int64_t columns = op.kind == TensorOp::Kind::product
                                    ? op.k
-                                   : (column < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(1));
+                                   : (column < 0 ? 1 : end_bound(op.op.dims[static_cast<std::size_t>(column)]).value_or(1));
   for (const auto& [name, extent] : {std::pair(kRow, std::int64_t{plan.work_tile_packs()}), std::pair(kColumn, columns),
                                      std::pair(kPack, std::int64_t{plan.pack})}) {
     const auto slope = distance.coefficient(name);

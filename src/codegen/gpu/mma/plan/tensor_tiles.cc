@@ -136,7 +136,7 @@ class TileFinder {
     std::int64_t rows = 0;
     for (const TensorOp& op : plan_.ops) {
       if (op.kind != TensorOp::Kind::product) continue;
-      rows = std::max(rows, extent_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
+      rows = std::max(rows, end_bound(op.op.dims[static_cast<std::size_t>(op.form.row)]).value_or(0));
       if (op.form.pack >= 0) plan_.pack = std::max(plan_.pack, pack_of(op));
     }
     rows *= plan_.pack;
@@ -147,7 +147,7 @@ class TileFinder {
   /// Rows of one value of the row dim: a power of two, with places that may stay empty.
   int pack_of(const TensorOp& op) const {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.form.pack)];
-    const auto extent = extent_bound(dim);
+    const auto extent = end_bound(dim);
     if (!extent || *extent > kMostPacked || !never_negative(dim))
       refuse(op.op, fmt::format("has rows along {} and {}: one of the two may have {} values at most in a tile, from 0 on",
                                 dim.var, op.op.dims[static_cast<std::size_t>(op.form.row)].var, kMostPacked));
@@ -206,19 +206,20 @@ class TileFinder {
 
   void check_rows(const TensorOp& op) const {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.row)];
-    const auto extent = extent_bound(dim);
+    auto extent = end_bound(dim);
+    if (!extent) extent = extent_bound(dim);  // the proof says whether they go beyond
     if (!extent || *extent > plan_.work_tile_packs())
       refuse(op.op,
              fmt::format("has {} rows where {} warpgroups take {} each, {} in all",
                          extent ? std::to_string(*extent * plan_.pack) : "unknown", plan_.cluster() * plan_.sharing_warpgroups(),
                          plan_.rows() / plan_.sharing_warpgroups(), plan_.work_tile_rows()));
-    const auto places = op.pack < 0 ? 1 : extent_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
+    const auto places = op.pack < 0 ? 1 : end_bound(op.op.dims[static_cast<std::size_t>(op.pack)]);
     if (!places || *places > plan_.pack)
       refuse(op.op, fmt::format("has packs of more rows than products, which have {}", plan_.pack));
   }
 
   std::int64_t column_bound(const TensorOp& op, int dim) const {
-    const auto extent = extent_bound(op.op.dims[static_cast<std::size_t>(dim)]);
+    const auto extent = end_bound(op.op.dims[static_cast<std::size_t>(dim)]);
     if (!extent)
       refuse(op.op,
              fmt::format(

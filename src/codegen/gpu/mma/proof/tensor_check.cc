@@ -158,7 +158,7 @@ void check_memory(TensorProof& proof) {
   std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    const auto columns = extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
+    const auto columns = end_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
     const std::int64_t blocks = ceil_div(columns, kBlockColumns), block_bytes = std::int64_t{proof.plan.rows()} * kSwizzleBytes;
     if (op.stage_blocks < 1 || op.stage_blocks > blocks)
       proof.fail("{} has a place for {} blocks of columns, and has {}", op.op.name, op.stage_blocks, blocks);
@@ -205,7 +205,7 @@ bool packs_match(const TensorProof& proof, const TensorOp& op, const CircularBuf
   const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.pack)];
   return access.index[static_cast<std::size_t>(along)].coefficient(dim.var) == 1 && along != ring.row_index &&
          along + 1 < static_cast<int>(access.index.size()) && never_negative(dim) &&
-         extent_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
+         end_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
 }
 
 /// The circular buffer holds the tile of an access over the op's dims `over`, and nobody writes the argument.
@@ -255,7 +255,7 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   }
   const auto fragment = proof.plan.fragments.find(op.op.write.buffer);
   const std::int64_t columns = std::max<std::int64_t>(fragment == proof.plan.fragments.end() ? 0 : fragment->second.columns,
-                                                      extent_bound(column).value_or(ring.columns + 1));
+                                                      end_bound(column).value_or(ring.columns + 1));
   if (ring.row_index == dense || ring.rows < proof.plan.rows() || std::int64_t{ring.column_blocks()} * kBlockColumns < columns)
     proof.fail("{} is smaller than what {} reads", proof.name(ring_number), op.op.name);
 }
@@ -288,6 +288,8 @@ std::vector<std::string> sentences(const TensorProof& proof) {
   result.emplace_back(
       "each product finds the tile of its own iteration; its sums, operand and tiles stay untouched until it has ended");
   result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
+  result.emplace_back(
+      "masks, full tiles and what stands outside of points leave every element that is read as the tile program does");
   if (all_copy) {
     result.emplace_back("no deadlock: all threads of a block come to the same barriers");
   } else {
@@ -338,7 +340,8 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
-    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order}) {
+    for (const auto part :
+         {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order, prove_values}) {
       if (proof.violations.empty()) part(proof);
     }
   });

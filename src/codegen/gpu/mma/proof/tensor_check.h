@@ -45,6 +45,11 @@
 //     stands. If g waits for its turn, it has released the tiles of all of its work tiles before, so tile k is of the one that it
 //     waits for; the holder of the turn is in an earlier one, whose tiles come before tile k in the common order, and have been loaded.
 //
+//  8. Values. The tile program defines elements at the points of its ops. What an op's code leaves otherwise, or changes beside its points, is
+//     spoilt (tensor_effects.h). By induction over the program's order, in which 5. lets ops run, whatever is read is right: its last writer in
+//     the tile program has left it right, or it would be spoilt there; and no op since has spoilt it (isl, pair by pair, at one iteration and
+//     from one to later ones). Where results depend on elements that are no points, these have neutral values.
+//
 // With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
 //  3. A tile's number gives its stage, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for
 //     releases. A tile is waited for behind a barrier, and before that behind a wait of every thread for the batch of its own part of the

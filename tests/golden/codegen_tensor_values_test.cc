@@ -1,0 +1,94 @@
+// The proof of a tensor plan tells masks, neutral elements, keeps and full tiles that are wrong from those that are right, without running them.
+#include "codegen/gpu/mma/proof/tensor_check.h"
+#include "poly/nest/nest_json.h"
+#include "support/mutants/tensor_value_mutants.h"
+#include "support/nests/tensor_nests.h"
+#include "support/temporary_folder.h"
+#include "support/tensor/tensor_problem.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <string>
+
+namespace nestor::testing {
+namespace {
+
+std::string complaint(const nvptx::TensorPlan& plan) {
+  const auto violations = check_tensor_plan(plan).violations;
+  return violations.empty() ? "" : violations.front();
+}
+
+/// How far the plan's results are from the definition's; infinity where a GPU would go wrong.
+double error_of(const nvptx::TensorPlan& plan, const TensorShape& shape, Seen seen) {
+  TensorMemory memory = random_memory(shape, ElementType::f16);
+  const std::vector<double> expected = definition(memory, shape, seen, true);
+  try {
+    TensorInterpreter(plan, sizes_of(shape), {{"scale", kTensorScale}}, memory, {.round_operands = false, .blocks = 2}).run();
+  } catch (const std::exception&) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return worst(expected, memory.at("out"));
+}
+
+class ValueMutants : public ::testing::TestWithParam<std::tuple<Seen, bool>> {};
+
+TEST_P(ValueMutants, that_have_a_proof_compute_the_definition) {
+  const auto [seen, overlap] = GetParam();
+  TensorSteps steps{.rows = 64, .warpgroups = 1};
+  if (overlap) steps.more.emplace_back("intra_warpgroup_overlap(out.io)");
+  const PlannedTensor planned(
+      tensor_program(attention_nest({.seen = seen, .result = ElementType::f32, .depth = kTensorDepth}), steps));
+  ASSERT_EQ(complaint(planned.plan), "");
+  std::map<std::string, int> refused, all;
+  for (const ValueMutant& mutant : ValueMutator(planned.plan).all()) {
+    ++all[mutant.what];
+    if (!complaint(mutant.plan).empty()) {
+      ++refused[mutant.what];
+      continue;
+    }
+    for (const TensorShape& shape : {TensorShape{63, 65, 5}, TensorShape{130, 200, 70}, TensorShape{64, 128, 64}})
+      EXPECT_FALSE(!(error_of(mutant.plan, shape, seen) < 1e-9)) << mutant.what << " of " << mutant.where << " has a proof";
+  }
+  for (const auto& [what, count] : all) {
+    if (what == "call full tiles partial" || what == "infinities of rows") continue;  // right here: no row is without points
+    EXPECT_GT(refused[what], 0) << what << ", " << count << " of them";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, ValueMutants,
+                         ::testing::Combine(::testing::Values(Seen::all, Seen::causal, Seen::window), ::testing::Bool()));
+
+/// The plan of a finding of `bench/soak`, which went wrong before it was mended.
+TileProgram found_program(const std::string& name) {
+  const auto json = nlohmann::json::parse(test::read_whole(fmt::format("{}/../findings/{}.json", NESTOR_GOLDEN_FOLDER, name)));
+  std::vector<Step> steps;
+  for (const auto& step : json.at("steps").at("steps")) steps.push_back(step_from_json(step));
+  const auto& nest = json.at("nest");
+  const Nest read = nest_from_json(nest.is_string() ? nlohmann::json::parse(nest.get<std::string>()) : nest);
+  return build_tile_program(Schedule(fix_sizes(read, json.at("steps").at("fixed").get<Sizes>())).apply_all(steps));
+}
+
+TEST(ValueProofs, parts_of_a_tile_that_do_not_keep_each_other_are_refused) {
+  const PlannedTensor planned(found_program("parts_of_a_tile_on_tensor_cores"));
+  ASSERT_EQ(complaint(planned.plan), "");
+  int keeps = 0;
+  for (const ValueMutant& mutant : ValueMutator(planned.plan).all()) {
+    if (mutant.what != "drop a keep") continue;
+    ++keeps;
+    EXPECT_NE(complaint(mutant.plan).find("has not left as the tile program does"), std::string::npos) << mutant.where;
+  }
+  EXPECT_EQ(keeps, 2);
+}
+
+TEST(ValueProofs, columns_that_do_not_start_from_0_are_computed_to_their_end) {
+  const PlannedTensor planned(found_program("parts_of_a_tile_on_tensor_cores"));
+  EXPECT_EQ(planned.fragment("score_part").columns, 128);
+  const OpDim& dim = planned.op("score_part_part0").op.dims.back();
+  EXPECT_LT(nvptx::extent_bound(dim).value(), 128);
+  EXPECT_EQ(nvptx::end_bound(dim), 128);
+}
+
+}  // namespace
+}  // namespace nestor::testing
