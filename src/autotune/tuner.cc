@@ -7,7 +7,6 @@
 #include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
 #include "autotune/space/nest/nest_space.h"
-#include "autotune/space/structure/short_sums.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
@@ -45,10 +44,8 @@ std::string with_origin(const std::string& report, const char* origin) {
 /// One run of `tune`.
 class Tuning {
  public:
-  /// `last`: no more sizes are fixed after it.
-  Tuning(const TuneRequest& request, bool last)
+  explicit Tuning(const TuneRequest& request)
       : request_(request),
-        last_(last),
         problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes, request.fixed_sizes)),
         schedules_(problem_.start),
         database_(
@@ -115,7 +112,7 @@ class Tuning {
   }
 
   bool may_fix_more() const {
-    return request_.measure.target.is_gpu() && problem_.fixed.size() < problem_.sizes.size() && !last_;
+    return request_.measure.target.is_gpu() && problem_.fixed.size() < problem_.sizes.size() && request_.fixed_sizes.empty();
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -377,7 +374,6 @@ class Tuning {
   }
 
   const TuneRequest& request_;
-  const bool last_;
   const Clock::time_point start_ = Clock::now();
   const TrialProblem problem_;
   BaseSchedules schedules_;
@@ -422,15 +418,10 @@ TuneResult tune(const TuneRequest& request) {
   if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
   if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
+  if (std::optional<TuneResult> result = Tuning(request).run()) return std::move(*result);
   TuneRequest fixed = request;
-  const bool may_fix = request.measure.target.is_gpu() && request.fixed_sizes.empty() && !request.fix_all_sizes;
-  if (may_fix) fixed.fixed_sizes = sizes_of_short_sums(request.nest, complete_sizes(request.nest, request.sizes));
-  if (std::optional<TuneResult> result = Tuning(fixed, !request.fixed_sizes.empty()).run()) {
-    if (may_fix) result->fixed_sizes = fixed.fixed_sizes;
-    return std::move(*result);
-  }
-  fixed.fixed_sizes.merge(sizes_that_help(request));
-  std::optional<TuneResult> result = Tuning(fixed, true).run();
+  fixed.fixed_sizes = sizes_that_help(request);
+  std::optional<TuneResult> result = Tuning(fixed).run();
   result->fixed_sizes = fixed.fixed_sizes;
   return std::move(*result);
 }

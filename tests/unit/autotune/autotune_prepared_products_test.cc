@@ -3,7 +3,6 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/preparation.h"
-#include "autotune/space/structure/short_sums.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
@@ -149,27 +148,6 @@ struct PreparedCase {
   Fusion fusion;
 };
 
-/// The products of each row with several weights, summed with a factor for each row and weight.
-Nest mixture(const std::string& deep) {
-  const std::string row = "0 <= i < M and 0 <= j < N", each = row + " and 0 <= e < 4";
-  std::vector<std::pair<std::string, std::int64_t>> sizes{{"M", 200}, {"N", 200}};
-  if (deep == "K") sizes.emplace_back("K", kDepth);
-  return NestBuilder("mixture", sizes)
-      .tensor("x", TensorRole::input, {"M", deep}, kHalf)
-      .tensor("gate", TensorRole::input, {"M", "4"})
-      .tensor("w", TensorRole::input, {"4", "N", deep}, kHalf)
-      .tensor("part", TensorRole::temporary, {"M", "4", "N"})
-      .tensor("sum", TensorRole::temporary, {"M", "N"})
-      .tensor("out", TensorRole::output, {"M", "N"}, kHalf)
-      .statement("part_init[i, e, j] : " + each, "part[i, e, j]", {}, number(0))
-      .statement("part[i, e, j, k] : " + each + " and 0 <= k < " + deep, "part[i, e, j]", {"x[i, k]", "w[e, j, k]"},
-                 wide(0) * wide(1), ReductionOp::add)
-      .statement("sum_init[i, j] : " + row, "sum[i, j]", {}, number(0))
-      .statement("sum[i, j, e] : " + each, "sum[i, j]", {"part[i, e, j]", "gate[i, e]"}, read(0) * read(1), ReductionOp::add)
-      .statement("out[i, j] : " + row, "out[i, j]", {"sum[i, j]"}, ScalarExpr::cast(kHalf, read(0)))
-      .build();
-}
-
 std::vector<PreparedCase> prepared_cases() {
   const Sizes keys{{"H", 64}, {"Q", 4096}, {"K", 4096}}, few_keys{{"H", 2}, {"Q", 70}, {"K", 90}};
   const Sizes large{{"M", 4096}, {"N", 4096}, {"K", 4096}, {"P", 4096}};
@@ -241,8 +219,6 @@ std::vector<PreparedCase> prepared_cases() {
        2,
        false,
        Fusion::maximal},
-      // One kernel: the products of all weights are summed in registers.
-      {"mixture", mixture("64"), {{"M", 4096}, {"N", 4096}}, {{"M", 70}, {"N", 88}}, 1, 1, false, Fusion::maximal},
       {"sums_of_keys_and_values",
        linear_attention(),
        {{"H", 32}, {"N", 4096}},
@@ -346,16 +322,6 @@ TEST(Preparation, ItsGroupsStandFirst) {
 }
 
 /// Guesses with work tiles in turn fit and keep nothing in local memory; where blocks would have one work tile each there are none.
-TEST(Products, TermsOfProductsThatAreSummedAgainAreFixedWhereTheyAreFew) {
-  using ::testing::UnorderedElementsAre;
-  const auto fixed = [](const Nest& nest, const Sizes& sizes) { return sizes_of_short_sums(nest, complete_sizes(nest, sizes)); };
-  EXPECT_THAT(fixed(mixture("K"), {{"K", 256}}), UnorderedElementsAre("K"));
-  EXPECT_THAT(fixed(mixture("K"), {{"K", 257}}), IsEmpty()) << "whole tiles would not fit";
-  EXPECT_THAT(fixed(mixture("64"), {}), IsEmpty()) << "known already";
-  EXPECT_THAT(fixed(testing::product_chain_nest(), {{"M", 64}, {"N", 64}, {"K", 64}, {"P", 64}}), IsEmpty())
-      << "what a product leaves is multiplied again, along the columns";
-}
-
 TEST(Products, ManyWorkTilesAreTakenInTurn) {
   const auto in_turn = [](std::int64_t size) {
     const Nest nest = testing::product_nest({});

@@ -19,8 +19,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kShortSum = 64;    ///< terms of a sum that need no loop over tiles
-constexpr std::int64_t kMostMixed = 256;  ///< terms of a product whose results are summed at once: whole tiles have to fit
+constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop over tiles
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
@@ -109,11 +108,6 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   std::int64_t points = 1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     const int axis = loop_group.axes[k];
-    if (!loop_group.reduced[k] && !has(group.axes, axis) && has(group.reduction_axes, axis)) {
-      if (result.mixed >= 0) return std::nullopt;
-      result.mixed = axis;
-      continue;
-    }
     if (!loop_group.reduced[k]) {
       points *= loop_group.extents[k];
       continue;
@@ -134,11 +128,6 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     if (axis >= 0 && alone(axis) && has(in_a, axis) != has(in_a, result.column)) result.row = axis;
   }
   if (result.row < 0 || result.reduction_axis < 0) return std::nullopt;
-  if (result.mixed >= 0) {
-    const bool of_columns =
-        has(in_a, result.mixed) != has(in_b, result.mixed) && has(in_a, result.mixed) == has(in_a, result.column);
-    if (!of_columns || !result.fixed_inner || result.inner > kMostMixed) return std::nullopt;
-  }
   result.column_extent = extent(result.column);
   result.row_extent = extent(result.row);
   result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);
@@ -172,16 +161,6 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
   }
 }
 
-/// Does the statement add what products leave, element by element, along their axis `mixed` alone?
-bool mixes(const LoopGroup& loop_group, const Statement& statement, const TensorAxes& axes) {
-  if (axes.mixed < 0 || !statement.reduction) return false;
-  const std::vector<int> written = followed_axes(loop_group, statement.write);
-  for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
-    if (loop_group.reduced[k] != (loop_group.axes[k] == axes.mixed)) return false;
-  }
-  return has(written, axes.row) && has(written, axes.column);
-}
-
 /// Those of all products of the fusion group, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   std::optional<TensorAxes> common;
@@ -192,13 +171,9 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
       const auto product = unscaled_contraction_of(statement);
-      if (common && mixes(loop_group, statement, *common)) {
-        common->sums.push_back(0);
-        continue;
-      }
       if (!product) continue;
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group);
-      if (!axes || (common && axes->mixed != common->mixed)) return std::nullopt;
+      if (!axes) return std::nullopt;
       if (common && (axes->row != common->row || axes->column != common->column)) return std::nullopt;
       // The longest sum is cut into tiles; others have to be one.
       const bool same = !common || axes->reduction_axis == common->reduction_axis;
@@ -213,7 +188,6 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
     }
   }
   if (!common) return std::nullopt;
-  if (common->mixed >= 0 && (products > 1 || common->sums.empty())) return std::nullopt;
   common->first_products = products;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
   for (const auto& [tensor, operand] : columns) common->streamed_operands.push_back(operand);

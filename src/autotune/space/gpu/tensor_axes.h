@@ -23,8 +23,6 @@ struct TensorAxes {
   int reduction_axis = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
   /// Common axis along the columns of a product whose sum itself is streamed: `reduction_axis` is what it sums over. -1: columns are streamed.
   int column = -1;
-  /// With `column`: an axis of the second operand alone, over which products of the whole `inner` are summed in registers. -1: none.
-  int mixed = -1;
   int pack = -1;             ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;    ///< extent of the reduced dim of the first product
   bool fixed_inner = false;  ///< it is known when compiling

@@ -19,20 +19,8 @@ BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int stages
   return tile;
 }
 
-/// A block of rows and columns; products of all terms are streamed, and summed.
-void add_mixture(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
-  block.products.assign(1 + axes.sums.size(), {choice.columns, 0});
-  for (const TensorOperand& operand : axes.row_operands)
-    block.tiles.push_back(tile_of(choice.rows(), axes.inner, operand.dense, 1));
-  for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, axes.inner, operand.dense, choice.grid.stages));
-    block.tiles.back().blocks = choice.grid.cluster;
-  }
-}
-
 /// A block of rows and columns whose terms are streamed.
 void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
-  if (axes.mixed >= 0) return add_mixture(axes, choice, block);
   for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
   for (const TensorOperand& operand : axes.row_operands)
     block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand.dense, choice.grid.stages));

@@ -108,13 +108,11 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 2, 128, true}, {2, 1, 256, true}, {2, 1, 192},
                                                                {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
-  // Twice the registers, and whole terms in shared memory.
-  const std::vector<Shape> mixed{{2, 1, 128}, {2, 1, 96}, {2, 1, 64}, {1, 1, 128}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
   const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
   if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
     choices = choices_of_few_results(axes, limits);
-  for (const Shape& shape : as_wide_as(axes.column_extent, axes.mixed >= 0 ? mixed : shapes)) {
+  for (const Shape& shape : as_wide_as(axes.column_extent, shapes)) {
     TensorChoice choice{.grid = {.warpgroups = shape.warpgroups,
                                  .stages = 8,
                                  .intra_warpgroup_overlap = pairs ? 1 : 0,

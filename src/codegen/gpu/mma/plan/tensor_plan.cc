@@ -70,22 +70,6 @@ TensorBlock block_of(const TensorPlan& plan) {
 
 bool leads(const TensorOp& op) { return op.kind == TensorOp::Kind::product && op.a_ring >= 0; }
 
-bool adds_element_by_element(const TileOp& op) {
-  const bool reduces = std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return dim.reduced; });
-  return op.reduction && !op.initialize && !reduces && op.value.type() == ElementType::f32;
-}
-
-TileOp as_map(const TileOp& op) {
-  TileOp result = op;
-  result.kind = OpKind::map;
-  result.reads.push_back(op.write);
-  const ScalarExpr before = ScalarExpr::read(static_cast<int>(op.reads.size()), ElementType::f32);
-  result.value = ScalarExpr::make(combiner(*op.reduction), {before, op.value});
-  result.reduction.reset();
-  result.contraction.reset();
-  return result;
-}
-
 bool writes_zero(const TileOp& op) { return op.value.is_constant(0) && !op.reduction; }
 
 bool scales(const TileOp& op, int buffer) {

@@ -163,10 +163,6 @@ TensorBlock block_of(const TensorPlan& plan);
 /// Is it a product with both operands in shared memory, which can be issued before anything else of its iteration?
 bool leads(const TensorOp& op);
 /// The op sets its tile to zero.
-/// A reduction without a reduced dim: the loop around the op runs over its terms.
-bool adds_element_by_element(const TileOp& op);
-/// The same as an assignment of the accumulator's own value and a term.
-TileOp as_map(const TileOp& op);
 bool writes_zero(const TileOp& op);
 /// value = sum * x, the sum in `buffer` and x free of it: parts of the sum may be scaled each for itself.
 bool scales(const TileOp& op, int buffer);

@@ -88,10 +88,9 @@ class TileFinder {
     return product.op.reads[static_cast<std::size_t>(product.form.a)];
   }
 
-  void add(const TileOp& whole) {
+  void add(const TileOp& op) {
     TensorOp entry;
-    entry.op = adds_element_by_element(whole) && in_scratch(whole.write) ? as_map(whole) : whole;
-    const TileOp& op = entry.op;
+    entry.op = op;
     if (op.kind == OpKind::points) refuse(op, "is no operation on whole tiles");
     if (const auto form = product_form(op, plan_.program->buffers, true)) {
       entry.kind = TensorOp::Kind::product;
