@@ -239,10 +239,16 @@ TEST(TensorError, operands_and_sums_in_the_wrong_place) {
 }
 
 TEST(TensorError, rows) {
-  const auto tall = [](TileOp& op) { op.dims[0].max_extent = 500; };
+  const auto tall = [](TileOp& op) {
+    op.dims[0].upper = IntExpr(500);
+    op.dims[0].max_extent = 500;
+  };
   EXPECT_THAT(refusal_with_op("largest_init", tall),
               HasSubstr("largest_init has 500 rows where 1 warpgroups take 64 each, 64 in all"));
-  const auto unknown = [](TileOp& op) { op.dims[0].max_extent.reset(); };
+  const auto unknown = [](TileOp& op) {
+    op.dims[0].upper = var("anything");
+    op.dims[0].max_extent.reset();
+  };
   EXPECT_THAT(refusal_with_op("largest_init", unknown), HasSubstr("largest_init has unknown rows"));
   const auto without = [](TileOp& op) {
     op.write.index[1] = IntExpr(0);
@@ -272,7 +278,10 @@ TEST(TensorError, ops_of_another_shape) {
   EXPECT_THAT(refusal_with_op("score", wider), HasSubstr("score has more dimensions than rows and columns"));
   const auto moved = [](TileOp& op) { op.reads[0].index[2] = op.reads[0].index[2] + IntExpr(1); };
   EXPECT_THAT(refusal_with_op("score", moved), HasSubstr("score reaches a tile at score_ji + 1, not at its own position"));
-  const auto open = [](TileOp& op) { op.dims[1].max_extent.reset(); };
+  const auto open = [](TileOp& op) {
+    op.dims[1].upper = var("anything");
+    op.dims[1].max_extent.reset();
+  };
   EXPECT_THAT(refusal_with_op("score", open), HasSubstr("score has as many columns as"));
 }
 
