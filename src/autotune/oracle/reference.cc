@@ -366,7 +366,8 @@ std::array<std::int64_t, 64> coordinates(std::int64_t linear, const std::vector<
 }
 
 /// Step from one of some elements to the next, by dim; nothing where they are not a straight row.
-std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int count, const std::vector<std::int64_t>& strides) {
+std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int count,
+                                                 const std::vector<std::int64_t>& strides) {
   std::vector<std::int64_t> steps(strides.size());
   if (count == 1) return steps;
   for (int k = 1; k < count; ++k) {

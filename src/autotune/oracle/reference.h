@@ -72,7 +72,7 @@ struct CompiledStatement {
   ElementType type = ElementType::f32;  ///< of the value
   std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
   double points = 0;                    ///< of the bounding box of the domain
-  double expanded = 0;                  ///< elementary evaluations of a point where temporaries of single points are computed anew
+  double expanded = 0;                  ///< elementary evaluations of a point, temporaries of single points anew
 };
 
 /// Elementary evaluations that the whole definition takes, about: prepared once, then cheap at many sizes.
