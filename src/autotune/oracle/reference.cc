@@ -401,7 +401,7 @@ void Reference::set_expanded_costs() {
 /// takes less than memory. False where elements are not such.
 bool Reference::compute_row(int tensor, int version, const Row& row) {
   const Store& store = stores_[tensor];
-  if (version != 1 || row.linear[0] < 0) return false;
+  if (version != 1 || row.linear[0] < 0 || row.linear[row.count - 1] < 0) return false;  // -1: the read does not exist
   const int writer = store.writers[0];
   const CompiledStatement& code = statements_[writer];
   if (code.reduction || code.expanded > kWorthKeeping) return false;

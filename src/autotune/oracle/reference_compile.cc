@@ -151,6 +151,14 @@ std::vector<bool> find_self_dependences(const isl::map& write, const std::vector
   return result;
 }
 
+/// What a block holds, where that is one thing.
+void open_blocks_of_one(LoopCode& code) {
+  while (code.kind == LoopCode::Kind::block && code.children.size() == 1) {
+    LoopCode only = std::move(code.children[0]);
+    code = std::move(only);
+  }
+}
+
 /// Loops over the instances in the order of `schedule`, compiled; slots for the loops follow those in `slots`. `context`: what holds
 /// of the parameters.
 LoopCode compile_schedule(__isl_take isl_union_map* schedule, __isl_take isl_set* context, SlotMap& slots) {
@@ -160,10 +168,7 @@ LoopCode compile_schedule(__isl_take isl_union_map* schedule, __isl_take isl_set
   if (!node) internal_error("oracle: isl generates no loops");
   LoopCode code = compile_loops(node, slots);
   isl_ast_node_free(node);
-  while (code.kind == LoopCode::Kind::block && code.children.size() == 1) {
-    LoopCode only = std::move(code.children[0]);
-    code = std::move(only);
-  }
+  open_blocks_of_one(code);
   return code;
 }
 
@@ -335,11 +340,7 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
   }
   for (LoopCode& child : code.children) finish_loops(child, whole);
   // A loop around one statement is a row of points, whatever isl put between them.
-  while (code.kind == LoopCode::Kind::loop && code.children[0].kind == LoopCode::Kind::block &&
-         code.children[0].children.size() == 1) {
-    LoopCode only = std::move(code.children[0].children[0]);
-    code.children[0] = std::move(only);
-  }
+  if (code.kind == LoopCode::Kind::loop) open_blocks_of_one(code.children[0]);
   if (code.kind != LoopCode::Kind::loop || code.children[0].kind != LoopCode::Kind::statement) return;
   const LoopCode& leaf = code.children[0];
   const CompiledStatement& statement = statements_[leaf.statement_index];

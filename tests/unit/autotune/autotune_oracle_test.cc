@@ -81,7 +81,8 @@ Memory literally(const Nest& nest, const Sizes& sizes, const HostTensors& inputs
     for (const auto& [dims, s] : instances) {
       const Statement& statement = nest.statements[s];
       const auto read = [&, &dims = dims](int k) {
-        return load(statement.reads[k].tensor, image(statement.reads[k].relation, dims, sizes).at(0));
+        const auto at = image(statement.reads[k].relation, dims, sizes);
+        return at.empty() ? 0 : load(statement.reads[k].tensor, at[0]);
       };
       const auto index = [&, &dims = dims](int k) {
         return image(isl::manage(isl_map_from_pw_aff(statement.indices[k].copy())), dims, sizes).at(0).at(0);
@@ -163,6 +164,20 @@ Nest column_sums(std::int64_t rows, std::int64_t columns) {
       .build();
 }
 
+/// Sums of what stands at and before each element, read backwards: reads beyond the first one do not exist.
+Nest backwards(std::int64_t n) {
+  using samples::read, samples::operator*, samples::operator+;
+  return samples::NestBuilder("backwards", {{"N", n}})
+      .context("N >= 1")
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("t", TensorRole::temporary, {"N"})
+      .tensor("y", TensorRole::output, {"N"})
+      .statement("s[i] : 0 <= i < N", "t[i]", {"x[i]"}, read(0) * read(0) + samples::number(1))
+      .statement("z[j] : 0 <= j < N", "y[j]", {}, samples::number(0))
+      .statement("a[j, k] : 0 <= j < N and 0 <= k < N", "y[j]", {"t[j - k] : 0 <= j - k"}, read(0), ReductionOp::add)
+      .build();
+}
+
 /// A copy, of which a second statement replaces every third element from the second: none where N is 1.
 Nest every_third(std::int64_t n) {
   using samples::read, samples::operator+;
@@ -224,6 +239,7 @@ TEST(Oracle, TemporariesOfSinglePointsAreEvaluatedInRows) {
     expect_agreement(column_sums(5, 3), backward);
     expect_agreement(column_sums(kChunk + 3, 2), backward);
     expect_agreement(column_sums(2, kChunk + 3), backward);
+    expect_agreement(backwards(9), backward);
   }
 }
 
