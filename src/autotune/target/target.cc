@@ -7,9 +7,9 @@
 #include "support/error.h"
 #include "support/system/json_text.h"
 #include "support/words/device_words.h"
+#include "support/words/nearest_word.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
 namespace nestor {
@@ -92,11 +92,8 @@ std::string meant_target(std::string_view text) {
   if (!meant.empty() && !meant.ends_with("'cuda'?")) return meant;
   const std::vector<DeviceIdentity>& gpus = found_gpus().devices;
   constexpr std::size_t kShortest = 3;
-  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
   for (std::size_t k = 0; k < gpus.size() && text.size() >= kShortest; ++k) {
-    const std::string& name = gpus[k].name;
-    if (std::search(name.begin(), name.end(), text.begin(), text.end(), same) != name.end())
-      return fmt::format("; did you mean 'cuda:{}', {}?", k, name);
+    if (contains_ignoring_case(gpus[k].name, text)) return fmt::format("; did you mean 'cuda:{}', {}?", k, gpus[k].name);
   }
   return meant;
 }

@@ -3,12 +3,12 @@
 
 #include "support/error.h"
 #include "support/words/device_words.h"
+#include "support/words/nearest_word.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace nestor::cli {
 
@@ -17,9 +17,7 @@ bool is_of_this_machine(const std::string& word) {
 }
 
 bool is_meant(const DeviceIdentity& device, const std::string& word) {
-  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
-  return device.kind == word || device.key() == word || device.arch == word ||
-         std::search(device.name.begin(), device.name.end(), word.begin(), word.end(), same) != device.name.end();
+  return device.kind == word || device.key() == word || device.arch == word || contains_ignoring_case(device.name, word);
 }
 
 void refuse_device(const std::string& word, const std::vector<DeviceIdentity>& known, const std::vector<std::string>& here) {

@@ -54,4 +54,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return nearest && *nearest != word ? "; did you mean '" + *nearest + "'?" : "";
 }
 
+bool contains_ignoring_case(std::string_view text, std::string_view part) {
+  return lower(text).find(lower(part)) != std::string::npos;
+}
+
 }  // namespace nestor

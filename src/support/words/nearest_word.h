@@ -15,4 +15,7 @@ std::optional<std::string> nearest_word(std::string_view word, const std::vector
 /// "; did you mean 'matmul'?", or nothing when no candidate is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
+/// Whether the text has the part, in any case.
+bool contains_ignoring_case(std::string_view text, std::string_view part);
+
 }  // namespace nestor
