@@ -16,7 +16,7 @@ _COPIES = ("aten.clone.default", "aten.reshape.default", "aten.view.default", "a
 
 def row_major_chain(port, read):
     """(node, order) of what a region shall write for a port: where the port's node is only turned and then copied, the copy,
-    and which index of the nest comes first, second, ... in its memory. Otherwise the port's node and None. read: nodes that
+    and which index of the nest comes first, second, ... in its memory, the last one last. Otherwise the port's node and None. read: nodes that
     regions read, which have to stay."""
     try:
         lazy = _as_lazy(port)
@@ -35,7 +35,7 @@ def row_major_chain(port, read):
         order = _order(lazy, len(port.extents))
         if order is None:
             break
-        if name_of(node.target) in _COPIES:
+        if name_of(node.target) in _COPIES and order[-1] == len(port.extents) - 1:  # kernels write along the last index
             found = node, order
     return found if found[1] is not None and found[1] != tuple(range(len(port.extents))) else (port.node, None)
 
@@ -84,8 +84,8 @@ def joined_indices(shape, strides, view):
 
 
 def _seen(shape, strides, view):
-    """A tensor without memory; None where it has no such view."""
+    """A tensor without memory; None where it has no such view. PyTorch raises either error for that."""
     try:
         return torch.empty_strided(shape, strides, device="meta").view(view)
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         return None

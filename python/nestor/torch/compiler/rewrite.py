@@ -2,6 +2,7 @@
 
 import collections
 import time
+import traceback
 
 import torch
 
@@ -14,7 +15,7 @@ from ..importer.table import name_of
 from .choice import MATRIX_PRODUCTS, Choice, choose, is_plain_product, products_of
 from .description import Described
 from .operands import composed_operands
-from .region_op import key_of
+from .region_op import key_of, say_once
 from .report import RegionReport, Report, ops_of, sources_of
 from .replacement import replace, results_of
 from .subgraph import size_value
@@ -83,6 +84,10 @@ class Rewriting:
             return Candidate(region, described, None, key, results_of(self.graph, described, key))
         except UserError as error:
             return Candidate(region, None, Choice(False, str(error)))
+        except Exception as error:  # noqa: BLE001  a bug of ours costs this region, and no other
+            say_once(("describe", repr(error)), f"PyTorch keeps a region that could not be described, which is a bug: {error!r}\n"
+                                                f"{traceback.format_exc()}")
+            return Candidate(region, None, Choice(False, f"describing it failed: {error!r}"))
 
     def _settle(self):
         """Decides about all candidates; equal ones at once."""

@@ -8,6 +8,7 @@ own.
 import collections
 import dataclasses
 import operator
+import warnings
 
 import torch
 
@@ -236,10 +237,16 @@ class _Walk:
                 for number, arg in enumerate(node.args)]
         kwargs = torch.fx.map_arg(node.kwargs, lambda each: Operand(self, each, depth))
         require_elements(values_of(node)[0])
-        found = rule.convert(context, *resolved(args), **resolved(kwargs))
-        for each in found if isinstance(found, tuple) else (found,):
-            if isinstance(each, Lazy):
-                each.probe()
+        try:
+            found = rule.convert(context, *resolved(args), **resolved(kwargs))
+            for each in found if isinstance(found, tuple) else (found,):
+                if isinstance(each, Lazy):
+                    each.probe()
+        except (Unsupported, NotAffine):
+            raise
+        except Exception as error:  # noqa: BLE001  a bug of ours ends a region, not the import
+            warnings.warn(f"nestor: the rule for {name_of(node.target)} failed, which is a bug: {error!r}", stacklevel=2)
+            raise Unsupported(f"its rule failed: {error!r}") from error
         return found
 
     def operand(self, node, depth, words=False):
