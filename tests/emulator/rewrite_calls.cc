@@ -68,7 +68,7 @@ class Assembly {
 
   void replace() {
     if (text_.empty()) return pin();
-    if (starts("mov.b32 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
+    if (starts("mov.b32 $0, $1;") || starts("mov.b16 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
     if (starts("div.full.f32")) return call_.replaceAllUsesWith(b_.CreateFDiv(args_[0], args_[1]));
     if (starts("tanh.approx.f32")) return call_.replaceAllUsesWith(calls_.call("tanh", b_.getFloatTy(), args_));
     if (has("wgmma.mma_async")) return product();

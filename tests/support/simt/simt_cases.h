@@ -108,6 +108,15 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("row_misaligned", norm_program(bf16, 1024, 4), {{"batch", 5}}, {.misalignment = 1, .tolerance = 1e-2});
   for (std::int64_t cols : {1, 31, 1000, 4104}) list.add("unknown_width", softmax_program(f32), {{"rows", 3}, {"cols", cols}});
   list.add("unknown_width_f16", softmax_program(f16), {{"rows", 2}, {"cols", 2048}}, half);
+  // Rows that share what they read along columns: of whole and ragged batches, of two dims, beside odd widths and addresses.
+  for (const std::int64_t tile : {0, 40, 64}) {
+    for (const std::int64_t cols : {1, 37, 256, 1000})
+      list.add("shared_by_rows", scaled_rows_program(f32, tile), {{"planes", 3}, {"rows", 45}, {"cols", cols}}, plain, 64);
+    list.add("shared_by_rows_f16", scaled_rows_program(f16, tile), {{"planes", 1}, {"rows", 130}, {"cols", 256}}, half, 128);
+    list.add("shared_by_rows_bf16", scaled_rows_program(bf16, tile), {{"planes", 2}, {"rows", 7}, {"cols", 512}}, bfloat, 32);
+    list.add("shared_by_rows_misaligned", scaled_rows_program(f16, tile), {{"planes", 2}, {"rows", 70}, {"cols", 256}},
+             {.misalignment = 1, .tolerance = 2e-3}, 32);
+  }
   for (bool columns : {false, true}) {
     list.add(columns ? "column_sums" : "row_sums", sum_program(f32, columns), {{"rows", 37}, {"cols", 300}});
     list.add(columns ? "column_sums" : "row_sums", sum_program(f16, columns), {{"rows", 5}, {"cols", 4096}}, half);

@@ -428,6 +428,25 @@ inline TileProgram running_sum_program() {
   return m.finish(leaf(op));
 }
 
+/// out[p, r, c] = x[p, r, c] * scale[c] + shift[p, c]: blocks of `tile` rows of all planes share what they read along columns; 0: one launch
+/// of all rows.
+inline TileProgram scaled_rows_program(ElementType type, std::int64_t tile) {
+  ProgramMaker m("scaled_rows");
+  m.size("planes").size("rows").size("cols");
+  const IntExpr planes = var("planes"), rows = var("rows"), cols = var("cols");
+  const int x = m.input("x", type, {planes, rows, cols}), scale = m.input("scale", ElementType::f32, {cols}),
+            shift = m.input("shift", ElementType::f32, {planes, cols}), out = m.output("out", type, {planes, rows, cols});
+  const IntExpr r0 = tile == 0 ? IntExpr(0) : IntExpr(tile) * var("ro");
+  const OpDim r = tile == 0 ? parallel_dim("r", 0, rows) : parallel_dim("r", 0, min(IntExpr(tile), rows - r0), tile);
+  const IntExpr at = r0 + var("r");
+  TileOp op = make_op(OpKind::points, "scaled", {parallel_dim("p", 0, planes), r, parallel_dim("c", 0, cols)},
+                      {out, {var("p"), at, var("c")}},
+                      {{x, {var("p"), at, var("c")}}, {scale, {var("c")}}, {shift, {var("p"), var("c")}}});
+  op.value = as(type, plus(times(m.read(op, 0), m.read(op, 1)), m.read(op, 2)));
+  if (tile == 0) return m.finish(leaf(op));
+  return m.finish(loop("ro", 0, floor_div(rows + IntExpr(tile - 1), tile), leaf(op), LoopKind::gpu_block));
+}
+
 /// A block whose tile is read in another order than it was written: through shared memory, with a barrier.
 inline TileProgram transpose_program(ElementType type) {
   constexpr std::int64_t kTile = 32;

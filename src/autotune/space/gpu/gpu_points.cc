@@ -129,7 +129,8 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis)];
   const auto add = [&](const RuleChoice& choice) {
     const RuleVariant& variant = source.variants.at(choice);
-    const FusionGroup& group = source.variants.heaviest(variant, Fusion::none);
+    const Fusion fusion = choice.split >= 0 ? Fusion::alike : Fusion::none;
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
     const auto same = std::find_if(group.axes.begin(), group.axes.end(), [&](int each) {
       return variant.structure.axes[static_cast<std::size_t>(each)].name == columns.name;
     });
@@ -138,7 +139,7 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
     for (const Parameter& parameter : source.parameters) {
       if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
     }
-    values.merge(fused_values(source, choice, Fusion::none));
+    values.merge(fused_values(source, choice, fusion));
     values.merge(NamedValues{{"num_splits", choice.parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
     points.push_back(std::move(values));
   };

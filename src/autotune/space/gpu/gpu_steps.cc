@@ -360,13 +360,29 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
   return values;
 }
 
+/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
+static std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
+                          const GpuLimits& limits) {
+  constexpr double kMostOfThread = 64, kRounds = 16;
+  double all = 1;
+  for (std::size_t k = 0; k < tiles.inside; ++k)
+    all *= static_cast<double>(structure.axes[static_cast<std::size_t>(group.axes[k])].extent);
+  std::int64_t rows = shape.rows;
+  while (shape.cluster == 1 && tiles.inside > 0 && 2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
+         all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
+         2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
+    rows *= 2;
+  return rows;
+}
+
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
   if (group.axes.empty()) return {{"reduction_axis", -1}};
   const RowTiles tiles = row_tiles(structure, group);
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   // Rows longer than a cluster's: each block goes round its own.
   const GpuShape longest{limits.most_threads, 1, 1};
-  const GpuShape shape = shapes.empty() ? longest : shape_of_rows(tiles, shapes.front());
+  GpuShape shape = shapes.empty() ? longest : shape_of_rows(tiles, shapes.front());
+  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_of_many(structure, group, tiles, shape, limits);
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));
   return values;

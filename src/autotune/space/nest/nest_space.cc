@@ -107,7 +107,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   const RuleVariant& for_products = variants_.at({tensor_rules_});
   const Fusion wanted = on_tensor_cores ? fusion_for_tensor_cores(variants_, for_products, *limits_.gpu) : Fusion::maximal;
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
-    if (kFusions[f] > Fusion::maximal && kFusions[f] != wanted) continue;
+    const bool of_parts = kFusions[f] == Fusion::alike && limits_.gpu && !split_axes_.empty();
+    if (kFusions[f] > Fusion::maximal && kFusions[f] != wanted && !of_parts) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
     if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));

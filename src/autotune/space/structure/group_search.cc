@@ -43,7 +43,8 @@ class GroupFinder {
     if (fusion_ == Fusion::none) return false;
     const auto before = group_of(first, next).axes;
     const auto after = group_of(first, next + 1).axes;
-    if (fusion_ == Fusion::related && !shares_tensor(first, next)) return false;
+    if (fusion_ >= Fusion::related && !shares_tensor(first, next)) return false;
+    if (fusion_ == Fusion::alike && group_of(next, next + 1).axes.size() != after.size()) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
   }
 

@@ -11,8 +11,9 @@ namespace nestor {
 
 /// How far statements are fused. careful: while the common loops stay as many; related: the same, of statements that share a tensor; maximal:
 /// while one is left; prepared: the same, but what products of matrices need and do not take part in stands before them
-/// (find_prepared_groups); apart: such a preparation, and the products are fused carefully.
-enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related };
+/// (find_prepared_groups); apart: such a preparation, and the products are fused carefully; alike: of statements that share a tensor and have
+/// the same parallel loops, all of them.
+enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike };
 
 /// Units in textual order, cut into fusion_groups as large as `fusion` and legality allow.
 std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStructure& structure, Fusion fusion);

@@ -12,10 +12,14 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace nestor::nvptx {
+
+/// Numbers of reads of which none stands behind a condition, where an address may lie outside of the tensor.
+std::set<int> unconditional_reads(const ScalarExpr& expr);
 
 class BlockEmitter {
  public:
@@ -84,13 +88,14 @@ class BlockEmitter {
   void at_element(const BlockOp& op, int element, const Body& body);
 
   // ops
+  using Loaded = std::map<int, std::vector<Value*>>;  ///< a point's (or a vector of points') elements, by the read's number
   void visit(const BlockNode& node);
   void emit_op(const BlockOp& op);
   void emit_unit(const BlockOp& op, int width, Slot slot);
   void emit_ahead(const BlockOp& op, int width, Slot slot);
   void advance(int buffer);
   Value* piece_address(int buffer, Value* trip, std::int64_t piece);
-  void emit_points(const BlockOp& op, int width, Slot slot);
+  void emit_points(const BlockOp& op, int width, Slot slot, const Loaded& loaded = {});
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
   /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
@@ -100,7 +105,8 @@ class BlockEmitter {
   void for_columns(const BlockOp& op, const std::function<void(int width, int column_slot)>& body);
   void column_chunk(const BlockOp& op, Value* first, bool whole, int column_slot, const std::function<void(int, int)>& body);
   void for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body, std::size_t from = 0);
-  std::vector<Value*> point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot);
+  std::vector<Value*> load_read(const BlockOp& op, int ordinal, int width, Slot slot);
+  std::vector<Value*> point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot, Loaded loaded = {});
   Value* masked_element(const BlockOp& op, int ordinal, Slot slot, int element, Value* mask);
   Value* owner(const BlockOp& op);
   ScalarExpr stored_value(const BlockOp& op) const;
@@ -108,6 +114,11 @@ class BlockEmitter {
   void write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot);
   std::vector<Value*> new_sums(const BlockOp& op, int count);
   std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
+
+  // rows that share what is read along columns
+  std::set<int> read_by_all_rows(const BlockOp& op) const;
+  void emit_rows_at_once(const BlockOp& op, const std::set<int>& shared);
+  void emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first, std::int64_t count, Value* end);
 
   // exchanges between the blocks of a cluster
   void prepare_exchanges();

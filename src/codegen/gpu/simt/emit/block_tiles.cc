@@ -16,14 +16,20 @@ using llvm::Value;
 /// Points of a divided sum that a thread loads at once.
 constexpr int kDividedUnroll = 4;
 
-/// Reads that stand behind a condition: their address may lie outside of the tensor.
-void conditional_reads(const ScalarExpr& expr, bool inside, std::set<int>& reads) {
-  if (inside && expr.op() == ScalarOp::read) reads.insert(expr.ordinal());
+void collect_reads(const ScalarExpr& expr, bool behind, std::set<int>& always, std::set<int>& conditional) {
+  if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
   const bool branches = expr.op() == ScalarOp::select || expr.op() == ScalarOp::logical_and || expr.op() == ScalarOp::logical_or;
-  for (std::size_t k = 0; k < expr.args().size(); ++k) conditional_reads(expr.args()[k], inside || (branches && k > 0), reads);
+  for (std::size_t k = 0; k < expr.args().size(); ++k) collect_reads(expr.args()[k], behind || (branches && k > 0), always, conditional);
 }
 
 }  // namespace
+
+std::set<int> unconditional_reads(const ScalarExpr& expr) {
+  std::set<int> always, conditional;
+  collect_reads(expr, false, always, conditional);
+  for (const int ordinal : conditional) always.erase(ordinal);
+  return always;
+}
 
 void BlockEmitter::emit_op(const BlockOp& op) {
   if (op.barrier_before) barrier();
@@ -34,6 +40,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
     emit_column_reduction(op);
   } else if (op.crosses_groups()) {
     emit_divided_sum(op);
+  } else if (const std::set<int> shared = read_by_all_rows(op); !shared.empty()) {
+    emit_rows_at_once(op, shared);
   } else {
     const bool to_registers = plan_->in_registers(op.op.write);
     for_rows(op, false, [&](int slot, Value*, Value* row_ok) {
@@ -228,9 +236,9 @@ ScalarExpr BlockEmitter::stored_value(const BlockOp& op) const {
   return value;
 }
 
-void BlockEmitter::emit_points(const BlockOp& op, int width, Slot slot) {
+void BlockEmitter::emit_points(const BlockOp& op, int width, Slot slot, const Loaded& loaded) {
   const ScalarExpr value = stored_value(op);
-  const auto run = [&] { store(op, point_values(op, value, width, slot), value.type(), slot); };
+  const auto run = [&] { store(op, point_values(op, value, width, slot, loaded), value.type(), slot); };
   if (!op.op.guard.defined()) return run();
   const auto fill = [&] {
     Value* constant = scalar_constant(b_.getContext(), ElementType::f32, *op.op.fill);
@@ -335,15 +343,15 @@ Value* BlockEmitter::masked_element(const BlockOp& op, int ordinal, Slot slot, i
   return result;
 }
 
-std::vector<Value*> BlockEmitter::point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot) {
-  std::set<int> conditional;
-  conditional_reads(value, false, conditional);
-  std::map<int, std::vector<Value*>> loaded;
-  value.visit([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::read || conditional.count(node.ordinal()) != 0 || loaded.count(node.ordinal()) != 0) return;
-    const auto k = static_cast<std::size_t>(node.ordinal());
-    loaded[node.ordinal()] = load(op, op.op.reads[k], op.read_vectors[k], width, slot);
-  });
+std::vector<Value*> BlockEmitter::load_read(const BlockOp& op, int ordinal, int width, Slot slot) {
+  const auto k = static_cast<std::size_t>(ordinal);
+  return load(op, op.op.reads[k], op.read_vectors[k], width, slot);
+}
+
+std::vector<Value*> BlockEmitter::point_values(const BlockOp& op, const ScalarExpr& value, int width, Slot slot, Loaded loaded) {
+  for (const int ordinal : unconditional_reads(value)) {
+    if (!loaded.contains(ordinal)) loaded[ordinal] = load_read(op, ordinal, width, slot);
+  }
   std::vector<Value*> values;
   for (int e = 0; e < width; ++e) {
     at_element(op, e, [&] {

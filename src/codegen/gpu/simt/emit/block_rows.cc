@@ -1,0 +1,128 @@
+// Ops whose rows share what is read along columns (scales, statistics of channels): each thread loads that once for its columns, and then
+// goes through its rows, a few at a time with all their loads in flight.
+#include "codegen/gpu/simt/emit/block_emitter.h"
+
+#include <llvm/IR/InlineAsm.h>
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+using llvm::Value;
+
+constexpr std::int64_t kRowsAtOnce = 4;
+
+bool uses_any(const TileAccess& access, const std::set<std::string>& vars) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) {
+    return std::any_of(vars.begin(), vars.end(), [&](const std::string& var) { return index.uses(var); });
+  });
+}
+
+/// The value, made here: LLVM moves a load that one branch alone needs into that branch.
+Value* made_here(llvm::IRBuilder<>& b, Value* value) {
+  llvm::Type* type = value->getType();
+  const bool half = type->isHalfTy() || type->isBFloatTy();
+  if (!half && !type->isFloatTy() && !type->isIntegerTy(32)) return value;
+  llvm::Type* word = half ? b.getInt16Ty() : type;
+  const char* text = half ? "mov.b16 $0, $1;" : "mov.b32 $0, $1;";
+  const char* places = half ? "=h,h" : type->isFloatTy() ? "=f,f" : "=r,r";
+  auto* function = llvm::FunctionType::get(word, {word}, false);
+  return b.CreateBitCast(
+      b.CreateCall(function, llvm::InlineAsm::get(function, text, places, true), {b.CreateBitCast(value, word)}), type);
+}
+
+}  // namespace
+
+/// Reads from memory that follow the columns and no row, where threads have several rows each; none: the op is emitted row by row.
+std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
+  const auto bound = op.row_bound();
+  const bool several = !op.rows.empty() && op.column >= 0 && (!bound || *bound > op.layout.groups);
+  if (!several || op.unroll_rows || op.ahead > 0 || op.op.reduction || op.op.guard.defined()) return {};
+  if (plan_->in_registers(op.op.write) || (!op.vectors && op.layout.vector > 1)) return {};
+  std::set<std::string> rows;
+  for (const int d : op.rows) rows.insert(op.op.dims[static_cast<std::size_t>(d)].var);
+  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+    const OpDim& dim = op.op.dims[d];
+    if (op.roles[d] == DimRole::serial && !single_valued(dim)) return {};
+    // Bounds of columns are asked for before there is a row.
+    for (const std::string& row : rows) {
+      if (dim.lower.uses(row) || dim.upper.uses(row)) return {};
+    }
+  }
+  std::set<int> shared;
+  for (const int ordinal : unconditional_reads(op.op.value)) {
+    const TileAccess& read = op.op.reads[static_cast<std::size_t>(ordinal)];
+    if (read.buffer == op.op.write.buffer || plan_->in_registers(read) || uses_any(read, rows)) continue;
+    if (uses_any(read, {op.op.dims[static_cast<std::size_t>(op.column)].var})) shared.insert(ordinal);
+  }
+  return shared;
+}
+
+void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& shared) {
+  const std::int64_t groups = op.layout.groups;
+  const auto bound = op.row_bound();
+  Value* rows = b_.getInt64(1);
+  Value* any = nullptr;  // a row of an empty dim must not be loaded in the place of one that does not exist
+  for (const int d : op.rows) {
+    const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+    Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
+    rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
+    if (!exact_extent(dim)) any = both(any, b_.CreateICmpSGT(extent(dim), b_.getInt64(0)));
+  }
+  Value* slots = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
+                               b_.getInt64(static_cast<std::uint64_t>(groups)));
+  const std::int64_t slots_of_bound = bound ? (*bound + groups - 1) / groups : 0;
+  const std::int64_t at_once = bound ? std::min(kRowsAtOnce, slots_of_bound) : kRowsAtOnce;
+  when(any, [&] {
+    for_columns(op, [&](int width, int column_slot) {
+      Loaded loaded;
+      for (const int ordinal : shared) loaded[ordinal] = load_read(op, ordinal, width, {0, column_slot});
+      loop(b_.getInt64(0), slots, at_once, [&](Value* first) {
+        emit_batch_of_rows(op, width, {0, column_slot}, loaded, first, at_once, bound && slots_of_bound % at_once == 0 ? nullptr : slots);
+      });
+    });
+  });
+}
+
+/// The slots from `first` on, below `end` unless it is null. All loads come first, of rows that do not exist at the first row; then values and
+/// stores, of rows that exist.
+void BlockEmitter::emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first,
+                                      std::int64_t count, Value* end) {
+  struct Row {
+    std::map<std::string, Value*> environment;
+    Value* exists = nullptr;
+    Loaded loaded;
+  };
+  const auto outer = environment_;
+  std::vector<Row> rows;
+  for (std::int64_t k = 0; k < count; ++k) {
+    Value* number = b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(k)));
+    Row row;
+    row.exists = both(end == nullptr ? nullptr : b_.CreateICmpSLT(number, end), set_row(op, -1, number));
+    for (const int d : op.rows) {
+      const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+      if (row.exists != nullptr)
+        environment_[dim.var] = b_.CreateSelect(row.exists, environment_.at(dim.var), integer(dim.lower));
+    }
+    row.loaded = shared;
+    for (const int ordinal : unconditional_reads(op.op.value)) {
+      if (!shared.contains(ordinal)) row.loaded[ordinal] = load_read(op, ordinal, width, slot);
+    }
+    row.environment = environment_;
+    rows.push_back(std::move(row));
+    environment_ = outer;
+  }
+  for (Row& row : rows) {
+    for (auto& [ordinal, values] : row.loaded) {
+      if (!shared.contains(ordinal)) std::transform(values.begin(), values.end(), values.begin(), [&](Value* value) { return made_here(b_, value); });
+    }
+  }
+  for (const Row& row : rows) {
+    environment_ = row.environment;
+    when(row.exists, [&] { emit_points(op, width, slot, row.loaded); });
+  }
+  environment_ = outer;
+}
+
+}  // namespace nestor::nvptx
