@@ -49,7 +49,7 @@ CompiledHost compile_host(const TileProgram& program, const HostTarget& target, 
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
-  const HostMath math(has_feature(*machine, "f16c"));
+  const HostMath math({.f16c = has_feature(*machine, "f16c"), .avx512 = has_feature(*machine, "avx512f")});
   HostModule host(program, shape_of(target, *machine), math, module);
   const IntExpr workspace = emit_kernel(host);
   for (llvm::Function& function : module) {

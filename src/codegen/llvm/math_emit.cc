@@ -325,6 +325,8 @@ Value* MathEmitter::floor(Builder& b, Value* x) const { return b.CreateUnaryIntr
 Value* MathEmitter::minimum(Builder& b, Value* x, Value* y) const { return extremum(b, llvm::Intrinsic::minimum, x, y); }
 Value* MathEmitter::maximum(Builder& b, Value* x, Value* y) const { return extremum(b, llvm::Intrinsic::maximum, x, y); }
 
+Value* MathEmitter::rounded(Builder& b, Value* x) const { return b.CreateArithmeticFence(x, x->getType()); }
+
 Value* MathEmitter::widen_f16(Builder& b, Value* half) const { return b.CreateFPExt(half, type_like(b.getFloatTy(), half)); }
 Value* MathEmitter::narrow_f16(Builder& b, Value* x) const { return b.CreateFPTrunc(x, type_like(b.getHalfTy(), x)); }
 

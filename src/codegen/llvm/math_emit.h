@@ -36,6 +36,9 @@ class MathEmitter {
   virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< NaN if either is; which zero wins is not said
   virtual Value* maximum(Builder& b, Value* x, Value* y) const;
 
+  /// A value as memory would hold it: a product is not made part of an fma. Meant by a cast from f32 to f32.
+  virtual Value* rounded(Builder& b, Value* x) const;
+
   virtual Value* widen_f16(Builder& b, Value* half) const;   ///< exact
   virtual Value* narrow_f16(Builder& b, Value* x) const;     ///< round to nearest even
   virtual Value* widen_bf16(Builder& b, Value* bits) const;  ///< exact

@@ -115,6 +115,7 @@ class Emitter {
       case ScalarOp::read:
         return leaves_.read(e.ordinal(), mask);
       case ScalarOp::cast:
+        if (e.type() == ElementType::f32 && e.args()[0].type() == e.type()) return math_.rounded(b_, emit(e.args()[0], mask));
         return emit_cast(b_, math_, emit(e.args()[0], mask), e.args()[0].type(), e.type());
       case ScalarOp::select:
         return emit_select(e, mask);
