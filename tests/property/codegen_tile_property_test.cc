@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "codegen/host/repeated_values.h"
+#include "codegen/host/row_strips.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
 #include "poly/schedule/order/loop_tree.h"
@@ -85,6 +87,7 @@ class StepMaker {
 
 struct Totals {
   int steps = 0, programs = 0, refused = 0, unproved = 0, invalid = 0, runs = 0;
+  int strips = 0, repeated = 0;  ///< programs that the host back end changes
   double slowest = 0;
 };
 
@@ -166,6 +169,38 @@ class Scheduler {
   int fresh_ = 0;
 };
 
+/// What an adversary computes, of inputs that are small integers.
+std::map<std::string, std::vector<double>> results(const Schedule& schedule, const TileProgram& program, const Sizes& sizes) {
+  std::map<std::string, std::vector<double>> memory;
+  for (const Tensor& tensor : schedule.nest().tensors) {
+    std::size_t count = 1;
+    for (const std::int64_t extent : shape_at(tensor, sizes)) count *= static_cast<std::size_t>(extent);
+    std::vector<double>& values = memory[tensor.name];
+    values.assign(count, testing::kUntouched);
+    for (std::size_t k = 0; tensor.role == TensorRole::input && k < count; ++k) values[k] = static_cast<double>(k * 7 % 11) - 4;
+  }
+  testing::TileAdversary(program, sizes, memory).run();
+  return memory;
+}
+
+/// The order and the values that the host back end makes of a program mean the same. Where ops only move, that is proved as well.
+void check_host_forms(const Schedule& schedule, const TileProgram& program, const std::vector<Sizes>& all, bool proved,
+                      Totals& totals) {
+  const std::string text = describe(program);
+  const TileProgram strips = in_row_strips(program, 0), repeated = with_repeated_values(program);
+  if (describe(strips) != text) {
+    ++totals.strips;
+    const ProgramProof proof = prove_program(strips, schedule);
+    if (proved && proof.verdict != ProofVerdict::proved) FAIL() << "in strips: " << proof.reason << "\n" << describe(strips);
+  }
+  totals.repeated += describe(repeated) != text ? 1 : 0;
+  for (const TileProgram& form : {strips, in_row_strips(repeated, 0)}) {
+    for (const Sizes& sizes : describe(form) != text ? all : std::vector<Sizes>{}) {
+      EXPECT_EQ(results(schedule, form, sizes), results(schedule, program, sizes)) << describe(form);
+    }
+  }
+}
+
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void run_case(std::uint64_t seed, Totals& totals) {
@@ -215,6 +250,12 @@ void run_case(std::uint64_t seed, Totals& totals) {
     if (std::getenv("NESTOR_PROPERTY_VERBOSE") != nullptr)
       std::printf("case %llu: unproved: %s\n", static_cast<unsigned long long>(seed), proof.reason.c_str());
   }
+  try {
+    check_host_forms(schedule, program, all, proof.verdict == ProofVerdict::proved, totals);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+  if (::testing::Test::HasFailure()) FAIL() << history() << describe(program);
   for (const Sizes& sizes : all) {
     ++totals.runs;
     try {
@@ -233,11 +274,14 @@ TEST(TileProperty, ProgramsOfRandomSchedulesMeanWhatTheirNestsDefine) {
   const std::int64_t first = from_environment("NESTOR_PROPERTY_SEED", 1);
   Totals totals;
   for (std::int64_t k = 0; k < cases && !HasFailure(); ++k) run_case(static_cast<std::uint64_t>(first + k), totals);
-  std::printf("%lld cases: %d steps, %d programs run %d times, %d refused, %d unproved, %d nests invalid, slowest %.2f s\n",
-              static_cast<long long>(cases), totals.steps, totals.programs, totals.runs, totals.refused, totals.unproved,
-              totals.invalid, totals.slowest);
+  std::printf(
+      "%lld cases: %d steps, %d programs run %d times, %d refused, %d unproved, %d nests invalid, %d in strips, "
+      "%d with repeated values, slowest %.2f s\n",
+      static_cast<long long>(cases), totals.steps, totals.programs, totals.runs, totals.refused, totals.unproved, totals.invalid,
+      totals.strips, totals.repeated, totals.slowest);
   if (cases >= 100) {
     EXPECT_GT(totals.programs, cases / 2);
+    EXPECT_GT(totals.strips, 0);
   }
 }
 

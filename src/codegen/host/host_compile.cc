@@ -1,6 +1,8 @@
 // compile_host: tile program to relocatable object and launch recipe.
 #include "codegen/host/emit/kernel_emitter.h"
 #include "codegen/host/host_backend.h"
+#include "codegen/host/repeated_values.h"
+#include "codegen/host/row_strips.h"
 #include "codegen/host/target/host_machine.h"
 #include "codegen/tile/program_recipe.h"
 #include "support/debug.h"
@@ -41,8 +43,9 @@ std::string text_of(const llvm::Module& module) {
 
 }  // namespace
 
-CompiledHost compile_host(const TileProgram& program, const HostTarget& target, const HostOptions& options) {
+CompiledHost compile_host(const TileProgram& given, const HostTarget& target, const HostOptions& options) {
   const DebugTimer timer("host code");
+  const TileProgram program = in_row_strips(with_repeated_values(given));
   const std::unique_ptr<llvm::TargetMachine> machine = make_host_machine(target);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);

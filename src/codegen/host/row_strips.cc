@@ -1,0 +1,210 @@
+// Groups of ops that may share strips, and the loops over these.
+#include "codegen/host/row_strips.h"
+
+#include "codegen/tile/analysis/tile_rewrite.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+constexpr std::int64_t kLeastRows = 4;            ///< of a strip: reductions work on four rows side by side
+constexpr std::int64_t kUnknownExtent = 1 << 10;  ///< stands for one that is known at launch only
+
+std::vector<const TileAccess*> accesses_of(const TileOp& op, int buffer) {
+  std::vector<const TileAccess*> found;
+  if (op.write.buffer == buffer) found.push_back(&op.write);
+  for (const TileAccess& read : op.reads) {
+    if (read.buffer == buffer) found.push_back(&read);
+  }
+  return found;
+}
+
+/// Buffers that both touch and at least one of them writes.
+std::set<int> meeting_buffers(const TileOp& a, const TileOp& b) {
+  std::set<int> found;
+  if (!accesses_of(b, a.write.buffer).empty()) found.insert(a.write.buffer);
+  if (!accesses_of(a, b.write.buffer).empty()) found.insert(b.write.buffer);
+  return found;
+}
+
+/// An op and the dim that is its rows.
+struct Member {
+  const TileOp* op;
+  std::size_t dim;
+  const OpDim& rows() const { return op->dims[dim]; }
+};
+
+/// The index at a place of an access, with the rows' variable under a name that all members share; "" if it moves with other dims.
+std::string row_index(const Member& member, const TileAccess& access, std::size_t place) {
+  const IntExpr& index = access.index[place];
+  for (std::size_t k = 0; k < member.op->dims.size(); ++k) {
+    if (index.uses(member.op->dims[k].var) != (k == member.dim)) return "";
+  }
+  return index.coefficient(member.rows().var) == 1 ? index.substitute(member.rows().var, IntExpr::variable("row")).str() : "";
+}
+
+/// The place of the index at which all accesses of both have the same row; -1: there is none. What lies in a row is dense, so that it is
+/// not the last place of several.
+int row_place(const Member& a, const Member& b, int buffer) {
+  const std::size_t indices_of_one = accesses_of(*a.op, buffer).front()->index.size();
+  const std::size_t places = indices_of_one > 1 ? indices_of_one - 1 : indices_of_one;
+  for (std::size_t place = 0; place < places; ++place) {
+    std::set<std::string> indices;
+    for (const Member& member : {a, b}) {
+      for (const TileAccess* access : accesses_of(*member.op, buffer)) indices.insert(row_index(member, *access, place));
+    }
+    if (indices.size() == 1 && !indices.begin()->empty()) return static_cast<int>(place);
+  }
+  return -1;
+}
+
+/// Ops of one sequence that run strip by strip.
+class Group {
+ public:
+  Group(const std::vector<Buffer>& buffers, Member first) : buffers_(buffers), members_{first} {}
+
+  /// Takes the op in if its rows are the group's and it meets the others in the same rows only.
+  bool join(const TileOp& op) {
+    for (std::size_t k = 0; k < op.dims.size(); ++k) {
+      if (!has_same_rows(op.dims[k])) continue;
+      const Member member{&op, k};
+      if (!meets_in_rows(member)) continue;
+      members_.push_back(member);
+      return true;
+    }
+    return false;
+  }
+
+  /// Rows of a strip; 0: strips would not pay, as tiles fit these bytes.
+  std::int64_t strip(std::int64_t bytes) const {
+    std::int64_t all = 0, row = 0;
+    for (const auto& [buffer, place] : shared_) {
+      std::int64_t one_row = static_cast<std::int64_t>(size_in_bytes(buffers_[buffer].type)), rows = 1;
+      for (std::size_t k = 0; k < buffers_[buffer].extents.size(); ++k)
+        (static_cast<int>(k) == place ? rows : one_row) *= buffers_[buffer].extents[k].as_constant().value_or(kUnknownExtent);
+      row += one_row;
+      all += one_row * rows;
+    }
+    if (all <= bytes) return 0;
+    std::int64_t rows = kLeastRows;
+    while (2 * rows * row <= bytes) rows *= 2;
+    const auto most = members_.front().rows().max_extent;
+    return most && *most <= rows ? 0 : rows;
+  }
+
+  /// The loop over strips, with the members in their order.
+  TileTree loop(std::int64_t strip) const {
+    const OpDim& rows = members_.front().rows();
+    const std::string var = rows.var + "_strip";
+    const IntExpr first = IntExpr::variable(var);
+    const auto length = (rows.upper - rows.lower).as_constant();
+    const IntExpr end = length && *length % strip == 0 ? first + IntExpr(strip) : min(first + IntExpr(strip), rows.upper);
+    std::vector<TileTree> body;
+    for (const Member& member : members_) {
+      TileOp op = *member.op;
+      op.dims[member.dim].lower = first;
+      op.dims[member.dim].upper = end;
+      op.dims[member.dim].max_extent = strip;
+      body.push_back(nvptx::make_op(std::move(op)));
+    }
+    auto loop = std::make_shared<TileNode>(*nvptx::make_loop(var, rows.lower, rows.upper, nvptx::make_sequence(std::move(body))));
+    loop->step = strip;
+    return loop;
+  }
+
+ private:
+  bool has_same_rows(const OpDim& dim) const {
+    const OpDim& rows = members_.front().rows();
+    return dim.parallel && !dim.reduced && dim.lower.str() == rows.lower.str() && dim.upper.str() == rows.upper.str();
+  }
+
+  bool meets_in_rows(const Member& member) {
+    std::map<int, int> places;
+    for (const Member& other : members_) {
+      for (const int buffer : meeting_buffers(*member.op, *other.op)) {
+        const int place = row_place(member, other, buffer);
+        if (place < 0) return false;
+        if (buffers_[buffer].memory == Memory::scratch) places[buffer] = place;
+      }
+    }
+    shared_.insert(places.begin(), places.end());
+    return true;
+  }
+
+  const std::vector<Buffer>& buffers_;
+  std::vector<Member> members_;
+  std::map<int, int> shared_;  ///< scratch that members hand on, and where rows index it
+};
+
+class Strips {
+ public:
+  Strips(const std::vector<Buffer>& buffers, std::int64_t bytes) : buffers_(buffers), bytes_(bytes) {}
+
+  TileTree run(const TileTree& tree) const {
+    if (tree->kind == TileNode::Kind::op) return tree;
+    auto out = std::make_shared<TileNode>(*tree);
+    for (TileTree& child : out->children) child = run(child);
+    if (tree->kind == TileNode::Kind::sequence) out->children = grouped(std::move(out->children));
+    return out;
+  }
+
+ private:
+  static bool takes_rows(const TileTree& tree) {
+    return tree->kind == TileNode::Kind::op && tree->op.kind != OpKind::contract && tree->op.kind != OpKind::points;
+  }
+
+  /// The first op that begins a group takes its members out of what follows; the rest is looked through again.
+  std::vector<TileTree> grouped(std::vector<TileTree> children) const {
+    std::vector<TileTree> out;
+    while (!children.empty()) {
+      std::vector<TileTree> rest;
+      const TileTree group = group_from(children, rest);
+      out.push_back(group != nullptr ? group : children.front());
+      if (group == nullptr) rest.assign(children.begin() + 1, children.end());
+      children = std::move(rest);
+    }
+    return out;
+  }
+
+  /// A loop over strips that begins with the first of `children`; `rest` are those that stay behind it. Null: none pays.
+  TileTree group_from(const std::vector<TileTree>& children, std::vector<TileTree>& rest) const {
+    if (!takes_rows(children.front())) return nullptr;
+    const TileOp& first = children.front()->op;
+    for (std::size_t dim = 0; dim < first.dims.size(); ++dim) {
+      if (!first.dims[dim].parallel || first.dims[dim].reduced) continue;
+      Group group(buffers_, {&first, dim});
+      rest.clear();
+      for (std::size_t k = 1; k < children.size(); ++k) {
+        if (!joins(group, children[k], rest)) rest.push_back(children[k]);
+      }
+      if (const std::int64_t strip = group.strip(bytes_); strip > 0) return group.loop(strip);
+    }
+    return nullptr;
+  }
+
+  /// May the node pass all that stays behind the group, and is it taken in?
+  static bool joins(Group& group, const TileTree& node, const std::vector<TileTree>& passed) {
+    return takes_rows(node) &&
+           std::all_of(passed.begin(), passed.end(),
+                       [&](const TileTree& other) {
+                         return other->kind == TileNode::Kind::op && meeting_buffers(node->op, other->op).empty();
+                       }) &&
+           group.join(node->op);
+  }
+
+  const std::vector<Buffer>& buffers_;
+  std::int64_t bytes_;
+};
+
+}  // namespace
+
+TileProgram in_row_strips(TileProgram program, std::int64_t bytes) {
+  if (program.root) program.root = Strips(program.buffers, bytes).run(program.root);
+  return program;
+}
+
+}  // namespace nestor
