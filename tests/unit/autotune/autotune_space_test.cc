@@ -124,6 +124,19 @@ TEST(NestSpace, CompositesLetAllStatementsShareTheReductionLoop) {
   EXPECT_FALSE(share_loop(two_pass, "Mx_update", "PV_update", 1)) << two_pass.str();
 }
 
+TEST(NestSpace, LargerTilesOfAStreamedReductionAreGuessed) {
+  Problem problem(samples::scores_softmax_values(Mask::none, 512, 1024, 64));
+  std::set<std::int64_t> rows;
+  for (const Point& point : problem.space->defaults()) {
+    const auto values = named_values(*problem.space, point);
+    if (values.at("reduction_tile") != 256) continue;
+    for (const auto& [name, value] : values) {
+      if (name.starts_with("tile.") && value > 64 && problem.space->candidate(point).infeasible.empty()) rows.insert(value);
+    }
+  }
+  EXPECT_EQ(rows, (std::set<std::int64_t>{128, 256}));
+}
+
 TEST(NestSpace, RowsOfANormalisationAreFusedAndRunInParallel) {
   Problem problem(samples::row_norm(64, 128));
   const Schedule guess = problem.replay(problem.space->defaults().front());

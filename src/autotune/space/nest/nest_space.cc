@@ -51,6 +51,7 @@ class NestSpace : public Space {
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
+  std::string tile_of_rows() const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
@@ -243,6 +244,12 @@ NamedValues NestSpace::default_values() const {
   return values;
 }
 
+/// The tile of the heaviest group's last common loop.
+std::string NestSpace::tile_of_rows() const {
+  const RuleVariant& usual = variants_.at({usual_rules_});
+  return "tile." + usual.structure.axes[variants_.heaviest(usual, Fusion::maximal).axes.back()].name;
+}
+
 std::vector<Point> NestSpace::defaults() const {
   std::vector<Point> points;
   if (limits_.gpu) {
@@ -265,6 +272,10 @@ std::vector<Point> NestSpace::defaults() const {
   changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
   changed({{"reduction_tile", 128}});
+  if (value_or(first, "reduction_axis", -1) >= 0) {
+    // More rows a tile: operands of products are packed for fewer tiles.
+    for (const std::int64_t tile : {128, 256}) changed({{tile_of_rows(), tile}, {"reduction_tile", 256}});
+  }
   changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
     if (parameter.name == "form") {
