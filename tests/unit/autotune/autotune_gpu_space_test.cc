@@ -115,6 +115,14 @@ TEST(GpuSpace, FewColumnsAreSummedInPartsByNarrowBlocks) {
   EXPECT_EQ(candidate.infeasible, "");
   EXPECT_TRUE(has_step(candidate, "apply_rule", "split_reduction"));
   EXPECT_EQ(problem.difference(first, {{"rows", 301}, {"cols", 70}}), "");
+  // Parts share a kernel with their start. What only shares the columns does not: it has rows of its own.
+  const auto fused = [&](const std::string& loop) {
+    return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
+      return step.name == "fuse_with" && step.args.front().get<std::string>().starts_with(loop);
+    });
+  };
+  EXPECT_TRUE(fused("mean_part_init.")) << "two kernels";
+  EXPECT_FALSE(fused("mean_combine.")) << "a block for some columns would run through all rows";
 }
 
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {
