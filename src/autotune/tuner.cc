@@ -6,6 +6,7 @@
 #include "autotune/near_problems.h"
 #include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
+#include "autotune/space/gpu/product_sizes.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
@@ -418,8 +419,13 @@ TuneResult tune(const TuneRequest& request) {
   if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
   if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
-  if (std::optional<TuneResult> result = Tuning(request).run()) return std::move(*result);
   TuneRequest fixed = request;
+  if (request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty())
+    fixed.fixed_sizes = sizes_of_reduced_products(request.nest, complete_sizes(request.nest, request.sizes));
+  if (std::optional<TuneResult> result = Tuning(fixed).run()) {
+    result->fixed_sizes = fixed.fixed_sizes;
+    return std::move(*result);
+  }
   fixed.fixed_sizes = sizes_that_help(request);
   std::optional<TuneResult> result = Tuning(fixed).run();
   result->fixed_sizes = fixed.fixed_sizes;

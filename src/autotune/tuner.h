@@ -74,7 +74,7 @@ struct TuneResult {
   std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none
   bool stopped = false;          ///< by the stop flag
   bool exhausted = false;        ///< every candidate of the space is measured
-  /// Sizes that were fixed since with them left free nothing likely fits a GPU's blocks.
+  /// Sizes that were fixed so that likely blocks of a GPU fit: what a product is reduced from stays in them.
   std::set<std::string> fixed_sizes;
   std::string space;  ///< the space in words: parameters and number of candidates
 };

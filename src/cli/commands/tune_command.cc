@@ -173,7 +173,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
   print(remarks);
   if (!result.fixed_sizes.empty())
-    print(fmt::format("fixed: {}, as with free sizes nothing likely fits a block", fmt::join(result.fixed_sizes, ", ")));
+    print(fmt::format("fixed: {}, as with free sizes no likely block fits", fmt::join(result.fixed_sizes, ", ")));
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));

@@ -2,16 +2,20 @@
 #include "autotune/space/gpu/product_sizes.h"
 
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/preparation.h"
 #include "codegen/tile/contraction.h"
 
 #include <isl/aff.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
 namespace nestor {
 namespace {
+
+constexpr std::int64_t kMostDepth = 512;  ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
 bool is_half_input(const Nest& nest, const Access& access) {
   const Tensor& tensor = nest.tensor(access.tensor);
@@ -39,7 +43,51 @@ void add_sizes(const Nest& nest, const Access& operand, const Wanted& wanted, st
   }
 }
 
+/// Is a tensor along one of its dims summed up, or searched for its largest element?
+bool is_reduced(const Statement& statement, const Access& read) {
+  if (!statement.reduction) return false;
+  const auto dims = followed_dims(read);
+  return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim && !follows(statement.write, *dim); });
+}
+
+/// The sizes in the extents that a product of matrices sums over; none where those are long, or the operands have no 16 bits.
+std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statement, const Sizes& sizes) {
+  std::set<std::string> found;
+  const auto product = unscaled_contraction_of(statement);
+  for (const int ordinal : {product->a, product->b}) {
+    const Access& operand = statement.reads[static_cast<std::size_t>(ordinal)];
+    const Tensor& tensor = nest.tensor(operand.tensor);
+    const auto dims = followed_dims(operand);
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+    std::int64_t depth = 1;
+    for (std::size_t p = 0; p < dims.size(); ++p) depth *= dims[p] && !follows(statement.write, *dims[p]) ? shape[p] : 1;
+    if (size_in_bytes(tensor.type) != 2 || depth > kMostDepth) return {};
+    add_sizes(nest, operand, [&](int dim) { return !follows(statement.write, dim); }, found);
+  }
+  return found;
+}
+
 }  // namespace
+
+std::set<std::string> sizes_of_reduced_products(const Nest& nest, const Sizes& sizes) {
+  std::map<std::string, std::set<std::string>> depths;  // by tensors that come from products: of all of these
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    std::set<std::string> before;
+    for (const Access& read : statement.reads) {
+      const auto known = depths.find(read.tensor);
+      if (known == depths.end()) continue;
+      before.insert(known->second.begin(), known->second.end());
+      if (is_reduced(statement, read)) found.insert(known->second.begin(), known->second.end());
+    }
+    if (multiplies_matrices(statement)) before.merge(sizes_of_depth(nest, statement, sizes));
+    if (!before.empty()) depths[statement.write.tensor].merge(before);
+  }
+  for (const SizeParam& size : nest.sizes) {
+    if (size.specialized) found.erase(size.name);
+  }
+  return found;
+}
 
 void specialize_product_sizes(Nest& nest) {
   std::set<std::string> first, second;

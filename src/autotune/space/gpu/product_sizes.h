@@ -3,11 +3,18 @@
 
 #include "poly/nest/nest.h"
 
+#include <set>
+#include <string>
+
 namespace nestor {
 
 /// Marks as specialized what two products in a row run along in their operands' tiles: the extents of the dims that a sum of products of
 /// two 16-bit inputs reduces, and of those that the second product, of what the first has left and another 16-bit input, adds to the rows
 /// (head sizes of attention). The definition need not say so. Other nests stay as they are.
 void specialize_product_sizes(Nest& nest);
+
+/// Sizes that are free, in the extents of short sums of products of 16 bits whose results are reduced along rows (a log-sum-exp of
+/// scores). With them fixed, a block keeps its rows and never stores the results.
+std::set<std::string> sizes_of_reduced_products(const Nest& nest, const Sizes& sizes);
 
 }  // namespace nestor

@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/tensor_axes.h"
 
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/preparation.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
@@ -208,7 +209,8 @@ int functions_of(const ScalarExpr& value) {
 /// Notes what the tiles of a product hold.
 void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const LoopGroup& loop_group,
                const Statement& statement, std::set<std::string>& seen, TensorAxes& result) {
-  const auto product = unscaled_contraction_of(statement);
+  // The sum of a row times another one is left to the threads that hold the row.
+  const auto product = multiplies_matrices(statement) ? unscaled_contraction_of(statement) : std::nullopt;
   if (!product) {
     if (has(loop_group.axes, result.row) && has(loop_group.axes, result.reduction_axis))
       result.functions += functions_of(statement.value);

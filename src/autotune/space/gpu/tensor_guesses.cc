@@ -20,6 +20,12 @@ constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chai
 constexpr std::int64_t kMostSumColumns = 256;    ///< of one instruction's sums
 constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
+/// Rows of which products keep more sums in registers than tiles leave room for.
+bool has_wide_sums(const TensorAxes& axes) {
+  const bool of_rows = std::any_of(axes.sums.begin(), axes.sums.end(), [](std::int64_t width) { return width > 1; });
+  return axes.inner > kWideRows && of_rows;
+}
+
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
 bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
   if (choice.grid.a_from_registers != 0 && !tensor_infeasible(axes, choice, limits).empty()) choice.grid.a_from_registers = 0;
@@ -156,7 +162,7 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
   const auto add = [&](TensorChoice choice) {
     if (!make_fit(axes, limits, choice)) return;
     // Wide rows have more sums to correct than terms in a tile.
-    if (axes.inner > kWideRows) choice.rescale = kDoublings;
+    if (has_wide_sums(axes)) choice.rescale = kDoublings;
     const NamedValues values = values_of(choice);
     if (seen.insert(values).second) choices.push_back(values);
   };
@@ -181,7 +187,8 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
   }
   // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some work tiles.
   const auto add_both = [&](int overlap, bool ping_pong, bool persistent, bool cut, int warpgroups) {
-    const bool by_chain = overlap > 1, wide_rows = axes.inner > 128;
+    // Without sums of products in registers, tiles of scores have room there.
+    const bool by_chain = overlap > 1, wide_rows = has_wide_sums(axes);
     TensorChoice choice{.grid = {.warpgroups = warpgroups,
                                  .intra_warpgroup_overlap = overlap,
                                  .ping_pong = ping_pong,
@@ -226,7 +233,7 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
                       .early_release = 1,
                       .persistent = persistent,
                       .cluster = 2},
-             .columns = axes.inner > 128 ? 80
+             .columns = has_wide_sums(axes) ? 80
                         : cut            ? 128
                                          : 160,
              .descending = cut,

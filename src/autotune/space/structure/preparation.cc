@@ -4,6 +4,7 @@
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_search.h"
 #include "autotune/space/structure/group_steps.h"
+#include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/try_steps.h"
 #include "codegen/tile/contraction.h"
 
@@ -213,11 +214,16 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
                                                              Fusion fusion) {
   const bool apart = fusion == Fusion::apart;
   const std::vector<int> before = preparing_loop_groups(base.nest(), structure);
-  if (before.empty()) return std::nullopt;
   std::vector<int> others;
   for (int u = 0; u < static_cast<int>(structure.loop_groups.size()); ++u) {
     if (std::find(before.begin(), before.end(), u) == before.end()) others.push_back(u);
   }
+  std::vector<ProductStage> stages;
+  for (const std::vector<int>& run : without_interleaved_results(base.nest(), structure, others)) {
+    for (ProductStage& stage : product_stages(base.nest(), structure, run)) stages.push_back(std::move(stage));
+  }
+  const bool chains = std::any_of(stages.begin(), stages.end(), [](const ProductStage& stage) { return stage.chain; });
+  if (before.empty() && (!chains || stages.size() < 2)) return std::nullopt;
   std::vector<FusionGroup> fusion_groups;
   for (const std::vector<int>& set : connected(base.nest(), structure, before)) {
     for (FusionGroup& group : find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful)) {
@@ -225,8 +231,10 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
       fusion_groups.push_back(std::move(group));
     }
   }
-  for (const std::vector<int>& run : without_interleaved_results(base.nest(), structure, others)) {
-    for (FusionGroup& group : find_fusion_groups_of(base, structure, run, apart ? Fusion::careful : Fusion::maximal))
+  for (const ProductStage& stage : stages) {
+    const bool whole = stage.chain || !chains;
+    for (FusionGroup& group :
+         find_fusion_groups_of(base, structure, stage.loop_groups, apart || !whole ? Fusion::careful : Fusion::maximal))
       fusion_groups.push_back(std::move(group));
   }
   std::optional<Schedule> schedule = base;

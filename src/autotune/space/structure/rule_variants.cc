@@ -9,8 +9,19 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace nestor {
+namespace {
+
+/// Of all loop groups.
+double points_of(const NestStructure& structure, const FusionGroup& group) {
+  double points = 0;
+  for (const int u : group.loop_groups) points += structure.loop_groups[u].points;
+  return points;
+}
+
+}  // namespace
 
 const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   const auto known = variants_.find(choice);
@@ -53,7 +64,10 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
   const auto& found = fusion_groups(variant, fusion, by_row);
   return *std::max_element(found.begin(), found.end(), [&](const FusionGroup& a, const FusionGroup& b) {
     if (a.prepares != b.prepares) return a.prepares;
-    return variant.structure.loop_groups[a.heaviest].points < variant.structure.loop_groups[b.heaviest].points;
+    const auto weight = [&](const FusionGroup& group) {
+      return std::pair(variant.structure.loop_groups[group.heaviest].points, points_of(variant.structure, group));
+    };
+    return weight(a) < weight(b);
   });
 }
 

@@ -44,7 +44,7 @@ class RuleVariants {
   const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// Loop groups of a fusion group that fusion_groups() or this returned, fused less; one, where that changes nothing.
   const std::vector<FusionGroup>& cut_groups(const RuleVariant& variant, const FusionGroup& group, Fusion fusion);
-  /// The fusion group whose largest loop group has most instances, of those that prepare nothing.
+  /// The fusion group whose largest loop group has most instances, of those that prepare nothing; of equal ones the one with most in all.
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a fusion group that fusion_groups() returned.
   const std::vector<int>& reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis);

@@ -1,0 +1,154 @@
+// Chains found by what products read, and by the loops that they share.
+#include "autotune/space/structure/product_chains.h"
+
+#include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/preparation.h"
+#include "codegen/tile/contraction.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace nestor {
+namespace {
+
+bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+/// A product of matrices in a loop group, by axes.
+struct Product {
+  std::string a_tensor, b_tensor;
+  std::vector<int> a, b, written;  ///< that the operands and the result follow
+  std::set<int> reduced;
+
+  bool is_of_rows(int axis) const { return has(a, axis) != has(b, axis) && has(written, axis); }
+};
+
+/// What matters of a loop group.
+struct Member {
+  int loop_group = -1;
+  std::vector<Product> products;
+  std::set<std::string> read, written;
+};
+
+class Stages {
+ public:
+  Stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups)
+      : nest_(nest), structure_(structure) {
+    for (const int u : loop_groups) members_.push_back(member(u));
+  }
+
+  std::vector<ProductStage> cut() {
+    add(0, members_.size());
+    return std::move(stages_);
+  }
+
+ private:
+  Member member(int u) const {
+    Member result;
+    result.loop_group = u;
+    const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest_.statement(name);
+      result.written.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) result.read.insert(read.tensor);
+      if (!multiplies_matrices(statement)) continue;
+      const auto product = unscaled_contraction_of(statement);
+      const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
+                   &b = statement.reads[static_cast<std::size_t>(product->b)];
+      Product found{a.tensor, b.tensor, followed_axes(loop_group, a), followed_axes(loop_group, b),
+                    followed_axes(loop_group, statement.write), {}};
+      for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+        if (loop_group.reduced[k]) found.reduced.insert(loop_group.axes[k]);
+      }
+      result.products.push_back(std::move(found));
+    }
+    return result;
+  }
+
+  std::vector<int> loop_groups(std::size_t first, std::size_t last) const {
+    std::vector<int> found;
+    for (std::size_t k = first; k < last; ++k) found.push_back(members_[k].loop_group);
+    return found;
+  }
+
+  /// Do the members have rows in common from product to product? Then a block keeps what is between them: later products sum over one axis,
+  /// and each point of the axes that both operands follow is a block of its own.
+  bool is_chain(std::size_t first, std::size_t last) const {
+    const std::vector<int> common = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
+    std::vector<int> rows = common;
+    std::set<int> streamed;
+    std::set<std::string> results;  // tensors that come from a product
+    const auto is_result = [&](const std::string& tensor) { return results.contains(tensor); };
+    for (std::size_t k = first; k < last; ++k) {
+      const Member& member = members_[k];
+      for (const Product& product : member.products) {
+        if (is_result(product.a_tensor) || is_result(product.b_tensor))
+          streamed.insert(product.reduced.begin(), product.reduced.end());
+        std::erase_if(rows, [&](int axis) { return !product.is_of_rows(axis); });
+        for (const int axis : product.written) {
+          if (axis >= 0 && has(product.a, axis) && has(product.b, axis) && !has(common, axis)) return false;
+        }
+      }
+      if (!member.products.empty() || std::any_of(member.read.begin(), member.read.end(), is_result))
+        results.insert(member.written.begin(), member.written.end());
+    }
+    return streamed.size() == 1 && !rows.empty();
+  }
+
+  /// Elements of temporaries that only the members touch.
+  double kept(std::size_t first, std::size_t last) const {
+    std::set<std::string> elsewhere, counted;
+    for (std::size_t k = 0; k < members_.size(); ++k) {
+      if (k >= first && k < last) continue;
+      elsewhere.insert(members_[k].read.begin(), members_[k].read.end());
+    }
+    double elements = 0;
+    for (std::size_t k = first; k < last; ++k) {
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
+      double points = 1;
+      for (std::size_t dim = 0; dim < loop_group.axes.size(); ++dim)
+        points *= loop_group.reduced[dim] ? 1 : static_cast<double>(loop_group.extents[dim]);
+      for (const std::string& tensor : members_[k].written) {
+        const bool stays = nest_.tensor(tensor).role == TensorRole::temporary && !elsewhere.contains(tensor);
+        if (stays && counted.insert(tensor).second) elements += points;
+      }
+    }
+    return elements;
+  }
+
+  /// The stages of the members first .. last - 1.
+  void add(std::size_t first, std::size_t last) {
+    if (first == last) return;
+    std::size_t from = first, to = first;
+    double most = 0;
+    for (std::size_t begin = first; begin < last; ++begin) {
+      for (std::size_t end = begin + 2; end <= last; ++end) {
+        const double elements = kept(begin, end);
+        if (elements <= most || !is_chain(begin, end)) continue;
+        most = elements;
+        from = begin;
+        to = end;
+      }
+    }
+    if (from == to) {
+      stages_.push_back({loop_groups(first, last), false});
+      return;
+    }
+    add(first, from);
+    stages_.push_back({loop_groups(from, to), true});
+    add(to, last);
+  }
+
+  const Nest& nest_;
+  const NestStructure& structure_;
+  std::vector<Member> members_;
+  std::vector<ProductStage> stages_;
+};
+
+}  // namespace
+
+std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
+  return Stages(nest, structure, loop_groups).cut();
+}
+
+}  // namespace nestor

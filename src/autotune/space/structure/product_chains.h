@@ -1,0 +1,22 @@
+// Chains of products: what one product leads to is multiplied by the next, row by row, as the weights of attention are.
+#pragma once
+
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+#include <vector>
+
+namespace nestor {
+
+/// Consecutive loop groups: a chain of products, or what stands before, between and behind chains.
+struct ProductStage {
+  std::vector<int> loop_groups;
+  bool chain = false;
+};
+
+/// Loop groups in textual order, cut around chains of products: first the one that keeps most elements from memory, then others beside it.
+/// Queries, keys and values that are products themselves are stages before attention, and a product of its result is one behind it.
+/// Without a chain they are one stage.
+std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
+
+}  // namespace nestor
