@@ -36,6 +36,13 @@ bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const 
   return true;
 }
 
+/// Elements along the loops that an access follows.
+double elements_of(const NestStructure& structure, const std::vector<int>& axes) {
+  double elements = 1;
+  for (const int axis : axes) elements *= axis < 0 ? 1 : static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
+  return elements;
+}
+
 }  // namespace
 
 std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
@@ -70,6 +77,37 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
     }
   }
   return found;
+}
+
+int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  for (const std::string& name : loop_group.statements) {
+    const Statement& statement = nest.statement(name);
+    if (!statement.reduction || statement.reads.empty()) continue;
+    std::vector<int> largest;
+    for (const Access& read : statement.reads) {
+      std::vector<int> axes = followed_axes(loop_group, read);
+      if (elements_of(structure, axes) > elements_of(structure, largest)) largest = std::move(axes);
+    }
+    const std::vector<int> written = common_axes_of(group, loop_group, statement.write);
+    if (written.size() < 2 || largest.empty() || written.back() != largest.back()) continue;
+    for (const int axis : written) {
+      if (axis >= 0 && std::find(largest.begin(), largest.end(), axis) == largest.end()) return axis;
+    }
+  }
+  return -1;
+}
+
+NamedValues values_of_repeated_reads(const NestStructure& structure, const FusionGroup& group, int axis) {
+  constexpr std::int64_t kPoints = 16, kColumns = 128, kThreads = 128;
+  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+  for (const int other : group.axes) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(other)];
+    std::int64_t tile = other == axis ? kPoints : other == group.axes.back() ? kColumns : 1;
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = tile;
+  }
+  return values;
 }
 
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {

@@ -1,4 +1,4 @@
-// TransposedRows: groups that read memory along one axis and write it along another.
+// TransposedRows: groups that read memory along one axis and write it along another, or the same elements for each point of an axis.
 #pragma once
 
 #include "autotune/space/space.h"
@@ -24,9 +24,15 @@ std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStruct
 /// The common axis along which a group that sums reads memory, where it sums across (sums of columns); -1: there is none.
 int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// The common axis, not the one along memory, for each point of which a sum reads all elements of its largest operand again: heads that
+/// mix scores of other heads. -1: there is none.
+int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 /// Values for a group that reads memory along one axis and writes it along another: square tiles.
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
 /// The same for a group that sums across memory along the axis: narrow blocks of many threads, so many that all units work.
 NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
+/// The same where each point of the axis repeats reads: a block takes some of them.
+NamedValues values_of_repeated_reads(const NestStructure& structure, const FusionGroup& group, int axis);
 
 }  // namespace nestor

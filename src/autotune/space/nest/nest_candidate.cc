@@ -181,6 +181,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
     if (infeasible().empty()) return "";
   }
+  if (const int axis = axis_of_repeated_reads(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_repeated_reads(chosen_.structure, group, axis));
+    if (infeasible().empty()) return "";
+  }
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);
   shape = shape_of(group, values);
   if (infeasible().empty()) return "";
