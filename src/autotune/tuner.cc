@@ -45,8 +45,10 @@ std::string with_origin(const std::string& report, const char* origin) {
 /// One run of `tune`.
 class Tuning {
  public:
-  explicit Tuning(const TuneRequest& request)
+  /// may_fix_more: run() may say that nothing fits.
+  Tuning(const TuneRequest& request, bool may_fix_more)
       : request_(request),
+        may_fix_more_(may_fix_more),
         problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes, request.fixed_sizes)),
         schedules_(problem_.start),
         database_(
@@ -113,7 +115,7 @@ class Tuning {
   }
 
   bool may_fix_more() const {
-    return request_.measure.target.is_gpu() && problem_.fixed.size() < problem_.sizes.size() && request_.fixed_sizes.empty();
+    return may_fix_more_ && problem_.fixed.size() < problem_.sizes.size();
   }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -375,6 +377,7 @@ class Tuning {
   }
 
   const TuneRequest& request_;
+  const bool may_fix_more_;
   const Clock::time_point start_ = Clock::now();
   const TrialProblem problem_;
   BaseSchedules schedules_;
@@ -399,16 +402,19 @@ class Tuning {
   TuneResult result_;
 };
 
-/// Of the sizes left free, the last one that lets a likely candidate fit once it is fixed; all of them where no single one does.
+/// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; all of them where
+/// no single one does.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
-  std::set<std::string> all;
+  std::set<std::string> all = request.fixed_sizes;
   for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
-    if (size->specialized) continue;
+    if (size->specialized || request.fixed_sizes.contains(size->name)) continue;
     all.insert(size->name);
-    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, {size->name});
+    std::set<std::string> more = request.fixed_sizes;
+    more.insert(size->name);
+    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, more);
     BaseSchedules schedules(problem.start);
     const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
-    if (has_feasible_guess(*space, space->defaults())) return {size->name};
+    if (has_feasible_guess(*space, space->defaults())) return more;
   }
   return all;
 }
@@ -420,15 +426,14 @@ TuneResult tune(const TuneRequest& request) {
   if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   TuneRequest fixed = request;
-  if (request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty())
-    fixed.fixed_sizes = sizes_of_reduced_products(request.nest, complete_sizes(request.nest, request.sizes));
-  if (std::optional<TuneResult> result = Tuning(fixed).run()) {
-    result->fixed_sizes = fixed.fixed_sizes;
-    return std::move(*result);
+  const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
+  if (chooses) fixed.fixed_sizes = sizes_of_reduced_products(request.nest, complete_sizes(request.nest, request.sizes));
+  std::optional<TuneResult> result = Tuning(fixed, chooses).run();
+  if (!result) {
+    fixed.fixed_sizes = sizes_that_help(fixed);
+    result = Tuning(fixed, false).run();
   }
-  fixed.fixed_sizes = sizes_that_help(request);
-  std::optional<TuneResult> result = Tuning(fixed).run();
-  result->fixed_sizes = fixed.fixed_sizes;
+  if (chooses) result->fixed_sizes = fixed.fixed_sizes;
   return std::move(*result);
 }
 

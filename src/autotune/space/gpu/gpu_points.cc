@@ -150,6 +150,20 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   add({rules});
 }
 
+/// Sums of few terms along memory: everything together, some elements for each thread.
+void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal);
+  const int axis = axis_of_short_sums(source.variants.nest(variant), variant.structure, group);
+  if (axis < 0) return;
+  for (const std::int64_t rows : {8, 4, 16}) {
+    NamedValues values = values_of_short_sums(variant.structure, group, axis, rows);
+    values.merge(fused_values(source, choice));
+    values.merge(NamedValues{{"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
+    points.push_back(std::move(values));
+  }
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
@@ -165,6 +179,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
   add_column_values(source, simple.rules, points);
+  add_short_sums(source, simple, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   return points;

@@ -2,8 +2,11 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 
 #include "autotune/space/gpu/tensor_guesses.h"
+#include "autotune/space/structure/axes.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -13,10 +16,35 @@ bool prepares(const std::vector<FusionGroup>& groups) {
   return std::any_of(groups.begin(), groups.end(), [](const FusionGroup& group) { return group.prepares; });
 }
 
+/// Does one loop over the streamed columns make tiles that another one reads, as the weights of a softmax that is a result itself? Those of
+/// a whole row stay in no block.
+bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes) {
+  if (axes.column >= 0 || group.part) return false;
+  const Nest& nest = variants.nest(variant);
+  const std::vector<int>& loops = variants.reduction_groups(variant, group, axes.reduction_axis);
+  std::map<std::string, int> made;  // tiles of rows and streamed columns, by the loop that makes them
+  bool outlives = false;
+  for (std::size_t k = 0; k < group.loop_groups.size(); ++k) {
+    const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(group.loop_groups[k])];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      for (const Access& read : statement.reads) {
+        const auto known = made.find(read.tensor);
+        outlives = outlives || (known != made.end() && known->second != loops[k]);
+      }
+      const std::vector<int> written = followed_axes(loop_group, statement.write);
+      if (std::find(written.begin(), written.end(), axes.reduction_axis) != written.end()) made[statement.write.tensor] = loops[k];
+    }
+  }
+  return outlives;
+}
+
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
-  const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
-  return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
+  const FusionGroup& group = variants.heaviest(variant, fusion);
+  const auto axes = tensor_axes(variants.nest(variant), variant.structure, group);
+  return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty() &&
+         !outlives_stream(variants, variant, group, *axes);
 }
 
 }  // namespace

@@ -110,6 +110,47 @@ NamedValues values_of_repeated_reads(const NestStructure& structure, const Fusio
   return values;
 }
 
+int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  constexpr double kMostTerms = 128;
+  const int last = group.axes.empty() ? -1 : group.axes.back();
+  bool sums = false;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    double terms = 1;
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k)
+      terms *= loop_group.reduced[k] ? static_cast<double>(loop_group.extents[k]) : 1;
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const std::vector<int> written = followed_axes(loop_group, statement.write);
+      if (written.size() != group.axes.size() || written.back() != last || terms > kMostTerms) return -1;
+      if (!statement.reduction) continue;
+      const int dim = loop_group.position_of(last);
+      const bool along = std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+        const std::vector<std::vector<int>> dims = summed_dims(read);
+        return !dims.empty() && std::find(dims.back().begin(), dims.back().end(), dim) != dims.back().end();
+      });
+      if (!along || terms <= 1) return -1;
+      sums = true;
+    }
+  }
+  return sums ? last : -1;
+}
+
+NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows) {
+  constexpr std::int64_t kColumns = 128, kThreads = 128;
+  NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+  std::int64_t taken = 1;
+  for (std::size_t k = group.axes.size(); k-- > 0;) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(group.axes[k])];
+    std::int64_t tile = group.axes[k] == axis ? kColumns : std::max<std::int64_t>(rows * kColumns / taken, 1);
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    if (k + 3 <= group.axes.size()) tile = 1;
+    taken *= tile;
+    values["tile." + cut.name] = tile;
+  }
+  return values;
+}
+
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows) {
   constexpr std::int64_t kSide = 64, kThreads = 256;
   NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};

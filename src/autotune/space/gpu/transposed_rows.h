@@ -28,10 +28,16 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
 /// mix scores of other heads. -1: there is none.
 int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// The common axis along memory of a group whose every sum has few terms for each of its elements (the taps of a convolution of single
+/// channels, a pool): threads share elements, not terms. -1: there is none.
+int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 /// Values for a group that reads memory along one axis and writes it along another: square tiles.
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
 /// The same for a group that sums across memory along the axis: narrow blocks of many threads, so many that all units work.
 NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
+/// The same for short sums along the axis: some elements for each thread, of `rows` positions of the axis before it.
+NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows);
 /// The same where each point of the axis repeats reads: a block takes some of them.
 NamedValues values_of_repeated_reads(const NestStructure& structure, const FusionGroup& group, int axis);
 

@@ -18,6 +18,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kRowsOfShortSums = 8;  ///< of which a block takes 128 columns
 constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
 constexpr int kSummingThreads = 256;    ///< of a block that adds up a few parts of each of many sums
 
@@ -183,6 +184,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   }
   if (const int axis = axis_of_repeated_reads(nest, chosen_.structure, group); axis >= 0) {
     shape = shape_of(group, values_of_repeated_reads(chosen_.structure, group, axis));
+    if (infeasible().empty()) return "";
+  }
+  if (const int axis = axis_of_short_sums(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_short_sums(chosen_.structure, group, axis, kRowsOfShortSums));
     if (infeasible().empty()) return "";
   }
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);

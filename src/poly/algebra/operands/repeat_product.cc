@@ -1,7 +1,7 @@
 // Rule "repeat_product": a product that many others are made of is computed for each of them.
 //
-// Pattern    w_p = f(t_q, ..), a temporary that a sum of products reads as a factor, where t is a temporary that comes from a sum of products
-//            (through elementwise definitions, too), and q does not follow some dims h of w (one map of scores for all heads).
+// Pattern    w_p = f(t_q, ..), a temporary that a sum of products reads as a factor, where t is a temporary that comes from a sum of products of
+//            matrices (through elementwise definitions, too), and q does not follow some dims h of w (one map of scores for all heads).
 // Rewrite    t'_hq and what it comes from, back to the sum, get the dims h, over all values that h has in w, behind as many dims as w has
 //            in front of them; w reads t'_hq.
 // Conditions nobody else reads t and what it comes from; their definitions are alone in their loops and stand before w.
@@ -35,11 +35,26 @@ bool sums_products(const Statement& statement) {
   return statement.reduction == ReductionOp::add && statement.value.op() == ScalarOp::mul;
 }
 
-/// The tensor and the temporaries that it comes from, back to sums; `sums` becomes true where one of them is a sum of products.
+/// A sum of products of matrices: each factor follows a dim of the result that the other does not. A sum of squares of a row is none.
+bool multiplies_matrices(const Statement& statement) {
+  if (!sums_products(statement)) return false;
+  const ScalarExpr &a = statement.value.args()[0], &b = statement.value.args()[1];
+  const std::vector<int> reduced = reduced_dims(statement);
+  const auto has_own_dim = [&](const ScalarExpr& factor, const ScalarExpr& other) {
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+      if (written && varies_along(statement, factor, dim) && !varies_along(statement, other, dim)) return true;
+    }
+    return false;
+  };
+  return has_own_dim(a, b) && has_own_dim(b, a);
+}
+
+/// The tensor and the temporaries that it comes from, back to sums; `sums` becomes true where one of them is one of products of matrices.
 void add_sources(const Nest& nest, const std::string& tensor, std::set<std::string>& sources, bool& sums) {
   if (nest.tensor(tensor).role != TensorRole::temporary || !sources.insert(tensor).second) return;
   for (const Statement* writer : writers_of(nest, tensor)) {
-    sums = sums || sums_products(*writer);
+    sums = sums || multiplies_matrices(*writer);
     for (const Access& read : writer->reads) {
       if (!writer->reduction) add_sources(nest, read.tensor, sources, sums);
     }
