@@ -427,7 +427,7 @@ TuneResult tune(const TuneRequest& request) {
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   TuneRequest fixed = request;
   const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
-  if (chooses) fixed.fixed_sizes = sizes_of_reduced_products(request.nest, complete_sizes(request.nest, request.sizes));
+  if (chooses) fixed.fixed_sizes = sizes_known_to_products(request.nest, complete_sizes(request.nest, request.sizes));
   std::optional<TuneResult> result = Tuning(fixed, chooses).run();
   if (!result) {
     fixed.fixed_sizes = sizes_that_help(fixed);

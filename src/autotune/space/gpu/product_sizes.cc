@@ -8,6 +8,7 @@
 #include <isl/aff.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -50,8 +51,17 @@ bool is_reduced(const Statement& statement, const Access& read) {
   return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim && !follows(statement.write, *dim); });
 }
 
-/// The sizes in the extents that a product of matrices sums over; none where those are long, or the operands have no 16 bits.
-std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statement, const Sizes& sizes) {
+/// Dims that the statement reduces.
+int reduced_dims(const Statement& statement) {
+  const auto written = followed_dims(statement.write);
+  int reduced = static_cast<int>(statement.dims.size());
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim)
+    reduced -= std::find(written.begin(), written.end(), std::optional(dim)) != written.end() ? 1 : 0;
+  return reduced;
+}
+
+/// The sizes in the extents that a product of matrices sums over; none where those are beyond `most`, or the operands have no 16 bits.
+std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statement, const Sizes& sizes, std::int64_t most) {
   std::set<std::string> found;
   const auto product = unscaled_contraction_of(statement);
   for (const int ordinal : {product->a, product->b}) {
@@ -61,7 +71,7 @@ std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statemen
     const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
     std::int64_t depth = 1;
     for (std::size_t p = 0; p < dims.size(); ++p) depth *= dims[p] && !follows(statement.write, *dims[p]) ? shape[p] : 1;
-    if (size_in_bytes(tensor.type) != 2 || depth > kMostDepth) return {};
+    if (size_in_bytes(tensor.type) != 2 || depth > most) return {};
     add_sizes(nest, operand, [&](int dim) { return !follows(statement.write, dim); }, found);
   }
   return found;
@@ -69,7 +79,7 @@ std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statemen
 
 }  // namespace
 
-std::set<std::string> sizes_of_reduced_products(const Nest& nest, const Sizes& sizes) {
+std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes) {
   std::map<std::string, std::set<std::string>> depths;  // by tensors that come from products: of all of these
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
@@ -80,7 +90,11 @@ std::set<std::string> sizes_of_reduced_products(const Nest& nest, const Sizes& s
       before.insert(known->second.begin(), known->second.end());
       if (is_reduced(statement, read)) found.insert(known->second.begin(), known->second.end());
     }
-    if (multiplies_matrices(statement)) before.merge(sizes_of_depth(nest, statement, sizes));
+    if (multiplies_matrices(statement)) {
+      before.merge(sizes_of_depth(nest, statement, sizes, kMostDepth));
+      // Loops over taps stand around tiles of the innermost terms.
+      if (reduced_dims(statement) > 1) found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
+    }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
   }
   for (const SizeParam& size : nest.sizes) {

@@ -13,8 +13,8 @@ namespace nestor {
 /// (head sizes of attention). The definition need not say so. Other nests stay as they are.
 void specialize_product_sizes(Nest& nest);
 
-/// Sizes that are free, in the extents of short sums of products of 16 bits whose results are reduced along rows (a log-sum-exp of
-/// scores). With them fixed, a block keeps its rows and never stores the results.
-std::set<std::string> sizes_of_reduced_products(const Nest& nest, const Sizes& sizes);
+/// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a
+/// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions).
+std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes);
 
 }  // namespace nestor

@@ -34,12 +34,13 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
   });
 }
 
-/// Axes along which an access moves by whole steps, sums of several included.
-std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access) {
+/// Axes along which an access moves by single elements, or (`taps`) by several too: sums of both included, as of the taps of a convolution.
+std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access, bool taps = false) {
   std::vector<int> axes;
-  for (const std::vector<int>& dims : summed_dims(access)) {
-    for (const int dim : dims) {
-      if (static_cast<std::size_t>(dim) < loop_group.axes.size()) axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
+  for (const std::map<int, std::int64_t>& dims : moving_dims(access)) {
+    for (const auto& [dim, factor] : dims) {
+      const bool known = static_cast<std::size_t>(dim) < loop_group.axes.size();
+      if (known && (taps || factor == 1)) axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
     }
   }
   return axes;
@@ -104,6 +105,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
   const std::vector<int> in_a = moved_axes(loop_group, a), in_b = moved_axes(loop_group, b),
+                         taps_a = moved_axes(loop_group, a, true), taps_b = moved_axes(loop_group, b, true),
                          written = followed_axes(loop_group, statement.write);
   TensorAxes result;
   std::int64_t points = 1;
@@ -114,7 +116,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
       continue;
     }
     // Of several reduced dims the innermost is cut into tiles; the others are loops around products.
-    if (!has(in_a, axis) || !has(in_b, axis)) return std::nullopt;
+    if (!has(taps_a, axis) || !has(taps_b, axis)) return std::nullopt;
     result.reduction_axis = axis;
     result.inner = loop_group.extents[k];
     result.fixed_inner = has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));
@@ -128,7 +130,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   for (const int axis : written) {
     if (axis >= 0 && alone(axis) && has(in_a, axis) != has(in_a, result.column)) result.row = axis;
   }
-  if (result.row < 0 || result.reduction_axis < 0) return std::nullopt;
+  if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
   result.column_extent = extent(result.column);
   result.row_extent = extent(result.row);
   result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);

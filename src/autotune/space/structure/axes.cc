@@ -16,34 +16,46 @@
 
 namespace nestor {
 
-std::vector<std::vector<int>> summed_dims(const Access& access) {
+std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
   // What the relation says about its own domain is no part of the function.
   isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
   isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(plain);
   const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
   const int dims = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_in));
-  std::vector<std::vector<int>> result(static_cast<std::size_t>(rank));
+  std::vector<std::map<int, std::int64_t>> result(static_cast<std::size_t>(rank));
   for (int k = 0; k < rank; ++k) {
     isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
     // Where the access is not defined does not matter.
     function = isl_pw_aff_gist(function, isl_pw_aff_domain(isl_pw_aff_copy(function)));
     if (isl_pw_aff_n_piece(function) == 1) {
       isl_aff* affine = isl_pw_aff_as_aff(isl_pw_aff_copy(function));
-      std::vector<int>& summed = result[static_cast<std::size_t>(k)];
-      bool plain_sum = true;
+      std::map<int, std::int64_t>& moving = result[static_cast<std::size_t>(k)];
+      bool whole = true;
       for (int d = 0; d < dims; ++d) {
         if (isl_aff_involves_dims(affine, isl_dim_in, d, 1) != isl_bool_true) continue;
         isl_val* factor = isl_aff_get_coefficient_val(affine, isl_dim_in, d);
-        plain_sum = plain_sum && isl_val_is_one(factor) == isl_bool_true;
+        whole = whole && isl_val_is_pos(factor) == isl_bool_true && isl_val_is_int(factor) == isl_bool_true;
+        moving[d] = whole ? isl_val_get_num_si(factor) : 0;
         isl_val_free(factor);
-        summed.push_back(d);
       }
-      if (!plain_sum) summed.clear();
+      if (!whole) moving.clear();
       isl_aff_free(affine);
     }
     isl_pw_aff_free(function);
   }
   isl_pw_multi_aff_free(functions);
+  return result;
+}
+
+std::vector<std::vector<int>> summed_dims(const Access& access) {
+  std::vector<std::vector<int>> result;
+  for (const std::map<int, std::int64_t>& moving : moving_dims(access)) {
+    result.emplace_back();
+    const bool plain = std::all_of(moving.begin(), moving.end(), [](const auto& dim) { return dim.second == 1; });
+    for (const auto& [dim, factor] : moving) {
+      if (plain) result.back().push_back(dim);
+    }
+  }
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include "autotune/space/structure/nest_structure.h"
 #include "poly/nest/nest.h"
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -17,6 +19,10 @@ std::vector<std::optional<int>> followed_dims(const Access& access);
 
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);
+
+/// For each index of an access the dims of the statement that it is a sum of, with their factors, which are whole and positive; none where
+/// it is anything else.
+std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access);
 
 /// For each index of an access the dims of the statement that it is the sum of, beside a constant (the taps of a convolution); none
 /// where it is anything else.
