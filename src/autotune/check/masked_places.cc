@@ -17,9 +17,14 @@
 namespace nestor {
 namespace {
 
-/// What the rules among the steps need.
-std::set<std::string> finite_for_rules(const Schedule& schedule) {
-  std::set<std::string> tensors;
+/// Rules among the steps that need finite values.
+struct AskingRules {
+  std::set<std::string> tensors;  ///< that they need
+  std::vector<Nest> nests;        ///< that they are applied to
+};
+
+AskingRules asking_rules(const Schedule& schedule) {
+  AskingRules found;
   const std::vector<Step>& steps = schedule.steps();
   const auto asks = [](const Step& step) {
     return step.name == "apply_rule" && rule(step.args.front().get<std::string>()).finite != nullptr;
@@ -30,11 +35,12 @@ std::set<std::string> finite_for_rules(const Schedule& schedule) {
   for (auto step = steps.begin(); step != rest; ++step) {
     if (asks(*step)) {
       for (std::string& tensor : rule(step->args.front().get<std::string>()).finite(before.nest()))
-        tensors.insert(std::move(tensor));
+        found.tensors.insert(std::move(tensor));
+      found.nests.push_back(before.nest());
     }
     before = before.apply(*step);
   }
-  return tensors;
+  return found;
 }
 
 const Tensor* find_tensor(const Nest& nest, const std::string& name) {
@@ -225,21 +231,26 @@ class MaskedElements {
 
 std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof,
                                         const std::vector<std::string>& products) {
-  std::set<std::string> tensors = finite_for_rules(schedule);
+  std::set<std::string> tensors = asking_rules(schedule).tensors;
   tensors.insert(proof.finite.begin(), proof.finite.end());
   tensors.insert(products.begin(), products.end());
   return {tensors.begin(), tensors.end()};
 }
 
 ElementLists masked_places(const Schedule& schedule, const std::vector<std::string>& tensors, const Sizes& sizes) {
-  const bool rewritten = !finite_for_rules(schedule).empty();
+  const AskingRules asking = asking_rules(schedule);
+  const bool rewritten = !asking.tensors.empty();
   MaskedElements defined(schedule.original_nest(), sizes), final(schedule.nest(), sizes);
   for (const std::string& name : tensors) {
     const Tensor* as_defined = find_tensor(schedule.original_nest(), name);
     const Tensor* as_final = find_tensor(schedule.nest(), name);
-    // Where rules have left points out, those that are left say which: the definition still reads what only the others read.
+    // Where rules have left points out, those that are left say which: the definition still reads what only the others read. Where they have
+    // added some, those before say which.
     if (as_final && (rewritten || !as_defined)) {
-      const isl::set masked = final.masked(*as_final);
+      isl::set masked = final.masked(*as_final);
+      for (const Nest& before : asking.nests) {
+        if (const Tensor* known = find_tensor(before, name)) masked = masked.unite(MaskedElements(before, sizes).masked(*known));
+      }
       final.add(name, masked);
       if (as_defined) defined.add(name, masked);
     } else if (as_defined) {
@@ -261,7 +272,7 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
 
 MaskedFactors::MaskedFactors(const Nest& definition) : schedule_(with_asking_rules(definition)) {
   std::set<std::string> tensors = factors_beside_computed(definition);
-  tensors.merge(finite_for_rules(schedule_));
+  tensors.merge(asking_rules(schedule_).tensors);
   tensors_.assign(tensors.begin(), tensors.end());
 }
 

@@ -92,6 +92,24 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   return result;
 }
 
+/// Are all pairs of values of two dims in the set?
+bool is_box(const isl::set& set, int a, int b) {
+  const auto only = [](const isl::set& from, int dim) {
+    const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);
+    isl_set* kept = isl_set_project_out(from.copy(), isl_dim_set, at + 1, all - at - 1);
+    return isl::manage(isl_set_project_out(kept, isl_dim_set, 0, at));
+  };
+  const int first = std::min(a, b), last = std::max(a, b);
+  isl_set* pairs =
+      isl_set_project_out(set.copy(), isl_dim_set, static_cast<unsigned>(last) + 1,
+                          static_cast<unsigned>(isl_set_dim(set.get(), isl_dim_set)) - static_cast<unsigned>(last) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, static_cast<unsigned>(first) + 1, static_cast<unsigned>(last - first) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, 0, static_cast<unsigned>(first));
+  const isl::set both = isl::manage(pairs);
+  const isl::set box = isl::manage(isl_set_flat_product(only(both, 0).release(), only(both, 1).release()));
+  return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
+}
+
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                       const Statement& statement, const FusionGroup& group) {
@@ -131,6 +149,11 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     if (axis >= 0 && alone(axis) && has(in_a, axis) != has(in_a, result.column)) result.row = axis;
   }
   if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
+  // Copies bring whole tiles of terms.
+  const isl::set domain = statement.domain.intersect_params(full_context(nest));
+  for (const int axis : {result.row, result.column}) {
+    if (!is_box(domain, loop_group.position_of(axis), loop_group.position_of(result.reduction_axis))) return std::nullopt;
+  }
   result.column_extent = extent(result.column);
   result.row_extent = extent(result.row);
   result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);
@@ -253,24 +276,6 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
   } else {
     result.sums.push_back(width_of(structure, group, result, written));
   }
-}
-
-/// Are all pairs of values of two dims in the set?
-bool is_box(const isl::set& set, int a, int b) {
-  const auto only = [](const isl::set& from, int dim) {
-    const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);
-    isl_set* kept = isl_set_project_out(from.copy(), isl_dim_set, at + 1, all - at - 1);
-    return isl::manage(isl_set_project_out(kept, isl_dim_set, 0, at));
-  };
-  const int first = std::min(a, b), last = std::max(a, b);
-  isl_set* pairs =
-      isl_set_project_out(set.copy(), isl_dim_set, static_cast<unsigned>(last) + 1,
-                          static_cast<unsigned>(isl_set_dim(set.get(), isl_dim_set)) - static_cast<unsigned>(last) - 1);
-  pairs = isl_set_project_out(pairs, isl_dim_set, static_cast<unsigned>(first) + 1, static_cast<unsigned>(last - first) - 1);
-  pairs = isl_set_project_out(pairs, isl_dim_set, 0, static_cast<unsigned>(first));
-  const isl::set both = isl::manage(pairs);
-  const isl::set box = isl::manage(isl_set_flat_product(only(both, 0).release(), only(both, 1).release()));
-  return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
 }
 
 }  // namespace

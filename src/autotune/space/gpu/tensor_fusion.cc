@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>
 #include <map>
@@ -81,10 +82,17 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
-  std::set<std::string> more = usual;
-  more.insert(for_products.begin(), for_products.end());
+  std::set<std::string> more = usual, zeros = usual;
+  for (const std::string& rule : for_products) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
+  // Products with zeros only where there are none otherwise.
+  std::set<std::string> all = more;
+  all.insert(zeros.begin(), zeros.end());
+  if (zeros != usual && !finds_place(usual)) {
+    if (finds_place(zeros)) return zeros;
+    if (finds_place(all)) return all;
+  }
   for (const std::string& rule : usual) {
     std::set<std::string> others = usual;
     others.erase(rule);

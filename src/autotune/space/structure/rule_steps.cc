@@ -146,7 +146,11 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 
 bool enabled_by_default(const std::string& rule) { return rule != kSplittingRule && !is_for_products(rule); }
 
-bool is_for_products(const std::string& rule) { return rule == "batch_first" || rule == "repeat_product" || rule == "join_rows"; }
+bool is_for_products(const std::string& rule) {
+  return rule == "zero_terms" || rule == "batch_first" || rule == "repeat_product" || rule == "join_rows";
+}
+
+bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }
 
 bool costs_accuracy(const std::string& rule) { return rule == "exp2_scale"; }
 

@@ -37,6 +37,9 @@ bool enabled_by_default(const std::string& rule);
 /// True for rules that do more work so that products get tensor cores: of no use without.
 bool is_for_products(const std::string& rule);
 
+/// True for those of them that multiply zeros.
+bool multiplies_zeros(const std::string& rule);
+
 /// True for rules that trade bits of f32 for speed: not for results that are not rounded to 16 bits.
 bool costs_accuracy(const std::string& rule);
 

@@ -21,6 +21,7 @@ const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
 const Rule& materialize_factor_rule();
 const Rule& late_definitions_rule();
+const Rule& zero_terms_rule();
 const Rule& batch_first_rule();
 const Rule& join_rows_rule();
 const Rule& repeat_product_rule();

@@ -1,0 +1,177 @@
+// Rule "zero_terms": a sum of products over a part of its rows gets whole rows, with zeros for the terms that it left out.
+//
+// Pattern    r_e += a_p b_q, where a and b are tensors of 16 bits, each follows a dim of e that the other does not, and the reduced dims
+//            have other values for some e than for others, as under a triangular mask (sum over j <= i of w[i, j] x[j, d]).
+// Rewrite    a'_p = a_p for the terms of the sum, 0 for all others of the rectangle around them, before the sum, which reads a' and runs
+//            over the rectangle. The same with b in the place of a.
+// Conditions the sum is alone in its loops and starts from 0; no element of a has terms within and without; b is there for all terms.
+// Proof      r_e + 0 b_q = r_e for a finite b_q. A sum that starts from +0 is never -0, so that +0 or -0 changes nothing.
+// Special    b must be finite in masked places (docs/values.md): 0 times an infinity or NaN is NaN.
+// Rounding   none: the products are 0.
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "zero_terms";
+
+struct Filling {
+  std::size_t filled = 0, other = 0;  ///< ordinals of reads
+  isl::set whole;                     ///< domain of the sum after the rule
+  isl::map filled_access, other_access;
+  isl::set kept, zeros;  ///< elements of the filled operand: { Tensor[index] }
+};
+
+/// What is left of the domain without what ties reduced dims to others: { Sum[dims] }.
+isl::set rectangle_around(const Nest& nest, const Statement& sum) {
+  const std::vector<int> reduced = reduced_dims(sum);
+  const auto without = [&](bool of_reduced) {
+    isl_set* rest = domain_in(nest, sum).release();
+    for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+      const bool is_reduced = std::find(reduced.begin(), reduced.end(), dim) != reduced.end();
+      if (is_reduced == of_reduced) rest = isl_set_eliminate(rest, isl_dim_set, static_cast<unsigned>(dim), 1);
+    }
+    return isl::manage(rest);
+  };
+  return without(true).intersect(without(false)).coalesce();
+}
+
+/// An access on a larger domain than it was written down for.
+isl::map extended(const Access& access, const isl::set& domain) {
+  isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
+  return isl::manage(plain).intersect_domain(domain);
+}
+
+/// Does the access meet elements of the tensor alone?
+bool stays_inside(const Nest& nest, const isl::map& access, const std::string& tensor) {
+  return access.range().is_subset(tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest)));
+}
+
+bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other) {
+  const std::vector<int> reduced = reduced_dims(sum);
+  for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+    const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+    if (written && depends_on_dim(sum.reads[operand].relation, dim) && !depends_on_dim(sum.reads[other].relation, dim)) return true;
+  }
+  return false;
+}
+
+/// Sets `why` where there is none.
+std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of two 16-bit tensors";
+  const auto halves = half_products(sum);
+  if (!halves) return std::nullopt;
+  why = "each operand follows no dim of the result that the other does not";
+  if (!follows_own_dim(sum, halves->first, halves->second) || !follows_own_dim(sum, halves->second, halves->first))
+    return std::nullopt;
+  why = "it does not start from 0, or shares its loops with other statements of its definition";
+  if (!starts_from(nest, sum, 0) || group_end(nest, sum.name) - group_begin(nest, sum.name) != 1) return std::nullopt;
+  why = "it leaves out no terms of the rectangle around it";
+  const isl::set whole = rectangle_around(nest, sum), domain = domain_in(nest, sum);
+  if (whole.is_subset(domain)) return std::nullopt;
+  why = "neither operand has elements that are for terms left out alone, beside one that is there for all terms";
+  const isl::set left_out = whole.subtract(domain);
+  for (const auto& [filled, other] : {std::pair(halves->first, halves->second), std::pair(halves->second, halves->first)}) {
+    Filling filling{filled, other, whole, extended(sum.reads[filled], whole), extended(sum.reads[other], whole), {}, {}};
+    filling.kept = domain.apply(filling.filled_access);
+    filling.zeros = left_out.apply(filling.filled_access).coalesce();
+    if (filling.zeros.is_disjoint(filling.kept) && stays_inside(nest, filling.filled_access, sum.reads[filled].tensor) &&
+        stays_inside(nest, filling.other_access, sum.reads[other].tensor))
+      return filling;
+  }
+  return std::nullopt;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (filling_of(nest, statement, why))
+      matches.push_back({kName, {statement.name}, "terms that " + statement.name + " leaves out are multiplied by zeros"});
+  }
+  return matches;
+}
+
+/// What is multiplied by zeros.
+std::vector<std::string> finite(const Nest& nest) {
+  std::vector<std::string> tensors;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (const auto filling = filling_of(nest, statement, why)) tensors.push_back(statement.reads[filling->other].tensor);
+  }
+  return tensors;
+}
+
+/// A statement that writes some elements of `tensor`: dims are its indices.
+Statement writer_of(const Nest& nest, const std::string& name, const std::string& tensor, const isl::set& elements) {
+  Statement writer;
+  writer.name = name;
+  writer.domain = isl::manage(isl_set_set_tuple_name(elements.copy(), name.c_str()));
+  writer.domain = isl::manage(isl_set_gist_params(writer.domain.release(), full_context(nest).release()));
+  const auto rank = static_cast<unsigned>(isl_set_dim(elements.get(), isl_dim_set));
+  for (unsigned k = 0; k < rank; ++k) {
+    writer.dims.push_back(fresh_dim(writer.dims, "e"));
+    writer.domain = isl::manage(isl_set_set_dim_name(writer.domain.release(), isl_dim_set, k, writer.dims[k].c_str()));
+  }
+  isl_map* write = isl_set_identity(writer.domain.copy());
+  writer.write = {tensor, isl::manage(isl_map_set_tuple_name(write, isl_dim_out, tensor.c_str()))};
+  return writer;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  Statement sum = nest.statement(name);
+  std::string why;
+  const std::optional<Filling> filling = filling_of(nest, sum, why);
+  if (!filling) refuse_rule(kName, name, why);
+  Nest result = nest;
+  const std::string source = sum.reads[filling->filled].tensor, tensor = fresh_name(result, source + "_whole");
+  Tensor whole = nest.tensor(source);
+  whole.name = tensor;
+  whole.role = TensorRole::temporary;
+  whole.tolerance = {};
+  result.tensors.push_back(whole);
+
+  Statement zeros = writer_of(nest, fresh_name(result, source + "_zeros"), tensor, filling->zeros);
+  zeros.value = ScalarExpr::cast(whole.type, ScalarExpr::constant(0));
+  insert_statement(result, begin_with_initialisers(result, result.statement(name)), zeros);
+  Statement copy = writer_of(nest, tensor, tensor, filling->kept);
+  copy.reads = {{source, isl::manage(isl_map_set_tuple_name(isl_set_identity(copy.domain.copy()), isl_dim_out, source.c_str()))}};
+  copy.value = ScalarExpr::read(0, whole.type);
+  insert_statement(result, begin_with_initialisers(result, result.statement(name)), copy);
+
+  sum.group = result.statement(name).group;
+  sum.domain = isl::manage(isl_set_gist_params(filling->whole.copy(), full_context(nest).release()));
+  for (Access& read : sum.reads) read.relation = extended(read, sum.domain);
+  sum.write.relation = extended(sum.write, sum.domain);
+  sum.reads[filling->filled] = {
+      tensor, isl::manage(isl_map_set_tuple_name(sum.reads[filling->filled].relation.copy(), isl_dim_out, tensor.c_str()))};
+  replace_statement(result, sum);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& zero_terms_rule() {
+  static const Rule rule{kName,
+                         "terms that a sum of products leaves out are multiplied by zeros (argument: statement)",
+                         "a sum that starts from 0 is the same with products of 0 and finite values added",
+                         "none, with finite values in masked places: what was left out is multiplied by 0",
+                         find,
+                         apply,
+                         finite};
+  return rule;
+}
+
+}  // namespace nestor
