@@ -198,7 +198,7 @@ g1, g2 = indices(g1=side, g2=side)
 
 
 @nestor.nest
-def sinkhorn_step(score: f32[side, side], column: f32[side]):
+def sinkhorn_step(score: bf16[side, side], column: f32[side]):
     """Logarithms of the scales of rows, then of columns, of a transport plan."""
     top = define("top", g1, nestor.max(score[g1, g2] + column[g2], over=g2))
     rows_scale = define("row_scale", g1, -top[g1] - nestor.log(nestor.sum(nestor.exp(score[g1, g2] + column[g2] - top[g1]), over=g2)))
@@ -208,8 +208,41 @@ def sinkhorn_step(score: f32[side, side], column: f32[side]):
 
 
 def _sinkhorn(score, column):
-    row_scale = -torch.logsumexp(score + column, 1)
-    return row_scale, -torch.logsumexp(score + row_scale[:, None], 0)
+    row_scale = -torch.logsumexp(widened(score) + column, 1)
+    return row_scale, -torch.logsumexp(widened(score) + row_scale[:, None], 0)
+
+
+steps, span, features = Size("batch", 8), Size("length", 2048), Size("features", 1024)
+b2, t1, t2, f2 = indices(b2=steps, t1=span, t2=span, f2=features)
+
+
+@nestor.nest
+def moving_average(x: bf16[steps, span, features], decay: f32[span]):
+    """Each step is a mean of those before it, weighted by their distance: a product with a triangular matrix."""
+    weight = define("weight", (t1, t2), decay[t1 - t2], where=t2 <= t1, type=bf16)
+    return define("out", (b2, t1, f2), nestor.sum(weight[t1, t2] * x[b2, t2, f2], over=t2, where=t2 <= t1), type=bf16)
+
+
+def _moving_average(x, decay):
+    at = torch.arange(x.shape[1], device=x.device)
+    weight = decay[(at[:, None] - at).clamp(min=0)].tril().to(x.dtype)
+    return weight @ x
+
+
+clips, times, inputs, filters = Size("batch", 16), Size("length", 8192), Size("maps", 256), Size("filters", 256)
+c1, t3, i1, o1 = indices(c1=clips, t3=times, i1=inputs, o1=filters)
+(tap,) = indices(tap=3)
+
+
+@nestor.nest
+def dilated_conv1d(x: f16[clips, times + 16, inputs], weight: f16[filters, 3, inputs]):
+    """Taps eight steps apart."""
+    found = nestor.sum(x[c1, t3 + 8 * tap, i1] * weight[o1, tap, i1], over=(tap, i1))
+    return define("out", (c1, t3, o1), nestor.tanh(found), type=f16)
+
+
+def _dilated(x, weight):
+    return torch.tanh(F.conv1d(x.transpose(1, 2), weight.transpose(1, 2), dilation=8)).transpose(1, 2)
 
 
 OPERATORS = [
@@ -232,4 +265,8 @@ OPERATORS = [
              draw={"label": lambda x, sizes: (x.abs() * 1e4).long() % sizes["classes"]}),
     Operator(triplet_loss, _triplet, "F. Schroff et al., FaceNet, arXiv:1503.03832", {"triples": 7, "inner": 5}),
     Operator(sinkhorn_step, _sinkhorn, "M. Cuturi, arXiv:1306.0895", {"side": 7}),
+    Operator(moving_average, _moving_average, "X. Ma et al., Mega, arXiv:2209.10655", {"batch": 2, "length": 7, "features": 5},
+             draw={"decay": lambda x, sizes: 0.1 * x.exp() / sizes["length"]**0.5}),
+    Operator(dilated_conv1d, _dilated, "A. van den Oord et al., WaveNet, arXiv:1609.03499",
+             {"batch": 2, "length": 5, "maps": 3, "filters": 7}, draw={"weight": divided("maps")}),
 ]

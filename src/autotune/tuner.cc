@@ -114,9 +114,7 @@ class Tuning {
     }
   }
 
-  bool may_fix_more() const {
-    return may_fix_more_ && problem_.fixed.size() < problem_.sizes.size();
-  }
+  bool may_fix_more() const { return may_fix_more_ && problem_.fixed.size() < problem_.sizes.size(); }
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool stopped() const { return request_.stop && request_.stop->load(); }

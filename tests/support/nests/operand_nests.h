@@ -29,6 +29,40 @@ inline Nest interleaved_products(ElementType type = ElementType::f16) {
       .build();
 }
 
+/// out[i, d] = sum over j <= i of w[i, j] x[j, d]: the sum leaves out what lies above the diagonal.
+inline Nest triangular_product() {
+  const std::string element = "0 <= i < N and 0 <= d < D";
+  return NestBuilder("triangular", {{"N", 7}, {"D", 5}})
+      .tensor("w", TensorRole::input, {"N", "N"}, ElementType::f16)
+      .tensor("x", TensorRole::input, {"N", "D"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"N", "D"})
+      .tensor("out", TensorRole::output, {"N", "D"}, ElementType::f16)
+      .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + " and 0 <= j <= i", "sums[i, d]", {"w[i, j]", "x[j, d]"}, product_of_halves(),
+                 ReductionOp::add)
+      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]"}, ScalarExpr::cast(ElementType::f16, read(0)))
+      .build();
+}
+
+/// out[i, j] = sum over k of u[i, k] y[j, k], where u[i, k] = x[i, k] times the sum of squares of its row.
+inline Nest norm_of_operand() {
+  const std::string row = "0 <= i < N", element = row + " and 0 <= k < K", cell = row + " and 0 <= j < N";
+  const ScalarExpr wide = ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16));
+  return NestBuilder("norm_of_operand", {{"N", 7}, {"K", 5}})
+      .tensor("x", TensorRole::input, {"N", "K"}, ElementType::f16)
+      .tensor("y", TensorRole::input, {"N", "K"}, ElementType::f16)
+      .tensor("squares", TensorRole::temporary, {"N"})
+      .tensor("u", TensorRole::temporary, {"N", "K"}, ElementType::f16)
+      .tensor("out", TensorRole::output, {"N", "N"})
+      .statement("squares_init[i] : " + row, "squares[i]", {}, number(0))
+      .statement("squares[i, k] : " + element, "squares[i]", {"x[i, k]"}, wide * wide, ReductionOp::add)
+      .statement("u[i, k] : " + element, "u[i, k]", {"x[i, k]", "squares[i]"}, ScalarExpr::cast(ElementType::f16, wide * read(1)))
+      .statement("out_init[i, j] : " + cell, "out[i, j]", {}, number(0))
+      .statement("out[i, j, k] : " + cell + " and 0 <= k < K", "out[i, j]", {"u[i, k]", "y[j, k]"}, product_of_halves(),
+                 ReductionOp::add)
+      .build();
+}
+
 /// out[i, j, g, f] = sum over v of a[v, i, g] b[v, j, f]: rows and columns lie along two indices each. `inner` values of g, `columns` of f.
 inline Nest outer_products(const std::string& mask = "", int inner = 3, int columns = 5) {
   const std::string g = std::to_string(inner), f = std::to_string(columns);

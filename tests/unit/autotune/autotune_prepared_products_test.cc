@@ -1,5 +1,6 @@
 // Nests whose products of matrices need something computed before them: statistics of rows, normalised operands, another product. The
 // first guess has tensor plans for all products and block plans for the rest, and its kernels compute what the nest defines.
+#include "autotune/space/gpu/product_sizes.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/preparation.h"
@@ -53,6 +54,30 @@ Nest normalised_keys(bool stored) {
     if (stored || statement.name != "score") continue;
     statement.value = statement.value * read(static_cast<int>(statement.reads.size()));
     statement.reads.push_back({"inverse", parse_map("[H, Q, K] -> { score[h, i, j] -> inverse[h, j] }", "test")});
+  }
+  nest.statements.insert(nest.statements.begin(), first.statements.begin(), first.statements.end());
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
+  validate(nest);
+  return nest;
+}
+
+/// Attention whose keys are k times a matrix.
+Nest projected_keys() {
+  const std::string deep = std::to_string(kDepth), key = "0 <= h < H and 0 <= j < K and 0 <= e < " + deep;
+  const Nest first = NestBuilder("projected_keys", {{"H", 2}, {"Q", 200}, {"K", 200}})
+                         .tensor("w", TensorRole::input, {deep, deep}, kHalf)
+                         .tensor("sums", TensorRole::temporary, {"H", "K", deep})
+                         .tensor("kp", TensorRole::temporary, {"H", "K", deep}, kHalf)
+                         .statement("sums_init[h, j, e] : " + key, "sums[h, j, e]", {}, number(0))
+                         .statement("sums[h, j, e, c] : " + key + " and 0 <= c < " + deep, "sums[h, j, e]",
+                                    {"k[h, j, c]", "w[e, c]"}, wide(0) * wide(1), ReductionOp::add)
+                         .statement("kp[h, j, e] : " + key, "kp[h, j, e]", {"sums[h, j, e]"}, ScalarExpr::cast(kHalf, read(0)))
+                         .build();
+  Nest nest = testing::attention_nest({.depth = kDepth});
+  nest.op = first.op;
+  nest.tensors.insert(nest.tensors.end(), first.tensors.begin(), first.tensors.end());
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "dot") statement.reads[1] = {"kp", statement.reads[1].relation.set_range_tuple("kp")};
   }
   nest.statements.insert(nest.statements.begin(), first.statements.begin(), first.statements.end());
   for (std::size_t k = 0; k < nest.statements.size(); ++k) nest.statements[k].group = static_cast<int>(k);
@@ -154,6 +179,8 @@ std::vector<PreparedCase> prepared_cases() {
   return {
       {"statistics", normalised_keys(false), keys, few_keys, 1, 2, true, Fusion::prepared},
       {"stored_operands", normalised_keys(true), keys, few_keys, 1, 2, true, Fusion::prepared},
+      {"projected_keys", projected_keys(), keys, few_keys, 2, 3, false, Fusion::prepared},
+      {"triangle", triangular_product(), {{"N", 2048}, {"D", 1024}}, {{"N", 72}, {"D", 88}}, 1, 1, true, Fusion::prepared},
       {"norm_then_product",
        norm_then_product(),
        {{"M", 4096}, {"N", 4096}},
@@ -291,6 +318,30 @@ std::vector<std::string> prepared_statements(const Nest& nest, const Sizes& give
     names.insert(names.end(), statements.begin(), statements.end());
   }
   return names;
+}
+
+/// The largest score of each row, of a product that nothing else reads.
+Nest largest_scores(const std::string& depth) {
+  const std::string row = "0 <= i < M", cell = row + " and 0 <= j < N";
+  return NestBuilder("largest", {{"M", 200}, {"N", 200}, {"K", 64}})
+      .tensor("x", TensorRole::input, {"M", depth}, kHalf)
+      .tensor("y", TensorRole::input, {"N", depth}, kHalf)
+      .tensor("score", TensorRole::temporary, {"M", "N"})
+      .tensor("top", TensorRole::output, {"M"})
+      .statement("score_init[i, j] : " + cell, "score[i, j]", {}, number(0))
+      .statement("score[i, j, k] : " + cell + " and 0 <= k < " + depth, "score[i, j]", {"x[i, k]", "y[j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("top_init[i] : " + row, "top[i]", {}, number(-1e30))
+      .statement("top[i, j] : " + cell, "top[i]", {"score[i, j]"}, read(0), ReductionOp::max)
+      .build();
+}
+
+TEST(ProductSizes, AreTheShortDepthsOfProductsThatAreReduced) {
+  const Sizes sizes{{"M", 4096}, {"N", 4096}, {"K", 256}};
+  EXPECT_THAT(sizes_known_to_products(largest_scores("K"), sizes), ElementsAre("K"));
+  EXPECT_THAT(sizes_known_to_products(largest_scores("64"), sizes), IsEmpty()) << "known already";
+  EXPECT_THAT(sizes_known_to_products(largest_scores("K"), {{"M", 4096}, {"N", 4096}, {"K", 4096}}), IsEmpty()) << "no room";
+  EXPECT_THAT(sizes_known_to_products(testing::product_chain_nest(), {{"M", 64}, {"N", 64}, {"K", 64}, {"P", 64}}), IsEmpty());
 }
 
 TEST(Preparation, IsWhatProductsNeedAndDoNotTakePartIn) {

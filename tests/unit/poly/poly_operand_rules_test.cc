@@ -1,4 +1,4 @@
-// Rules batch_first, join_rows and repeat_product: the same results, with operands that tiles of products can be made of.
+// Rules zero_terms, batch_first, join_rows and repeat_product: the same results, with operands that tiles of products can be made of.
 #include "poly/algebra/all_rules.h"
 #include "poly/isl/isl_tools.h"
 #include "support/nests/operand_nests.h"
@@ -37,6 +37,26 @@ TEST(BatchFirst, OtherOperandsStayWhereTheyAre) {
   EXPECT_EQ(matches("batch_first", outer_products()), 0U) << "neighbours are of one product";
   EXPECT_EQ(matches("batch_first", matmul()), 0U);
 }
+
+TEST(ZeroTerms, ATriangleBecomesASquareOfElementsAndZeros) {
+  const Nest nest = rule("zero_terms").apply(triangular_product(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_TRUE(nest.statement("w_zeros").domain.is_equal(parse_set("[N, D] -> { w_zeros[e, f] : 0 <= e < f < N }", "test")));
+  EXPECT_TRUE(nest.statement("w_whole").domain.is_equal(parse_set("[N, D] -> { w_whole[e, f] : 0 <= f <= e < N }", "test")));
+  EXPECT_TRUE(nest.statement("sum").domain.is_equal(
+      parse_set("[N, D] -> { sum[i, d, j] : 0 <= i < N and 0 <= d < D and 0 <= j < N }", "test")));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("w_whole", "x"));
+  EXPECT_EQ(matches("zero_terms", nest), 0U) << "once";
+  EXPECT_THAT(rule("zero_terms").finite(triangular_product()), ElementsAre("x"));
+}
+
+TEST(ZeroTerms, WholeSumsStay) {
+  EXPECT_EQ(matches("zero_terms", triangular_product()), 1U);
+  EXPECT_EQ(matches("zero_terms", interleaved_products()), 0U);
+  EXPECT_EQ(matches("zero_terms", matmul()), 0U) << "no 16-bit tensors";
+}
+
+TEST(RepeatProduct, SumsOfSquaresAreNotRepeated) { EXPECT_EQ(matches("repeat_product", norm_of_operand()), 0U); }
 
 TEST(JoinRows, TwoIndicesBecomeOneOnBothSides) {
   const Nest nest = rule("join_rows").apply(outer_products(), {"sum"}).nest;

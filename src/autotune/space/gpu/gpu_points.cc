@@ -7,7 +7,7 @@
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
-#include "autotune/space/structure/preparation.h"
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 #include "autotune/space/gpu/product_sizes.h"
 
 #include "autotune/space/structure/axes.h"
-#include "autotune/space/structure/preparation.h"
 #include "codegen/tile/contraction.h"
 
 #include <isl/aff.h>
@@ -88,12 +87,14 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
       const auto known = depths.find(read.tensor);
       if (known == depths.end()) continue;
       before.insert(known->second.begin(), known->second.end());
-      if (is_reduced(statement, read)) found.insert(known->second.begin(), known->second.end());
+      if (is_reduced(statement, read) && !multiplies_matrices(statement))
+        found.insert(known->second.begin(), known->second.end());
     }
     if (multiplies_matrices(statement)) {
       before.merge(sizes_of_depth(nest, statement, sizes, kMostDepth));
       // Loops over taps stand around tiles of the innermost terms.
-      if (reduced_dims(statement) > 1) found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
+      if (reduced_dims(statement) > 1)
+        found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
   }

@@ -2,7 +2,6 @@
 #include "autotune/space/gpu/tensor_axes.h"
 
 #include "autotune/space/structure/axes.h"
-#include "autotune/space/structure/preparation.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"

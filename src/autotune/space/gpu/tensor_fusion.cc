@@ -34,7 +34,8 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
         outlives = outlives || (known != made.end() && known->second != loops[k]);
       }
       const std::vector<int> written = followed_axes(loop_group, statement.write);
-      if (std::find(written.begin(), written.end(), axes.reduction_axis) != written.end()) made[statement.write.tensor] = loops[k];
+      if (std::find(written.begin(), written.end(), axes.reduction_axis) != written.end())
+        made[statement.write.tensor] = loops[k];
     }
   }
   return outlives;

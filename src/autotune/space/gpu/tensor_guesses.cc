@@ -175,14 +175,18 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
   };
   // Few rows: one warpgroup, whose tile packs fill as far as they can. Then what streams through the block takes the time: small blocks, with
   // many tiles under way.
-  for (const int blocks : {2, 1}) {
-    for (const int stages : {4, 2}) {
-      for (const std::int64_t columns : {128, 64}) {
-        if (axes.row_extent < nvptx::kWarpgroupRows)
-          add({.grid = {.warpgroups = 1, .stages = stages, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
-               .columns = columns,
-               .pack_gqa = fullest_pack(axes)});
+  const auto add_few_rows = [&](int blocks, int stages, std::int64_t columns) {
+    add({.grid = {.warpgroups = 1, .stages = stages, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
+         .columns = columns,
+         .pack_gqa = fullest_pack(axes)});
+  };
+  if (axes.row_extent < nvptx::kWarpgroupRows) {
+    for (const int blocks : {2, 1}) {
+      for (const int stages : {4, 2}) {
+        for (const std::int64_t columns : {128, 64}) add_few_rows(blocks, stages, columns);
       }
+      // Rows that see few columns, as in windows of an image: a block waits for its copies, others work.
+      if (blocks == 2) add_few_rows(4, 2, kFewestColumns);
     }
   }
   // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some work tiles.
@@ -234,8 +238,8 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
                       .persistent = persistent,
                       .cluster = 2},
              .columns = has_wide_sums(axes) ? 80
-                        : cut            ? 128
-                                         : 160,
+                        : cut               ? 128
+                                            : 160,
              .descending = cut,
              .longest_first = cut ? kInnermost : 0});
       }

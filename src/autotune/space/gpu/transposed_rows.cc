@@ -39,7 +39,8 @@ bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const 
 /// Elements along the loops that an access follows.
 double elements_of(const NestStructure& structure, const std::vector<int>& axes) {
   double elements = 1;
-  for (const int axis : axes) elements *= axis < 0 ? 1 : static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
+  for (const int axis : axes)
+    elements *= axis < 0 ? 1 : static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
   return elements;
 }
 

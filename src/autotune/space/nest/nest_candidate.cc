@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kRowsOfShortSums = 8;  ///< of which a block takes 128 columns
-constexpr int kCombiningThreads = 512;  ///< of a block that combines parts, each thread a few of them
-constexpr int kSummingThreads = 256;    ///< of a block that adds up a few parts of each of many sums
+constexpr int kCombiningThreads = 512;        ///< of a block that combines parts, each thread a few of them
+constexpr int kSummingThreads = 256;          ///< of a block that adds up a few parts of each of many sums
 
 Fusion fusion_of(const NamedValues& values) { return kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0))); }
 

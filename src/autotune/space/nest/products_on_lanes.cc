@@ -2,7 +2,7 @@
 #include "autotune/space/nest/products_on_lanes.h"
 
 #include "autotune/space/gpu/tensor_fusion.h"
-#include "autotune/space/structure/preparation.h"
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"

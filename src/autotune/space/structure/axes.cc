@@ -1,6 +1,7 @@
 // Alignment of loops through the tensors that statements share.
 #include "autotune/space/structure/axes.h"
 
+#include "codegen/tile/contraction.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
@@ -67,6 +68,14 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
 }
 
 namespace {
+
+std::set<int> dims_of(const Access& access) {
+  std::set<int> dims;
+  for (const std::optional<int>& dim : followed_dims(access)) {
+    if (dim) dims.insert(*dim);
+  }
+  return dims;
+}
 
 bool write_depends_on(const Access& write, int dim) {
   struct Search {
@@ -238,6 +247,17 @@ std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access
     axes.push_back(known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
   }
   return axes;
+}
+
+bool multiplies_matrices(const Statement& statement) {
+  const auto product = unscaled_contraction_of(statement);
+  if (!product) return false;
+  const std::set<int> a = dims_of(statement.reads[static_cast<std::size_t>(product->a)]),
+                      b = dims_of(statement.reads[static_cast<std::size_t>(product->b)]), written = dims_of(statement.write);
+  const auto lacks = [&](const std::set<int>& has, const std::set<int>& other) {
+    return std::any_of(written.begin(), written.end(), [&](int dim) { return has.contains(dim) && !other.contains(dim); });
+  };
+  return lacks(a, b) && lacks(b, a);
 }
 
 }  // namespace nestor

@@ -28,4 +28,7 @@ std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access);
 /// where it is anything else.
 std::vector<std::vector<int>> summed_dims(const Access& access);
 
+/// A sum of products where each operand has a dim of the result that the other one lacks: one of products of matrices.
+bool multiplies_matrices(const Statement& statement);
+
 }  // namespace nestor

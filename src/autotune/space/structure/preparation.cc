@@ -15,14 +15,6 @@
 namespace nestor {
 namespace {
 
-std::set<int> dims_of(const Access& access) {
-  std::set<int> dims;
-  for (const std::optional<int>& dim : followed_dims(access)) {
-    if (dim) dims.insert(*dim);
-  }
-  return dims;
-}
-
 /// Loop groups that tensors of the preparation connect, each set in textual order.
 std::vector<std::vector<int>> connected(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
   std::vector<std::vector<int>> sets;
@@ -194,17 +186,6 @@ class Preparation {
 };
 
 }  // namespace
-
-bool multiplies_matrices(const Statement& statement) {
-  const auto product = unscaled_contraction_of(statement);
-  if (!product) return false;
-  const std::set<int> a = dims_of(statement.reads[static_cast<std::size_t>(product->a)]),
-                      b = dims_of(statement.reads[static_cast<std::size_t>(product->b)]), written = dims_of(statement.write);
-  const auto lacks = [&](const std::set<int>& has, const std::set<int>& other) {
-    return std::any_of(written.begin(), written.end(), [&](int dim) { return has.contains(dim) && !other.contains(dim); });
-  };
-  return lacks(a, b) && lacks(b, a);
-}
 
 std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& structure) {
   return Preparation(nest, structure).find();

@@ -10,9 +10,6 @@
 
 namespace nestor {
 
-/// A sum of products where each operand has a dim of the result that the other one lacks.
-bool multiplies_matrices(const Statement& statement);
-
 /// Loop groups, in textual order, that use no product of matrices and sum something up, or compute an operand of such a product;
 /// with those that they need. Statistics of rows and normalised operands are examples. Empty where the nest has no such product.
 std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& structure);

@@ -2,7 +2,6 @@
 #include "autotune/space/structure/product_chains.h"
 
 #include "autotune/space/structure/axes.h"
-#include "autotune/space/structure/preparation.h"
 #include "codegen/tile/contraction.h"
 
 #include <algorithm>
@@ -55,8 +54,12 @@ class Stages {
       const auto product = unscaled_contraction_of(statement);
       const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                    &b = statement.reads[static_cast<std::size_t>(product->b)];
-      Product found{a.tensor, b.tensor, followed_axes(loop_group, a), followed_axes(loop_group, b),
-                    followed_axes(loop_group, statement.write), {}};
+      Product found{a.tensor,
+                    b.tensor,
+                    followed_axes(loop_group, a),
+                    followed_axes(loop_group, b),
+                    followed_axes(loop_group, statement.write),
+                    {}};
       for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
         if (loop_group.reduced[k]) found.reduced.insert(loop_group.axes[k]);
       }

@@ -62,7 +62,8 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
   const std::vector<int> reduced = reduced_dims(sum);
   for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
     const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
-    if (written && depends_on_dim(sum.reads[operand].relation, dim) && !depends_on_dim(sum.reads[other].relation, dim)) return true;
+    if (written && depends_on_dim(sum.reads[operand].relation, dim) && !depends_on_dim(sum.reads[other].relation, dim))
+      return true;
   }
   return false;
 }
