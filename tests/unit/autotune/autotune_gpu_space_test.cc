@@ -1,6 +1,8 @@
 // GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
 #include "autotune/space/gpu/gpu_steps.h"
+#include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/space/structure/rule_variants.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/tile/tile_program.h"
@@ -123,6 +125,56 @@ TEST(GpuSpace, FewColumnsAreSummedInPartsByNarrowBlocks) {
   };
   EXPECT_TRUE(fused("mean_part_init.")) << "two kernels";
   EXPECT_FALSE(fused("mean_combine.")) << "a block for some columns would run through all rows";
+}
+
+/// Five taps of each channel, which lie side by side.
+Nest channel_taps() {
+  using samples::operator*, samples::read;
+  const std::string element = "0 <= t < times and 0 <= c < cols";
+  return samples::NestBuilder("channel_taps", {{"times", 3000}, {"cols", 256}})
+      .context("times >= 1 and cols >= 1")
+      .tensor("x", TensorRole::input, {"times + 4", "cols"})
+      .tensor("w", TensorRole::input, {"5", "cols"})
+      .tensor("sums", TensorRole::temporary, {"times", "cols"})
+      .tensor("y", TensorRole::output, {"times", "cols"})
+      .statement("sums_init[t, c] : " + element, "sums[t, c]", {}, ScalarExpr::constant(0.0))
+      .statement("sums[t, c, k] : " + element + " and 0 <= k < 5", "sums[t, c]", {"x[t + k, c]", "w[k, c]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("y[t, c] : " + element, "y[t, c]", {"sums[t, c]"}, read(0) * read(0))
+      .build();
+}
+
+TEST(GpuSpace, ThreadsShareElementsOfShortSumsAndNotTheirTerms) {
+  SearchedProblem problem(channel_taps(), {});
+  const Point first = problem.space->defaults().front();
+  const NamedValues values = named_values(*problem.space, first);
+  EXPECT_EQ(value_or(values, "tile.c", 0), 128);
+  EXPECT_EQ(value_or(values, "tile.t", 0), 8);
+  EXPECT_EQ(problem.difference(first, {{"times", 37}, {"cols", 70}}), "");
+}
+
+/// y[g, n] = sum over f of x[f, n] w[f, g]: each g reads all of x again.
+TEST(GpuSpace, RepeatedReadsAreThoseOfTheLargestOperand) {
+  using samples::operator*, samples::read;
+  const std::string element = "0 <= g < heads and 0 <= n < cols";
+  const Nest nest = samples::NestBuilder("mixing", {{"heads", 16}, {"cols", 4096}})
+                        .tensor("x", TensorRole::input, {"heads", "cols"})
+                        .tensor("w", TensorRole::input, {"heads", "heads"})
+                        .tensor("y", TensorRole::output, {"heads", "cols"})
+                        .statement("init[g, n] : " + element, "y[g, n]", {}, ScalarExpr::constant(0.0))
+                        .statement("sum[g, n, f] : " + element + " and 0 <= f < heads", "y[g, n]", {"x[f, n]", "w[f, g]"},
+                                   read(0) * read(1), ReductionOp::add)
+                        .build();
+  SearchedProblem problem(nest, {});
+  RuleVariants variants(problem.schedules, problem.sizes);
+  const RuleVariant& variant = variants.at({});
+  const FusionGroup& group = variants.heaviest(variant, Fusion::maximal);
+  const int axis = axis_of_repeated_reads(nest, variant.structure, group);
+  ASSERT_GE(axis, 0);
+  EXPECT_EQ(variant.structure.axes[static_cast<std::size_t>(axis)].extent, 16);
+  const NamedValues values = values_of_repeated_reads(variant.structure, group, axis);
+  EXPECT_EQ(values.at("tile.g"), 8) << "less than all, as there may be more in another launch";
+  EXPECT_EQ(values.at("tile.n"), 128);
 }
 
 TEST(GpuSpace, EveryNumberOfPartsComputesTheGradients) {

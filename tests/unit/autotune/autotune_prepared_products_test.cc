@@ -3,6 +3,7 @@
 #include "autotune/space/gpu/product_sizes.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/preparation.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
