@@ -8,6 +8,7 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/reprove.h"
+#include "poly/algebra/rules/online.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
@@ -94,12 +95,39 @@ TEST(FactorExtremum, AFiniteStartIsDividedWhereThatIsExact) {
   Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
   samples::value_of(nest, "Mx_init") = number(-1e30);
   EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
-              testing::ThrowsMessage<UserError>(HasSubstr("Mx starts from -1e+30, which has no exact quotient by scale")));
+              testing::ThrowsMessage<UserError>(HasSubstr("Mx starts from -1e+30, which has no finite quotient by scale")));
   samples::value_of(nest, "S") = ScalarExpr::make(ScalarOp::mul, {read(0), number(0.25)});
   samples::value_of(nest, "Mx_init") = number(-3);
   EXPECT_EQ(value_text(rule("factor_extremum").apply(nest, {"Mx_update"}).nest, "Mx_init"), "-12");
   samples::value_of(nest, "Mx_init") = number(std::numeric_limits<float>::lowest());
   EXPECT_TRUE(targets_of(nest, "factor_extremum").empty()) << "four times the lowest number is no number";
+}
+
+TEST(FactorExtremum, AStartIsRoundedWhereExponentialsAloneSeeIt) {
+  Nest nest = rule("exp2_scale").apply(samples::with_positive_scalars(samples::scores_softmax_values()), {}).nest;
+  samples::value_of(nest, "S") = ScalarExpr::make(ScalarOp::mul, {read(0), number(0.08838834)});
+  samples::value_of(nest, "Mx_init") = number(-1e30);
+  const Nest factored = rule("factor_extremum").apply(nest, {"Mx_update"}).nest;
+  EXPECT_NEAR(factored.statement("Mx_init").value.number() / -1.1313709e31, 1, 1e-6);
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "P") statement.value = ScalarExpr::make(ScalarOp::max, {statement.value, read(1)});
+  }
+  EXPECT_THAT([&] { rule("factor_extremum").apply(nest, {"Mx_update"}); },
+              testing::ThrowsMessage<UserError>(HasSubstr("has no exact quotient by 0.08838834")));
+}
+
+TEST(FactorExtremum, WhatHidesTermsKeepsItsPlace) {
+  Nest nest = samples::with_positive_scalars(samples::scores_softmax_values());
+  const ScalarExpr seen = ScalarExpr::make(ScalarOp::lt, {read(0), number(3)});
+  const ScalarExpr hidden = ScalarExpr::make(ScalarOp::select, {seen, number(0), number(-samples::infinity())});
+  const ScalarExpr scaled = ScalarExpr::make(ScalarOp::mul, {read(0), number(0.25)});
+  const auto factored = [&] { return value_text(rule("factor_extremum").apply(nest, {"Mx_update"}).nest, "S"); };
+  samples::value_of(nest, "S") = scaled + hidden;
+  EXPECT_EQ(factored(), "(QK + select((QK < 3), 0, -inf))");
+  samples::value_of(nest, "S") = ScalarExpr::make(ScalarOp::select, {seen, scaled, number(-samples::infinity())});
+  EXPECT_EQ(factored(), "select((QK < 3), QK, -inf)");
+  samples::value_of(nest, "S") = scaled + number(1);
+  EXPECT_TRUE(targets_of(nest, "factor_extremum").empty()) << "1 is no multiple of itself";
 }
 
 TEST(FactorExtremum, AScaleOfUnknownSignStays) {
@@ -302,6 +330,19 @@ TEST(Online, AThresholdKeepsTheMaximumUntilTermsWouldGrowBeyondIt) {
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].threshold, 8);
   EXPECT_EQ(again[0].held.str({}, {}), "select((((m_new - m_old) * 1) <= 8), m_old, m_new)");
+}
+
+TEST(Online, AQuotientByAScaledReciprocalIsFreeOfTheReferenceToo) {
+  Nest nest = samples::scores_softmax_values();
+  samples::value_of(nest, "Mx_init") = number(-1e30);  // so sums may be tiny
+  const Nest scaled = rule("reciprocal").apply(nest, {}).nest;
+  ASSERT_THAT(value_text(scaled, "O"), HasSubstr("select"));
+  EXPECT_TRUE(may_stay_behind(nest, "Mx_update"));
+  EXPECT_TRUE(may_stay_behind(scaled, "Mx_update"));
+  Nest other = scaled;  // a choice by the sum itself
+  samples::value_of(other, "O") =
+      ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {read(1), number(0x1p-64)}), number(1), number(2)});
+  EXPECT_FALSE(may_stay_behind(other, "Mx_update"));
 }
 
 TEST(Online, AMinimumStaysBehindAsWell) {

@@ -14,6 +14,7 @@
 #include <set>
 
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/scaled_quotient.h"
 
 namespace nestor {
 namespace {
@@ -210,6 +211,10 @@ class Shift {
       }
       case ScalarOp::select:
         return motion_of_select(statement, expr);
+      case ScalarOp::mul:
+        if (const auto quotient = inside_scaled_quotient(expr))  // its powers of two cancel
+          return motion_of(statement, ScalarExpr::make(ScalarOp::div, {quotient->first, quotient->second}));
+        break;
       default:
         break;
     }

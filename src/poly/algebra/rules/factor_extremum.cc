@@ -1,15 +1,19 @@
 // Rule "factor_extremum": positive factors leave a maximum or minimum and go to those who read it and its terms.
 //
-// Pattern    t_j = c x_j elementwise with c > 0, and m = max_j t_j (or min).
+// Pattern    t_j = c x_j elementwise with c > 0, and m = max_j t_j (or min). x_j may be hidden: c x_j + h_j, or a choice between c x_j and h_j,
+//            with h_j made of 0 and infinities.
 // Rewrite    t'_j = x_j and m' = max_j x_j; every other reader of t sees c t', every reader of m sees c m'. In exp2(t - m) the product
 //            joins the difference as one fma, so that a multiplication for each term is saved.
 // Conditions c is a product of positive numbers and of scalars whose range is positive; t is a temporary with that one definition; m
-//            is a temporary that starts from an infinity, or from a number v with c (v / c) = v in f32, and takes nothing but t.
+//            is a temporary that starts from an infinity, or from a number v, and takes nothing but t. Where m is read by more than exponentials
+//            and final results, c (v / c) = v in f32.
 // Proof      c > 0 makes x -> c x monotone, rounded or not: max(c x) = c max(x), c (-inf) = -inf, and NaN stays NaN. c is finite, as a scalar
-//            with a range is. c x overflows where t did.
+//            with a range is. c x overflows where t did. c x + h = c (x + h) for h of 0 and infinities.
 // Rounding   c x - c m with products that an fma does not round: 2^-24 |c m| absolute in the exponent, as where c x was rounded before.
+//            A start without an exact quotient: 2^-24 of it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "poly/algebra/rules/rule_list.h"
@@ -23,34 +27,84 @@ namespace {
 
 /// A value as positive * rest.
 struct Split {
-  Monomial positive, rest;
+  Monomial positive;
+  ScalarExpr rest;
 };
 
-std::optional<Split> split_value(const Nest& nest, const ScalarExpr& value) {
-  const Monomial product = product_of(value);
-  if (!(product.coefficient > 0)) return std::nullopt;
-  Split split{{product.coefficient, {}}, {1, {}}};
-  for (const auto& factor : product.factors)
-    (is_positive(nest.scalars, strip_casts(factor.first)) ? split.positive : split.rest).factors.push_back(factor);
-  const bool trivial = split.positive.factors.empty() && split.positive.coefficient == 1;
-  if (trivial || split.rest.factors.empty()) return std::nullopt;
-  return split;
+/// Is the value 0 or an infinity, whatever is chosen?
+bool is_unscaled(const ScalarExpr& value) {
+  if (value.op() == ScalarOp::select) return is_unscaled(value.args()[1]) && is_unscaled(value.args()[2]);
+  return value.op() == ScalarOp::constant && (value.number() == 0 || std::isinf(value.number()));
 }
 
-/// v / c if c times that is v again in f32.
-std::optional<double> exact_quotient(double v, const ScalarExpr& c) {
+std::optional<Split> split_value(const Nest& nest, const ScalarExpr& value);
+
+/// Of a sum with, or a choice between, a value with a factor and one that no factor changes.
+std::optional<Split> split_hidden(const Nest& nest, const ScalarExpr& value) {
+  const std::size_t first = value.op() == ScalarOp::select ? 1 : 0;
+  for (const std::size_t k : {first, first + 1}) {
+    if (!is_unscaled(value.args()[2 * first + 1 - k])) continue;
+    auto split = split_value(nest, value.args()[k]);
+    if (!split) continue;
+    std::vector<ScalarExpr> args = value.args();
+    args[k] = split->rest;
+    split->rest = value.with_args(std::move(args));
+    return split;
+  }
+  return std::nullopt;
+}
+
+std::optional<Split> split_value(const Nest& nest, const ScalarExpr& value) {
+  if (value.op() == ScalarOp::add || value.op() == ScalarOp::select) return split_hidden(nest, value);
+  const Monomial product = product_of(value);
+  if (!(product.coefficient > 0)) return std::nullopt;
+  Monomial positive{product.coefficient, {}}, rest{1, {}};
+  for (const auto& factor : product.factors)
+    (is_positive(nest.scalars, strip_casts(factor.first)) ? positive : rest).factors.push_back(factor);
+  const bool trivial = positive.factors.empty() && positive.coefficient == 1;
+  if (trivial || rest.factors.empty()) return std::nullopt;
+  return Split{positive, to_expr(rest)};
+}
+
+/// v / c, if it and c times that are finite in f32. `exact`: c times it is v again.
+std::optional<double> quotient_of(double v, const ScalarExpr& c, bool exact) {
   if (std::isinf(v)) return v;
   if (c.op() != ScalarOp::constant) return std::nullopt;
   const auto factor = static_cast<float>(c.number()), quotient = static_cast<float>(v) / factor;
-  if (!std::isfinite(quotient) || quotient * factor != static_cast<float>(v)) return std::nullopt;
+  if (!std::isfinite(quotient) || !std::isfinite(quotient * factor)) return std::nullopt;
+  if (exact && quotient * factor != static_cast<float>(v)) return std::nullopt;
   return quotient;
+}
+
+/// Does the expression read the tensor other than in exponentials, or to choose by it? `rounded`: it may read it plainly, too.
+bool reads_exactly(const Statement& statement, const ScalarExpr& expr, const std::string& tensor, bool rounded) {
+  if (expr.op() == ScalarOp::read) return !rounded && statement.reads.at(expr.ordinal()).tensor == tensor;
+  const bool compares = expr.op() == ScalarOp::lt || expr.op() == ScalarOp::le || expr.op() == ScalarOp::eq ||
+                        expr.op() == ScalarOp::min || expr.op() == ScalarOp::max;
+  rounded = (rounded || expr.op() == ScalarOp::exp || expr.op() == ScalarOp::exp2) && !compares;
+  return std::any_of(expr.args().begin(), expr.args().end(),
+                     [&](const ScalarExpr& arg) { return reads_exactly(statement, arg, tensor, rounded); });
+}
+
+bool is_read(const Nest& nest, const std::string& tensor) {
+  return std::any_of(nest.statements.begin(), nest.statements.end(),
+                     [&](const Statement& statement) { return reads_tensor(statement, statement.value, tensor); });
+}
+
+/// Must the tensor's elements be exact? Not where exponentials alone read them, and results that nobody reads again.
+bool is_exact(const Nest& nest, const std::string& tensor) {
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
+    const bool result = nest.tensor(statement.write.tensor).role == TensorRole::output && !is_read(nest, statement.write.tensor);
+    return reads_exactly(statement, statement.value, tensor, result);
+  });
 }
 
 /// What the rule changes.
 struct Plan {
   std::string terms, extremum;  ///< tensors
   ScalarExpr factor;
-  ScalarExpr rest;  ///< new value of the terms
+  ScalarExpr rest;     ///< new value of the terms
+  bool exact = false;  ///< starts need exact quotients
 };
 
 std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
@@ -74,12 +128,13 @@ std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
     return fmt::format("the value of {} has no factor that is known to be positive (a scalar is when its range says so)",
                        plan.terms);
   plan.factor = to_expr(split->positive);
+  plan.exact = is_exact(nest, plan.extremum);
   for (const Statement* start : starts) {
-    if (exact_quotient(start->value.number(), plan.factor)) continue;
-    return fmt::format("{} starts from {}, which has no exact quotient by {}", plan.extremum, start->value.number(),
-                       plan.factor.str({}, {}));
+    if (quotient_of(start->value.number(), plan.factor, plan.exact)) continue;
+    return fmt::format("{} starts from {}, which has no {} quotient by {}", plan.extremum, start->value.number(),
+                       plan.exact ? "exact" : "finite", plan.factor.str({}, {}));
   }
-  plan.rest = to_expr(split->rest);
+  plan.rest = split->rest;
   return "";
 }
 
@@ -113,7 +168,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     const bool starts = statement.write.tensor == plan.extremum && !statement.reduction;
     if (statement.name == lead) continue;
     if (statement.write.tensor == plan.terms) statement.value = plan.rest;
-    if (starts) statement.value = build::number(*exact_quotient(statement.value.number(), plan.factor));
+    if (starts) statement.value = build::number(*quotient_of(statement.value.number(), plan.factor, plan.exact));
     scale_reads(statement, plan.terms, plan.factor);
     scale_reads(statement, plan.extremum, plan.factor);
     compact(statement);

@@ -18,6 +18,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/scaled_quotient.h"
 
 namespace nestor {
 namespace {
@@ -31,19 +32,10 @@ bool has_read(const ScalarExpr& value) {
 /// The inverse of y, other than 0, must be a normal number.
 constexpr int kRoom = 126;
 
-/// 2^64 where y is below 2^-64, 2^-64 where it is above 2^64, else 1.
-ScalarExpr power_against(const ScalarExpr& y) {
-  const ScalarExpr magnitude = build::unary(ScalarOp::abs, y);
-  const auto below = [](const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(ScalarOp::lt, {a, b}); };
-  return build::select(below(magnitude, build::number(0x1p-64)), build::number(0x1p64),
-                       build::select(below(build::number(0x1p64), magnitude), build::number(0x1p-64), build::number(1)));
-}
-
 ScalarExpr product_for(const Nest& nest, const Statement& statement, const ScalarExpr& x, const ScalarExpr& y) {
   if (y.op() == ScalarOp::sqrt) return build::mul(x, build::unary(ScalarOp::rsqrt, y.args()[0]));
   if (range_of(nest, statement, y).within(kRoom)) return build::mul(x, build::div(build::number(1), y));
-  const ScalarExpr k = power_against(y);
-  return build::mul(build::mul(x, k), build::div(build::number(1), build::mul(y, k)));
+  return scaled_quotient(x, y);
 }
 
 ScalarExpr with_products(const Nest& nest, const Statement& statement) {
