@@ -43,6 +43,7 @@ void reset_counter(char* address, std::int32_t wanted, Site site);
 // what a warp does together
 std::uint32_t shuffle(std::uint32_t value, std::int32_t lane_or_distance, std::int32_t butterfly, Site site);
 std::int32_t vote_any(std::int32_t value, Site site);
+std::uint32_t vote_ballot(std::int32_t value, Site site);
 void warp_barrier(Site site);
 void load_matrices(std::uint32_t address, std::int32_t count, std::int32_t transposed, std::uint32_t* words, Site site);
 void store_matrices(std::uint32_t address, const std::uint32_t* words, Site site);

@@ -68,7 +68,11 @@ class Assembly {
 
   void replace() {
     if (text_.empty()) return pin();
+<<<<<<< HEAD
     if (starts("mov.b32 $0, $1;") || starts("mov.b16 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
+=======
+    if (starts("mov.b32 $0, $1;") || starts("mov.b64 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
+>>>>>>> e8b956d (Column tests: values that all rows of a tile share are read once and voted on)
     if (starts("div.full.f32")) return call_.replaceAllUsesWith(b_.CreateFDiv(args_[0], args_[1]));
     if (starts("tanh.approx.f32")) return call_.replaceAllUsesWith(calls_.call("tanh", b_.getFloatTy(), args_));
     if (has("wgmma.mma_async")) return product();
@@ -274,6 +278,8 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
     llvm::Value* result = calls.call("vote_any", b.getInt32Ty(), {b.CreateZExt(args[1], b.getInt32Ty()), site});
     return call.replaceAllUsesWith(b.CreateICmpNE(result, calls.number(0)));
   }
+  if (is("vote.ballot.sync"))
+    return call.replaceAllUsesWith(calls.call("vote_ballot", b.getInt32Ty(), {b.CreateZExt(args[1], b.getInt32Ty()), site}));
   if (is("rcp.approx.ftz.f") || is("rcp.approx.f")) return math("reciprocal");
   if (is("rsqrt.approx.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
@@ -324,6 +330,7 @@ std::vector<std::pair<std::string, void*>> instruction_symbols() {
   NESTOR_ADD(reset_counter);
   NESTOR_ADD(shuffle);
   NESTOR_ADD(vote_any);
+  NESTOR_ADD(vote_ballot);
   NESTOR_ADD(warp_barrier);
   NESTOR_ADD(load_matrices);
   NESTOR_ADD(store_matrices);

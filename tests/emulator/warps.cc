@@ -169,6 +169,17 @@ std::int32_t vote_any(std::int32_t value, Site site) {
   return value;
 }
 
+std::uint32_t vote_ballot(std::int32_t value, Site site) {
+  auto bits = static_cast<std::uint32_t>(value != 0 ? 1 : 0);
+  machine().meet(site, &bits, [](const Shown& shown) {
+    std::uint32_t all = 0;
+    for (std::size_t lane = 0; lane < shown.size(); ++lane) all |= *static_cast<const std::uint32_t*>(shown[lane]) << lane;
+    for (void* each : shown) *static_cast<std::uint32_t*>(each) = all;
+    order_lanes(Release::reads);
+  });
+  return bits;
+}
+
 void warp_barrier(Site site) {
   machine().meet(site, nullptr, [](const Shown&) { order_lanes(Release::all); });
 }

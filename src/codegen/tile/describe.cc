@@ -61,12 +61,15 @@ std::string_view to_string(OpKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::string describe(const ScalarExpr& value, const TileOp& op, const std::vector<Buffer>& buffers) {
+  return value.str([&](int k) { return access_text(buffers, op.reads[k]); }, [&](int k) { return op.indices[k].str(); });
+}
+
 std::string describe(const TileOp& op, const std::vector<Buffer>& buffers) {
   std::vector<std::string> dims;
   dims.reserve(op.dims.size());
   for (const OpDim& dim : op.dims) dims.push_back(dim_text(dim));
-  const std::string value =
-      op.value.str([&](int k) { return access_text(buffers, op.reads[k]); }, [&](int k) { return op.indices[k].str(); });
+  const std::string value = describe(op.value, op, buffers);
   const std::string assign = op.reduction ? fmt::format("{}=", to_string(*op.reduction)) : "=";
   std::string text = fmt::format("{} {} {{{}}}: {} {} {}", to_string(op.kind), op.name, fmt::join(dims, "; "),
                                  access_text(buffers, op.write), assign, value);

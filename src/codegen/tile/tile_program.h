@@ -139,6 +139,8 @@ TileProgram build_tile_program(const Schedule& schedule);
 std::string describe(const TileProgram& program);
 /// One op on one line: kind, dims, what it writes and how.
 std::string describe(const TileOp& op, const std::vector<Buffer>& buffers);
+/// A value over the op's reads and indices.
+std::string describe(const ScalarExpr& value, const TileOp& op, const std::vector<Buffer>& buffers);
 
 /// Runs the program in double, point by point, on buffers supplied by name: the meaning that every back end must have.
 /// `memory` maps each argument's name to dense row-major data (converted to double); outputs are rounded to their type.

@@ -200,6 +200,8 @@ class EventMachine : protected EventAgents {
         return take_registers(agent, event.ring);
       case Kind::product:
         return issue(agent, step);
+      case Kind::read_test:
+        return;
       case Kind::wait_stores:
         return agent.leaving.clear();
       case Kind::wait_products:

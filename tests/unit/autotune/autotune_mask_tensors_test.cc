@@ -1,7 +1,7 @@
 // Attention whose mask is a tensor of truth values or of wide integers, by keys and by queries and keys: on tensor cores with tensor copies
 // and without, on the GPU without tensor cores, and on the host, against the definition.
+#include "support/nests/masked_attention.h"
 #include "support/nests/nest_runs.h"
-#include "support/nests/tensor_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,37 +10,6 @@ namespace nestor::testing {
 namespace {
 
 constexpr std::int64_t kHeads = 5, kQueries = 66, kKeys = 70, kDepth = 16;
-
-/// attention_nest with scores of -inf, or of a finite number, where mask[h, j] (or mask[h, i, j]) is 0.
-struct MaskForm {
-  ElementType type = ElementType::boolean;
-  bool by_query = false;
-  double hidden = -std::numeric_limits<double>::infinity();
-};
-
-Nest masked_attention(const MaskForm& form, Seen seen = Seen::all) {
-  Nest nest = attention_nest({.seen = seen, .depth = static_cast<int>(kDepth)});
-  const std::vector<std::string> shape =
-      form.by_query ? std::vector<std::string>{"H", "Q", "K"} : std::vector<std::string>{"H", "K"};
-  Tensor mask{"mask", form.type, TensorRole::input, {}};
-  for (const std::string& extent : shape) mask.shape.emplace_back(isl_context(), "[H, Q, K] -> { [(" + extent + ")] }");
-  nest.tensors.insert(nest.tensors.begin(), mask);
-  for (Statement& statement : nest.statements) {
-    if (statement.name != "score") continue;
-    const std::string at = form.by_query ? "mask[h, i, j]" : "mask[h, j]";
-    statement.reads.push_back({"mask", isl::map(isl_context(), "[H, Q, K] -> { score[h, i, j] -> " + at + " }")});
-    const ScalarExpr element = samples::read(static_cast<int>(statement.reads.size()) - 1, form.type);
-    const ScalarExpr seen_key =
-        form.type == ElementType::boolean
-            ? element
-            : ScalarExpr::make(ScalarOp::logical_not,
-                               {ScalarExpr::make(ScalarOp::eq, {ScalarExpr::cast(ElementType::i32, element),
-                                                                ScalarExpr::constant(0, ElementType::i32)})});
-    statement.value = ScalarExpr::make(ScalarOp::select, {seen_key, statement.value, samples::number(form.hidden)});
-  }
-  validate(nest);
-  return nest;
-}
 
 /// Heads see no key, one, all, all but the last, and keys here and there.
 bool sees(std::int64_t head, std::int64_t key) {
@@ -109,6 +78,25 @@ TEST_P(MaskTensors, OnTensorCoresByTwoWarpgroupsThatOverlap) {
       nest,
       {.rows = 128, .columns = 32, .warpgroups = 2, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)"}});
   EXPECT_EQ(difference(run_emulated(compile_nvptx(program, {}), program, inputs).at("out"), want), "");
+}
+
+TEST_P(MaskTensors, OnTensorCoresInTurnsAndByPairsOfBlocks) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"intra_warpgroup_overlap(out.io)", "ping_pong(out.io)", "early_release(out.io)"},
+        {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)", "cluster(out.io, 2)"}}) {
+    const bool pairs = more.size() > 2 && more.back().starts_with("cluster");
+    const TileProgram program =
+        tensor_program(nest, {.rules = lazy_rules(8), .rows = pairs ? 256 : 128, .columns = 32, .warpgroups = 2, .more = more});
+    EXPECT_EQ(difference(run_emulated(compile_nvptx(program, {}), program, inputs).at("out"), want), "") << more.back();
+  }
+}
+
+TEST_P(MaskTensors, OnTensorCoresInTilesThatFillNoWholeWordOfVotes) {
+  for (const int columns : {64, 48}) {
+    const TileProgram program = tensor_program(nest, {.rows = 64, .columns = columns, .warpgroups = 1});
+    for (const NvptxTarget& target : {NvptxTarget{}, older()})
+      EXPECT_EQ(difference(run_emulated(compile_nvptx(program, target), program, inputs).at("out"), want), "") << columns;
+  }
 }
 
 TEST_P(MaskTensors, WithoutTensorCoresAndOnTheHost) {

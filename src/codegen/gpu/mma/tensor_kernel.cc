@@ -60,6 +60,7 @@ constexpr TensorPass kPasses[] = {
      }},
     {"masks", [](TensorPlan& plan, const NvptxTarget&) { plan_masks(plan); }},
     {"whole terms", [](TensorPlan& plan, const NvptxTarget&) { require_whole_terms(plan); }},
+    {"column tests", [](TensorPlan& plan, const NvptxTarget&) { plan_column_tests(plan); }},
     {"sums", [](TensorPlan& plan, const NvptxTarget&) { plan_sums(plan, plan.kernel->body); }},
     {"events", [](TensorPlan& plan, const NvptxTarget&) { plan_events(plan, plan.kernel->body); }},
     {"turns", check_turns},
@@ -70,6 +71,7 @@ constexpr TensorPass kPasses[] = {
      }},
     {"stores", [](TensorPlan& plan, const NvptxTarget&) { plan_stores(plan); }},
     {"places", place_rings},
+    {"test reads", [](TensorPlan& plan, const NvptxTarget&) { plan_test_reads(plan); }},
 };
 
 }  // namespace

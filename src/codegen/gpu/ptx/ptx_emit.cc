@@ -109,9 +109,13 @@ void PtxEmitter::set_max_registers(int count, bool increase) {
   assembly(nothing(), fmt::format("setmaxnreg.{}.sync.aligned.u32 {};", increase ? "inc" : "dec", count), "", {});
 }
 
-PtxEmitter::Value* PtxEmitter::opaque(Value* word) {
-  auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getInt32Ty()}, false);
-  llvm::CallInst* call = b_.CreateCall(type, llvm::InlineAsm::get(type, "mov.b32 $0, $1;", "=r,r", false), {word});
+PtxEmitter::Value* PtxEmitter::opaque(Value* word) { return moved(word, "mov.b32 $0, $1;", "=r,r"); }
+
+PtxEmitter::Value* PtxEmitter::opaque_wide(Value* word) { return moved(word, "mov.b64 $0, $1;", "=l,l"); }
+
+PtxEmitter::Value* PtxEmitter::moved(Value* word, const char* text, const char* constraints) {
+  auto* type = llvm::FunctionType::get(word->getType(), {word->getType()}, false);
+  llvm::CallInst* call = b_.CreateCall(type, llvm::InlineAsm::get(type, text, constraints, false), {word});
   call->setDoesNotAccessMemory();
   return call;
 }

@@ -63,6 +63,7 @@ class PtxEmitter {
   void pin(Values& values);
   /// The i32 itself, of which LLVM knows nothing.
   Value* opaque(Value* word);
+  Value* opaque_wide(Value* word);  ///< of 64 bits
 
   // fragments
   /// ldmatrix: `count` (2 or 4) 8 x 8 tiles of 16-bit elements; `transposed`: a thread's pairs run down columns.
@@ -87,6 +88,7 @@ class PtxEmitter {
   llvm::CallInst* assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments);
 
  private:
+  Value* moved(Value* word, const char* text, const char* constraints);
   llvm::Type* nothing() { return b_.getVoidTy(); }
   Values results(llvm::CallInst* call, std::size_t count);
   llvm::IRBuilder<>& b_;

@@ -315,6 +315,8 @@ void TensorEmitter::event(const Event& event, bool masked) {
       return compute(event.op, masked);
     case Event::Kind::narrow:
       return narrow(event.op, masked);
+    case Event::Kind::read_test:
+      return read_test(event.op, masked);
     case Event::Kind::quad_reduction:
       return quad_reduction(event.ring);
     case Event::Kind::take_registers:

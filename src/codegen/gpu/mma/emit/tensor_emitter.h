@@ -133,7 +133,11 @@ class TensorEmitter {
 
   // computing ops
   void compute(int k, bool masked);
-  void map(int k, bool masked);
+  void read_test(int k, bool masked);
+  Values usual_columns(int k);
+  void tested_map(int k, bool masked);
+  Value* test_outcome(const TensorOp& op, const FragmentPlace& place);
+  void map(int k, const ScalarExpr& expr, bool masked, bool gives_back = true);
   void scale_seldom(int buffer, const std::function<Value*(const FragmentPlace& row)>& factor);
   void reduce(const TensorOp& op, bool masked);
   void store(const TensorOp& op, int number);
@@ -145,6 +149,7 @@ class TensorEmitter {
   Value* ring_element(int ring, const FragmentPlace& place);
   Value* argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place, Value* wanted);
   Value* shared_element(const TensorOp& op, int read, const FragmentPlace& place);
+  llvm::LoadInst* load_element(const TileAccess& access, Value* address);  ///< as it lies in memory
   Value* argument_load(const TileAccess& access, Value* address);
   Value* argument_address(const TileAccess& access, bool bounded = false);
   Value* fragment_value(int buffer, const FragmentPlace& place);
@@ -182,7 +187,9 @@ class TensorEmitter {
   /// Of the op being computed: by read, row and column where it has them.
   std::map<std::tuple<int, int, int>, Value*> shared_elements_;
   std::map<std::tuple<int, int, int>, Values>
-      words_;                ///< of the op being computed: by circular buffer, 64-row tile and two column pairs
+      words_;  ///< of the op being computed: by circular buffer, 64-row tile and two column pairs
+  std::map<int, std::vector<std::map<int, Value*>>> test_elements_;  ///< by op with a column test, 32 columns and read
+  Values column_votes_;      ///< of the op being computed: bit 0 is the thread's first column, with the usual outcome
   Value* shared_ = nullptr;  ///< i32 address, a multiple of 1024
   Value *thread_ = nullptr, *lane_ = nullptr, *warp_ = nullptr,
         *warpgroup_ = nullptr,                            ///< i32; warp within its warpgroup, consumers from 0

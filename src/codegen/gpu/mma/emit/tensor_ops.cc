@@ -130,12 +130,16 @@ llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const F
   return known;
 }
 
-llvm::Value* TensorEmitter::argument_load(const TileAccess& access, Value* address) {
+llvm::LoadInst* TensorEmitter::load_element(const TileAccess& access, Value* address) {
   const Buffer& buffer = plan_->buffer(access.buffer);
   llvm::LoadInst* load = b_.CreateLoad(element_type(b_.getContext(), buffer.type), address);
   if (buffer.role == TensorRole::input)
     load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
-  return from_element(b_, load, buffer.type);
+  return load;
+}
+
+llvm::Value* TensorEmitter::argument_load(const TileAccess& access, Value* address) {
+  return from_element(b_, load_element(access, address), plan_->buffer(access.buffer).type);
 }
 
 /// An infinity that comes from points stays.
@@ -159,6 +163,7 @@ llvm::Value* TensorEmitter::ring_element(int ring, const FragmentPlace& place) {
 llvm::Value* TensorEmitter::element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place) {
   ScalarLeaves leaves;
   leaves.read = [&](int ordinal, Value* wanted) -> Value* {
+    if (ordinal == static_cast<int>(op.op.reads.size())) return test_outcome(op, place);
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
     if (const auto ring = op.read_rings.find(ordinal); ring != op.read_rings.end()) return ring_element(ring->second, place);
     const auto fragment = plan_->fragments.find(access.buffer);
@@ -183,7 +188,7 @@ void TensorEmitter::compute(int k, bool masked) {
   shared_elements_.clear();
   switch (op.kind) {
     case TensorOp::Kind::map:
-      return map(k, masked);
+      return op.test ? tested_map(k, masked) : map(k, op.op.value, masked);
     case TensorOp::Kind::reduce:
       return reduce(op, masked);
     case TensorOp::Kind::store:
@@ -235,7 +240,8 @@ void TensorEmitter::scale_seldom(int buffer, const std::function<Value*(const Fr
   });
 }
 
-void TensorEmitter::map(int k, bool masked) {
+/// `expr`: the op's value, in this form. `gives_back`: what waits for the middle of the op is given back here.
+void TensorEmitter::map(int k, const ScalarExpr& expr, bool masked, bool gives_back) {
   const TensorOp& op = this->op(k);
   const int buffer = op.op.write.buffer;
   const Fragment& fragment = plan_->fragments.at(buffer);
@@ -286,9 +292,9 @@ void TensorEmitter::map(int k, bool masked) {
       return;
     }
     if (number % kSixteenths < sixteenths) math_.use_polynomial(polynomial(place));
-    result = element(op, op.op.value, place);
+    result = element(op, expr, place);
     math_.use_polynomial({});
-    release_amid(k, ++made, own_count, result);
+    if (gives_back) release_amid(k, ++made, own_count, result);
     if (Value* test = inside(op, tests, place)) {
       Value* other =
           op.outside ? scalar_constant(b_.getContext(), op.op.value.type(), *op.outside) : fragment_value(buffer, place);

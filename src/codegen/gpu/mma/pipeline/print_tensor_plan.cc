@@ -81,9 +81,17 @@ class Printer {
     if (op.kind == TensorOp::Kind::store && !op.memory_mask.empty()) line(3, fmt::format("mask: {}", list(op.memory_mask)));
     if (op.keeps) line(3, "elsewhere what was there");
     if (op.select) line(3, fmt::format("elsewhere {}", op.outside.value_or(0)));
+    if (op.test) line(3, fmt::format("test of columns: {}", test_text(op)));
     if (op.through_shared)
       line(3, fmt::format("stored through shared memory from byte {}, {} columns at once{}", op.stage_offset,
                           op.stage_blocks * kBlockColumns, op.waits_for_place ? ", when the tile before has left" : ""));
+  }
+
+  std::string test_text(const TensorOp& op) const {
+    const auto text = [&](const ScalarExpr& expr) { return describe(expr, op.op, plan_.program->buffers); };
+    return fmt::format("{}{}; {} at all of them: {}", op.test->usual ? "" : "not ", text(op.test->condition),
+                       op.test->usual ? "true" : "false", text(op.test->value)) +
+           (op.test->clamped ? ", as far as there are any" : "");
   }
 
   void visit(const EventNode& node, int depth) {

@@ -11,6 +11,7 @@ namespace nestor::nvptx {
 void find_tiles(TensorPlan& plan, const TileTree& tree);  ///< ops, their rows and columns, fragments, circular buffers
 void plan_masks(TensorPlan& plan);                        ///< where ops have points, and what stands elsewhere
 void require_whole_terms(TensorPlan& plan);               ///< products add up whole tiles, or those that end with an argument
+void plan_column_tests(TensorPlan& plan);                 ///< tests of values that all rows of a tile share
 void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes
 void plan_sharing(TensorPlan& plan);                      ///< what blocks of a cluster copy for each other
 

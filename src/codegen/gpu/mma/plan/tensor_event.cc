@@ -44,6 +44,8 @@ const char* name_of(Event::Kind kind) {
       return "compute";
     case Event::Kind::narrow:
       return "narrow";
+    case Event::Kind::read_test:
+      return "read_test";
     case Event::Kind::quad_reduction:
       return "quad_reduction";
     case Event::Kind::take_registers:

@@ -21,6 +21,7 @@ struct Event {
     wait_products,   ///< until all but the youngest `count` products have ended
     compute,         ///< runs the op
     narrow,          ///< makes the op's first operand from its fragment
+    read_test,       ///< reads what the op's column test is about, at all columns of the tile
     quad_reduction,  ///< adds up the four threads' parts of a fragment (buffer `ring`)
     take_registers,  ///< reads the circular buffer's tile into registers
     wait_turn,       ///< until the warpgroup before this one has passed its turn on

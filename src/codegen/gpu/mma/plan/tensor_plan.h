@@ -66,6 +66,15 @@ struct CircularBuffer {
   std::int64_t stage_bytes() const { return scheduler ? kWorkTileBytes : tile().bytes(); }
 };
 
+/// A test of values in memory that is the same for all rows of a tile. Its outcomes at all columns are read before the op needs them.
+struct ColumnTest {
+  ScalarExpr condition;  ///< a part of the op's value
+  bool usual = true;     ///< the outcome that most columns have
+  ScalarExpr value;      ///< the op's, where the condition has the usual outcome
+  bool clamped =
+      true;  ///< in tiles without masks, too, lanes may be beyond the argument, and read the last element in their place
+};
+
 /// One op of the work tile's body, with what it means for fragments.
 struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
@@ -83,6 +92,7 @@ struct TensorOp {
   bool late = false;  ///< runs beside the next iteration
   std::map<int, int>
       read_rings;  ///< reads of an op that is no product, whose tiles come through circular buffers: read -> circular buffer
+  std::optional<ColumnTest> test;  ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment

@@ -18,7 +18,9 @@ bool names_ring(Kind kind) {
          kind == Kind::next_tile || kind == Kind::take_registers;
 }
 
-bool names_op(Kind kind) { return kind == Kind::product || kind == Kind::compute || kind == Kind::narrow; }
+bool names_op(Kind kind) {
+  return kind == Kind::product || kind == Kind::compute || kind == Kind::narrow || kind == Kind::read_test;
+}
 
 bool in_range(int k, std::size_t size) { return k >= 0 && static_cast<std::size_t>(k) < size; }
 
@@ -40,8 +42,8 @@ void check_event(TensorProof& proof, const Event& event, bool in_producer) {
   if (names_op(event.kind)) {
     if (!in_range(event.op, proof.plan.ops.size())) return proof.fail("{} names no op", name_of(event.kind));
     const TensorOp& op = proof.op(event.op);
-    const bool product = op.kind == TensorOp::Kind::product;
-    if (product != (event.kind != Kind::compute))
+    const bool product = op.kind == TensorOp::Kind::product, tested = event.kind == Kind::read_test;
+    if (tested ? !op.test : product != (event.kind != Kind::compute))
       proof.fail("{} of {} is not its kind of event", name_of(event.kind), op.op.name);
     if (event.kind == Kind::narrow && op.a_ring >= 0)
       proof.fail("narrow of {}, whose operand is in a circular buffer", op.op.name);
@@ -290,6 +292,11 @@ std::vector<std::string> sentences(const TensorProof& proof) {
   result.emplace_back("each op runs once an iteration, and accesses to one tile keep the tile program's order");
   result.emplace_back(
       "masks, full tiles and what stands outside of points leave every element that is read as the tile program does");
+  for (const TensorOp& op : proof.plan.ops) {
+    if (op.test)
+      result.push_back(
+          fmt::format("{}: a tile does without its test of values where all columns have the usual outcome", op.op.name));
+  }
   if (all_copy) {
     result.emplace_back("no deadlock: all threads of a block come to the same barriers");
   } else {
@@ -340,8 +347,8 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
-    for (const auto part :
-         {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order, prove_values}) {
+    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order,
+                            prove_values, prove_column_tests}) {
       if (proof.violations.empty()) part(proof);
     }
   });

@@ -50,6 +50,9 @@
 //     the tile program has left it right, or it would be spoilt there; and no op since has spoilt it (isl, pair by pair, at one iteration and
 //     from one to later ones). Where results depend on elements that are no points, these have neutral values.
 //
+//  9. Column tests. A condition on inputs that all rows of a tile share is read by the lanes of each warp, a column each, at the iteration of
+//     its op. Where all have the usual outcome the op's value is that with the condition known; else it is computed with each column's own.
+//
 // With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
 //  3. A tile's number gives its stage, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for
 //     releases. A tile is waited for behind a barrier, and before that behind a wait of every thread for the batch of its own part of the

@@ -106,6 +106,7 @@ class ConsumerWalk {
       case Kind::wait_copies:
       case Kind::wait_stores:
       case Kind::barrier:
+      case Kind::read_test:
         return;
     }
   }

@@ -106,6 +106,7 @@ class ValueChecker {
   void check_memory(int k) {
     const isl::set touched = at(k).computed.intersect(at(k).memory_mask);
     if (op(k).kind == TensorOp::Kind::store) return check_store(k, touched);
+    check_test(k);
     for (std::size_t r = 0; r < op(k).op.reads.size(); ++r) {
       const TileAccess& read = op(k).op.reads[r];
       const bool from_ring = op(k).kind == TensorOp::Kind::product || op(k).read_rings.contains(static_cast<int>(r));
@@ -114,6 +115,21 @@ class ValueChecker {
       if (!reader_.known(touched).is_subset(reader_.within(k, read)))
         proof_.fail("{} reads beyond {}", op(k).op.name, name_of(read));
     }
+  }
+
+  /// A column test that takes no nearest elements finds all that its lanes read where the op is not masked.
+  void check_test(int k) {
+    const auto& test = op(k).test;
+    if (!test || test->clamped) return;
+    const auto fragment = proof_.plan.fragments.find(op(k).op.write.buffer);
+    if (fragment == proof_.plan.fragments.end() || fragment->second.columns % kWarpThreads != 0)
+      return proof_.fail("{} tests columns that it does not have", op(k).op.name);
+    test->condition.visit([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::read) return;
+      const TileAccess& read = op(k).op.reads[static_cast<std::size_t>(node.ordinal())];
+      if (!reader_.known(at(k).test_reads).is_subset(reader_.within(k, read)))
+        proof_.fail("the test of {} reads beyond {}", op(k).op.name, name_of(read));
+    });
   }
 
   const std::string& name_of(const TileAccess& access) const { return proof_.plan.buffer(access.buffer).name; }

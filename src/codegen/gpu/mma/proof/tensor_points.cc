@@ -242,13 +242,22 @@ isl::set PointReader::iterations_of(int k, const proof::IntSpace& space) const {
   return place.condition.defined() ? all.intersect(space.where(place.condition)) : all;
 }
 
-isl::set PointReader::untested_of(int k, const proof::IntSpace& space, bool& tested) const {
-  const bool narrowed = proof_.op(k).kind == TensorOp::Kind::product;
-  Untested walk{k, narrowed ? Event::Kind::narrow : Event::Kind::compute, space,
-                isl::manage(isl_set_empty(isl_set_get_space(space.universe().get())))};
+/// Iterations without masks at which the events of this kind of the op stand.
+isl::set PointReader::untested_of(int k, Event::Kind kind, const proof::IntSpace& space, bool& tested) const {
+  Untested walk{k, kind, space, isl::manage(isl_set_empty(isl_set_get_space(space.universe().get())))};
   walk.visit(proof_.plan.consumer, {});
   tested = walk.tested;
   return walk.found;
+}
+
+isl::set PointReader::test_reads_of(int k, const proof::IntSpace& space) const {
+  bool tested = false;
+  isl::set reads = untested_of(k, Event::Kind::read_test, space, tested);
+  const auto fragment = proof_.plan.fragments.find(proof_.op(k).op.write.buffer);
+  reads = between(reads, kPlace, proof_.plan.pack);
+  reads = between(reads, kTileRow, proof_.plan.work_tile_packs());
+  reads = between(reads, kTileColumn, fragment == proof_.plan.fragments.end() ? 1 : fragment->second.columns);
+  return between(reads, kTerm, 1);
 }
 
 Followed PointReader::followed(int k, const TileAccess& access) const {
@@ -293,8 +302,10 @@ OpPoints PointReader::of(int k) const {
   const proof::IntSpace space = space_of(k, false, context_);
   OpPoints result;
   result.iterations = iterations_of(k, space);
-  result.untested = untested_of(k, space, result.tested).intersect(result.iterations);
   const bool product = op.kind == TensorOp::Kind::product;
+  const Event::Kind runs = product ? Event::Kind::narrow : Event::Kind::compute;
+  result.untested = untested_of(k, runs, space, result.tested).intersect(result.iterations);
+  result.test_reads = test_reads_of(k, space);
   isl::set dims = result.iterations, computed = result.iterations;
   const auto axis = [&](int dim, int coordinate, std::int64_t count) {
     if (dim < 0) {

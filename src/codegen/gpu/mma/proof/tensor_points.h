@@ -25,6 +25,7 @@ struct OpPoints {
   isl::set iterations;  ///< at which the op runs, over all coordinates
   isl::set untested;    ///< of these, those at which masks are left out
   bool tested = true;   ///< masks are applied at some iteration
+  isl::set test_reads;  ///< what lanes read of a column test where masks are left out, whether the op runs there or not
   isl::set computed;    ///< what the code goes through
   isl::set dims;        ///< points of the op's dims, whatever its guard says
   isl::set points;      ///< those that the guard holds for: the op's meaning
@@ -54,7 +55,8 @@ class PointReader {
  private:
   proof::IntSpace space_of(int k, bool masks, const isl::set& context) const;
   isl::set iterations_of(int k, const proof::IntSpace& space) const;
-  isl::set untested_of(int k, const proof::IntSpace& space, bool& tested) const;
+  isl::set untested_of(int k, Event::Kind kind, const proof::IntSpace& space, bool& tested) const;
+  isl::set test_reads_of(int k, const proof::IntSpace& space) const;
   Followed followed(int k, const TileAccess& access) const;
   isl::set conditions(int k, const std::vector<IntExpr>& all) const;
   const TileOp& body_op(int k) const { return *body_[static_cast<std::size_t>(k)]; }

@@ -44,12 +44,13 @@ struct TensorProof {
 void prove_shape(
     TensorProof&
         proof);  ///< events name circular buffers and ops that exist, bounds are the same in all warpgroups, stages do not overlap
-void prove_sharing(TensorProof& proof);   ///< 6.
-void prove_operands(TensorProof& proof);  ///< circular buffers hold the tiles that their ops read
-void prove_blocks(TensorProof& proof);    ///< 1. and the structural part of 3. and 4.
-void prove_tiles(TensorProof& proof);     ///< 2.
-void prove_copies(TensorProof& proof);    ///< 3. and 4. of copies by all threads
-void prove_order(TensorProof& proof);     ///< 5.
-void prove_values(TensorProof& proof);    ///< 8.
+void prove_sharing(TensorProof& proof);       ///< 6.
+void prove_operands(TensorProof& proof);      ///< circular buffers hold the tiles that their ops read
+void prove_blocks(TensorProof& proof);        ///< 1. and the structural part of 3. and 4.
+void prove_tiles(TensorProof& proof);         ///< 2.
+void prove_copies(TensorProof& proof);        ///< 3. and 4. of copies by all threads
+void prove_order(TensorProof& proof);         ///< 5.
+void prove_values(TensorProof& proof);        ///< 8.
+void prove_column_tests(TensorProof& proof);  ///< 9.
 
 }  // namespace nestor::nvptx
