@@ -138,8 +138,8 @@ TEST(TensorSums, a_sum_that_is_only_scaled_stays_in_lanes) {
 
 // ---- events
 
-const char* const kNames[] = {"full",   "empty", "load", "release", "next",  "product", "wait",  "compute",
-                              "narrow", "sums",  "take", "turn?",   "turn!", "commit",  "stores"};
+const char* const kNames[] = {"full",   "empty", "load", "release", "next",  "product", "wait",   "compute",
+                              "narrow", "test",  "sums", "take",    "turn?", "turn!",   "commit", "stores"};
 
 /// "product dot", "full k", "wait 1" ...; loops and conditions in brackets.
 void describe_events(const nvptx::TensorPlan& plan, const nvptx::EventNode& node, std::string& text) {
