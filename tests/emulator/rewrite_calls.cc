@@ -68,11 +68,9 @@ class Assembly {
 
   void replace() {
     if (text_.empty()) return pin();
-<<<<<<< HEAD
-    if (starts("mov.b32 $0, $1;") || starts("mov.b16 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
-=======
-    if (starts("mov.b32 $0, $1;") || starts("mov.b64 $0, $1;")) return call_.replaceAllUsesWith(args_[0]);
->>>>>>> e8b956d (Column tests: values that all rows of a tile share are read once and voted on)
+    for (const char* copy : {"mov.b16 $0, $1;", "mov.b32 $0, $1;", "mov.b64 $0, $1;"}) {
+      if (starts(copy)) return call_.replaceAllUsesWith(args_[0]);
+    }
     if (starts("div.full.f32")) return call_.replaceAllUsesWith(b_.CreateFDiv(args_[0], args_[1]));
     if (starts("tanh.approx.f32")) return call_.replaceAllUsesWith(calls_.call("tanh", b_.getFloatTy(), args_));
     if (has("wgmma.mma_async")) return product();
