@@ -361,14 +361,15 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
 }
 
 /// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
-static std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
-                          const GpuLimits& limits) {
+static std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles,
+                                 const GpuShape& shape, const GpuLimits& limits) {
   constexpr double kMostOfThread = 64, kRounds = 16;
   double all = 1;
   for (std::size_t k = 0; k < tiles.inside; ++k)
     all *= static_cast<double>(structure.axes[static_cast<std::size_t>(group.axes[k])].extent);
   std::int64_t rows = shape.rows;
-  while (shape.cluster == 1 && tiles.inside > 0 && 2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
+  while (shape.cluster == 1 && tiles.inside > 0 &&
+         2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
          all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
          2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
     rows *= 2;

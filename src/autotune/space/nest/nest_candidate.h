@@ -18,7 +18,7 @@ namespace nestor {
 
 /// Values of the parameter "fusion" are places in this list.
 inline constexpr std::array<Fusion, 6> kFusions{Fusion::none,     Fusion::careful, Fusion::maximal,
-                                              Fusion::prepared, Fusion::apart,   Fusion::alike};
+                                                Fusion::prepared, Fusion::apart,   Fusion::alike};
 
 /// What a space knows about its candidates.
 struct CandidateFacts {

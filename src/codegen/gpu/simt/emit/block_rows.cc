@@ -79,7 +79,8 @@ void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& sha
       Loaded loaded;
       for (const int ordinal : shared) loaded[ordinal] = load_read(op, ordinal, width, {0, column_slot});
       loop(b_.getInt64(0), slots, at_once, [&](Value* first) {
-        emit_batch_of_rows(op, width, {0, column_slot}, loaded, first, at_once, bound && slots_of_bound % at_once == 0 ? nullptr : slots);
+        emit_batch_of_rows(op, width, {0, column_slot}, loaded, first, at_once,
+                           bound && slots_of_bound % at_once == 0 ? nullptr : slots);
       });
     });
   });
@@ -115,7 +116,8 @@ void BlockEmitter::emit_batch_of_rows(const BlockOp& op, int width, Slot slot, c
   }
   for (Row& row : rows) {
     for (auto& [ordinal, values] : row.loaded) {
-      if (!shared.contains(ordinal)) std::transform(values.begin(), values.end(), values.begin(), [&](Value* value) { return made_here(b_, value); });
+      if (!shared.contains(ordinal))
+        std::transform(values.begin(), values.end(), values.begin(), [&](Value* value) { return made_here(b_, value); });
     }
   }
   for (const Row& row : rows) {

@@ -19,7 +19,8 @@ constexpr int kDividedUnroll = 4;
 void collect_reads(const ScalarExpr& expr, bool behind, std::set<int>& always, std::set<int>& conditional) {
   if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
   const bool branches = expr.op() == ScalarOp::select || expr.op() == ScalarOp::logical_and || expr.op() == ScalarOp::logical_or;
-  for (std::size_t k = 0; k < expr.args().size(); ++k) collect_reads(expr.args()[k], behind || (branches && k > 0), always, conditional);
+  for (std::size_t k = 0; k < expr.args().size(); ++k)
+    collect_reads(expr.args()[k], behind || (branches && k > 0), always, conditional);
 }
 
 }  // namespace
