@@ -16,8 +16,8 @@ _COPIES = ("aten.clone.default", "aten.reshape.default", "aten.view.default", "a
 
 def row_major_chain(port, read):
     """(node, order) of what a region shall write for a port: where the port's node is only turned and then copied, the copy,
-    and which index of the nest comes first, second, ... in its memory, the last one last. Otherwise the port's node and None. read: nodes that
-    regions read, which have to stay."""
+    and which index of the nest comes first, second, ... in its memory, the last one last. Otherwise the port's node and None.
+    read: nodes that regions read, which have to stay."""
     try:
         lazy = _as_lazy(port)
     except Unsupported:

@@ -208,6 +208,22 @@ std::int64_t power_of_two_from(double value) {
   return value <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::ceil(value))));
 }
 
+/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
+std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
+                          const GpuLimits& limits) {
+  constexpr double kMostOfThread = 64, kRounds = 16;
+  double all = 1;
+  for (std::size_t k = 0; k < tiles.inside; ++k)
+    all *= static_cast<double>(structure.axes[static_cast<std::size_t>(group.axes[k])].extent);
+  std::int64_t rows = shape.rows;
+  while (shape.cluster == 1 && tiles.inside > 0 &&
+         2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
+         all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
+         2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
+    rows *= 2;
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
@@ -358,22 +374,6 @@ NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup
                                                                                                       : 1;
   }
   return values;
-}
-
-/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
-static std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles,
-                                 const GpuShape& shape, const GpuLimits& limits) {
-  constexpr double kMostOfThread = 64, kRounds = 16;
-  double all = 1;
-  for (std::size_t k = 0; k < tiles.inside; ++k)
-    all *= static_cast<double>(structure.axes[static_cast<std::size_t>(group.axes[k])].extent);
-  std::int64_t rows = shape.rows;
-  while (shape.cluster == 1 && tiles.inside > 0 &&
-         2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
-         all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
-         2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
-    rows *= 2;
-  return rows;
 }
 
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {

@@ -62,17 +62,13 @@ std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
 void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& shared) {
   const std::int64_t groups = op.layout.groups;
   const auto bound = op.row_bound();
-  Value* rows = b_.getInt64(1);
   Value* any = nullptr;  // a row of an empty dim must not be loaded in the place of one that does not exist
   for (const int d : op.rows) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-    Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
-    rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
     if (!exact_extent(dim)) any = both(any, b_.CreateICmpSGT(extent(dim), b_.getInt64(0)));
   }
-  Value* slots = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
-                               b_.getInt64(static_cast<std::uint64_t>(groups)));
-  const std::int64_t slots_of_bound = bound ? (*bound + groups - 1) / groups : 0;
+  Value* slots = row_slots(op);
+  const std::int64_t slots_of_bound = bound ? ceil_div(*bound, groups) : 0;
   const std::int64_t at_once = bound ? std::min(kRowsAtOnce, slots_of_bound) : kRowsAtOnce;
   when(any, [&] {
     for_columns(op, [&](int width, int column_slot) {

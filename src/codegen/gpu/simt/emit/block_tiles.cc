@@ -76,16 +76,23 @@ void BlockEmitter::for_rows(const BlockOp& op, bool at_least_once, const std::fu
     }
     return;
   }
+  Value* slots = row_slots(op);
+  if (at_least_once) slots = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, slots, b_.getInt64(1));
+  loop(b_.getInt64(0), slots, 1, [&](Value* slot) { body(0, slot, set_row(op, -1, slot)); });
+}
+
+/// Rows of a thread, those that do not exist included.
+Value* BlockEmitter::row_slots(const BlockOp& op) {
+  const bool bound = op.row_bound().has_value();
+  const std::int64_t groups = op.layout.groups;
   Value* rows = b_.getInt64(1);
   for (int d : op.rows) {
     const OpDim& dim = op.op.dims[d];
     Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
     rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
   }
-  Value* slots = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
-                               b_.getInt64(static_cast<std::uint64_t>(groups)));
-  if (at_least_once) slots = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, slots, b_.getInt64(1));
-  loop(b_.getInt64(0), slots, 1, [&](Value* slot) { body(0, slot, set_row(op, -1, slot)); });
+  return b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
+                       b_.getInt64(static_cast<std::uint64_t>(groups)));
 }
 
 /// Sets the row dims for a slot (`slot` < 0: known at run time only). Returns whether this thread's row exists; null: always.
