@@ -1,6 +1,7 @@
 // Replay, code generation, running and comparing, with every way to fail told apart.
 #include "soak/try_case.h"
 
+#include "autotune/target/target.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/host/host_backend.h"
@@ -132,7 +133,7 @@ Outcome try_case(const Nest& nest, Engine engine, int sm, const std::function<Sc
     std::string contradicted;  // what checks the plans of a program that is wrong finds that as well
     with_candidate_time([&] {
       const Schedule schedule = replay();
-      const TileProgram program = build_tile_program(schedule);
+      const TileProgram program = target_program(schedule, engine != Engine::host);
       proof = prove_program(program, schedule);
       allowed = runs_for(nest, schedule, program, proof, sm, runs);
       try {

@@ -23,8 +23,9 @@ using nlohmann::json;
 CompiledKernel compiled_today(const Database::Origin& origin, const TrialRecord& trial) {
   const Nest nest = nest_from_json(json::parse(origin.nest_json));
   const Schedule schedule = replay_trial_steps(nest, origin.problem.sizes, json::parse(trial.steps));
-  const TileProgram program = build_tile_program(schedule);
-  if (origin.device.kind == "host") return compile_host(program, detect_host()).kernel;
+  const bool is_host = origin.device.kind == "host";
+  const TileProgram program = target_program(schedule, !is_host);
+  if (is_host) return compile_host(program, detect_host()).kernel;
   return compile_nvptx(program, nvptx_target(origin.device)).kernel;
 }
 

@@ -72,7 +72,7 @@ Finding check_stored_kernel(const Nest& nest, const Sizes& sizes, const Schedule
   const DeviceIdentity device = device_identity(options.target, options.threads);
   std::string why;
   if (!can_run(stored.architecture, device.kind, device.arch, &why)) return not_run(Check::stored_kernel, why);
-  const SizePeriods periods = size_periods(build_tile_program(schedule));
+  const SizePeriods periods = size_periods(target_program(schedule, options.target.is_gpu()));
   const TrialOutcome outcome = measure_stored_kernel(nest, sizes, stored, periods_to_text(periods), options);
   if (outcome.status != TrialStatus::ok) return failed_run(Check::stored_kernel, outcome.status, outcome.reason);
   return passed(Check::stored_kernel, compared_text(outcome.max_error, outcome.report));
@@ -164,7 +164,7 @@ class TrialVerifier {
   void check_steps() {
     const Sizes& sizes = origin_.problem.sizes;
     const Schedule schedule = replay_trial_steps(nest_, sizes, json_from_text(trial_.steps, "the stored schedule"));
-    const TileProgram program = build_tile_program(schedule);
+    const TileProgram program = target_program(schedule, origin_.device.kind != "host");
     const NvptxTarget gpu = nvptx_target(origin_.device);
     const std::optional<Target> target = target_for(origin_.device, options_.target);
     std::optional<CodeCertificate> code;
@@ -243,8 +243,8 @@ bool Verification::passed() const {
 
 Verification verify_schedule(const Nest& nest, const Sizes& sizes, const Schedule& schedule, const MeasureOptions& options) {
   Verification result;
-  result.certificate =
-      certify(schedule, build_tile_program(schedule), nvptx_target(device_identity(options.target, options.threads)));
+  result.certificate = certify(schedule, target_program(schedule, options.target.is_gpu()),
+                               nvptx_target(device_identity(options.target, options.threads)));
   if (!add_proofs(schedule, result)) return result;
   result.findings.push_back(check_compiled_now(measure_schedule(schedule, nest, sizes, options)));
   return result;

@@ -108,9 +108,9 @@ std::string show(const Schedule& schedule, View view, const ViewOptions& options
     case View::plan:
       return describe_kernels(build_tile_program(schedule), {.sm = options.sm});
     case View::ir:
-      return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).ir;
+      return compile_host(in_host_order(build_tile_program(schedule)), detect_host(), {.keep_ir = true}).ir;
     case View::assembly:
-      return compile_host(build_tile_program(schedule), detect_host(), {.keep_ir = true}).assembly;
+      return compile_host(in_host_order(build_tile_program(schedule)), detect_host(), {.keep_ir = true}).assembly;
     case View::ptx:
       return compile_nvptx(build_tile_program(schedule), {.sm = options.sm, .keep_ir = false}).kernel.code;
     case View::schedule:

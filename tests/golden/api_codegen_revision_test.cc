@@ -41,7 +41,7 @@ std::vector<Problem> problems() {
 
 /// 0: host code for a CPU that is fixed here; else compute capability times ten.
 std::string code_for(const TileProgram& program, int sm) {
-  if (sm == 0) return compile_host(program, {"x86-64-v3", "+avx2,+fma,+bmi2,+f16c", 32, 16}, {.keep_ir = true}).ir;
+  if (sm == 0) return compile_host(in_host_order(program), {"x86-64-v3", "+avx2,+fma,+bmi2,+f16c", 32, 16}, {.keep_ir = true}).ir;
   NvptxTarget target;
   target.sm = sm;
   target.keep_ir = false;

@@ -1,6 +1,7 @@
 // The proof of tile programs, from both sides: programs of every built-in operator are proved and right, and of their mutants none is
 // proved that computes something else. Environment: NESTOR_MUTANTS, how many (default 81, three an operator); NESTOR_PROOF_RECORDS=all,
 // every shipped record.
+#include "codegen/host/row_strips.h"
 #include "codegen/proof/program_proof.h"
 #include "poly/nest/nest_json.h"
 #include "support/mutants/program_mutants.h"
@@ -64,6 +65,14 @@ void expect_proved_and_right(const OperatorSchedule& item, const std::vector<Def
   const ProgramProof proof = prove_program(item.program, item.schedule);
   EXPECT_EQ(to_string(proof.verdict), "proved") << item.name << ": " << proof.reason << "\n" << describe(item.program);
   EXPECT_EQ(results.front().difference(item.program), "") << item.name << "\n" << describe(item.program);
+  // As a host runs it.
+  const TileProgram strips = in_row_strips(item.program, 0);
+  if (describe(strips) == describe(item.program)) return;
+  const ProgramProof of_strips = prove_program(strips, item.schedule);
+  EXPECT_EQ(to_string(of_strips.verdict), "proved") << item.name << " in strips: " << of_strips.reason << "\n"
+                                                    << describe(strips);
+  for (const DefinitionResult& result : results)
+    EXPECT_EQ(result.difference(strips), "") << item.name << "\n" << describe(strips);
 }
 
 /// A mutant is not proved, or computes the same.

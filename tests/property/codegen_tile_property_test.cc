@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "codegen/host/repeated_values.h"
+#include "codegen/host/repeated_values_proof.h"
 #include "codegen/host/row_strips.h"
 #include "codegen/proof/program_proof.h"
 #include "codegen/tile/tile_program.h"
@@ -194,7 +195,10 @@ void check_host_forms(const Schedule& schedule, const TileProgram& program, cons
     if (proved && proof.verdict != ProofVerdict::proved) FAIL() << "in strips: " << proof.reason << "\n" << describe(strips);
   }
   totals.repeated += describe(repeated) != text ? 1 : 0;
-  for (const TileProgram& form : {strips, in_row_strips(repeated, 0)}) {
+  const TileProgram both = with_repeated_values(strips);
+  EXPECT_NO_THROW(prove_repeated_values(program, repeated)) << text;
+  EXPECT_NO_THROW(prove_repeated_values(strips, both)) << describe(strips);
+  for (const TileProgram& form : {strips, repeated, both}) {
     for (const Sizes& sizes : describe(form) != text ? all : std::vector<Sizes>{}) {
       EXPECT_EQ(results(schedule, form, sizes), results(schedule, program, sizes)) << describe(form);
     }

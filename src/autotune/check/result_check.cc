@@ -22,8 +22,11 @@
 namespace nestor {
 namespace {
 
-constexpr double kCostLimit = 4e8;
-constexpr double kMostKept = 0.7;  ///< of the memory that is left, for the data of several cases
+/// Elementary evaluations of the definition (some nanoseconds each) beyond which some elements of each output are compared, not all.
+constexpr double kMostForAll = 4e8;
+constexpr double kMostForwards = 4e9;   ///< where single elements cannot be had
+constexpr std::int64_t kSamples = 256;  ///< of an output, and runs of neighbours besides
+constexpr double kMostKept = 0.7;       ///< of the memory that is left, for the data of several cases
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;
@@ -96,7 +99,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     const CheckCase* wanted;
     ElementLists finite{};
     Expected made{};
-    std::optional<Reference> reference{};
+    std::optional<Reference> reference{};  ///< nothing: some elements are evaluated, each alone
   };
   std::map<std::string, Job> jobs;
   std::map<Sizes, std::vector<Job*>> of_sizes;
@@ -132,15 +135,21 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
         compiled.emplace(nest, job->wanted->sizes, scalars_, job->made.inputs);
         compiled->compile_all();
       }
-      job->reference.emplace(compiled->copy_for(job->made.inputs));
+      if (!compiled->backward_possible() || compiled->full_cost() <= kMostForAll)
+        job->reference.emplace(compiled->copy_for(job->made.inputs));
     }
   });
   std::vector<Job*> all;
   for (auto& entry : jobs) all.push_back(&entry.second);
   for_each(workers_->pool(), all.size(), [&](std::size_t k) {
     Job& job = *all[k];
-    job.reference->evaluate_all(kCostLimit);
-    job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
+    if (job.reference) {
+      job.reference->evaluate_all(kMostForwards);
+      job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
+    } else {  // a reference that gives single elements belongs to the thread that made it
+      Reference single(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs);
+      job.made.samples = some_samples(single, definition_, kSamples, seed_);
+    }
     if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_);
     job.reference.reset();
   });

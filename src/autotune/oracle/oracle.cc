@@ -99,8 +99,13 @@ struct SharedValue {
 /// Evaluates runs of elements of one tensor, on all cores if that takes long.
 class RunEvaluator {
  public:
-  RunEvaluator(Reference& reference, std::string tensor, Runs runs, const std::atomic<bool>* stop)
-      : reference_(reference), tensor_(std::move(tensor)), runs_(std::move(runs)), stop_(stop) {
+  /// `processes`: how many evaluate at once where one would take long.
+  RunEvaluator(Reference& reference, std::string tensor, Runs runs, int processes, const std::atomic<bool>* stop)
+      : reference_(reference),
+        tensor_(std::move(tensor)),
+        runs_(std::move(runs)),
+        processes_(static_cast<std::size_t>(processes)),
+        stop_(stop) {
     for (const auto& run : runs_) {
       starts_.push_back(elements_);
       elements_ += run.size();
@@ -112,7 +117,7 @@ class RunEvaluator {
   /// `limited`: enough samples and a fraction of a second will do.
   std::vector<OracleSample> evaluate(bool limited) {
     std::size_t done = 0;
-    if (limited && runs_.size() > kSequential && host_threads() > 1) {
+    if (limited && runs_.size() > kSequential && processes_ > 1) {
       reference_.prepare_elements();
       if (reference_.full_cost() > kLongSample * static_cast<double>(reference_.elements(tensor_)) && evaluate_forked(0))
         return samples();
@@ -161,7 +166,7 @@ class RunEvaluator {
   /// Runs from `first` on in forked processes, one a core. False when one of them failed: the caller then evaluates by itself and meets
   /// the error.
   bool evaluate_forked(std::size_t first) {
-    const std::size_t processes = std::min<std::size_t>(static_cast<std::size_t>(host_threads()), runs_.size() - first);
+    const std::size_t processes = std::min(processes_, runs_.size() - first);
     std::vector<pid_t> children;
     const pid_t parent = getpid();
     for (std::size_t p = 0; p < processes; ++p) {
@@ -183,6 +188,7 @@ class RunEvaluator {
   Reference& reference_;
   std::string tensor_;
   Runs runs_;
+  std::size_t processes_;
   const std::atomic<bool>* stop_;
   std::vector<std::size_t> starts_;
   std::size_t elements_ = 0;
@@ -192,12 +198,12 @@ class RunEvaluator {
 
 /// Some elements of each output.
 std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed,
-                                         const std::atomic<bool>* stop) {
+                                         int processes, const std::atomic<bool>* stop) {
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
     Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed));
-    for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs), stop).evaluate(true))
+    for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs), processes, stop).evaluate(true))
       result.push_back(std::move(sample));
   }
   return result;
@@ -218,6 +224,11 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
   return result;
 }
 
+std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed) {
+  reference.prepare_elements();
+  return chosen_samples(reference, nest, samples, seed, 1, nullptr);
+}
+
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
                                             const std::atomic<bool>* stop) {
@@ -229,7 +240,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit);
       result = all_samples(reference, nest, kAllElements);
     } else {
-      result = chosen_samples(reference, nest, samples, seed, stop);
+      result = chosen_samples(reference, nest, samples, seed, host_threads(), stop);
     }
   } catch (const EvaluationStopped&) {
     return {};

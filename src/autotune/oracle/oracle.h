@@ -23,6 +23,10 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
                                             const std::atomic<bool>* stop = nullptr);
 
 class Reference;
+/// Some elements of each output, as reference_samples() chooses and bounds them, but in the calling thread alone: other threads may run.
+/// Bounds are those of error analysis alone. The definition must be such that it can be evaluated backwards.
+std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed);
+
 /// All output elements of a reference that was evaluated in full; bounds are those of error analysis alone.
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most);
 

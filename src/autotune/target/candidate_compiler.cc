@@ -32,7 +32,7 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
     return ended(TrialStatus::illegal, error.what());
   }
   try {
-    const TileProgram program = build_tile_program(*schedule);
+    const TileProgram program = target_program(*schedule, problem_->options.target.is_gpu());
     std::string why = refusal(program);
     if (!why.empty()) return ended(TrialStatus::infeasible, why);
     if (!is_valid_for(program.valid, problem_->sizes, &why))

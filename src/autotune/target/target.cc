@@ -2,6 +2,7 @@
 #include "autotune/target/target.h"
 
 #include "autotune/workers/worker_process.h"
+#include "codegen/host/host_backend.h"
 #include "db/devices/cuda_identity.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -169,6 +171,11 @@ GpuFacts gpu_facts(const Target& target) {
   }
   facts.sm = std::min(target.sm > 0 ? target.sm : facts.sm, kNewestSm);
   return facts;
+}
+
+TileProgram target_program(const Schedule& schedule, bool is_gpu) {
+  TileProgram program = build_tile_program(schedule);
+  return is_gpu ? program : in_host_order(std::move(program));
 }
 
 }  // namespace nestor

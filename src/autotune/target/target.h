@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/gpu/target/gpu_target.h"
+#include "codegen/tile/tile_program.h"
 #include "db/database.h"
 
 #include <string>
@@ -41,6 +42,9 @@ DeviceIdentity device_identity(const Target& target, int threads = 0);
 /// What kernels for a GPU of that identity are made for: its compute capability as far as code generation knows it, and its shared memory.
 /// NvptxTarget's defaults where the identity does not say. No IR is kept.
 NvptxTarget nvptx_target(const DeviceIdentity& device);
+
+/// The tile program of a schedule in the order in which such a device runs it: what is to be proved, and what its code is made of.
+TileProgram target_program(const Schedule& schedule, bool is_gpu);
 
 /// This machine with that many threads (0: all cores).
 DeviceIdentity device_identity_host(int threads = 0);

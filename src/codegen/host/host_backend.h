@@ -22,7 +22,11 @@ struct CompiledHost {
   std::string assembly;
 };
 
+/// The program in the order in which host code runs it: to be proved in place of `program`, and compiled.
+TileProgram in_host_order(TileProgram program);
+
 /// Vectorised, threaded (through nestor_host_services), register-blocked code with f32 arithmetic.
+/// Throws InternalError where values that it computes again are not shown to be those that the program stores.
 CompiledHost compile_host(const TileProgram& program, const HostTarget& target, const HostOptions& options = {});
 
 /// A kernel loaded into this process by LLVM ORC, for tuning, exploring and verifying. Keeps the code alive.

@@ -2,7 +2,7 @@
 #include "codegen/host/emit/kernel_emitter.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/host/repeated_values.h"
-#include "codegen/host/row_strips.h"
+#include "codegen/host/repeated_values_proof.h"
 #include "codegen/host/target/host_machine.h"
 #include "codegen/tile/program_recipe.h"
 #include "support/debug.h"
@@ -45,7 +45,8 @@ std::string text_of(const llvm::Module& module) {
 
 CompiledHost compile_host(const TileProgram& given, const HostTarget& target, const HostOptions& options) {
   const DebugTimer timer("host code");
-  const TileProgram program = in_row_strips(with_repeated_values(given));
+  const TileProgram program = with_repeated_values(given);
+  prove_repeated_values(given, program);
   const std::unique_ptr<llvm::TargetMachine> machine = make_host_machine(target);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);

@@ -2,6 +2,7 @@
 #include "codegen/host/repeated_values.h"
 
 #include "codegen/tile/analysis/tile_rewrite.h"
+#include "support/substitution.h"
 
 #include <algorithm>
 #include <map>
@@ -55,7 +56,7 @@ bool is_fixed(const TileOp& op, const IntExpr& index) {
 }
 
 /// Variables of one op, and those of another in their place.
-using Renaming = std::map<std::string, std::string>;
+using Renaming = std::map<std::string, IntExpr>;
 
 /// For each dim of `made`, the dim of `reader` that has its place in the access; empty: the boxes or the other indices differ.
 Renaming same_box(const TileOp& made, const TileOp& reader, const TileAccess& read) {
@@ -68,7 +69,7 @@ Renaming same_box(const TileOp& made, const TileOp& reader, const TileAccess& re
       continue;
     }
     if (written->lower.str() != wanted->lower.str() || written->upper.str() != wanted->upper.str()) return {};
-    dims.emplace(written->var, wanted->var);
+    dims.emplace(written->var, IntExpr::variable(wanted->var));
   }
   return dims.size() == made.dims.size() ? dims : Renaming();
 }
@@ -83,9 +84,7 @@ TileOp with_value(const TileOp& made, TileOp reader) {
     const int first = static_cast<int>(reader.reads.size());
     const Renaming dims = same_box(made, reader, reader.reads[k]);
     for (TileAccess access : made.reads) {
-      for (const auto& [from, to] : dims) {
-        for (IntExpr& index : access.index) index = index.substitute(from, IntExpr::variable(to));
-      }
+      for (IntExpr& index : access.index) index = substitute_all(index, dims);
       reader.reads.push_back(std::move(access));
     }
     values[k] = ScalarExpr::cast(made.value.type(), made.value.rewrite([&](const ScalarExpr& node) {

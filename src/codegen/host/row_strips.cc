@@ -1,6 +1,7 @@
 // Groups of ops that may share strips, and the loops over these.
 #include "codegen/host/row_strips.h"
 
+#include "codegen/host/host_backend.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kLeastRows = 4;            ///< of a strip: reductions work on four rows side by side
+constexpr const char* kRow = "#row";              ///< no variable of a program has this name
 constexpr std::int64_t kUnknownExtent = 1 << 10;  ///< stands for one that is known at launch only
 
 std::vector<const TileAccess*> accesses_of(const TileOp& op, int buffer) {
@@ -38,13 +40,13 @@ struct Member {
   const OpDim& rows() const { return op->dims[dim]; }
 };
 
-/// The index at a place of an access, with the rows' variable under a name that all members share; "" if it moves with other dims.
+/// The index at a place of an access, with kRow for the rows' variable, as all members have it; "" if it moves with other dims.
 std::string row_index(const Member& member, const TileAccess& access, std::size_t place) {
   const IntExpr& index = access.index[place];
   for (std::size_t k = 0; k < member.op->dims.size(); ++k) {
     if (index.uses(member.op->dims[k].var) != (k == member.dim)) return "";
   }
-  return index.coefficient(member.rows().var) == 1 ? index.substitute(member.rows().var, IntExpr::variable("row")).str() : "";
+  return index.coefficient(member.rows().var) == 1 ? index.substitute(member.rows().var, IntExpr::variable(kRow)).str() : "";
 }
 
 /// The place of the index at which all accesses of both have the same row; -1: there is none. What lies in a row is dense, so that it is
@@ -206,5 +208,7 @@ TileProgram in_row_strips(TileProgram program, std::int64_t bytes) {
   if (program.root) program.root = Strips(program.buffers, bytes).run(program.root);
   return program;
 }
+
+TileProgram in_host_order(TileProgram program) { return in_row_strips(std::move(program)); }
 
 }  // namespace nestor

@@ -124,12 +124,12 @@ class ExtraPoints {
     });
   }
 
-  /// The producer fills all places in `wanted`, { [loops] -> [place] }, in the same iteration of all loops and before they are read;
-  /// nobody else writes them.
+  /// The producer fills all places in `wanted`, { [loops] -> [place] }, in the same iteration of all loops that it shares with the reader, in
+  /// the same task, and before any of them is read; nobody else writes them.
   bool fills(const Run& producer, const Run& reader, const isl::map& wanted, double neutral) const {
-    const std::size_t depth = reader.depth();
-    if (producer.depth() != depth || shared_loops(producer, reader) != depth ||
-        producer.positions.back() >= reader.positions.back())
+    const std::size_t depth = shared_loops(producer, reader), scope = model_.buffer(producer.op().write.buffer).scope.size();
+    if (depth < scope || producer.task_depth() > depth || reader.task_depth() > depth ||
+        producer.positions[depth] >= reader.positions[depth])
       return false;
     isl::map filled;
     for (const OpMember& member : producer.members) {
@@ -137,14 +137,13 @@ class ExtraPoints {
       const isl::map own = in_scope(model_.place(member, member.op->write), member.executed, depth);
       filled = filled.is_null() ? own : filled.unite(own);
     }
-    if (!wanted.is_subset(filled)) return false;
+    if (!with_first_dims(wanted, depth).is_subset(filled)) return false;
     const int buffer = producer.op().write.buffer;
-    const isl::map places = with_first_dims(wanted, model_.buffer(buffer).scope.size());
+    const isl::map places = with_first_dims(wanted, scope);
     if (!places.is_disjoint(owned(buffer, reader))) return false;
     return std::all_of(model_.runs().begin(), model_.runs().end(), [&](const Run& other) {
-      return &other == &producer || other.op().write.buffer != buffer ||
-             shared_loops(other, reader) < model_.buffer(buffer).scope.size() || other.extra.is_empty() ||
-             written_by_extra(other).is_disjoint(places);
+      return &other == &producer || other.op().write.buffer != buffer || shared_loops(other, reader) < scope ||
+             other.extra.is_empty() || written_by_extra(other).is_disjoint(places);
     });
   }
 

@@ -137,7 +137,7 @@ inline Results run_host(const TileProgram& program, const NestInputs& inputs, co
     const auto given = inputs.scalars.find(scalar.name);
     scalars.push_back(given == inputs.scalars.end() ? scalar.default_value : given->second);
   }
-  const CompiledHost compiled = compile_host(program, target);
+  const CompiledHost compiled = compile_host(in_host_order(program), target);
   LoadedHostKernel(compiled.kernel).run(pointers, strides, inputs.sizes, scalars, 2);
   std::size_t number = 0;
   for (const Buffer& buffer : program.buffers) {

@@ -44,6 +44,23 @@ inline Nest triangular_product() {
       .build();
 }
 
+/// out[i, d] = sum over the j beside i of w[i, j] half[j, d], for d <= i: of `half` there is only what the sum needs.
+inline Nest banded_product() {
+  const std::string element = "0 <= d <= i < N";
+  return NestBuilder("banded", {{"N", 7}})
+      .tensor("w", TensorRole::input, {"N", "N"}, ElementType::f16)
+      .tensor("x", TensorRole::input, {"N", "N"}, ElementType::f16)
+      .tensor("half", TensorRole::temporary, {"N", "N"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"N", "N"})
+      .tensor("out", TensorRole::output, {"N", "N"}, ElementType::f16)
+      .statement("half[j, d] : 0 <= j < N and 0 <= d < N and d <= j + 1", "half[j, d]", {"x[j, d]"}, read(0, ElementType::f16))
+      .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + " and 0 <= j and i - 1 <= j <= i", "sums[i, d]", {"w[i, j]", "half[j, d]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]"}, ScalarExpr::cast(ElementType::f16, read(0)))
+      .build();
+}
+
 /// out[i, j] = sum over k of u[i, k] y[j, k], where u[i, k] = x[i, k] times the sum of squares of its row.
 inline Nest norm_of_operand() {
   const std::string row = "0 <= i < N", element = row + " and 0 <= k < K", cell = row + " and 0 <= j < N";

@@ -16,7 +16,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <set>
 
@@ -218,6 +220,41 @@ TEST(ResultCheckRefusals, LengthsOfRowsAreRoundedUpBeforeOtherSizes) {
   ResultCheck none(nest, {}, 1);
   EXPECT_EQ(none.run(sizes, [](const Sizes&, HostTensors&) { return CheckRun{.refused = true}; }).wrong,
             "it cannot be launched at any of the sizes where it is to be checked");
+}
+
+/// m x k times k x n in f32, as a kernel would.
+void multiply(HostTensors& tensors, const Sizes& at) {
+  const std::int64_t m = at.at("m"), n = at.at("n"), k = at.at("k");
+  const auto numbers = [&](const std::string& name) { return reinterpret_cast<float*>(tensors.at(name).bytes.data()); };
+  const float *a = numbers("a"), *b = numbers("b");
+  float* out = numbers("product");
+  std::fill(out, out + m * n, 0.0F);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t j = 0; j < n; ++j) out[i * n + j] += a[i * k + p] * b[p * n + j];
+    }
+  }
+}
+
+/// Fixed sizes may be so large that not every element can be evaluated: then some of them are compared.
+TEST(ResultCheckAtLargeSizes, SomeElementsAreComparedWhereAllWouldTakeTooLong) {
+  const Nest nest = load_operator("matmul", "f32");
+  const Sizes large{{"m", 1536}, {"n", 1024}, {"k", 128}};
+  const CheckSizes sizes{.sizes = {large}, .varied = 0, .dynamic = {}};
+  const auto checked = [&](const std::function<void(float*)>& damage) {
+    ResultCheck check(nest, {}, 1);
+    return check.run(sizes, [&](const Sizes& at, HostTensors& tensors) {
+      multiply(tensors, at);
+      damage(reinterpret_cast<float*>(tensors.at("product").bytes.data()));
+      return CheckRun{};
+    });
+  };
+  const CheckReport right = checked([](float*) {});
+  EXPECT_EQ(right.wrong, "");
+  EXPECT_GT(right.elements, 256);
+  EXPECT_LT(right.elements, static_cast<std::int64_t>(right.cases.size()) * 1536 * 1024);
+  EXPECT_NE(checked([](float* out) { std::fill(out + 1535 * 1024, out + 1536 * 1024, 0.0F); }).wrong, "") << "the last row";
+  EXPECT_NE(checked([](float* out) { std::fill(out, out + 1536 * 1024 / 8, 0.0F); }).wrong, "") << "one tile in eight";
 }
 
 /// Results at the sampled elements of a problem whose definition is too slow to be evaluated in full, by another nest.

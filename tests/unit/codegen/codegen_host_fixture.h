@@ -256,7 +256,7 @@ inline void expect_as_interpreted(const TileProgram& p, const Sizes& sizes, cons
   std::vector<double> scalars;
   for (const ScalarParam& scalar : p.scalars)
     scalars.push_back(options.scalars.count(scalar.name) != 0 ? options.scalars.at(scalar.name) : scalar.default_value);
-  const CompiledHost compiled = compile_host(p, target);
+  const CompiledHost compiled = compile_host(in_host_order(p), target);
   LoadedHostKernel(compiled.kernel).run(pointers, strides, sizes, scalars, options.threads);
   if (options.reference) {
     options.reference(memory);

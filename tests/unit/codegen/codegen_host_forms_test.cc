@@ -1,9 +1,12 @@
 // Strips of rows and values computed again: which ops take part, which must not, and that programs mean the same.
 #include "codegen/host/repeated_values.h"
+#include "codegen/host/repeated_values_proof.h"
 #include "codegen/host/row_strips.h"
 #include "unit/codegen/codegen_host_fixture.h"
 
 #include <gmock/gmock.h>
+
+#include <functional>
 
 namespace nestor::host_test {
 namespace {
@@ -115,6 +118,25 @@ TEST(RepeatedValues, CheapMapsAreComputedByTheirReaders) {
   expect_right(p, {{"M", 3}});
 }
 
+/// Square tiles, `to[i, j]` from `from` at `index`.
+TileTree square(int to, int from, const std::vector<IntExpr>& index, double factor) {
+  return node(make(OpKind::map, {dim("i", kRows), dim("j", kRows)}, {to, {i, j}}, {{from, index}},
+                   op(ScalarOp::mul, {read(0), f32(factor)})));
+}
+
+/// The reader's dims have the map's names in other places.
+TEST(RepeatedValues, AreThoseOfTheElementThatIsRead) {
+  std::vector<Buffer> buffers{argument("in", TensorRole::input, {kRows, kRows}),
+                              argument("out", TensorRole::output, {kRows, kRows})};
+  for (const char* name : {"first", "second"}) buffers.push_back(local(name, Memory::scratch, {kRows, kRows}));
+  const TileProgram p =
+      program({}, std::move(buffers), sequence({square(2, 0, {i, j}, 3), square(3, 2, {i, j}, 2), square(1, 3, {j, i}, 5)}));
+  const TileProgram repeated = with_repeated_values(p);
+  EXPECT_THAT(describe(repeated), HasSubstr("first[j, i]"));
+  EXPECT_NO_THROW(prove_repeated_values(p, repeated));
+  expect_right(p, {});
+}
+
 /// A score less its row's maximum is 0 even where a product that became part of an fma would leave its rounding error.
 TEST(RepeatedValues, AreRoundedAsStoredOnesAre) {
   TileProgram p = rows_program({start(), cheap(), largest(), difference()});
@@ -151,6 +173,94 @@ TEST(RepeatedValues, OthersAreStored) {
   TileOp moved = cheap()->op;
   moved.reads[0].index = {i, IntExpr(kColumns - 1) - j};
   EXPECT_FALSE(is_repeated({start(), node(std::move(moved)), largest()})) << "another layout";
+}
+
+/// What is claimed to be `program` with values repeated, and is not.
+std::string refusal(const TileProgram& program, const TileProgram& repeated) {
+  try {
+    prove_repeated_values(program, repeated);
+    return "";
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+}
+
+/// The program without its op number `left_out`, and with `reader` for the one after it.
+TileProgram without(const TileProgram& p, std::size_t left_out, const TileOp& reader) {
+  TileProgram result = p;
+  auto body = std::make_shared<TileNode>(*p.root->children[0]);
+  body->children[left_out + 1] = node(reader);
+  body->children.erase(body->children.begin() + static_cast<std::ptrdiff_t>(left_out));
+  auto root = std::make_shared<TileNode>(*p.root);
+  root->children = {body};
+  result.root = root;
+  return result;
+}
+
+TEST(RepeatedValuesProof, HoldsForWhatIsLeftOutAndForNothingElse) {
+  const TileProgram p = rows_program({start(), cheap(), largest(), difference()});
+  const TileProgram right = with_repeated_values(p);
+  EXPECT_EQ(refusal(p, right), "");
+  EXPECT_EQ(refusal(p, p), "");
+  const std::vector<TileTree> kept = right.root->children[0]->children;
+  ASSERT_EQ(kept.size(), 3U);
+  const auto with = [&](std::vector<TileTree> children) {
+    TileProgram changed = p;
+    auto body = std::make_shared<TileNode>(*right.root->children[0]);
+    body->children = std::move(children);
+    auto root = std::make_shared<TileNode>(*right.root);
+    root->children = {body};
+    changed.root = root;
+    return changed;
+  };
+  EXPECT_EQ(refusal(p, with(kept)), "");
+  const auto altered = [&](std::size_t at, const std::function<void(TileOp&)>& change) {
+    std::vector<TileTree> children = kept;
+    TileOp op = children[at]->op;
+    change(op);
+    children[at] = node(std::move(op));
+    return refusal(p, with(std::move(children)));
+  };
+  EXPECT_EQ(altered(1, [](TileOp&) {}), "");
+  EXPECT_THAT(altered(1, [](TileOp& op) { op.value = op.value.args()[0]; }), HasSubstr("not shown")) << "not rounded";
+  EXPECT_THAT(altered(1, [](TileOp& op) { op.reads[0].index = {i, IntExpr(0)}; }), HasSubstr("not shown"));
+  EXPECT_THAT(altered(1, [](TileOp& op) { op.dims[0].upper = kRows / 2; }), HasSubstr("not shown"));
+  EXPECT_THAT(altered(1, [](TileOp& op) { op.reduction = ReductionOp::min; }), HasSubstr("not shown"));
+  EXPECT_THAT(altered(1, [](TileOp& op) { op.initialize = false; }), HasSubstr("not shown"));
+  EXPECT_THAT(altered(2, [](TileOp& op) { op.guard = ge(i, j); }), HasSubstr("not shown"));
+  EXPECT_THAT(altered(2, [](TileOp& op) { op.write.index[1] = op.write.index[1] + IntExpr(1); }), HasSubstr("not shown"));
+  EXPECT_THAT(refusal(p, with({kept[0], kept[2], kept[1]})), HasSubstr("not shown")) << "another order";
+  EXPECT_THAT(refusal(p, with({kept[0], kept[1]})), HasSubstr("not shown")) << "an op is missing";
+  EXPECT_THAT(refusal(p, with({kept[0], kept[1], kept[2], kept[2]})), HasSubstr("not shown")) << "an op too many";
+}
+
+/// Programs in which the value may not be repeated, with the op that repeats it nevertheless.
+TEST(RepeatedValuesProof, RefusesValuesThatHaveChanged) {
+  TileOp sum = reduce(ReductionOp::max, kLargest, kPowers);
+  sum.value = ScalarExpr::cast(ElementType::f32, op(ScalarOp::mul, {read(0), f32(3)}));
+  EXPECT_EQ(refusal(rows_program({start(), cheap(), largest()}), without(rows_program({start(), cheap(), largest()}), 1, sum)),
+            "");
+  TileProgram overwritten = rows_program({start(), cheap(), start(), largest()});
+  TileProgram changed = overwritten;
+  auto body = std::make_shared<TileNode>(*overwritten.root->children[0]);
+  body->children = {body->children[0], body->children[2], node(sum)};
+  auto root = std::make_shared<TileNode>(*overwritten.root);
+  root->children = {body};
+  changed.root = root;
+  EXPECT_THAT(refusal(overwritten, changed), HasSubstr("overwritten"));
+  TileOp masked = cheap()->op;
+  masked.guard = ge(i, j);
+  const TileProgram guarded = rows_program({start(), node(masked), largest()});
+  EXPECT_THAT(refusal(guarded, without(guarded, 1, sum)), HasSubstr("no map of its whole box"));
+  TileOp fewer = cheap()->op;
+  fewer.dims[1].upper = kColumns / 2;
+  const TileProgram half = rows_program({start(), node(fewer), largest()});
+  EXPECT_THAT(refusal(half, without(half, 1, sum)), HasSubstr("outside"));
+  const TileProgram twice = rows_program({cheap(), start(), cheap(), largest()});
+  EXPECT_THAT(refusal(twice, without(twice, 2, sum)), HasSubstr("not shown")) << "the other one is still there";
+  const TileProgram late = rows_program({start(), largest(), cheap()});
+  TileProgram early = without(late, 0, sum);
+  EXPECT_THAT(refusal(late, early), HasSubstr("not shown"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "support/int_expr.h"
 
 #include "support/error.h"
+#include "support/substitution.h"
 
 #include <gtest/gtest.h>
 
@@ -32,6 +33,14 @@ TEST(IntExpr, ValuesBeyond64BitsAreErrors) {
   EXPECT_THROW((x * x).evaluate([](const std::string&) { return std::int64_t{1} << 32; }), UserError);
   EXPECT_EQ((x * x).evaluate([](const std::string&) { return std::int64_t{1} << 31; }), std::int64_t{1} << 62);
   EXPECT_THROW(floor_div(x, 0).evaluate([](const std::string&) { return 1; }), UserError);
+}
+
+TEST(IntExpr, VariablesAreReplacedAtOnce) {
+  const IntExpr i = IntExpr::variable("i"), j = IntExpr::variable("j");
+  EXPECT_EQ(substitute_all(i * 8 + j, {{"i", j}, {"j", i}}).str(), (j * 8 + i).str()) << "they change places";
+  EXPECT_EQ(substitute_all(i + j, {{"i", i + IntExpr(1)}}).str(), (i + IntExpr(1) + j).str());
+  EXPECT_EQ(substitute_all(i + j, {{"i", 2}, {"j", 3}}).as_constant(), 5);
+  EXPECT_FALSE(substitute_all(IntExpr(), {{"i", j}}).defined());
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/gpu/tensor_waves.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "support/rounding.h"
 
 #include <algorithm>
 #include <optional>
@@ -64,18 +66,15 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
-/// Into how many parts the streamed loop is cut so that blocks keep all units busy, for the work tiles that the choice's tiles leave; 1: there
-/// are enough, or parts would be a few tiles each. Parts of sums take equally long: one round of them.
-std::int64_t useful_parts(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
-                          const TensorChoice& choice, const GpuLimits& limits) {
-  constexpr std::int64_t kTiles = 8;
-  const std::int64_t rounds = axes.column >= 0 ? 1 : 2, tile = axes.column >= 0 ? choice.depth : choice.columns;
-  std::int64_t work_tiles = 1;
+/// Of the streamed loop, for the blocks that the choice's tiles leave. Parts of sums take equally long: one round of them.
+std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
+                             const TensorChoice& choice, const GpuLimits& limits) {
+  const std::int64_t tile = axes.column >= 0 ? choice.depth : choice.columns;
+  std::int64_t blocks = choice.grid.cluster;
   const GroupPlan plan = tensor_plan(group, axes, choice);
   const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
-  for (const int axis : group.axes) work_tiles *= (extent(axis) + plan.tile.at(axis) - 1) / plan.tile.at(axis);
-  const std::int64_t wanted = rounds * limits.units / work_tiles, most = extent(axes.reduction_axis) / (kTiles * tile);
-  return 2 * work_tiles > limits.units ? 1 : std::max<std::int64_t>(std::min(wanted, most), 1);
+  for (const int axis : group.axes) blocks *= ceil_div(extent(axis), plan.tile.at(axis));
+  return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
 }
 
 /// Products on tensor cores.
@@ -95,7 +94,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
     values.merge(fused_values(source, rules, fusion));
-    const std::int64_t parts = cuts ? useful_parts(variant, group, *axes, choice, source.limits) : 1;
+    const std::int64_t parts = cuts ? parts_of_stream(variant, group, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;
       cut["split_axis"] = axes->reduction_axis;

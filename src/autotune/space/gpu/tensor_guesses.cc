@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/gpu/tensor_waves.h"
 #include "codegen/gpu/target/block_registers.h"
 #include "support/rounding.h"
 
@@ -107,7 +108,8 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
 }
 
 /// Wide blocks, which read each element of memory for most products; then work tiles in turn, where what is left of a tile is computed beside
-/// the products of another; narrower ones where those would leave multiprocessors idle. Rows of blocks first, then columns, with tiles for a
+/// the products of another; narrower ones where those would leave multiprocessors idle. Before them, where waves are few, tiles that fill
+/// these. Rows of blocks first, then columns, with tiles for a
 /// pair of blocks or one.
 std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
   const bool pairs = limits.sm >= kGroupProducts;
@@ -118,6 +120,14 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
   if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
     choices = choices_of_few_results(axes, limits);
+  if (pairs && axes.row_extent > nvptx::kWarpgroupRows) {
+    for (TensorChoice choice : choices_in_few_waves(axes, limits)) {
+      for (const int raster_group : {8, 1}) {
+        choice.grid.raster_group = raster_group;
+        choices.push_back(values_of(choice));
+      }
+    }
+  }
   for (const Shape& shape : as_wide_as(axes.column_extent, shapes)) {
     TensorChoice choice{.grid = {.warpgroups = shape.warpgroups,
                                  .stages = 8,

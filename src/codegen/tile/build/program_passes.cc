@@ -4,6 +4,7 @@
 #include "codegen/tile/places/isl_convert.h"
 #include "support/error.h"
 #include "support/knobs.h"
+#include "support/substitution.h"
 
 #include <isl/constraint.h>
 #include <isl/set.h>
@@ -34,12 +35,12 @@ bool initializes(const TileOp& init, const TileOp& op) {
 void claim_start(TileOp& op, const TileOp& init) {
   op.claim.start = init.claim.statement;
   op.claim.started = init.claim.instance;
+  std::map<std::string, IntExpr> dims;
   std::size_t next = 0;
   for (const OpDim& dim : op.dims) {
-    if (dim.reduced) continue;
-    for (IntExpr& value : op.claim.started) value = value.substitute(init.dims[next].var, IntExpr::variable(dim.var));
-    ++next;
+    if (!dim.reduced) dims.emplace(init.dims[next++].var, IntExpr::variable(dim.var));
   }
+  for (IntExpr& value : op.claim.started) value = substitute_all(value, dims);
 }
 
 /// A sum of products whose terms come in tiles: on tensor cores a loop over the tiles stays, and what starts the sum stands before it.
@@ -178,10 +179,12 @@ bool starts_elements(const TileOp& init, const TileOp& op) {
   std::copy_if(op.dims.begin(), op.dims.end(), std::back_inserter(kept), [](const OpDim& d) { return !d.reduced; });
   if (kept.size() != init.dims.size()) return false;
   std::vector<IntExpr> renamed = init.write.index;
+  std::map<std::string, IntExpr> dims;
   for (std::size_t k = 0; k < kept.size(); ++k) {
     if (!same_text({init.dims[k].lower, init.dims[k].upper}, {kept[k].lower, kept[k].upper})) return false;
-    for (IntExpr& index : renamed) index = index.substitute(init.dims[k].var, IntExpr::variable(kept[k].var));
+    dims.emplace(init.dims[k].var, IntExpr::variable(kept[k].var));
   }
+  for (IntExpr& index : renamed) index = substitute_all(index, dims);
   return same_text(renamed, op.write.index);
 }
 

@@ -53,9 +53,18 @@ isl::map extended(const Access& access, const isl::set& domain) {
   return isl::manage(plain).intersect_domain(domain);
 }
 
-/// Does the access meet elements of the tensor alone?
+/// Does the access meet elements of the tensor alone, and where statements write it, those that they write?
 bool stays_inside(const Nest& nest, const isl::map& access, const std::string& tensor) {
-  return access.range().is_subset(tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest)));
+  isl::set elements = tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest));
+  if (nest.tensor(tensor).role != TensorRole::input) {
+    isl::set written = isl::set::empty(elements.space());
+    for (const Statement& writer : nest.statements) {
+      if (writer.write.tensor == tensor)
+        written = written.unite(writer.write.relation.intersect_domain(domain_in(nest, writer)).range());
+    }
+    elements = elements.intersect(written);
+  }
+  return access.range().is_subset(elements);
 }
 
 bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other) {

@@ -21,6 +21,16 @@ std::vector<Composite> merged(const std::vector<Composite>& known, const std::ve
   return result;
 }
 
+/// Why the nest is not well formed; "" where it is.
+std::string objection_to_form(const Nest& nest) {
+  try {
+    validate(nest);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 void ScheduleEditor::apply_rule() {
@@ -41,6 +51,8 @@ void ScheduleEditor::apply_rule() {
     composites = merged(facts.composites, found->composites, found->nest);
   });
   RuleResult& result = *found;
+  if (const std::string why = objection_to_form(result.nest); !why.empty() && objection_to_form(facts.nest).empty())
+    user_error("{}the rule leaves a nest that is not well formed, which is a bug of Nestor: {}", where(), why);
   std::vector<Step> steps = std::move(data_.steps);
   data_ = original_order_of(std::make_shared<const NestFacts>(facts.original, std::move(result.nest), std::move(composites),
                                                               facts.reassociation || result.reassociation));

@@ -2,10 +2,12 @@
 #include "codegen/gpu/mma/plan/tensor_exponents.h"
 
 #include "poly/algebra/values/polynomial.h"
+#include "support/substitution.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 
 namespace nestor::nvptx {
@@ -101,13 +103,14 @@ class Intervals {
 
 /// The access over the dims of another op with the same row, column and place in its pack.
 IntExpr renamed(IntExpr index, const TensorOp& from, const TensorOp& to) {
+  std::map<std::string, IntExpr> dims;
   for (const auto& [d, target] :
        {std::pair(from.row, to.row), std::pair(from.column, to.column), std::pair(from.pack, to.pack)}) {
     if (d < 0 || target < 0) continue;
-    index = index.substitute(from.op.dims[static_cast<std::size_t>(d)].var,
-                             IntExpr::variable(to.op.dims[static_cast<std::size_t>(target)].var));
+    dims.emplace(from.op.dims[static_cast<std::size_t>(d)].var,
+                 IntExpr::variable(to.op.dims[static_cast<std::size_t>(target)].var));
   }
-  return index;
+  return substitute_all(index, dims);
 }
 
 /// The value of `from` with the reads of `to`; undefined where that has no such read.

@@ -7,10 +7,13 @@
 #include "codegen/gpu/simt/plan/block_plan.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "poly/nest/composite_correction.h"
+#include "support/substitution.h"
 
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <string>
 
 namespace nestor::nvptx {
 namespace {
@@ -103,12 +106,10 @@ bool counts_points(const Composite& composite) {
 
 /// `op` with the dims of `like` in place of its own, which are as many.
 TileOp with_dims_of(const TileOp& like, const TileOp& op) {
-  TileOp result = op;
-  for (std::size_t d = 0; d < std::min(op.dims.size(), like.dims.size()); ++d) {
-    const IntExpr name = IntExpr::variable(like.dims[d].var);
-    result = rewrite(result, [&](const IntExpr& expr) { return expr.substitute(op.dims[d].var, name); });
-  }
-  return result;
+  std::map<std::string, IntExpr> dims;
+  for (std::size_t d = 0; d < std::min(op.dims.size(), like.dims.size()); ++d)
+    dims.emplace(op.dims[d].var, IntExpr::variable(like.dims[d].var));
+  return rewrite(op, [&](const IntExpr& expr) { return substitute_all(expr, dims); });
 }
 
 bool same(const std::vector<IntExpr>& a, const std::vector<IntExpr>& b) {
@@ -188,13 +189,11 @@ class TermReuse {
     for (std::size_t k = 0; k < reads; ++k) {
       const TileAccess at = reader.op.reads[k];
       if (at.buffer != same_.write.buffer) continue;
-      const auto there = [&](const IntExpr& expr) {
-        IntExpr result = expr;
-        for (std::size_t d = 0; d < at.index.size(); ++d) {
-          if (!same_.write.index[d].as_constant()) result = result.substitute(same_.write.index[d].str(), at.index[d]);
-        }
-        return result;
-      };
+      std::map<std::string, IntExpr> place;
+      for (std::size_t d = 0; d < at.index.size(); ++d) {
+        if (!same_.write.index[d].as_constant()) place.emplace(same_.write.index[d].str(), at.index[d]);
+      }
+      const auto there = [&](const IntExpr& expr) { return substitute_all(expr, place); };
       const auto row = static_cast<int>(reader.op.reads.size());
       reader.op.reads[k] = rewrite(terms_.write, there);
       reader.op.reads.push_back(rewrite(*lead_, there));

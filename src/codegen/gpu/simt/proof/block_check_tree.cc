@@ -1,6 +1,7 @@
 // The plan's tree beside the kernel's body: the same ops at the same iterations, in an order that keeps what depends on each other.
 #include "codegen/gpu/simt/proof/block_paths.h"
 #include "poly/nest/composite_correction.h"
+#include "support/substitution.h"
 
 #include <map>
 #include <set>
@@ -189,10 +190,9 @@ class TreeProver {
   }
 
   static IntExpr renamed(const IntExpr& expr, const TileOp& from, const TileOp& to) {
-    IntExpr result = expr;
-    for (std::size_t d = 0; d < from.dims.size(); ++d)
-      result = result.substitute(from.dims[d].var, IntExpr::variable(to.dims[d].var));
-    return result;
+    std::map<std::string, IntExpr> dims;
+    for (std::size_t d = 0; d < from.dims.size(); ++d) dims.emplace(from.dims[d].var, IntExpr::variable(to.dims[d].var));
+    return substitute_all(expr, dims);
   }
   static TileAccess renamed(TileAccess access, const TileOp& from, const TileOp& to) {
     for (IntExpr& index : access.index) index = renamed(index, from, to);
@@ -223,12 +223,12 @@ class TreeProver {
       });
       if (lead_access == terms.reads.end()) return proof_.fail("{}: {} does not read its lead", name(match), terms.name);
       const TileAccess place = renamed(left_out.body.op->write, *left_out.body.op, terms);
+      std::map<std::string, IntExpr> point;
+      for (std::size_t d = 0; d < place.index.size(); ++d) {
+        if (place.index[d].op() == IntOp::variable) point.emplace(place.index[d].name(), old.index[d]);
+      }
       const auto there = [&](TileAccess access) {
-        for (IntExpr& index : access.index) {
-          for (std::size_t d = 0; d < place.index.size(); ++d) {
-            if (place.index[d].op() == IntOp::variable) index = index.substitute(place.index[d].name(), old.index[d]);
-          }
-        }
+        for (IntExpr& index : access.index) index = substitute_all(index, point);
         return access;
       };
       const TileOp& plan = *match.plan.op;
