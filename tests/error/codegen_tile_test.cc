@@ -1,6 +1,7 @@
 // Schedules whose tile program cannot be what they mean are refused with the reason.
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
+#include "support/nests/algebra_nests.h"
 #include "support/nests/sample_nests.h"
 
 #include <fmt/format.h>
@@ -60,6 +61,33 @@ TEST(TileError, points_that_a_tile_takes_with_gaps_cannot_be_counted) {
 TEST(TileError, tiles_of_a_row_that_run_backwards_cannot_be_counted) {
   EXPECT_THAT(moments_error({"reverse(mo)", "reverse(oo)"}, "mo, oo"),
               AllOf(HasSubstr("count the points of mean"), HasSubstr("do not run from its first point to its last")));
+}
+
+/// Statistics of channels over images and places, with their loops over tiles of both dims joined.
+std::string box_error(const std::string& order, const std::string& loops) {
+  std::vector<std::string> steps{"apply_rule(reassociate)", "apply_rule(moments, total_update)"};
+  for (const std::string s : {"total_update", "squares_update"}) {
+    steps.push_back(fmt::format("split({0}.n, 2, {0}.no, {0}.ni)", s));
+    steps.push_back(fmt::format("split({0}.s, 2, {0}.so, {0}.si)", s));
+    steps.push_back(fmt::format("reorder({})", fmt::format(fmt::runtime(order), fmt::arg("s", s))));
+  }
+  for (const char* s : {"total_update", "squares_init", "squares_update"})
+    steps.push_back(fmt::format("fuse_with({}.c, total_init.c)", s));
+  for (std::size_t at = 0; at < loops.size(); at += 3) {
+    const std::string loop = loops.substr(at, 2);
+    steps.push_back(fmt::format("fuse_with(total_update.{0}, squares_update.{0})", loop));
+  }
+  return error_of(samples::channel_norm(), steps);
+}
+
+TEST(TileError, tiles_that_cut_two_reduced_dims_are_not_counted) {
+  EXPECT_THAT(box_error("{s}.c, {s}.no, {s}.so, {s}.ni, {s}.si", "no so"),
+              HasSubstr("its tiles cut several of the dims that its reduction runs over"));
+}
+
+TEST(TileError, tiles_that_cut_one_of_two_reduced_dims_are_counted) {
+  EXPECT_EQ(box_error("{s}.c, {s}.no, {s}.so, {s}.ni, {s}.si", "no"), "");
+  EXPECT_EQ(box_error("{s}.c, {s}.so, {s}.no, {s}.ni, {s}.si", "so"), "");
 }
 
 TEST(TileError, tiles_in_order_are_counted) { EXPECT_EQ(moments_error({}, "mo, oo"), ""); }

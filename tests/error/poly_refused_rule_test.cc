@@ -188,6 +188,13 @@ TEST(AlgebraError, MomentsNeedACountableRange) {
   EXPECT_THAT(refusal(nest, "moments", {"mean_update"}), HasSubstr("so its points cannot be counted"));
 }
 
+TEST(AlgebraError, MomentsNeedAllCombinationsOfSeveralRanges) {
+  Nest nest = samples::channel_norm();
+  nest.statements[1].domain =
+      isl::set(isl_context(), "[N, S, C] -> { total_update[c, n, s] : 0 <= c < C and 0 <= n < N and n <= s < S }");
+  EXPECT_THAT(refusal(nest, "moments", {"total_update"}), HasSubstr("so its points cannot be counted"));
+}
+
 TEST(AlgebraError, MomentsNeedASquare) {
   EXPECT_THAT(refusal(samples::matmul(), "moments", {"C_update"}), HasSubstr("no sum of squares around its mean follows it"));
 }

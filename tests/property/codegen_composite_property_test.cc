@@ -60,6 +60,24 @@ Nest moments(const Rows& rows) {
       .build();
 }
 
+/// The same of points in two dims, k before or behind j: of the row's own number, or of a number for all.
+Nest moments_of_boxes(const Rows& rows, bool own_depth, bool k_first) {
+  const auto number_of = [](int index) { return ScalarExpr::cast(ElementType::f32, ScalarExpr::index(index)); };
+  const std::string pair = "0 <= i < n and " + rows.points + " and 0 <= k < " + (own_depth ? "i + 2" : "v"),
+                    dims = k_first ? "[i, k, j]" : "[i, j, k]";
+  return NestBuilder("boxes", {{"n", 7}, {"w", 5}, {"v", 3}})
+      .tensor("x", TensorRole::input, {"n", "2n + w + 2", "n + v + 2"})
+      .tensor("m", TensorRole::temporary, {"n"})
+      .tensor("out", TensorRole::output, {"n"})
+      .statement("m_init[i] : 0 <= i < n", "m[i]", {}, number(0))
+      .statement("m_upd" + dims + " : " + pair, "m[i]", {"x[i, j, k]"}, read(0) / number_of(0) / number_of(1), ReductionOp::add,
+                 {rows.count, own_depth ? "i + 2" : "v"})
+      .statement("out_init[i] : 0 <= i < n", "out[i]", {}, number(0))
+      .statement("out_upd" + dims + " : " + pair, "out[i]", {"x[i, j, k]", "m[i]"},
+                 ScalarExpr::make(ScalarOp::pow, {read(0) - read(1), number(2)}), ReductionOp::add)
+      .build();
+}
+
 /// Sums of exponentials under the maximum of each row, which may run over more points than they.
 Nest exponentials(const Rows& rows, const std::string& fewer, bool weighted) {
   const std::string pair = "0 <= i < n and " + rows.points;
@@ -93,15 +111,21 @@ class OnePass {
       all_.push_back(statement.name);
       const auto has = std::find(statement.dims.begin(), statement.dims.end(), "j") != statement.dims.end();
       if (has) columns_.push_back(statement.name);
+      boxes_ = boxes_ || std::find(statement.dims.begin(), statement.dims.end(), "k") != statement.dims.end();
     }
   }
 
   Schedule make() {
-    if (random_.chance(50)) step("apply_rule(reassociate)");
+    if (random_.chance(50) || boxes_) step("apply_rule(reassociate)");  // points of boxes change their order
     step(fmt::format("apply_rule({}, m_upd)", rule_));
     const int rows = random_.between(1, 4), tile = random_.between(2, 5);
     for (const std::string& s : columns_) step(fmt::format("split({0}.j, {1}, {0}.jo, {0}.ji)", s, tile));
-    if (rows > 1) tile_rows(rows);
+    if (rows > 1) {
+      tile_rows(rows);
+    } else if (boxes_) {
+      for (const std::string& s : columns_)
+        step(fmt::format("reorder({0}.i, {0}.jo, {0}.{1}, {0}.{2})", s, inner()[0], inner()[1]));
+    }
     const std::string row = rows > 1 ? "io" : "i";
     for (auto s = all_.rbegin(); s != all_.rend(); ++s) {  // the last first: bodies keep their order
       if (*s != "out_upd") step(fmt::format("fuse_with({0}.{1}, out_upd.{1})", *s, row));
@@ -128,13 +152,23 @@ class OnePass {
 
   void tile_rows(int rows) {
     for (const std::string& s : all_) step(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", s, rows));
-    for (const std::string& s : columns_) step(fmt::format("reorder({0}.io, {0}.jo, {0}.ii, {0}.ji)", s));
+    for (const std::string& s : columns_) {
+      step(boxes_ ? fmt::format("reorder({0}.io, {0}.jo, {0}.ii, {0}.{1}, {0}.{2})", s, inner()[0], inner()[1])
+                  : fmt::format("reorder({0}.io, {0}.jo, {0}.ii, {0}.ji)", s));
+    }
+  }
+
+  /// Loops of a tile's points, of all statements in one order.
+  const std::vector<std::string>& inner() {
+    if (inner_.empty()) inner_ = random_.chance(50) ? std::vector<std::string>{"ji", "k"} : std::vector<std::string>{"k", "ji"};
+    return inner_;
   }
 
   Random& random_;
   Schedule schedule_;
   std::string rule_;
-  std::vector<std::string> all_, columns_;
+  std::vector<std::string> all_, columns_, inner_;
+  bool boxes_ = false;  ///< sums run over k as well
 };
 
 struct CompositeTotals {
@@ -148,7 +182,10 @@ void run_composite(std::uint64_t seed, CompositeTotals& totals) {
   while (counted && rows.count.empty()) rows = random.pick(all_rows());
   const std::vector<std::string> fewer{"", " and j < 3", " and j <= i + 1", " and j >= 1", " and i >= 1"};
   const bool weighted = random.chance(50);
-  const Nest nest = counted ? moments(rows) : exponentials(rows, weighted ? "" : random.pick(fewer), weighted);
+  const bool boxes = counted && random.chance(50), own_depth = boxes && random.chance(50), k_first = boxes && random.chance(50);
+  const Nest nest = boxes     ? moments_of_boxes(rows, own_depth, k_first)
+                    : counted ? moments(rows)
+                              : exponentials(rows, weighted ? "" : random.pick(fewer), weighted);
   std::optional<Schedule> schedule;
   try {
     schedule = OnePass(random, nest, counted ? "moments" : "online").make();
@@ -164,6 +201,9 @@ void run_composite(std::uint64_t seed, CompositeTotals& totals) {
   try {
     std::vector<Sizes> sizes;
     for (int k = 0; k < 3; ++k) sizes.push_back({{"n", random.between(1, 9)}, {"w", random.between(1, 9)}});
+    if (boxes) {
+      for (Sizes& each : sizes) each["v"] = random.between(1, 5);
+    }
     testing::expect_defined(*schedule, sizes, 1e-7);
     ++totals.programs;
   } catch (const UserError& error) {

@@ -88,6 +88,29 @@ inline Nest late_division_norm(TensorRole mean = TensorRole::temporary) {
       .build();
 }
 
+/// Normalised channels, which lie last: statistics over images and places, divided by one size after the other.
+inline Nest channel_norm(const std::string& places = "S") {
+  const ScalarExpr images = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0)),
+                   each = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(1)), centred = read(0) - read(1);
+  const std::string channel = "0 <= c < C", all = channel + " and 0 <= n < N and 0 <= s < " + places;
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"N", 3}, {"S", 5}, {"C", 4}};
+  if (places != "S") sizes.erase(sizes.begin() + 1);
+  return NestBuilder("channels", sizes)
+      .tensor("x", TensorRole::input, {"N", places, "C"})
+      .tensor("total", TensorRole::temporary, {"C"})
+      .tensor("mean", TensorRole::temporary, {"C"})
+      .tensor("squares", TensorRole::temporary, {"C"})
+      .tensor("y", TensorRole::output, {"N", places, "C"})
+      .statement("total_init[c] : " + channel, "total[c]", {}, number(0))
+      .statement("total_update[c, n, s] : " + all, "total[c]", {"x[n, s, c]"}, read(0), ReductionOp::add)
+      .statement("mean[c] : " + channel, "mean[c]", {"total[c]"}, read(0) / images / each, std::nullopt, {"N", places})
+      .statement("squares_init[c] : " + channel, "squares[c]", {}, number(0))
+      .statement("squares_update[c, n, s] : " + all, "squares[c]", {"x[n, s, c]", "mean[c]"}, centred * centred, ReductionOp::add)
+      .statement("y[n, s, c] : " + all, "y[n, s, c]", {"x[n, s, c]", "mean[c]", "squares[c]"},
+                 centred * apply(ScalarOp::rsqrt, read(2) / images / each), std::nullopt, {"N", places})
+      .build();
+}
+
 /// Weights of a row are summed up twice, and a denominator made of the first sum stands before the second one. `shared`: both sums read
 /// the weights; else the second one reads the input.
 inline Nest early_denominator(bool shared = true) {

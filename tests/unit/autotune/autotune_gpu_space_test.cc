@@ -1,12 +1,16 @@
 // GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
 #include "autotune/space/gpu/gpu_steps.h"
 #include "autotune/space/gpu/transposed_rows.h"
+#include "autotune/space/nest/nest_candidate.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
 #include "codegen/tile/tile_program.h"
 #include "support/error.h"
+#include "support/nests/algebra_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/simt/simt_image.h"
 
@@ -142,6 +146,35 @@ Nest channel_taps() {
                  ReductionOp::add)
       .statement("y[t, c] : " + element, "y[t, c]", {"sums[t, c]"}, read(0) * read(0))
       .build();
+}
+
+/// Kernels that read the tensor.
+int kernels_reading(SearchedProblem& problem, const Candidate& candidate, const std::string& tensor) {
+  const TileProgram program = build_tile_program(problem.schedules.replay(candidate.steps));
+  const auto plans = plan_kernels(program, {});
+  int kernels = 0;
+  for (const nvptx::KernelPlan& kernel : plans->launches.kernels) {
+    bool found = false;
+    nvptx::for_each_op(kernel.body, [&](const TileOp& op, bool) {
+      for (const TileAccess& read : op.reads) found = found || program.buffers.at(read.buffer).name == tensor;
+    });
+    kernels += found ? 1 : 0;
+  }
+  return kernels;
+}
+
+TEST(GpuSpace, StatisticsOfChannelsReadTheirInputInOneKernel) {
+  SearchedProblem problem(samples::channel_norm(), {{"N", 8}, {"S", 400}, {"C", 48}});
+  int parts = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    const auto values = named_values(*problem.space, point);
+    if (!candidate.infeasible.empty() || kFusions.at(static_cast<std::size_t>(values.at("fusion"))) != Fusion::alike) continue;
+    EXPECT_EQ(kernels_reading(problem, candidate, "x"), 2) << "statistics, and what they are for";
+    EXPECT_EQ(problem.difference(point, {{"N", 3}, {"S", 37}, {"C", 19}}), "");
+    parts += values.at("split_axis") >= 0 ? 1 : 0;
+  }
+  EXPECT_GE(parts, 2) << "along images, and along places";
 }
 
 TEST(GpuSpace, ThreadsShareElementsOfShortSumsAndNotTheirTerms) {

@@ -1,5 +1,6 @@
 // The proof of tile programs on programs with one thing wrong in each: what is refuted, with which obligation and an example.
 #include "codegen/proof/program_proof.h"
+#include "support/nests/algebra_nests.h"
 #include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
 
@@ -227,6 +228,20 @@ TEST(ProgramProof, CountsOfAMomentAreItsOwnRowsCounts) {
       op.indices.at(static_cast<std::size_t>(k)) = op.indices.at(static_cast<std::size_t>(k)) + IntExpr(1);
     });
     EXPECT_THAT(rows.refutation(miscounted), HasSubstr("counts: ")) << k;
+  }
+}
+
+TEST(ProgramProof, CountsOfSeveralDimsAreProductsOfTheirOwn) {
+  const Proved channels(
+      scheduled(samples::channel_norm(),
+                {"apply_rule(moments, total_update)", "split(total_update.n, 2, no, ni)", "split(squares_update.n, 2, vo, vi)",
+                 "fuse_with(total_update.c, total_init.c)", "fuse_with(squares_init.c, total_init.c)",
+                 "fuse_with(squares_update.c, total_init.c)", "fuse_with(no, vo)"}));
+  for (const int k : {0, 1, 2, 3, 4, 5}) {
+    const TileProgram miscounted = with_op(channels.program, "correct squares_update", [&](TileOp& op) {
+      op.indices.at(static_cast<std::size_t>(k)) = op.indices.at(static_cast<std::size_t>(k)) + IntExpr(1);
+    });
+    EXPECT_THAT(channels.refutation(miscounted), HasSubstr("counts: ")) << k;
   }
 }
 

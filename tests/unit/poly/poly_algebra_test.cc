@@ -23,6 +23,7 @@ using samples::read;
 using samples::operator+;
 using samples::operator-;
 using samples::operator*;
+using samples::operator/;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -421,6 +422,34 @@ TEST(Moments, AMeanThatIsAResultIsSeenThroughAndKept) {
   const RuleResult result = rule("moments").apply(samples::late_division_norm(TensorRole::output), {"total_update"});
   EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("squares_update"));
   EXPECT_NE(result.nest.find_statement("mean"), nullptr);
+}
+
+TEST(Moments, PointsMayRunOverSeveralDims) {
+  for (const char* places : {"S", "3", "N"}) {
+    const Nest nest = samples::channel_norm(places);
+    EXPECT_THAT(targets_of(nest, "moments"), ElementsAre("total_update")) << places;
+    const Composite composite = rule("moments").apply(nest, {"total_update"}).composites.at(0);
+    EXPECT_THAT(followers_of(composite), ElementsAre("squares_update"));
+    EXPECT_EQ(composite.view.str({}, {}), "(m * (n_total / n))");
+  }
+  const Composite composite = rule("moments").apply(samples::channel_norm("3"), {"total_update"}).composites.at(0);
+  EXPECT_THAT(composite.followers[0].correction.str({}, {}), HasSubstr("n_total")) << "of both sizes, one of them a number";
+}
+
+TEST(Moments, AMeanOfOneDimIsNotThatOfAllPoints) {
+  Nest nest = samples::channel_norm();
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "mean") statement.value = read(0) / ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0));
+  }
+  EXPECT_TRUE(targets_of(nest, "moments").empty());
+}
+
+TEST(Moments, PartsAlongAnyReducedDimHaveTheirOwnMean) {
+  for (const char* dim : {"n", "s"}) {
+    const RuleResult result = rule("split_reduction").apply(samples::channel_norm(), {"total_update", dim, "p", "2"});
+    EXPECT_NE(result.nest.find_statement("squares_update_combine"), nullptr);
+    EXPECT_THAT(followers_of(result.composites.at(0)), ElementsAre("squares_update_part")) << dim;
+  }
 }
 
 TEST(Moments, PartialSumsOfSquaresDoNotCountAllPoints) {

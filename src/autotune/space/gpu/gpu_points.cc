@@ -13,7 +13,9 @@
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -117,24 +119,88 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// How many parts keep in the first cache what a block of `columns` columns reads of an input, where the group's sums read it again. 0: they
+/// read none twice.
+std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, const FusionGroup& group, std::int64_t columns) {
+  constexpr std::int64_t kNearBytes = 32 << 10;  // some blocks of a multiprocessor share its first cache
+  std::map<std::string, int> readers;
+  std::int64_t bytes = 0, points = 1;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+    std::int64_t own = 1;
+    for (std::size_t k = 0; k < loop_group.extents.size(); ++k) {
+      if (!loop_group.reduced[k]) continue;
+      const auto part = std::find_if(variant.structure.parts.begin(), variant.structure.parts.end(), [&](const PartAxis& each) {
+        return each.whole == loop_group.axes[k] && loop_group.position_of(each.axis) >= 0;
+      });
+      own *= part != variant.structure.parts.end() ? part->size : loop_group.extents[k];
+    }
+    for (const std::string& name : loop_group.statements) {
+      for (const Access& read : nest.statement(name).reads) {
+        const Tensor& tensor = nest.tensor(read.tensor);
+        if (tensor.role != TensorRole::input || own <= 1 || ++readers[read.tensor] < 2) continue;
+        bytes = std::max<std::int64_t>(bytes, static_cast<std::int64_t>(size_in_bytes(tensor.type)));
+        points = std::max(points, own);
+      }
+    }
+  }
+  return bytes == 0 ? 0 : ceil_div(points * columns * bytes, kNearBytes);
+}
+
+/// The heaviest of the fusion groups for which `fits` holds.
+template <class Fits>
+const FusionGroup* heaviest_of(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const Fits& fits) {
+  const FusionGroup* found = nullptr;
+  const auto points = [&](const FusionGroup& group) {
+    double all = 0;
+    for (const int u : group.loop_groups) all += variant.structure.loop_groups[static_cast<std::size_t>(u)].points;
+    return std::pair(variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points, all);
+  };
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+    if (fits(group) && (found == nullptr || points(group) > points(*found))) found = &group;
+  }
+  return found;
+}
+
+bool sums_up(const RuleVariant& variant, const FusionGroup& group) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::vector<bool>& reduced = variant.structure.loop_groups[static_cast<std::size_t>(u)].reduced;
+    return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
+  });
+}
+
+/// The common axis of the group by its name; -1: it has none.
+int axis_named(const RuleVariant& variant, const FusionGroup& group, const std::string& name) {
+  const auto same = std::find_if(group.axes.begin(), group.axes.end(),
+                                 [&](int each) { return variant.structure.axes[static_cast<std::size_t>(each)].name == name; });
+  return same == group.axes.end() ? -1 : *same;
+}
+
 /// Sums across memory (statistics of channels that lie last), each statement in kernels of its own: whole, then in parts so that few
-/// columns keep all units busy.
-void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+/// columns keep all units busy. Parts whose sums read the same points again are short enough for the first cache at first. `heaviest`: where
+/// they are most of the work; else where they are not.
+void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, bool heaviest,
+                       std::vector<NamedValues>& points) {
   constexpr std::int64_t kColumns = 64, kRounds = 4;
   const RuleVariant& whole = source.variants.at({rules});
   const Nest& nest = source.variants.nest(whole);
-  const int axis = axis_of_column_sums(nest, whole.structure, source.variants.heaviest(whole, Fusion::none));
-  if (axis < 0 || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
-  const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis)];
-  const auto add = [&](const RuleChoice& choice) {
-    const RuleVariant& variant = source.variants.at(choice);
-    const Fusion fusion = choice.split >= 0 ? Fusion::alike : Fusion::none;
-    const FusionGroup& group = source.variants.heaviest(variant, fusion);
-    const auto same = std::find_if(group.axes.begin(), group.axes.end(), [&](int each) {
-      return variant.structure.axes[static_cast<std::size_t>(each)].name == columns.name;
+  const auto axis_of = [&](const FusionGroup& group) { return axis_of_column_sums(nest, whole.structure, group); };
+  const FusionGroup* sums =
+      heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) { return axis_of(group) >= 0; });
+  if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if ((sums == &source.variants.heaviest(whole, Fusion::none)) != heaviest) return;
+  const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis_of(*sums))];
+  const auto group_along = [&](const RuleVariant& variant, Fusion fusion) {
+    return heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& group) {
+      return axis_named(variant, group, columns.name) >= 0 && sums_up(variant, group);
     });
-    if (same == group.axes.end()) return;
-    NamedValues values = values_of_column_sums(variant.structure, group, *same, source.limits);
+  };
+  const auto add = [&](const RuleChoice& choice, Fusion fusion) {
+    const RuleVariant& variant = source.variants.at(choice);
+    const FusionGroup* group = group_along(variant, fusion);
+    if (group == nullptr) return;
+    NamedValues values =
+        values_of_column_sums(variant.structure, *group, axis_named(variant, *group, columns.name), source.limits);
     for (const Parameter& parameter : source.parameters) {
       if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
     }
@@ -144,9 +210,25 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   };
   const std::int64_t parts = kRounds * source.limits.units * kColumns / std::max(columns.extent, kColumns);
   for (const int split : source.split_axes) {
-    if (parts > kRounds) add({rules, split, parts});
+    if (parts <= kRounds) continue;
+    const RuleVariant& cut = source.variants.at({rules, split, parts});
+    const FusionGroup* group = group_along(cut, Fusion::alike);
+    const std::int64_t again =
+        group == nullptr ? 0 : parts_to_read_again(cut, source.variants.nest(cut), *group, std::min(columns.extent, kColumns));
+    if (again > 1 && 2 * again * parts <= whole.structure.axes[static_cast<std::size_t>(split)].extent)
+      add({rules, split, again * parts}, Fusion::alike);
+    add({rules, split, parts}, Fusion::alike);
   }
-  add({rules});
+  // Sums that read the same points again, in one kernel.
+  const FusionGroup* together = source.split_axes.empty() ? nullptr : group_along(whole, Fusion::alike);
+  std::int64_t work_tiles = ceil_div(columns.extent, kColumns);
+  for (std::size_t k = 0; together != nullptr && k < together->axes.size(); ++k) {
+    const Axis& other = whole.structure.axes[static_cast<std::size_t>(together->axes[k])];
+    work_tiles *= other.name == columns.name ? 1 : other.extent;
+  }
+  if (together != nullptr && work_tiles >= source.limits.units && parts_to_read_again(whole, nest, *together, 1) > 0)
+    add({rules}, Fusion::alike);
+  add({rules}, Fusion::none);
 }
 
 /// Sums of few terms along memory: everything together, some elements for each thread.
@@ -177,10 +259,11 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
-  add_column_values(source, simple.rules, points);
+  add_column_values(source, simple.rules, true, points);
   add_short_sums(source, simple, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
+  add_column_values(source, simple.rules, false, points);
   return points;
 }
 

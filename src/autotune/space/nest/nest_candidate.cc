@@ -53,7 +53,7 @@ Candidate NestCandidate::build() {
   candidate_.least_ms = facts_.scalar_floor_ms;
   if (on_tensor_cores() && tensor_.rescale > 0 && rules_.split < 0)
     candidate_.steps = with_threshold(std::move(candidate_.steps), facts_.may_stay_behind, tensor_.rescale);
-  if (main_->at_front && !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_)) {
+  if (main_->part && main_->at_front && !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_)) {
     candidate_.infeasible = "parts of rows are for products on tensor cores";
     return std::move(candidate_);
   }

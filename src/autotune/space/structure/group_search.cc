@@ -21,9 +21,13 @@ class GroupFinder {
   std::vector<FusionGroup> find() {
     std::vector<FusionGroup> fusion_groups;
     const int count = static_cast<int>(loop_groups_.size());
+    taken_.assign(loop_groups_.size(), false);
     for (int first = 0; first < count;) {
-      int last = first + 1;
-      while (last < count && extends(first, last)) ++last;
+      if (taken_[static_cast<std::size_t>(first)]) {
+        ++first;
+        continue;
+      }
+      const int last = end_of_run(first);
       FusionGroup group = group_of(first, last);
       // The longest run is tried first, since it mostly is legal; what is not legal as a whole is grown loop group by loop group.
       if (last - first > 1 && !legal(group)) {
@@ -31,14 +35,73 @@ class GroupFinder {
         while (grown < last && legal(group_of(first, grown + 1))) ++grown;
         group = group_of(first, grown);
       }
-      complete(group);
       first += static_cast<int>(group.loop_groups.size());
+      if (fusion_ == Fusion::alike) gather(group, first);
+      complete(group);
       fusion_groups.push_back(std::move(group));
     }
     return fusion_groups;
   }
 
  private:
+  /// Behind the last place that the run from `first` may have.
+  int end_of_run(int first) const {
+    int last = first + 1;
+    while (last < static_cast<int>(loop_groups_.size()) && !taken_[static_cast<std::size_t>(last)] && extends(first, last))
+      ++last;
+    return last;
+  }
+
+  /// Adds later runs with the same parallel loops that sum up the same input. They may need nothing of what stands between, such as the
+  /// combining of parts.
+  void gather(FusionGroup& group, int next) {
+    for (int place = next; place < static_cast<int>(loop_groups_.size());) {
+      if (taken_[static_cast<std::size_t>(place)]) {
+        ++place;
+        continue;
+      }
+      const int end = end_of_run(place);
+      const FusionGroup run = group_of(place, end);
+      FusionGroup more = group;
+      more.loop_groups.insert(more.loop_groups.end(), run.loop_groups.begin(), run.loop_groups.end());
+      if (points_of(run.heaviest) > points_of(more.heaviest)) more.heaviest = run.heaviest;
+      more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
+      more.at_front = true;
+      const bool alike = more.axes.size() == group.axes.size() && run.axes.size() == group.axes.size();
+      if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && legal(more)) {
+        group = std::move(more);
+        std::fill(taken_.begin() + place, taken_.begin() + end, true);
+      }
+      place = end;
+    }
+  }
+
+  double points_of(int loop_group) const { return structure_.loop_groups[static_cast<std::size_t>(loop_group)].points; }
+
+  bool reduces(const FusionGroup& group) const {
+    return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+      const std::vector<bool>& reduced = structure_.loop_groups[static_cast<std::size_t>(u)].reduced;
+      return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
+    });
+  }
+
+  std::set<std::string> inputs_of(const FusionGroup& group) const {
+    std::set<std::string> inputs;
+    for (const int u : group.loop_groups) {
+      for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(u)].statements) {
+        for (const Access& read : base_.nest().statement(name).reads) {
+          if (base_.nest().tensor(read.tensor).role == TensorRole::input) inputs.insert(read.tensor);
+        }
+      }
+    }
+    return inputs;
+  }
+
+  bool reads_same_input(const FusionGroup& a, const FusionGroup& b) const {
+    const std::set<std::string> first = inputs_of(a), second = inputs_of(b);
+    return std::any_of(first.begin(), first.end(), [&](const std::string& input) { return second.contains(input); });
+  }
+
   bool extends(int first, int next) const {
     if (fusion_ == Fusion::none) return false;
     const auto before = group_of(first, next).axes;
@@ -156,6 +219,7 @@ class GroupFinder {
   const NestStructure& structure_;
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
+  std::vector<bool> taken_;  ///< by place: a group before has it
 };
 
 }  // namespace

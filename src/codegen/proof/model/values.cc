@@ -12,6 +12,16 @@ bool is_count(const ScalarExpr& expr) { return expr.op() == ScalarOp::scalar && 
 
 ScalarExpr count(const std::string& name) { return ScalarExpr::scalar(name, ElementType::f32); }
 
+/// Appends the indices that a product of `cast(f32, index(k))` multiplies; false where it is none.
+bool take_factors(const ScalarExpr& product, std::vector<int>& factors) {
+  if (product.op() == ScalarOp::mul && product.type() == ElementType::f32)
+    return take_factors(product.args()[0], factors) && take_factors(product.args()[1], factors);
+  if (product.op() != ScalarOp::cast || product.type() != ElementType::f32 || product.args()[0].op() != ScalarOp::index)
+    return false;
+  factors.push_back(product.args()[0].ordinal());
+  return true;
+}
+
 bool is_identity(const ScalarExpr& view) { return view.op() == ScalarOp::scalar && view.name() == "m"; }
 
 }  // namespace
@@ -52,10 +62,8 @@ ScalarExpr viewed_value(const Subject& subject, const Statement& statement) {
 
 bool matches(const ScalarExpr& actual, const ScalarExpr& expected, std::vector<CountUse>& counts) {
   if (is_count(expected)) {
-    if (actual.op() != ScalarOp::cast || actual.type() != ElementType::f32 || actual.args()[0].op() != ScalarOp::index)
-      return false;
-    counts.push_back({expected.name(), actual.args()[0].ordinal()});
-    return true;
+    counts.push_back({expected.name(), {}});
+    return take_factors(actual, counts.back().factors);
   }
   if (actual.op() != expected.op() || actual.type() != expected.type() || actual.args().size() != expected.args().size())
     return false;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace nestor::proof {
 
@@ -23,10 +24,10 @@ ScalarExpr with_scalars(const ScalarExpr& expr, const std::map<std::string, Scal
 /// The statement's value as its op computes it: reads of a running leading value are shown through the composite's view.
 ScalarExpr viewed_value(const Subject& subject, const Statement& statement);
 
-/// Where an expected value has a count, the op has `cast(f32, index(k))`: which index stands for which count.
+/// Where an expected value has a count, the op has `cast(f32, index(k))`, or a product of such: which indices stand for which count.
 struct CountUse {
   std::string count;
-  int index = -1;
+  std::vector<int> factors;
 };
 
 /// Is `actual` the expected value? Fills `counts`.

@@ -30,6 +30,16 @@ int add_index(TileOp& op, const IntExpr& value) {
   return static_cast<int>(op.indices.size()) - 1;
 }
 
+/// The product of the numbers as f32; 0 where nothing is counted.
+ScalarExpr count_as_float(TileOp& op, const std::vector<IntExpr>& factors) {
+  ScalarExpr count;
+  for (const IntExpr& factor : factors) {
+    const ScalarExpr number = as_float(add_index(op, factor));
+    count = count.defined() ? ScalarExpr::make(ScalarOp::mul, {count, number}) : number;
+  }
+  return count.defined() ? count : ScalarExpr::constant(0);
+}
+
 bool is_identity(const ScalarExpr& view) { return view.op() == ScalarOp::scalar && view.name() == "m"; }
 
 /// Where the lead's element for an instance of `from` is found: through a mediator when `from` reads one.
@@ -215,9 +225,9 @@ class CorrectionTile {
 
 /// The value after the correction: reads 0, 1, 2 of the op are the accumulator, the leading value before and now.
 ScalarExpr corrected_value(const Composite& composite, const Follower& follower, const PointCounts& counts, TileOp& op) {
-  const bool counted = counts.total.defined();
-  const auto count = [&](const IntExpr& value) { return counted ? as_float(add_index(op, value)) : ScalarExpr::constant(0); };
-  const ScalarExpr n_before = count(counts.before), n_through = count(counts.through), total = count(counts.total);
+  const bool counted = !counts.total.empty();
+  const ScalarExpr n_before = count_as_float(op, counts.before), n_through = count_as_float(op, counts.through),
+                   total = count_as_float(op, counts.total);
   const ScalarExpr r = ScalarExpr::read(0, ElementType::f32);
   const ScalarExpr m_old = substitute_scalars(
       composite.corrected_by(), {{"m", ScalarExpr::read(1, ElementType::f32)}, {"n", n_before}, {"n_total", total}});
@@ -328,10 +338,7 @@ void apply_view(const ProgramPlan& plan, const Composite& composite, const BoxOf
       internal_error("{} sees {} where {} has no points", reader.statement->name, composite.lead_tensor, composite.lead);
     counts = PointCounter(plan, composite, *lead).at(reader, lead_access(plan, composite, reader).relation, flat(own->hull));
   }
-  const auto count = [&](const IntExpr& value) {
-    return value.defined() ? as_float(add_index(op, value)) : ScalarExpr::constant(0);
-  };
-  const ScalarExpr n = count(counts.through), total = count(counts.total);
+  const ScalarExpr n = count_as_float(op, counts.through), total = count_as_float(op, counts.total);
   op.value = op.value.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::read || reader.statement->reads[node.ordinal()].tensor != composite.lead_tensor) return node;
     return substitute_scalars(composite.view, {{"m", node}, {"n", n}, {"n_total", total}});

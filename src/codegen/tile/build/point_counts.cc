@@ -1,4 +1,4 @@
-// Counts from intervals: the row's own one, cut at the ends of the tile. What is not such an interval is refused, by isl.
+// Counts from intervals: the row's own ones, of which one is cut at the ends of the tile. What is not such a box is refused, by isl.
 #include "codegen/tile/build/point_counts.h"
 
 #include "poly/algebra/values/nest_edit.h"
@@ -10,6 +10,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace nestor {
 namespace {
@@ -17,6 +18,26 @@ namespace {
 /// { [outer, inner] -> [value of dim `dim`] } of the statement.
 isl::map dim_value(const StatementPlan& plan, int dim) {
   return isl::manage(isl_map_from_aff(isl_multi_aff_get_aff(plan.instance.get(), dim)));
+}
+
+/// { X -> [a, b] } from { X -> [a] } and { X -> [b] }
+isl::map joined(const isl::map& a, const isl::map& b) {
+  return a.is_null() ? b : isl::manage(isl_map_flat_range_product(a.copy(), b.copy()));
+}
+
+/// { [outer, inner] -> [values of the dims] }
+isl::map dim_values(const StatementPlan& plan, const std::vector<int>& dims) {
+  isl::map values;
+  for (const int dim : dims) values = joined(values, dim_value(plan, dim));
+  return values;
+}
+
+/// { X -> [r] } of index k of { X -> [r, ..] }
+isl::map only_index(const isl::map& map, std::size_t k) {
+  const auto count = static_cast<std::size_t>(isl_map_dim(map.get(), isl_dim_out));
+  isl_map* only =
+      isl_map_project_out(map.copy(), isl_dim_out, static_cast<unsigned>(k) + 1, static_cast<unsigned>(count - k) - 1);
+  return isl::manage(isl_map_project_out(only, isl_dim_out, 0, static_cast<unsigned>(k)));
 }
 
 isl::map without_inner(const StatementPlan& plan, const isl::map& map) {
@@ -41,11 +62,11 @@ isl::map earlier(std::size_t loops) {
   return isl::manage(isl_map_lex_gt(isl_space_set_alloc(isl_context().get(), 0, static_cast<unsigned>(loops))));
 }
 
-/// { [outer] -> [Element -> [r]] } lead points that `inner`, { [outer] -> [inner] }, executes.
-isl::map executed(const StatementPlan& lead, int reduced, const isl::map& inner) {
+/// { [outer] -> [Element -> [r, ..]] } lead points that `inner`, { [outer] -> [inner] }, executes.
+isl::map executed(const StatementPlan& lead, const std::vector<int>& reduced, const isl::map& inner) {
   const isl::set points = isl::manage(isl_set_flatten(isl_map_wrap(inner.copy())));
   const isl::map element = isl::manage(isl_map_from_multi_aff(lead.instance.copy())).apply_range(lead.statement->write.relation);
-  return without_inner(lead, element.range_product(dim_value(lead, reduced)).intersect_domain(points));
+  return without_inner(lead, element.range_product(dim_values(lead, reduced)).intersect_domain(points));
 }
 
 /// The function of an element as one of the loops around the statement whose `row` it is.
@@ -87,16 +108,15 @@ isl::pw_aff simplified(const isl::pw_aff& function, const isl::set& domain) {
 
 PointCounter::PointCounter(const ProgramPlan& plan, const Composite& composite, const OpBox& lead_box)
     : plan_(plan), composite_(composite), lead_(plan.plan(composite.lead)), box_(lead_box) {
-  const std::vector<int> reduced = reduced_dims(*lead_.statement);
-  if (reduced.size() != 1) refuse("its reduction runs over several dims");
-  reduced_ = reduced[0];
+  reduced_ = reduced_dims(*lead_.statement);
+  if (reduced_.empty()) refuse("its reduction runs over no dim");
   rows_ = executed(lead_, reduced_, lead_.points).range().unwrap().coalesce();
-  first_ = extreme(rows_, true);
-  last_ = extreme(rows_, false);
   const isl::set points = isl::manage(isl_set_flatten(isl_map_wrap(box_.points.copy())));
-  const isl::map tile = without_inner(lead_, dim_value(lead_, reduced_).intersect_domain(points)).coalesce();
-  low_ = extreme(tile, true);
-  high_ = extreme(tile, false);
+  for (std::size_t k = 0; k < reduced_.size(); ++k) {
+    const isl::map rows = only_index(rows_, k).coalesce();
+    const isl::map tile = without_inner(lead_, dim_value(lead_, reduced_[k]).intersect_domain(points)).coalesce();
+    ranges_.push_back({reduced_[k], rows, extreme(rows, true), extreme(rows, false), extreme(tile, true), extreme(tile, false)});
+  }
   check_rows();
   check_tiles();
 }
@@ -112,23 +132,46 @@ void PointCounter::refuse(const std::string& reason) const {
 void PointCounter::check_rows() const {
   const isl::map points = isl::manage(isl_map_from_multi_aff(lead_.instance.copy()))
                               .apply_range(lead_.statement->write.relation)
-                              .range_product(dim_value(lead_, reduced_))
+                              .range_product(dim_values(lead_, reduced_))
                               .intersect_domain(lead_.loops.range());
-  if (!points.is_injective() || !interval(first_, last_).is_subset(rows_))
+  isl::map box;
+  for (const Range& range : ranges_) box = joined(box, interval(range.first, range.last));
+  if (!points.is_injective() || !box.is_subset(rows_))
     refuse("its points are not one interval for each element: their number is not that of the interval");
 }
 
-void PointCounter::check_tiles() const {
+/// The range that tiles cut: of all others, they have the whole of each of their rows.
+std::size_t PointCounter::moving_range(const isl::map& elements) const {
+  std::optional<std::size_t> moving;
+  for (std::size_t k = 0; k < ranges_.size(); ++k) {
+    const Range& range = ranges_[k];
+    const isl::map tile = interval(range.low, range.high);
+    const isl::map any = isl::manage(isl_map_universe(isl_map_get_space(tile.get())));
+    const isl::map all = elements.range_product(any).intersect_range(range.rows.wrap());
+    if (all.is_subset(elements.range_product(tile))) continue;
+    if (moving) refuse("its tiles cut several of the dims that its reduction runs over");
+    moving = k;
+  }
+  return moving.value_or(0);
+}
+
+void PointCounter::check_tiles() {
   const isl::map elements = touched_by(lead_, lead_.statement->write, box_.hull);
   const isl::set all = rows_.wrap();
   const auto in_rows = [&](const isl::map& values) { return elements.range_product(values).intersect_range(all); };
   const isl::map now = executed(lead_, reduced_, box_.points);
-  if (!in_rows(interval(low_, high_)).is_subset(now))
-    refuse("a tile does not take the same stretch of points from each of its rows");
+  isl::map tile, any, below;
+  for (const Range& range : ranges_) tile = joined(tile, interval(range.low, range.high));
+  if (!in_rows(tile).is_subset(now)) refuse("a tile does not take the same stretch of points from each of its rows");
+  if (ranges_.size() > 1) moving_ = moving_range(elements);
   // What ran before belongs to the rows of this tile and lies below it.
   const isl::map ran = earlier(lead_.outer.size()).apply_range(executed(lead_, reduced_, lead_.points));
-  const isl::map any = isl::manage(isl_map_universe(isl_map_get_space(as_map(low_).get())));
-  const isl::map below = as_map(low_).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b < a }"));
+  for (std::size_t k = 0; k < ranges_.size(); ++k) {
+    const isl::map low = as_map(ranges_[k].low);
+    const isl::map anything = isl::manage(isl_map_universe(isl_map_get_space(low.get())));
+    any = joined(any, anything);
+    below = joined(below, k == moving_ ? low.apply_range(isl::map(isl_context(), "{ [a] -> [b] : b < a }")) : anything);
+  }
   if (!in_rows(below).is_equal(ran.intersect(in_rows(any)))) refuse("tiles of a row do not run from its first point to its last");
 }
 
@@ -150,29 +193,37 @@ PointCounts PointCounter::at(const StatementPlan& statement, const isl::map& row
       refuse(fmt::format("several rows of it belong to one element that {} adds to", statement.statement->name));
     return rest;
   };
-  const isl::pw_aff first = over_rest(first_), last = over_rest(last_);
-  const isl::set region = dropped.empty() ? asked : without_dims(asked, dropped);
-  const isl::set counted = first.domain();
-  const auto text = [&](const isl::pw_aff& f) { return to_int_expr(simplified(f, region.intersect(counted)), names); };
-  const IntExpr low = to_int_expr(simplified(low_, tiles), outer), high = to_int_expr(simplified(high_, tiles), outer);
-  const IntExpr start = text(first);
-  PointCounts counts{low - start, high - start + IntExpr(1), text(last) - start + IntExpr(1)};
-  const bool all_rows = region.is_subset(counted);
-  if (!all_rows) {
-    const IntExpr has_points = to_condition(counted.gist(region), names);
-    counts.total = IntExpr::make(IntOp::select, {has_points, counts.total, IntExpr(0)});
+  PointCounts counts;
+  for (std::size_t k = 0; k < ranges_.size(); ++k) {
+    const Range& range = ranges_[k];
+    const isl::pw_aff first = over_rest(range.first), last = over_rest(range.last);
+    const isl::set region = dropped.empty() ? asked : without_dims(asked, dropped);
+    const isl::set counted = first.domain();
+    const auto text = [&](const isl::pw_aff& f) { return to_int_expr(simplified(f, region.intersect(counted)), names); };
+    const IntExpr start = text(first);
+    IntExpr total = text(last) - start + IntExpr(1);
+    const bool all_rows = region.is_subset(counted);
+    if (!all_rows) total = IntExpr::make(IntOp::select, {to_condition(counted.gist(region), names), total, IntExpr(0)});
+    counts.total.push_back(total);
+    if (k != moving_) {
+      counts.before.push_back(total);
+      counts.through.push_back(total);
+      continue;
+    }
+    const IntExpr low = to_int_expr(simplified(range.low, tiles), outer),
+                  high = to_int_expr(simplified(range.high, tiles), outer);
+    // A row may begin behind the tile, or have ended before it.
+    const isl::pw_aff below = lifted(range.low, region), above = lifted(range.high, region);
+    const auto holds = [&](const isl::set& where) { return all_rows && region.is_subset(where); };
+    const auto clamped = [&](const IntExpr& count, bool not_below, bool not_above) {
+      const IntExpr bounded = not_above ? count : min(total, count);
+      return not_below ? bounded : max(IntExpr(0), bounded);
+    };
+    const isl::pw_aff after = above.add_constant(1L);
+    const isl::pw_aff end = last.add_constant(1L);
+    counts.before.push_back(clamped(low - start, holds(below.ge_set(first)), holds(below.le_set(end))));
+    counts.through.push_back(clamped(high - start + IntExpr(1), holds(after.ge_set(first)), holds(after.le_set(end))));
   }
-  // A row may begin behind the tile, or have ended before it.
-  const isl::pw_aff below = lifted(low_, region), above = lifted(high_, region);
-  const auto holds = [&](const isl::set& where) { return all_rows && region.is_subset(where); };
-  const auto clamped = [&](const IntExpr& count, bool not_below, bool not_above) {
-    const IntExpr bounded = not_above ? count : min(counts.total, count);
-    return not_below ? bounded : max(IntExpr(0), bounded);
-  };
-  const isl::pw_aff after = above.add_constant(1L);
-  const isl::pw_aff end = last.add_constant(1L);
-  counts.before = clamped(counts.before, holds(below.ge_set(first)), holds(below.le_set(end)));
-  counts.through = clamped(counts.through, holds(after.ge_set(first)), holds(after.le_set(end)));
   return counts;
 }
 

@@ -5,18 +5,20 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace nestor {
 
-/// Counts for one element of the lead's tensor, over the loops of the statement that asks for them.
+/// Counts for one element of the lead's tensor, over the loops of the statement that asks for them: products with a factor for each reduced
+/// dim of the lead. Empty where nothing is counted.
 struct PointCounts {
-  IntExpr before;
-  IntExpr through;
-  IntExpr total;
+  std::vector<IntExpr> before;
+  std::vector<IntExpr> through;
+  std::vector<IntExpr> total;
 };
 
-/// Counts at the tiles of the lead in `lead_box`. A row's points must be an interval of one dimension, and every tile must take the
-/// part of each of its rows between two bounds that are the same for all of them, in order. Throws UserError otherwise.
+/// Counts at the tiles of the lead in `lead_box`. A row's points must be a box of intervals, one a reduced dim. Tiles cut it along one dim:
+/// between two bounds that are the same for all of a tile's rows, in order. Of other dims a tile has the whole. Throws UserError otherwise.
 class PointCounter {
  public:
   /// All must outlive the object.
@@ -28,18 +30,27 @@ class PointCounter {
                  const std::vector<std::string>& absent = {}) const;
 
  private:
+  /// One reduced dim of the lead.
+  struct Range {
+    int dim;
+    isl::map rows;            ///< { LeadTensor[index] -> [r] } of each row's points
+    isl::pw_aff first, last;  ///< { LeadTensor[index] -> [r] } of rows with points
+    isl::pw_aff low, high;    ///< { [outer] -> [r] } of a tile, over all its rows
+  };
+
   void check_rows() const;
-  void check_tiles() const;
+  void check_tiles();
+  std::size_t moving_range(const isl::map& elements) const;
   [[noreturn]] void refuse(const std::string& reason) const;
 
   const ProgramPlan& plan_;
   const Composite& composite_;
   const StatementPlan& lead_;
   const OpBox& box_;
-  int reduced_ = -1;          ///< the lead's dim that the reduction runs over
-  isl::map rows_;             ///< { LeadTensor[index] -> [r] } points of each row
-  isl::pw_aff first_, last_;  ///< { LeadTensor[index] -> [r] } of rows with points
-  isl::pw_aff low_, high_;    ///< { [outer] -> [r] } of a tile, over all its rows
+  std::vector<int> reduced_;   ///< the lead's dims that the reduction runs over
+  isl::map rows_;              ///< { LeadTensor[index] -> [r, ..] } points of each row
+  std::vector<Range> ranges_;  ///< one a reduced dim
+  std::size_t moving_ = 0;     ///< the range that tiles cut; they have the whole of the others
 };
 
 }  // namespace nestor

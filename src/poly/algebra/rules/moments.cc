@@ -4,8 +4,8 @@
 //            (The division by N may stand in either place, or in an elementwise statement between the two.)
 // Rewrite    such a statement is inlined; (m, r) is declared a composite: view(m) = m N / n after n points, correction
 //            r + k w^2 n_old (m_old - m_new)^2.
-// Conditions the points of m are a dense range of one dimension (so that n is a count); each r takes every point of one m once and
-//            reads the same x; m starts from 0.
+// Conditions the points of m are all combinations of dense ranges, one a reduced dim (so that n is a product of counts); each r takes
+//            every point of one m once and reads the same x; m starts from 0.
 // Proof      Let mu be the mean of n points (= w view(m), as w u sum x = (n / N) mu). For any other mu':
 //            sum (x - mu')^2 = sum (x - mu)^2 + n (mu - mu')^2, as sum (x - mu) = 0 (the parallel axis theorem). T. Chan, G. Golub,
 //            R. LeVeque, "Algorithms for computing the sample variance", The American Statistician 37(3), 1983. In the words of
@@ -25,6 +25,7 @@
 #include <cmath>
 #include <map>
 
+#include "poly/algebra/analysis/dense_points.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -96,9 +97,9 @@ class MomentsAnalysis {
     if (!scaled) return "it sums nothing";
     if (!reads_anything(scaled->base)) return "its terms read nothing";
     if (reads_tensor(lead_, lead_.value, lead_.write.tensor)) return "its terms read its own result";
-    const auto count = dense_count(nest_, lead_);
-    if (!count) return "it does not run over a dense range of one dimension, so its points cannot be counted";
-    plan_.emplace(MomentsPlan{lead_.name, lead_.write.tensor, scaled->scale, scaled->base, *count, {}});
+    std::vector<isl::pw_aff> counts = dense_counts(nest_, lead_);
+    if (counts.empty()) return "it does not run over all combinations of dense ranges, so its points cannot be counted";
+    plan_.emplace(MomentsPlan{lead_.name, lead_.write.tensor, scaled->scale, scaled->base, std::move(counts), {}});
     return "";
   }
 
@@ -205,7 +206,7 @@ class MomentsAnalysis {
 
   /// True when share * scale * N = 1, so that share * m is the mean of x. Sizes that stand on both sides cancel.
   bool is_mean(const Statement& statement, const Monomial& share) const {
-    std::vector<std::pair<isl::map, int>> sizes{{as_map(plan_->count), 1}};
+    SizeProduct sizes = no_sizes();
     std::map<std::string, int> scalars;
     const auto take = [&](const Statement& owner, const Monomial& monomial) {
       for (const auto& [expr, exponent] : monomial.factors) {
@@ -215,46 +216,18 @@ class MomentsAnalysis {
         }
         const auto size = size_by_element(owner, expr);
         if (!size) return false;
-        const auto same = std::find_if(sizes.begin(), sizes.end(), [&](const auto& s) { return covers(*size, s.first); });
-        if (same == sizes.end()) {
-          sizes.emplace_back(*size, exponent);
-        } else {
-          same->second += exponent;
-        }
+        sizes.multiply(*size, exponent);
       }
       return true;
     };
     if (!take(statement, share) || !take(lead_, plan_->scale)) return false;
-    const bool no_scalars = std::all_of(scalars.begin(), scalars.end(), [](const auto& s) { return s.second == 0; });
-    const bool no_sizes = std::all_of(sizes.begin(), sizes.end(), [](const auto& s) { return s.second == 0; });
-    const double coefficient = share.coefficient * plan_->scale.coefficient;
-    if (no_scalars && no_sizes) return std::fabs(coefficient - 1) < 1e-6;
-    const bool count_alone =
-        sizes[0].second == 1 && std::count_if(sizes.begin(), sizes.end(), [](const auto& s) { return s.second != 0; }) == 1;
-    const auto number = constant_count();
-    return no_scalars && count_alone && number && std::fabs(coefficient * static_cast<double>(*number) - 1) < 1e-6;
+    if (std::any_of(scalars.begin(), scalars.end(), [](const auto& s) { return s.second != 0; })) return false;
+    const auto times_count = sizes.over_counts(-1);
+    return times_count && std::fabs(share.coefficient * plan_->scale.coefficient * *times_count - 1) < 1e-6;
   }
 
-  /// Equal functions on the elements that the lead writes.
-  bool covers(const isl::map& a, const isl::map& b) const {
-    const isl::set elements = lead_.write.relation.intersect_domain(domain_in(nest_, lead_)).range();
-    return a.intersect_domain(elements).is_equal(b.intersect_domain(elements));
-  }
-
-  std::optional<std::int64_t> constant_count() const {
-    const isl::set elements = lead_.write.relation.intersect_domain(domain_in(nest_, lead_)).range();
-    const isl::map values = as_map(plan_->count).intersect_domain(elements);
-    return only_value(values.range());
-  }
-
-  static std::optional<std::int64_t> only_value(const isl::set& values) {
-    const isl::set plain = isl::manage(
-        isl_set_project_out(values.copy(), isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(values.get(), isl_dim_param))));
-    if (!plain.is_singleton()) return std::nullopt;
-    const isl::val value = plain.dim_max_val(0);
-    return isl_val_is_int(value.get()) == isl_bool_true ? std::optional<std::int64_t>(isl_val_get_num_si(value.get()))
-                                                        : std::nullopt;
-  }
+  /// A product of no sizes yet, by element of the lead.
+  SizeProduct no_sizes() const { return {lead_.write.relation.intersect_domain(domain_in(nest_, lead_)).range(), plan_->counts}; }
 
   /// { element of the lead's tensor -> [integer] } if the expression is (a cast of) an integer that is a function of it.
   std::optional<isl::map> size_by_element(const Statement& owner, const ScalarExpr& expr) const {
@@ -266,11 +239,11 @@ class MomentsAnalysis {
     return by_element.is_single_valued() ? std::optional(by_element) : std::nullopt;
   }
 
-  /// d if the expression is (a cast of) the integer N + d at every instance.
+  /// d if the expression is (a cast of) the integer N + d at every instance, for points along one dim.
   std::optional<std::int64_t> offset_from_count(const Statement& owner, const ScalarExpr& expr) const {
     const auto size = size_by_element(owner, expr);
-    if (!size) return std::nullopt;
-    return only_value(as_map(plan_->count).intersect_domain(size->domain()).reverse().apply_range(*size).deltas());
+    if (!size || plan_->counts.size() != 1) return std::nullopt;
+    return only_value(as_map(plan_->counts[0]).intersect_domain(size->domain()).reverse().apply_range(*size).deltas());
   }
 
   /// { Owner -> element of the lead's tensor } that the owner adds to or reads.
@@ -282,20 +255,28 @@ class MomentsAnalysis {
     internal_error("{} does not read {}", owner.name, lead_.write.tensor);
   }
 
-  /// The factor over the names that a correction may use.
+  /// The factor over the names that a correction may use. Powers of all counts together are one of n_total.
   std::optional<ScalarExpr> over_scalars(const Statement& statement, const Monomial& monomial) const {
     Monomial result{monomial.coefficient, {}};
+    const ScalarExpr total = build::named("n_total");
+    SizeProduct sizes = no_sizes();
     for (const auto& [expr, exponent] : monomial.factors) {
       if (strip_casts(expr).op() == ScalarOp::scalar && strip_casts(expr).type() == ElementType::f32) {
         result.factors.emplace_back(strip_casts(expr), exponent);
-        continue;
+      } else if (const auto offset = offset_from_count(statement, expr)) {
+        result.factors.emplace_back(*offset == 0 ? total : build::add(total, build::number(static_cast<double>(*offset))),
+                                    exponent);
+      } else {
+        const auto size = size_by_element(statement, expr);
+        if (!size) return std::nullopt;
+        sizes.multiply(*size, exponent);
       }
-      const auto offset = offset_from_count(statement, expr);
-      if (!offset) return std::nullopt;
-      const ScalarExpr total = build::named("n_total");
-      result.factors.emplace_back(*offset == 0 ? total : build::add(total, build::number(static_cast<double>(*offset))),
-                                  exponent);
     }
+    const int power = sizes.power_of_counts();
+    const auto number = sizes.over_counts(power);
+    if (!number) return std::nullopt;
+    result.coefficient *= *number;
+    if (power != 0) result.factors.emplace_back(total, power);
     return to_expr(result);
   }
 
@@ -331,22 +312,6 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 }
 
 }  // namespace
-
-std::optional<isl::pw_aff> dense_count(const Nest& nest, const Statement& lead) {
-  const std::vector<int> reduced = reduced_dims(lead);
-  if (reduced.size() != 1) return std::nullopt;
-  const isl::set domain = domain_in(nest, lead);
-  const isl::map write = lead.write.relation.intersect_domain(domain);
-  const isl::map points = write.reverse().apply_range(as_map(dim_function(domain, reduced[0])));
-  // One point for each value: the other dims are fixed by the element.
-  if (!write.range_product(as_map(dim_function(domain, reduced[0]))).is_injective()) return std::nullopt;
-  const isl::pw_aff low = isl::manage(isl_map_dim_min(points.copy(), 0));
-  const isl::pw_aff high = isl::manage(isl_map_dim_max(points.copy(), 0));
-  const isl::map above = as_map(low).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b >= a }"));
-  const isl::map below = as_map(high).apply_range(isl::map(isl_context(), "{ [a] -> [b] : b <= a }"));
-  if (!above.intersect(below).is_subset(points)) return std::nullopt;
-  return high.sub(low).add_constant(1L).coalesce();
-}
 
 std::optional<MomentsPlan> analyse_moments(const Nest& nest, const std::string& lead, std::string* why) {
   const Statement* statement = nest.find_statement(lead);

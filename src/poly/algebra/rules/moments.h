@@ -28,7 +28,7 @@ struct MomentsPlan {
   std::string lead_tensor;
   Monomial scale;  ///< the same for all points
   Polynomial x;
-  isl::pw_aff count;  ///< { element of the lead's tensor -> [number of points] }
+  std::vector<isl::pw_aff> counts;  ///< { element of the lead's tensor -> [number of values] } of each reduced dim (dense_counts)
   std::vector<MomentsFollower> followers;
 };
 
@@ -38,8 +38,5 @@ Composite moments_composite(const MomentsPlan& plan);
 
 /// Followers that see the mean only through an elementwise statement over the lead's result (mean = sum / n) get its value inlined.
 Nest prepare_moments(const Nest& nest, const std::string& lead);
-
-/// { element of the lead's tensor } -> number of points that the lead adds to it, if they are a dense range of one dim.
-std::optional<isl::pw_aff> dense_count(const Nest& nest, const Statement& lead);
 
 }  // namespace nestor

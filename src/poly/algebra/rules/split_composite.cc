@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "poly/algebra/analysis/dense_points.h"
 #include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/analysis/infinite_rows.h"
 #include "poly/algebra/rules/moments.h"
@@ -24,9 +25,9 @@ isl::map as_map(const isl::pw_aff& function) { return isl::manage(isl_map_from_p
 /// What both kinds of composites share while they are split.
 class CompositeSplitter {
  public:
-  CompositeSplitter(const Nest& nest, const std::string& lead, const Parts& parts)
+  CompositeSplitter(const Nest& nest, const std::string& lead, int dim, const Parts& parts)
       : nest_(nest), lead_(nest.statement(lead)), parts_(parts) {
-    lead_parts_ = parts_of_dim(lead_, reduced_dims(lead_).at(0), parts.size);
+    lead_parts_ = parts_of_dim(lead_, dim, parts.size);
   }
 
  protected:
@@ -152,7 +153,8 @@ class MomentsSplitter : CompositeSplitter {
     // Parts sum x itself; the scale is applied once a part.
     lead_split_.update.value = import_value(lead_split_.update, lead_, lead_split_.to_old, sum_of(plan_->x));
     compact(lead_split_.update);
-    count_ = *dense_count(with_part_tensor(), lead_split_.update);
+    counts_ = dense_counts(with_part_tensor(), lead_split_.update);
+    if (counts_.empty()) refuse_rule("split_reduction", lead_.name, "the points of a part cannot be counted");
     lead_combine_.value = times(plan_->scale, ScalarExpr::read(0, ElementType::f32), lead_combine_, lead_split_, lead_);
     replace_by_parts(result, lead_, lead_split_, lead_combine_);
     for (const MomentsFollower& follower : plan_->followers) split_follower(result, follower);
@@ -214,9 +216,14 @@ class MomentsSplitter : CompositeSplitter {
 
   /// The number of points of the part that `part` { Statement -> partial lead } reads, as f32.
   ScalarExpr part_count(Statement& statement, const Access& part) const {
-    const isl::map count = part.relation.intersect_domain(statement.domain).apply_range(as_map(count_));
-    const isl::pw_aff index = functions_of(count).at(0).gist(statement.domain).coalesce();
-    return build::as_f32(ScalarExpr::index(add_index(statement, index)));
+    ScalarExpr points;
+    for (const isl::pw_aff& each : counts_) {
+      const isl::map count = part.relation.intersect_domain(statement.domain).apply_range(as_map(each));
+      const isl::pw_aff index = functions_of(count).at(0).gist(statement.domain).coalesce();
+      const ScalarExpr values = build::as_f32(ScalarExpr::index(add_index(statement, index)));
+      points = points.defined() ? build::mul(points, values) : values;
+    }
+    return points;
   }
 
   void split_follower(Nest& result, const MomentsFollower& plan) {
@@ -251,17 +258,17 @@ class MomentsSplitter : CompositeSplitter {
   }
 
   std::optional<MomentsPlan> plan_;
-  isl::pw_aff count_;  ///< { partial lead -> [points] }
+  std::vector<isl::pw_aff> counts_;  ///< { partial lead -> [values] } of each reduced dim
 };
 
 }  // namespace
 
-RuleResult split_online(const Nest& nest, const std::string& lead, const Parts& parts) {
-  return OnlineSplitter(prepare_online(nest, lead), lead, parts).run();
+RuleResult split_online(const Nest& nest, const std::string& lead, int dim, const Parts& parts) {
+  return OnlineSplitter(prepare_online(nest, lead), lead, dim, parts).run();
 }
 
-RuleResult split_moments(const Nest& nest, const std::string& lead, const Parts& parts) {
-  return MomentsSplitter(nest, lead, parts).run();
+RuleResult split_moments(const Nest& nest, const std::string& lead, int dim, const Parts& parts) {
+  return MomentsSplitter(nest, lead, dim, parts).run();
 }
 
 }  // namespace nestor

@@ -8,8 +8,8 @@
 
 namespace nestor {
 
-/// Splits the composite that the online (moments) rule finds around `lead`. Throws UserError when its terms cannot be given to parts.
-RuleResult split_online(const Nest& nest, const std::string& lead, const Parts& parts);
-RuleResult split_moments(const Nest& nest, const std::string& lead, const Parts& parts);
+/// Splits the composite that the online (moments) rule finds around `lead` along one of its reduced dims. Throws UserError when its terms cannot be given to parts.
+RuleResult split_online(const Nest& nest, const std::string& lead, int dim, const Parts& parts);
+RuleResult split_moments(const Nest& nest, const std::string& lead, int dim, const Parts& parts);
 
 }  // namespace nestor

@@ -114,9 +114,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   check_new_dim(nest, parts.name);
   const std::string why = objection(nest, nest.statement(name), dim);
   if (!why.empty()) refuse_rule(kName, name, why);
-  if (analyse_online(nest, name)) return split_online(nest, name, parts);
+  if (analyse_online(nest, name)) return split_online(nest, name, dim, parts);
   const Nest prepared = prepare_moments(nest, name);
-  if (analyse_moments(prepared, name)) return split_moments(prepared, name, parts);
+  if (analyse_moments(prepared, name)) return split_moments(prepared, name, dim, parts);
   return {split_alone(nest, nest.statement(name), dim, parts), {}, true};
 }
 
