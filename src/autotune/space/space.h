@@ -27,8 +27,9 @@ using Point = std::vector<int>;
 struct Candidate {
   std::vector<Step> steps;
   std::string infeasible;  ///< not empty: why this point gives no schedule worth compiling
-  bool cut = false;        ///< groups beside the main one were fused less than the point says, to fit blocks
-  double least_ms = 0;     ///< what its arithmetic takes at least; 0: not known
+  /// Groups beside the main one were fused less than the point says, to fit blocks; or rows stand in kernels apart from the sums over them.
+  bool cut = false;
+  double least_ms = 0;  ///< what its arithmetic takes at least; 0: not known
 };
 
 class Space {

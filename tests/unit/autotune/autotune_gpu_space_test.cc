@@ -177,6 +177,29 @@ TEST(GpuSpace, StatisticsOfChannelsReadTheirInputInOneKernel) {
   EXPECT_GE(parts, 2) << "along images, and along places";
 }
 
+/// Of guesses for sums across memory: how many there are that fit, and whether all of them are cut.
+std::pair<int, bool> guesses_of_column_sums(const Nest& nest, const Sizes& sizes) {
+  const SearchedProblem problem(nest, sizes);
+  std::pair<int, bool> found{0, true};
+  for (const Point& point : problem.space->defaults()) {
+    const Fusion fusion = kFusions.at(static_cast<std::size_t>(named_values(*problem.space, point).at("fusion")));
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty() || (fusion != Fusion::none && fusion != Fusion::alike)) continue;
+    ++found.first;
+    found.second = found.second && candidate.cut;
+  }
+  return found;
+}
+
+TEST(GpuSpace, KernelsApartDoNotHideThatRowsNeedAKnownLength) {
+  const auto rows = guesses_of_column_sums(samples::row_gradient(), {{"rows", 400}, {"cols", 512}});
+  EXPECT_GE(rows.first, 2) << "for its sums over rows, beside work on rows";
+  EXPECT_TRUE(rows.second);
+  const auto channels = guesses_of_column_sums(samples::channel_norm(), {{"N", 8}, {"S", 400}, {"C", 48}});
+  EXPECT_GE(channels.first, 2);
+  EXPECT_FALSE(channels.second) << "nothing else would do";
+}
+
 TEST(GpuSpace, ThreadsShareElementsOfShortSumsAndNotTheirTerms) {
   SearchedProblem problem(channel_taps(), {});
   const Point first = problem.space->defaults().front();

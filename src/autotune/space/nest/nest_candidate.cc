@@ -61,12 +61,21 @@ Candidate NestCandidate::build() {
     candidate_.infeasible = add(group);
     if (!candidate_.infeasible.empty()) return std::move(candidate_);
   }
+  if (facts_.limits.gpu && parts_rows_from_sums()) candidate_.cut = true;
   if (facts_.limits.gpu ? gpu_choice(values_).streaming_outputs : value_or(values_, "streaming", 0) != 0) {
     for (const Tensor& tensor : facts_.nest.tensors) {
       if (tensor.role == TensorRole::output) candidate_.steps.push_back(make_step("streaming", {tensor.name}));
     }
   }
   return std::move(candidate_);
+}
+
+/// Are rows in kernels of their own, apart from sums over them, which a block might keep if it knew their length?
+bool NestCandidate::parts_rows_from_sums() const {
+  const Fusion fusion = fusion_of(values_);
+  if (fusion != Fusion::none && fusion != Fusion::alike) return false;
+  const RuleVariant& whole = variants_.at({rules_.rules});
+  return axis_of_column_sums(variants_.nest(whole), whole.structure, variants_.heaviest(whole, Fusion::none)) < 0;
 }
 
 /// Products of groups beside the main one get tensor cores as well, unless those combine parts.

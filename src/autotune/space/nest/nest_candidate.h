@@ -52,6 +52,7 @@ class NestCandidate {
   bool combines(const FusionGroup& group) const { return main_->part && !is_main(group); }
   RuleChoice rule_choice() const;
   std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
+  bool parts_rows_from_sums() const;
   void place_early(GridShape& grid) const;
   std::string add(const FusionGroup& group);
   std::string add_cut(const FusionGroup& group, Fusion fusion);
