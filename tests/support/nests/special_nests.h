@@ -264,6 +264,7 @@ inline Nest some_quotients(Dice& dice) {
 inline Nest some_nest(Dice& dice) {
   switch (dice.below(10)) {
     case 0:
+      if (dice.chance(0.4)) return channel_norm(dice.chance(0.5) ? "S" : "3");
       return dice.chance(0.5) ? row_norm() : late_division_norm(dice.chance(0.5) ? TensorRole::output : TensorRole::temporary);
     case 1:
       return some_quotients(dice);
