@@ -54,6 +54,16 @@ isl::set widened(isl::basic_set part, const isl::set& whole, const isl::set& kno
 
 }  // namespace
 
+int constraints_in(const isl::set& set) {
+  int count = 0;
+  set.foreach_basic_set([&](const isl::basic_set& part) {
+    std::vector<Constraint> constraints;
+    isl_basic_set_foreach_constraint(part.get(), add_inequalities, &constraints);
+    count += static_cast<int>(constraints.size());
+  });
+  return count;
+}
+
 bool is_union(const isl::map& map) { return isl_map_n_basic_map(map.get()) > 1; }
 bool is_union(const isl::set& set) { return isl_set_n_basic_set(set.get()) > 1; }
 

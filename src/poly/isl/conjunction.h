@@ -14,6 +14,9 @@ isl::set conjunction_around(const isl::set& set);
 /// t = 8) } is { t <= i or (8 <= i and t <= 8) }. Parts may meet then. Parts with divisions stay as they are.
 isl::set with_few_constraints(const isl::set& set, const isl::set& known);
 
+/// How many constraints its parts have together.
+int constraints_in(const isl::set& set);
+
 /// Has it more than one part?
 bool is_union(const isl::map& map);
 bool is_union(const isl::set& set);

@@ -149,6 +149,25 @@ std::vector<IntExpr> clauses_of(const IntExpr& condition) {
   return result;
 }
 
+int joined_clauses(const std::vector<IntExpr>& clauses) {
+  return static_cast<int>(
+      std::count_if(clauses.begin(), clauses.end(), [](const IntExpr& clause) { return alternatives_of(clause).size() > 1; }));
+}
+
+std::vector<std::vector<IntExpr>> pieces_of(const IntExpr& condition) {
+  ClauseReader reader;
+  Clauses pieces =
+      reader.truths(condition, false);  // one clause of the negation for each piece, all of whose alternatives fail in it
+  if (!reader.fits()) return {};
+  for (Clause& piece : pieces) {
+    for (IntExpr& distance : piece) {
+      const bool negated = distance.op() == IntOp::sub && distance.args()[0].is_constant(-1);
+      distance = negated ? distance.args()[1] : IntExpr(-1) - distance;
+    }
+  }
+  return pieces;
+}
+
 std::vector<IntExpr> alternatives_of(const IntExpr& clause) {
   std::vector<IntExpr> distances;
   if (clause.op() == IntOp::ge || clause.op() == IntOp::gt) split_terms(comparison_distance(clause), IntOp::max, distances);

@@ -12,6 +12,12 @@ namespace nestor::nvptx {
 /// returned whole.
 std::vector<IntExpr> clauses_of(const IntExpr& condition);
 
+/// How many of the clauses have several alternatives: with many, the pieces of the condition say it shorter.
+int joined_clauses(const std::vector<IntExpr>& clauses);
+
+/// The condition as pieces, one of which must hold: distances, all of which are >= 0 then. Empty: it has no such form.
+std::vector<std::vector<IntExpr>> pieces_of(const IntExpr& condition);
+
 /// The distances of a clause, which holds where one of them is >= 0; none for an equality or what has no distance.
 std::vector<IntExpr> alternatives_of(const IntExpr& clause);
 

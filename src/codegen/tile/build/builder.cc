@@ -11,7 +11,6 @@
 #include "poly/nest/nest_sets.h"
 #include "support/debug.h"
 #include "support/error.h"
-#include "support/knobs.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -56,10 +55,6 @@ isl::map last_as_range(const isl::set& loops) {
   return isl::manage(isl_map_move_dims(isl_map_from_range(loops.copy()), isl_dim_in, 0, isl_dim_out, 0, outer));
 }
 
-bool has_tensor_cores(const Tree& node) {
-  return grid_shape(node->knobs).warpgroups > 0 || std::any_of(node->children.begin(), node->children.end(), has_tensor_cores);
-}
-
 /// Where scanning has arrived: what is known of the loops around, and the parts of specialised loops chosen.
 struct Position {
   std::size_t depth = 0;
@@ -76,8 +71,7 @@ class ProgramBuilder {
         composites_(schedule.active_composites()),
         previous_(add_previous_values(plan_, storage_)),
         stages_(plan_stages(plan_, storage_)),
-        variants_(plan_, storage_),
-        tensor_cores_(has_tensor_cores(plan_.tree)) {}
+        variants_(plan_, storage_) {}
 
   TileProgram build() {
     TileProgram program;
@@ -135,7 +129,7 @@ class ProgramBuilder {
       const isl::set own = first_loops(variants_.domain(plan_.plan(leaf), at.choice), at.depth + 1).coalesce();
       if (own.is_empty()) continue;
       const auto has_all = [&](const isl::set& all, const isl::set& some) {
-        return tensor_cores_ ? some.is_subset(all) : some.is_equal(all);
+        return plan_.tensor_cores ? some.is_subset(all) : some.is_equal(all);
       };
       if (std::any_of(out.begin(), out.end(), [&](const isl::set& other) { return has_all(other, own); })) continue;
       std::erase_if(out, [&](const isl::set& other) { return has_all(own, other); });
@@ -163,7 +157,7 @@ class ProgramBuilder {
     isl_set* lifted = isl_set_add_dims(around.copy(), isl_dim_set, 1);
     for (const isl::set& set : sets) {
       const isl::map values = last_as_range(set);
-      const bool implied = tensor_cores_ && sets.size() == 1 && bounds_imply_domain(values, around, names);
+      const bool implied = plan_.tensor_cores && sets.size() == 1 && bounds_imply_domain(values, around, names);
       const Interval interval =
           bounds_of(values, sets.size() == 1 && !implied ? around.intersect(values.domain()) : around, names);
       out.lower = out.lower.defined() ? min(out.lower, interval.lower) : interval.lower;
@@ -203,7 +197,7 @@ class ProgramBuilder {
   IntExpr remaining_condition(const isl::set& domain, const isl::set& known, const DimNames& names) const {
     if (known.is_subset(domain)) return {};
     const isl::set rest = domain.gist(known);
-    return to_condition(tensor_cores_ ? with_few_constraints(rest, known) : rest, names);
+    return to_condition(plan_.tensor_cores ? with_few_constraints(rest, known) : rest, names);
   }
 
   static TileTree guarded(const IntExpr& condition, TileTree node) {
@@ -267,7 +261,6 @@ class ProgramBuilder {
   std::map<std::string, Placement> previous_;
   std::vector<StagePlan> stages_;
   Variants variants_;
-  bool tensor_cores_;  ///< loops and conditions are as simple as can be shown
 };
 
 }  // namespace

@@ -179,10 +179,33 @@ bool is_plain_read(const ScalarExpr& value) {
 
 }  // namespace
 
+namespace {
+
+/// Conditions that parts of a union have for themselves: with so few, bounds and guards are cheap as they are.
+constexpr int kFewConditions = 3;
+
+/// Is it a union whose parts have many conditions of their own?
+bool has_many_conditions(const isl::map& points) {
+  if (!is_union(points)) return false;
+  const isl::set all = flattened(points);
+  return constraints_in(with_few_constraints(all, conjunction_around(all))) > kFewConditions;
+}
+
+/// What holds of all points, without what holds of their outer loops.
+isl::map common_bounds(const isl::map& points) {
+  const isl::set outer = isl::manage(isl_set_from_basic_set(isl_set_simple_hull(points.domain().release())));
+  return isl::manage(isl_map_gist_domain(conjunction_around(points).release(), outer.copy())).intersect_domain(outer);
+}
+
+}  // namespace
+
 OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain) {
   OpBox box;
   box.points = statement.points.intersect_domain(domain);
   const isl::set outer = box.points.domain();
+  // Tensor cores compute whole tiles: bounds are what all parts of a mask have in common, and the guard says the rest.
+  box.parts = plan.tensor_cores && has_many_conditions(box.points);
+  const isl::map around = box.parts ? common_bounds(box.points) : box.points;
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
   isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
   const auto values = [&](const isl::map& points, unsigned k) {
@@ -190,7 +213,7 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
     return isl::manage(isl_map_project_out(single, isl_dim_out, 0, k));
   };
   for (unsigned k = 0; k < inner; ++k) {
-    box.dims.push_back(bounds_of(values(box.points, k), outer, statement.outer_dim_names(plan), values(statement.points, k)));
+    box.dims.push_back(bounds_of(values(around, k), outer, statement.outer_dim_names(plan), values(statement.points, k)));
     hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
   }
   box.hull = isl::manage(hull);
@@ -241,6 +264,20 @@ isl::set with_terms(const StatementPlan& statement, const OpBox& box, const std:
   return points;
 }
 
+int comparisons(const IntExpr& condition) {
+  const bool joined = condition.op() == IntOp::logical_and || condition.op() == IntOp::logical_or;
+  return joined ? comparisons(condition.args()[0]) + comparisons(condition.args()[1]) : 1;
+}
+
+/// Which points of the hull are the box's. On tensor cores by the fewest comparisons, as each costs every element.
+IntExpr guard_of(const ProgramPlan& plan, const StatementPlan& statement, const OpBox& box) {
+  const isl::set points = flattened(box.points), hull = flattened(box.hull);
+  const IntExpr guard = to_condition(points.gist(hull), statement.all_names(plan));
+  if (!box.parts || !guard.defined()) return guard;
+  const IntExpr few = to_condition(with_few_constraints(points, hull), statement.all_names(plan));
+  return few.defined() && comparisons(few) < comparisons(guard) ? few : guard;
+}
+
 }  // namespace
 
 TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box,
@@ -261,8 +298,7 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
   op.reduction = s.reduction;
   mark_dims(plan, statement, op);
   if (guard.guarded && !box.exact) {
-    const isl::set instances = isl::manage(isl_set_gist(flattened(box.points).release(), flattened(box.hull).release()));
-    op.guard = to_condition(instances, statement.all_names(plan));
+    op.guard = guard_of(plan, statement, box);
     op.fill = guard.fill;
     const isl::map stored = touched_by(statement, s.write, box.hull);
     if (s.reduction && !stored.is_subset(room(statement, storage.tensors.at(s.write.tensor)))) {

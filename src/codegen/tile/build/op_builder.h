@@ -15,6 +15,7 @@ struct OpBox {
   isl::map hull;               ///< the same, filled up to the box
   std::vector<Interval> dims;  ///< one an inner loop
   bool exact = false;          ///< points and hull are equal
+  bool parts = false;          ///< of a union of many conditions, on tensor cores: bounds are what its parts have in common
 };
 
 /// `domain`: the outer iterations { [outer] } at which the op runs.

@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/error.h"
+#include "support/knobs.h"
 
 #include <isl/aff.h>
 #include <isl/map.h>
@@ -186,12 +187,21 @@ bool StatementPlan::inside_parallel(std::size_t depth) const {
 
 const StatementPlan& ProgramPlan::plan(const std::string& statement) const { return statements.at(index.at(statement)); }
 
+namespace {
+
+bool has_tensor_cores(const Tree& node) {
+  return grid_shape(node->knobs).warpgroups > 0 || std::any_of(node->children.begin(), node->children.end(), has_tensor_cores);
+}
+
+}  // namespace
+
 ProgramPlan make_plan(const Schedule& schedule) {
   ProgramPlan plan;
   plan.schedule = &schedule;
   plan.context = shape_context(schedule.nest());
   plan.fixed = fixed_values(plan.context);
   plan.tree = with_one_grid(schedule, schedule.tree(), Around::nothing);
+  plan.tensor_cores = has_tensor_cores(plan.tree);
   std::vector<Path> paths;
   std::vector<const TreeNode*> around;
   collect_paths(plan.tree, around, paths);

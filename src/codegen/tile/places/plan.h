@@ -47,6 +47,7 @@ struct ProgramPlan {
   std::map<std::string, std::int64_t> fixed;  ///< sizes with one possible value
   std::vector<StatementPlan> statements;      ///< in tree order (the order of execution at equal outer loops)
   std::map<std::string, std::size_t> index;   ///< by statement name
+  bool tensor_cores = false;                  ///< some loop has the step: conditions and bounds are as simple as can be shown
 
   const StatementPlan& plan(const std::string& statement) const;
   DimNames names(std::vector<std::string> inputs) const { return {std::move(inputs), &fixed}; }

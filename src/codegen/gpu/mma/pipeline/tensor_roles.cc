@@ -1,6 +1,7 @@
 // Event trees as straight blocks, and numbers of their steps.
 #include "codegen/gpu/mma/pipeline/tensor_roles.h"
 
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/mask_cnf.h"
 
 #include <fmt/format.h>
@@ -133,24 +134,45 @@ std::string StepCounter::before(std::size_t block, std::size_t at, const std::st
   return text;
 }
 
-std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
-                          std::vector<std::string>& problems) {
-  std::string text = fmt::format("{} <= {} < {}", bounds.value(place.lower), counter, bounds.value(place.upper));
-  if (!place.condition.defined()) return text;
-  for (const IntExpr& clause : clauses_of(place.condition)) {
+namespace {
+
+/// Where a condition over a loop's variable holds. What is not linear in it is a problem.
+std::string where_text(const IntExpr& condition, const std::string& var, const std::string& counter, BoundSpace& bounds,
+                       std::vector<std::string>& problems) {
+  if (condition.op() == IntOp::logical_and || condition.op() == IntOp::logical_or) {
+    const auto of = [&](std::size_t k) { return where_text(condition.args()[k], var, counter, bounds, problems); };
+    return fmt::format("({} {} {})", of(0), condition.op() == IntOp::logical_and ? "and" : "or", of(1));
+  }
+  const auto term = [&](const IntExpr& distance, std::int64_t slope) {
+    return fmt::format("{}*{} + {}", slope, counter, bounds.value(distance.substitute(var, IntExpr(0))));
+  };
+  if (condition.op() == IntOp::eq) {
+    const IntExpr distance = comparison_distance(condition);
+    if (const auto slope = distance.coefficient(var)) return fmt::format("({} = 0)", term(distance, *slope));
+  }
+  std::vector<std::string> all;
+  for (const IntExpr& clause : clauses_of(condition)) {
     std::vector<std::string> alternatives;
     for (const IntExpr& distance : alternatives_of(clause)) {
-      const auto slope = distance.coefficient(place.var);
+      const auto slope = distance.coefficient(var);
       if (!slope) {
         alternatives.clear();
         break;
       }
-      alternatives.push_back(
-          fmt::format("{}*{} + {} >= 0", *slope, counter, bounds.value(distance.substitute(place.var, IntExpr(0)))));
+      alternatives.push_back(term(distance, *slope) + " >= 0");
     }
-    if (alternatives.empty()) problems.push_back(fmt::format("{} is not linear in {}", clause.str(), place.var));
-    if (!alternatives.empty()) text += fmt::format(" and ({})", fmt::join(alternatives, " or "));
+    if (alternatives.empty()) problems.push_back(fmt::format("{} is not linear in {}", clause.str(), var));
+    if (!alternatives.empty()) all.push_back(fmt::format("({})", fmt::join(alternatives, " or ")));
   }
+  return all.empty() ? "0 = 0" : fmt::format("({})", fmt::join(all, " and "));
+}
+
+}  // namespace
+
+std::string iterations_of(const OpPlace& place, const std::string& counter, BoundSpace& bounds,
+                          std::vector<std::string>& problems) {
+  std::string text = fmt::format("{} <= {} < {}", bounds.value(place.lower), counter, bounds.value(place.upper));
+  if (place.condition.defined()) text += " and " + where_text(place.condition, place.var, counter, bounds, problems);
   return text;
 }
 

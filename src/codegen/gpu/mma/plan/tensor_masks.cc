@@ -16,6 +16,9 @@ namespace {
 
 using Known = std::optional<double>;
 
+/// Clauses with alternatives, of a guard, that cut a loop cheaply.
+constexpr int kFewJoined = 3;
+
 /// var >= lower and var < upper as conditions, without those that hold for 0 <= var < extent.
 std::vector<IntExpr> bounds_of(const OpDim& dim, const char* name, std::int64_t extent) {
   const IntExpr var = IntExpr::variable(name);
@@ -112,9 +115,17 @@ std::vector<IntExpr> independent(std::vector<IntExpr> conditions, const Box& box
   return conditions;
 }
 
-/// Where the op has points, as clauses.
-std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) {
+/// The pieces without distances that are never negative in the box.
+std::vector<std::vector<IntExpr>> simplified(std::vector<std::vector<IntExpr>> pieces, const Box& box) {
+  for (std::vector<IntExpr>& piece : pieces)
+    std::erase_if(piece, [&](const IntExpr& distance) { return reaches({}, affine_of(distance), box); });
+  return pieces;
+}
+
+/// Where the op has points, as clauses. Sets its pieces.
+std::vector<IntExpr> all_conditions(const TensorPlan& plan, TensorOp& op) {
   std::vector<IntExpr> conditions = conjuncts(op.op.guard);
+  const std::size_t of_guard = conditions.size();
   const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
   const Box box = box_of(plan, op);
   for (const auto& [d, name, extent] :
@@ -124,13 +135,23 @@ std::vector<IntExpr> all_conditions(const TensorPlan& plan, const TensorOp& op) 
     for (IntExpr& condition : conditions) condition = condition.substitute(dim.var, IntExpr::variable(name));
     for (IntExpr& bound : bounds_of(dim, name, extent)) conditions.push_back(std::move(bound));
   }
-  std::vector<IntExpr> clauses;
-  for (const IntExpr& condition : conditions) {
-    for (const IntExpr& clause : clauses_of(condition)) {
-      if (IntExpr simple = simplified(clause, box); simple.defined()) clauses.push_back(std::move(simple));
+  std::vector<IntExpr> all, beside;
+  for (std::size_t k = 0; k < conditions.size(); ++k) {
+    const std::vector<IntExpr> clauses = clauses_of(conditions[k]);
+    const bool by_pieces = k < of_guard && op.pieces.empty() && joined_clauses(clauses) > kFewJoined;
+    if (by_pieces) op.pieces = simplified(pieces_of(conditions[k]), box);
+    for (const IntExpr& clause : clauses) {
+      const IntExpr simple = simplified(clause, box);
+      if (simple.defined()) all.push_back(simple);
+      if (simple.defined() && !by_pieces) beside.push_back(simple);
     }
   }
-  return independent(std::move(clauses), box);
+  if (!op.pieces.empty()) op.beside_pieces = independent(std::move(beside), box);
+  return independent(std::move(all), box);
+}
+
+bool contains(const std::vector<IntExpr>& clauses, const IntExpr& clause) {
+  return std::any_of(clauses.begin(), clauses.end(), [&](const IntExpr& other) { return other.str() == clause.str(); });
 }
 
 void collect_loops(const TileTree& tree, std::set<std::string>& vars) {
@@ -197,7 +218,26 @@ class Outside {
     const auto fragment = plan_.fragments.find(plan_.ops[k].op.reads[static_cast<std::size_t>(read)].buffer);
     const Known known = outside_read(k, read, mask);
     const bool of_row = fragment != plan_.fragments.end() && fragment->second.columns == 0;
-    return known || of_row ? known : std::numeric_limits<double>::quiet_NaN();
+    return known || (of_row && reads_finite(fragment->first)) ? known : std::numeric_limits<double>::quiet_NaN();
+  }
+
+  /// Is a row's value read as a finite one before any point has come to it? What a reduction leaves there is read as 0, but not a copy of it.
+  bool reads_finite(int buffer) const {
+    if (value_without_points(plan_, buffer)) return true;
+    const Known value = empty_row(buffer, static_cast<int>(plan_.ops.size()));
+    return !value || std::isfinite(*value);
+  }
+
+  /// What a row's value is then, if that is known; `before`: by ops up to this one.
+  Known empty_row(int buffer, int before) const {
+    if (const Known start = value_without_points(plan_, buffer)) return start;
+    for (int k = before; k-- > 0;) {
+      const TileOp& op = plan_.ops[static_cast<std::size_t>(k)].op;
+      if (op.write.buffer == buffer && !op.reduction)
+        return known_value(op.value, plan_.program->scalars,
+                           [&](int read) { return empty_row(op.reads[static_cast<std::size_t>(read)].buffer, k); });
+    }
+    return std::nullopt;
   }
 
   /// Does op `k` need no test of its own where its tile `buffer` holds `value` outside the mask of its writer?
@@ -323,6 +363,7 @@ void plan_masks(TensorPlan& plan) {
       const bool changes = std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return condition.uses(loop); });
       if (condition.uses(kColumn) || changes) op.mask.push_back(condition);
     }
+    std::erase_if(op.beside_pieces, [&](const IntExpr& clause) { return !contains(op.mask, clause); });
   }
   Outside(plan).run();
 }

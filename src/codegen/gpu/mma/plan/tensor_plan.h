@@ -84,6 +84,9 @@ struct TensorOp {
   /// Where the op has points: clauses (mask_cnf.h) over kRow, kColumn and the variables around. `mask`: those that tell elements
   /// of a fragment apart; the others (rows that the work tile as a whole has not) matter to memory alone.
   std::vector<IntExpr> mask, memory_mask;
+  /// Of a guard of many clauses: pieces (mask_cnf.h), one of which holds at a point, and the clauses that hold beside. Empty: none is.
+  std::vector<std::vector<IntExpr>> pieces;
+  std::vector<IntExpr> beside_pieces;
   std::optional<double> outside;  ///< value given to points outside of the mask
   bool select = false;            ///< `outside` must be written; false: it follows from the operands
   bool keeps = false;             ///< outside of the mask stands what ops before have written: each writes a part of the tile

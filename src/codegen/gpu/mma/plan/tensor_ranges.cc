@@ -1,10 +1,12 @@
 // Ranges from the least distance of each alternative over a tile, which is linear in the loop's variable.
 #include "codegen/gpu/mma/plan/tensor_ranges.h"
 
+#include "codegen/gpu/mma/plan/tile_intervals.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/mask_cnf.h"
 #include "support/error.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -113,6 +115,15 @@ class CommonRange {
   IntExpr lower_, upper_, always_;
 };
 
+std::string text_of(const std::vector<std::vector<IntExpr>>& pieces) {
+  std::string text;
+  for (const std::vector<IntExpr>& piece : pieces) {
+    for (const IntExpr& distance : piece) text += distance.str() + ", ";
+    text += "; ";
+  }
+  return text;
+}
+
 /// The smallest value of a distance over the op's tile: >= 0 where it is everywhere. Nothing where it is not linear.
 std::optional<IntExpr> least_distance(const TensorPlan& plan, const TensorOp& op, IntExpr distance) {
   const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
@@ -136,22 +147,87 @@ LoopBody body_of(const TileNode& loop) {
   return {loop.children[0]->condition, &loop.children[0]->children};
 }
 
+namespace {
+
+[[noreturn]] void refuse(const TensorPlan& plan, const TileNode& loop, const IntExpr& condition) {
+  user_error(
+      "Kernel '{}' cannot use tensor cores: loop {} leaves out iterations other than a stretch of them in its middle, those "
+      "where {} fails.",
+      plan.program->name, loop.var, condition.str());
+}
+
+/// Where the condition is a union of intervals.
+std::vector<Stretch> stretches_of_pieces(const TensorPlan& plan, const TileNode& loop, const IntExpr& condition) {
+  std::vector<Interval> intervals;
+  for (const std::vector<IntExpr>& piece : pieces_of(condition)) {
+    auto interval =
+        interval_of(piece, loop.var, {loop.lower, loop.upper}, [](const IntExpr& distance) { return std::optional(distance); });
+    if (!interval) refuse(plan, loop, condition);
+    intervals.push_back(std::move(*interval));
+  }
+  intervals = joined(std::move(intervals), {loop.lower, loop.upper});
+  if (intervals.empty() || intervals.size() > 2) refuse(plan, loop, condition);
+  if (intervals.size() == 2) intervals = in_order(intervals[0], intervals[1]);
+  std::vector<Stretch> stretches;
+  for (const Interval& interval : intervals) stretches.push_back({interval.from, interval.to});
+  return stretches;
+}
+
+/// Does the piece `a` of one op, where it holds for a whole tile, tell that the piece `b` of another one does?
+bool tells(const TensorPlan& plan, const TensorOp& one, const std::vector<IntExpr>& a, const TensorOp& other,
+           const std::vector<IntExpr>& b) {
+  return std::all_of(b.begin(), b.end(), [&](const IntExpr& wanted) {
+    const auto least = least_distance(plan, other, wanted);
+    return least && std::any_of(a.begin(), a.end(), [&](const IntExpr& distance) {
+             const auto known = least_distance(plan, one, distance);
+             const Affine gap = known ? affine_of(*least - *known) : Affine{{}, -1};
+             return gap.is_constant() && gap.constant >= 0;
+           });
+  });
+}
+
+/// The most iterations, as far as it shows, at which one piece of the first op holds for the whole tile and tells the same of the others:
+/// one interval of those in `full`, as proofs go through every case of its bounds. Nothing: there are none.
+std::optional<Interval> untested_interval(const TensorPlan& plan, const std::string& var, const Interval& full,
+                                          const std::vector<const TensorOp*>& ops) {
+  const TensorOp& op = *ops.front();
+  std::vector<Interval> intervals;
+  for (const std::vector<IntExpr>& piece : op.pieces) {
+    const bool for_all = std::all_of(ops.begin() + 1, ops.end(), [&](const TensorOp* other) {
+      return std::any_of(other->pieces.begin(), other->pieces.end(),
+                         [&](const std::vector<IntExpr>& own) { return tells(plan, op, piece, *other, own); });
+    });
+    const auto least = [&](const IntExpr& distance) { return least_distance(plan, op, distance); };
+    auto interval = for_all ? interval_of(piece, var, full, least) : std::nullopt;
+    if (interval) intervals.push_back(std::move(*interval));
+  }
+  intervals = joined(std::move(intervals), full);
+  const auto goes_on = [&](const Interval& interval) {  // up to an end of the loop, or along it as far as something else says
+    if (affine_of(interval.from) == affine_of(full.from) || affine_of(interval.to) == affine_of(full.to)) return 0;
+    return affine_of(interval.to - interval.from).is_constant() ? 2 : 1;
+  };
+  std::stable_sort(intervals.begin(), intervals.end(),
+                   [&](const Interval& a, const Interval& b) { return goes_on(a) < goes_on(b); });
+  return intervals.empty() ? std::nullopt : std::optional(intervals.front());
+}
+
+}  // namespace
+
 std::vector<Stretch> stretches_of(const TensorPlan& plan, const TileNode& loop) {
   const IntExpr condition = body_of(loop).condition;
   if (!condition.defined()) return {{loop.lower, loop.upper}};
+  const std::vector<IntExpr> clauses = clauses_of(condition);
   CommonRange runs(loop.lower, loop.upper);
   int holes = 0;
-  for (const IntExpr& clause : clauses_of(condition)) {
+  for (const IntExpr& clause : clauses) {
     ClauseRange holds;
     for (const IntExpr& distance : alternatives_of(clause)) holds.add(distance, loop.var);
     runs.restrict(holds);
     holes += holds.has_hole() ? 1 : 0;
-    if (!holds.linear || runs.none || holes > 1)
-      user_error(
-          "Kernel '{}' cannot use tensor cores: loop {} leaves out iterations other than a stretch of them in its middle, those "
-          "where {} fails.",
-          plan.program->name, loop.var, condition.str());
+    if (!holds.linear || runs.none || holes > 1) return stretches_of_pieces(plan, loop, condition);
   }
+  // Without a hole, pieces have the shorter bounds.
+  if (holes == 0 && joined_clauses(clauses) > 1) return stretches_of_pieces(plan, loop, condition);
   runs.close();
   if (!runs.hole.defined()) return {{runs.from, runs.to}};
   return {{runs.from, runs.hole, Side::below}, {runs.beyond, runs.to, Side::above}};
@@ -160,10 +236,13 @@ std::vector<Stretch> stretches_of(const TensorPlan& plan, const TileNode& loop) 
 std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string& var, const Stretch& stretch,
                                        const IntExpr& from, const std::vector<int>& ops, int back) {
   CommonRange full(from - IntExpr(back), stretch.upper);
-  std::set<std::string> seen;
+  std::set<std::string> seen, unions;
+  std::vector<const TensorOp*> with_pieces;
   for (const int k : ops) {
     const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
-    for (const IntExpr& clause : op.mask) {
+    if (!op.pieces.empty() && unions.insert(text_of(op.pieces)).second)
+      with_pieces.insert(op.column >= 0 ? with_pieces.begin() : with_pieces.end(), &op);
+    for (const IntExpr& clause : op.pieces.empty() ? op.mask : op.beside_pieces) {
       if (!seen.insert(clause.str()).second) continue;
       ClauseRange holds;
       for (const IntExpr& distance : alternatives_of(clause)) holds.add(least_distance(plan, op, distance), var);
@@ -171,8 +250,16 @@ std::vector<TestedRange> tested_ranges(const TensorPlan& plan, const std::string
       full.restrict(holds);
     }
   }
-  if (full.none) return {{from, stretch.upper, true}};
+  if (full.none || (!with_pieces.empty() && (back > 0 || full.hole.defined()))) return {{from, stretch.upper, true}};
   full.close();
+  if (!with_pieces.empty()) {
+    const auto untested = untested_interval(plan, var, {full.from, full.to}, with_pieces);
+    if (!untested) return {{from, stretch.upper, true}};
+    std::vector<TestedRange> cut{
+        {from, untested->from, true}, {untested->from, untested->to, false}, {untested->to, stretch.upper, true}};
+    std::erase_if(cut, [](const TestedRange& part) { return affine_of(part.from) == affine_of(part.to); });
+    return cut;
+  }
   if (back > 0) full.shift(from, back);
   std::vector<TestedRange> parts;
   if (full.from_moved) parts.push_back({from, full.from, true});

@@ -1,0 +1,98 @@
+// Bounds of intervals as minima, maxima and one choice: proofs go through every case of them.
+#include "codegen/gpu/mma/plan/tile_intervals.h"
+
+#include "codegen/tile/analysis/affine.h"
+
+#include <algorithm>
+
+namespace nestor::nvptx {
+namespace {
+
+bool same(const IntExpr& a, const IntExpr& b) { return affine_of(a) == affine_of(b); }
+
+/// By how much `a` is above `b`; nothing where that is no number.
+std::optional<std::int64_t> above(const IntExpr& a, const IntExpr& b) {
+  const Affine gap = affine_of(a - b);
+  return gap.is_constant() ? std::optional(gap.constant) : std::nullopt;
+}
+
+IntExpr smaller(const IntExpr& a, const IntExpr& b) {
+  const auto gap = above(a, b);
+  return gap ? (*gap <= 0 ? a : b) : min(a, b);
+}
+
+IntExpr larger(const IntExpr& a, const IntExpr& b) {
+  const auto gap = above(a, b);
+  return gap ? (*gap >= 0 ? a : b) : max(a, b);
+}
+
+/// Where the interval ends if it starts from `from`, whether its condition holds or not.
+IntExpr end_of(const Interval& interval) {
+  return interval.holds.defined() ? IntExpr::make(IntOp::select, {interval.holds, interval.to, interval.from}) : interval.to;
+}
+
+IntExpr start_of(const Interval& interval) {
+  return interval.holds.defined() ? IntExpr::make(IntOp::select, {interval.holds, interval.from, interval.to}) : interval.from;
+}
+
+/// The union of two intervals as one; nothing where it does not show that it is.
+std::optional<Interval> union_of(const Interval& a, const Interval& b) {
+  const bool start = same(a.from, b.from), end = same(a.to, b.to);
+  if (start && end) {
+    const bool always = !a.holds.defined() || !b.holds.defined();
+    return Interval{a.from, a.to, always ? IntExpr() : IntExpr::make(IntOp::logical_or, {a.holds, b.holds})};
+  }
+  if (start) return Interval{a.from, larger(end_of(a), end_of(b)), {}};
+  if (end) return Interval{smaller(start_of(a), start_of(b)), a.to, {}};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Interval> interval_of(const std::vector<IntExpr>& piece, const std::string& var, const Interval& within,
+                                    const DistanceOf& distance_of) {
+  IntExpr from = within.from, to = within.to, holds;
+  for (const IntExpr& asked : piece) {
+    const std::optional<IntExpr> distance = distance_of(asked);
+    const auto slope = distance ? distance->coefficient(var) : std::nullopt;
+    if (!slope) return std::nullopt;
+    const IntExpr rest = distance->substitute(var, IntExpr(0));
+    if (*slope < 0) {  // var <= rest / -slope
+      to = smaller(to, floor_div(rest, -*slope) + IntExpr(1));
+    } else if (*slope > 0) {  // var >= -rest / slope, rounded up
+      from = larger(from, floor_div(IntExpr(0) - rest + IntExpr(*slope - 1), *slope));
+    } else if (const auto known = rest.as_constant(); !known || *known < 0) {
+      const IntExpr condition = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
+      holds = holds.defined() ? holds && condition : condition;
+    }
+  }
+  if (!same(from, within.from)) from = smaller(from, within.to);
+  return Interval{from, to, holds};
+}
+
+std::vector<Interval> joined(std::vector<Interval> intervals, const Interval& within) {
+  for (std::size_t a = 0; a < intervals.size(); ++a) {
+    for (std::size_t b = intervals.size(); --b > a;) {
+      if (auto both = union_of(intervals[a], intervals[b])) {
+        intervals[a] = std::move(*both);
+        intervals.erase(intervals.begin() + static_cast<std::ptrdiff_t>(b));
+        b = intervals.size();
+      }
+    }
+  }
+  for (Interval& interval : intervals) {
+    if (same(interval.to, within.to)) {
+      interval = {start_of(interval), interval.to};
+    } else {
+      interval = {interval.from, larger(end_of(interval), interval.from)};
+    }
+  }
+  return intervals;
+}
+
+std::vector<Interval> in_order(const Interval& a, const Interval& b) {
+  const IntExpr gap = smaller(a.to, b.to), beyond = larger(gap, larger(a.from, b.from));
+  return {{smaller(a.from, b.from), gap}, {beyond, larger(a.to, b.to)}};
+}
+
+}  // namespace nestor::nvptx
