@@ -126,6 +126,16 @@ MASKS = {
 }  #: of indices alone
 
 
+def block_diffusion(half, block):
+    """Noised blocks see themselves and clean ones before them; clean ones see clean blocks up to their own."""
+    def masked(b, h, q, k):
+        q_block = torch.where(q >= half, (q - half) // block, q // block)
+        k_block = torch.where(k >= half, (k - half) // block, k // block)
+        own = (q_block == k_block) & ((q >= half) == (k >= half))
+        return own | ((q_block > k_block) & (k >= half) & ~(q >= half)) | ((q_block >= k_block) & (k >= half) & (q >= half))
+    return masked
+
+
 def masks_of_data(batch, length):
     """Masks that read tensors at places that are affine."""
     ids = torch.arange(length) // 11

@@ -19,7 +19,7 @@ try:
 except ImportError:
     torch = None
 if torch and numpy:
-    from flex_variants import MASKS, alibi_by, and_masks, causal, documents, masks_of_data, prefix, scores, softcap, window
+    from flex_variants import MASKS, alibi_by, and_masks, block_diffusion, causal, documents, masks_of_data, prefix, scores, softcap, window
     from torch._higher_order_ops.flex_attention import math_attention
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
     from torch.nn.attention.flex_attention import flex_attention as theirs
@@ -100,6 +100,14 @@ class NestTest(FlexTest):
                 self.assertNotEqual(self.domain(mask), self.domain(None))
         self.assertIn("and j <= i }", self.domain(masks_of_data(BATCH, LENGTH)["causal_documents"]))
         self.assertRegex(self.domain(causal, "dot"), r"and j <= i }")
+
+    def test_blocks_of_two_halves_are_three_pieces_of_a_domain(self):
+        mask = block_diffusion(20, 5)
+        self.check(None, mask)
+        self.assertEqual(self.domain(mask).count(" or "), 2)
+        nest = call_of(made(), mask_mod=mask).flex.nest
+        score = next(statement for statement in nest.statements if statement.name == "score")
+        self.assertNotIn("select", str(score.value))
 
     def test_a_choice_of_minus_infinity_is_a_mask(self):
         names = {call_of(made(), score, mask).flex.nest.op

@@ -12,7 +12,7 @@ from .bounds import is_never_negative
 HIDDEN = float("-inf")  #: the score of a key that is not seen
 FLOOR = -1e30  #: below every score of ordinary data: where a row's maximum starts if the row may see nothing
 _MOST_CHOICES = 8
-_MOST_PIECES = {0: 8, 1: 2, 2: 1}  # of a domain, by the quotients in it; what would bring more is tested instead
+_MOST_PIECES = {0: 8, 1: 3, 2: 1}  # of a domain, by the quotients in it; what would bring more is tested instead
 
 
 def conjuncts(value):
@@ -87,15 +87,18 @@ def narrowed(where, value, index):
     """(domain, tests): `where` and the affine conditions of a value of bool, as far as they make a domain of few pieces, and
     what is left to test. index: of the keys, over which loops are. Of a condition that is tested, the domain has what follows
     from it without quotients."""
-    tests = []
-    for part in conjuncts(value):
+    tests, parts = [], conjuncts(value)
+    with_quotients = sum(part.condition is not None and bool(quotients(part.condition)) for part in parts)
+    for part in parts:
         if part.condition is None:
             tests.append(part)
             continue
-        condition = without_quotients(part.condition, index)
+        own = simpler(part.condition)
+        condition = simpler(without_quotients(own, index))
         narrower = both(where, condition)
-        if (pieces(condition) > 1 and quotients(condition)) or not _is_simple(narrower, index):
-            tests.append(tested(simpler(part.condition)))
+        several = with_quotients > 1 and pieces(condition) > 1 and bool(quotients(condition))
+        if several or not _is_simple(narrower, index):
+            tests.append(tested(own))
             narrower = both(where, loosened(condition, index))
         where = narrower if _is_simple(narrower, index) else where
     return where, tests
@@ -108,9 +111,22 @@ def comparisons(condition):
     return [condition]
 
 
+def _absorbed(condition):
+    """Without parts that hold everywhere, or that others make up for: (a and b) or b is b."""
+    if not isinstance(condition, Joined):
+        return TRUE if holds(condition) else FALSE if holds(~condition) else condition
+    join = both if condition.conjunction else either
+    parts = [_absorbed(part) for part in condition.parts]
+    terms = [set(part.parts) if isinstance(part, Joined) and part.conjunction != condition.conjunction else {part} for part in parts]
+    kept = [part for at, part in enumerate(parts)
+            if not any(other < terms[at] or (other == terms[at] and before < at) for before, other in enumerate(terms))]
+    return join(*kept)
+
+
 def simpler(condition):
     """The same condition, cut by a comparison that it has often, and has no quotient, if it is shorter then: what `where` in a mask
     leaves."""
+    condition = _absorbed(condition)
     found = comparisons(condition)
     often = [each for each in found if isinstance(each, Compare) and not each.equality and not quotients(each)]
     best = max(often, key=lambda each: sum(other in (each, ~each) for other in often), default=None)
