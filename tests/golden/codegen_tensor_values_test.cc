@@ -58,7 +58,8 @@ TEST_P(ValueMutants, that_have_a_proof_compute_the_definition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Attention, ValueMutants,
-                         ::testing::Combine(::testing::Values(Seen::all, Seen::causal, Seen::window), ::testing::Bool()));
+                         ::testing::Combine(::testing::Values(Seen::all, Seen::causal, Seen::window, Seen::picture),
+                                            ::testing::Bool()));
 
 /// The plan of a finding of `bench/soak`, which went wrong before it was mended.
 TileProgram found_program(const std::string& name) {
