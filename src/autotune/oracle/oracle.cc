@@ -51,22 +51,29 @@ std::vector<std::int64_t> choose_elements(const std::vector<std::int64_t>& shape
 /// Consecutive elements that are evaluated together, since they share temporaries.
 using Runs = std::vector<std::vector<std::int64_t>>;
 
-/// The elements of choose_elements one by one, then runs of neighbours until `most` elements are reached.
-Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std::int64_t most, std::uint64_t seed) {
+/// The elements of choose_elements one by one, then runs of neighbours until `most` elements are reached. `ends`: the first and the last run
+/// come before all, as much for the time of two elements where neighbours share what takes it.
+Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std::int64_t most, std::uint64_t seed, bool ends) {
   CounterRandom random(seed);
   Runs runs;
   std::int64_t chosen = 0, total = 1;
-  for (const std::int64_t element : choose_elements(shape, count, random)) runs.push_back({element});
   for (const std::int64_t extent : shape) total *= extent;
-  if (total <= count) return runs;
   constexpr std::int64_t kLongest = 512, kShortest = 32;
   const std::int64_t row = shape.empty() ? 1 : shape.back();
   const std::int64_t length = std::min(total, std::clamp(row, kShortest, kLongest));
-  for (CounterRandom places(~seed); chosen < std::min(most, total); chosen += length) {
-    std::int64_t first = places.below(total - length + 1);
-    if (length == row) first = first / row * row;
+  const auto add_run = [&](std::int64_t first) {
     std::vector<std::int64_t>& run = runs.emplace_back(static_cast<std::size_t>(length));
     std::iota(run.begin(), run.end(), first);
+  };
+  if (ends && total > count) {
+    add_run(0);
+    add_run(total - length);
+  }
+  for (const std::int64_t element : choose_elements(shape, count, random)) runs.push_back({element});
+  if (total <= count) return runs;
+  for (CounterRandom places(~seed); chosen < std::min(most, total); chosen += length) {
+    const std::int64_t first = places.below(total - length + 1);
+    add_run(length == row ? first / row * row : first);
   }
   return runs;
 }
@@ -81,6 +88,7 @@ constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corner
 constexpr double kSampleSeconds = 0.3,
                  kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
 constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
+constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kLongSample = 2e7;  ///< elementary evaluations of a sample, from which on not even the first one is made alone
 constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
@@ -99,12 +107,14 @@ struct SharedValue {
 /// Evaluates runs of elements of one tensor, on all cores if that takes long.
 class RunEvaluator {
  public:
-  /// `processes`: how many evaluate at once where one would take long.
-  RunEvaluator(Reference& reference, std::string tensor, Runs runs, int processes, const std::atomic<bool>* stop)
+  /// `processes`: how many evaluate at once where one would take long. `most_seconds`: after which one sample of each will do.
+  RunEvaluator(Reference& reference, std::string tensor, Runs runs, int processes, double most_seconds,
+               const std::atomic<bool>* stop)
       : reference_(reference),
         tensor_(std::move(tensor)),
         runs_(std::move(runs)),
         processes_(static_cast<std::size_t>(processes)),
+        most_seconds_(most_seconds),
         stop_(stop) {
     for (const auto& run : runs_) {
       starts_.push_back(elements_);
@@ -158,7 +168,7 @@ class RunEvaluator {
       const double seconds = limited ? seconds_since(start) : 0;
       if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
       if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
-      if (seconds > kMostSampleSeconds && r > first) return;
+      if (seconds > most_seconds_ && r > first) return;
       evaluate_run(r, [&] { return !limited || r < kEnoughSamples || seconds_since(start) <= kSampleSeconds; });
     }
   }
@@ -189,6 +199,7 @@ class RunEvaluator {
   std::string tensor_;
   Runs runs_;
   std::size_t processes_;
+  double most_seconds_;
   const std::atomic<bool>* stop_;
   std::vector<std::size_t> starts_;
   std::size_t elements_ = 0;
@@ -198,12 +209,13 @@ class RunEvaluator {
 
 /// Some elements of each output.
 std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed,
-                                         int processes, const std::atomic<bool>* stop) {
+                                         int processes, double most_seconds, const std::atomic<bool>* stop) {
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed));
-    for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs), processes, stop).evaluate(true))
+    Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed), processes == 1);
+    for (OracleSample& sample :
+         RunEvaluator(reference, tensor.name, std::move(runs), processes, most_seconds, stop).evaluate(true))
       result.push_back(std::move(sample));
   }
   return result;
@@ -226,7 +238,7 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
 
 std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed) {
   reference.prepare_elements();
-  return chosen_samples(reference, nest, samples, seed, 1, nullptr);
+  return chosen_samples(reference, nest, samples, seed, 1, kMostSecondsOfSome, nullptr);
 }
 
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -240,7 +252,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit);
       result = all_samples(reference, nest, kAllElements);
     } else {
-      result = chosen_samples(reference, nest, samples, seed, host_threads(), stop);
+      result = chosen_samples(reference, nest, samples, seed, host_threads(), kMostSampleSeconds, stop);
     }
   } catch (const EvaluationStopped&) {
     return {};

@@ -23,7 +23,8 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
                                             const std::atomic<bool>* stop = nullptr);
 
 class Reference;
-/// Some elements of each output, as reference_samples() chooses and bounds them, but in the calling thread alone: other threads may run.
+/// Some elements of each output, as reference_samples() chooses and bounds them, but the first and the last ones before others, within about
+/// a second, in the calling thread alone: other threads may run.
 /// Bounds are those of error analysis alone. The definition must be such that it can be evaluated backwards.
 std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed);
 

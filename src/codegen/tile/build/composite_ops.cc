@@ -239,8 +239,10 @@ ScalarExpr corrected_value(const Composite& composite, const Follower& follower,
   return ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::lt, {ScalarExpr::constant(0), n_before}), value, r});
 }
 
-TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composite& composite, const Follower& follower,
-                  const Placement& previous, const PointCounter* counter, const LeadTile& tile, const OpBox* box) {
+/// Nothing where the tile has no accumulators of the follower, as in a part of a loop that leaves out its terms.
+std::optional<TileOp> correct_op(const ProgramPlan& plan, const Storage& storage, const Composite& composite,
+                                 const Follower& follower, const Placement& previous, const PointCounter* counter,
+                                 const LeadTile& tile, const OpBox* box) {
   const StatementPlan& statement = plan.plan(follower.statement);
   if (statement.outer_names() != plan.plan(composite.lead).outer_names()) {
     user_error(
@@ -262,6 +264,7 @@ TileOp correct_op(const ProgramPlan& plan, const Storage& storage, const Composi
   op.dims = kept_dims(accumulate);
   op.write = accumulate.write;
   const isl::set region = own_box ? flat(box->hull) : correction.reaching();
+  if (region.is_empty()) return std::nullopt;
   if (!own_box) correction.fit(op, accumulate, region);
   if (own_box && !whole_box) op.guard = correction.guard_of(accumulate, *box);
   const TileAccess now = buffer_access(plan, storage.tensors.at(composite.lead_tensor), statement, correction.lead_element());
@@ -322,8 +325,9 @@ std::vector<TileOp> lead_ops(const ProgramPlan& plan, const Storage& storage, co
   std::vector<TileOp> ops{save_op(plan, storage, statement, lead, previous, tile), lead};
   if (composite.threshold > 0) ops.push_back(hold_op(composite, lead, ops[0]));
   for (const Follower& follower : composite.followers) {
-    ops.push_back(
-        correct_op(plan, storage, composite, follower, previous, counter ? &*counter : nullptr, tile, boxes(follower.statement)));
+    if (auto op = correct_op(plan, storage, composite, follower, previous, counter ? &*counter : nullptr, tile,
+                             boxes(follower.statement)))
+      ops.push_back(std::move(*op));
   }
   return ops;
 }
