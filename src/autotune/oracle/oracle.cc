@@ -13,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <set>
 
 namespace nestor {
@@ -221,6 +222,20 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
   return result;
 }
 
+/// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
+bool depends_on_all(Reference& reference, const Nest& nest) {
+  constexpr double kFewElements = 8, kMostForAll = 2e9;
+  const double all = reference.full_cost();
+  if (all > kMostForAll) return false;
+  reference.prepare_elements();
+  return std::any_of(nest.tensors.begin(), nest.tensors.end(), [&](const Tensor& tensor) {
+    if (tensor.role != TensorRole::output || reference.elements(tensor.name) == 0) return false;
+    const double before = reference.spent();
+    reference.bounded_value(tensor.name, 0, before + kBackwardLimit);
+    return kFewElements * (reference.spent() - before) > all;
+  });
+}
+
 }  // namespace
 
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most) {
@@ -252,7 +267,18 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit);
       result = all_samples(reference, nest, kAllElements);
     } else {
-      result = chosen_samples(reference, nest, samples, seed, host_threads(), kMostSampleSeconds, stop);
+      const auto whole = [&]() -> std::optional<std::vector<OracleSample>> {
+        if (!depends_on_all(reference, nest)) return std::nullopt;
+        Reference all(nest, sizes, scalars, inputs);
+        all.stop_by(stop);
+        try {
+          all.evaluate_all(kFullLimit);
+        } catch (const UserError&) {  // no memory for all temporaries
+          return std::nullopt;
+        }
+        return all_samples(all, nest, kAllElements);
+      }();
+      result = whole ? *whole : chosen_samples(reference, nest, samples, seed, host_threads(), kMostSampleSeconds, stop);
     }
   } catch (const EvaluationStopped&) {
     return {};

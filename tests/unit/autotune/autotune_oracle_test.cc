@@ -266,6 +266,24 @@ TEST(Oracle, LargeProblemsAreSampledQuickly) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20);
 }
 
+/// out[i] = x[i] less the sum of all squares: one element needs all of the input.
+TEST(Oracle, ElementsThatNeedEverythingAreEvaluatedTogether) {
+  using samples::read, samples::operator*, samples::operator-;
+  const Nest nest =
+      samples::NestBuilder("less_all", {{"N", 1500000}})
+          .tensor("x", TensorRole::input, {"N"})
+          .tensor("total", TensorRole::temporary, {"1"})
+          .tensor("out", TensorRole::output, {"N"})
+          .statement("init[k] : k = 0", "total[k]", {}, samples::number(0))
+          .statement("total[k, j] : k = 0 and 0 <= j < N", "total[k]", {"x[j]"}, read(0) * read(0), ReductionOp::add)
+          .statement("out[i] : 0 <= i < N", "out[i]", {"x[i]", "total[0]"}, read(0) - read(1))
+          .build();
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 1);
+  const auto samples = reference_samples(nest, sizes, {}, inputs, 100, 1);
+  EXPECT_EQ(samples.size(), 65536U) << "as many as are compared where all are there";
+}
+
 TEST(Oracle, ScalarArgumentsChangeTheResult) {
   const Nest nest = samples::row_norm();
   const Sizes sizes = complete_sizes(nest, {});

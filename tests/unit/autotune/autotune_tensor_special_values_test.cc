@@ -150,6 +150,42 @@ TEST(TensorSpecialValues, WhatIsKnownOfExponents) {
   EXPECT_EQ(unknown.taint, -1);
 }
 
+/// Attention whose scores are x + 300 (exp(x) - exp(x / 2)^2), which is x: functions before the exponential of a softmax.
+Nest bent_scores_nest() {
+  using samples::operator+, samples::operator-, samples::operator*, samples::number, samples::apply;
+  Nest nest = attention_nest({.depth = static_cast<int>(kDepth)});
+  for (Statement& statement : nest.statements) {
+    if (statement.name != "score") continue;
+    const ScalarExpr x = statement.value, root = apply(ScalarOp::exp, x * number(0.5));
+    statement.value = x + number(300) * (apply(ScalarOp::exp, x) - root * root);
+  }
+  return nest;
+}
+
+/// A polynomial of few terms is near enough for weights, which products round to 16 bits, and not for what exponents are made of.
+TEST(TensorSpecialValues, PolynomialsMakeNoExponents) {
+  const auto approximate = [](const Nest& nest, const TensorSteps& steps, const std::string& name) {
+    const TileProgram program = tensor_program(nest, steps);
+    const PlannedTensor planned(program);
+    for (std::size_t k = 0; k < planned.plan.ops.size(); ++k) {
+      const nvptx::TensorOp& op = planned.plan.ops[k];
+      if (op.op.name == name && op.kind == nvptx::TensorOp::Kind::map)
+        return nvptx::may_be_approximate(planned.plan, static_cast<int>(k));
+    }
+    internal_error("no op {}", name);
+  };
+  EXPECT_TRUE(approximate(attention_nest(), {}, "power"));
+  EXPECT_TRUE(approximate(silu_nest(), {.rules = {}}, "score")) << "its scores are weights";
+  EXPECT_TRUE(approximate(bent_scores_nest(), {}, "power"));
+  EXPECT_FALSE(approximate(bent_scores_nest(), {}, "score"));
+  const auto results = [](const TensorSteps& steps) {
+    const TileProgram program = tensor_program(bent_scores_nest(), steps);
+    return run_emulated(compile_nvptx(program, older()), program, attention_inputs(1)).at("out");
+  };
+  const std::vector<double> exact = results(small_steps()), near = results(small_steps("exp2_polynomial(out.io, 16)"));
+  for (std::size_t k = 0; k < exact.size(); ++k) EXPECT_NEAR(near[k], exact[k], 1e-3) << k;
+}
+
 /// Kernels say where they multiply what the definition leaves out.
 TEST(TensorSpecialValues, MasksThatCutTilesNeedFiniteValues) {
   const auto needed = [](Seen seen) { return certify_kernels(tensor_program(attention_nest({.seen = seen})), {}).needed; };

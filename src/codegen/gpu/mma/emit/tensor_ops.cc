@@ -267,7 +267,7 @@ void TensorEmitter::map(int k, const ScalarExpr& expr, bool masked, bool gives_b
   // A product's step may make the tile wider than the op: what is beyond is 0, and no argument has anything for it.
   const int all_pairs = fragment.columns == 0 ? 1 : fragment.columns / 8;
   const int pairs = op.column < 0 ? all_pairs : std::min(all_pairs, pairs_of(op));
-  const int sixteenths = fragment.columns > 0 ? plan_->kernel->shape.exp2_polynomial : 0;
+  const int sixteenths = fragment.columns > 0 && may_be_approximate(*plan_, k) ? plan_->kernel->shape.exp2_polynomial : 0;
   const Exponents exponents = sixteenths > 0 ? exponents_of(*plan_, k, masked) : Exponents{};
   std::map<int, Value*> units;  // by row
   const auto polynomial = [&](const FragmentPlace& place) {

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numbers>
+#include <set>
 
 namespace nestor::nvptx {
 namespace {
@@ -241,7 +243,79 @@ std::optional<int> read_of_maximum(const TensorPlan& plan, std::size_t k, const 
   return std::nullopt;
 }
 
+bool is_function(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::read:
+    case ScalarOp::scalar:
+    case ScalarOp::constant:
+    case ScalarOp::index:
+    case ScalarOp::cast:
+    case ScalarOp::select:
+    case ScalarOp::add:
+    case ScalarOp::sub:
+    case ScalarOp::mul:
+    case ScalarOp::div:
+    case ScalarOp::neg:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool holds(const ScalarExpr& expr, const std::function<bool(const ScalarExpr&)>& wanted) {
+  bool found = false;
+  expr.visit([&](const ScalarExpr& node) { found = found || wanted(node); });
+  return found;
+}
+
+/// Is some node below a function one that is wanted?
+bool holds_in_function(const ScalarExpr& value, const std::function<bool(const ScalarExpr&)>& wanted) {
+  return holds(value, [&](const ScalarExpr& node) {
+    return is_function(node.op()) &&
+           std::any_of(node.args().begin(), node.args().end(), [&](const ScalarExpr& arg) { return holds(arg, wanted); });
+  });
+}
+
+bool nests_functions(const ScalarExpr& value) {
+  return holds_in_function(value,
+                           [](const ScalarExpr& node) { return node.op() == ScalarOp::exp || node.op() == ScalarOp::exp2; });
+}
+
+/// May what op `k` writes be off by 2^-13 of itself? `seen`: ops that are asked for already.
+bool stays_approximate(const TensorPlan& plan, std::size_t k, std::set<int>& seen) {
+  if (!seen.insert(static_cast<int>(k)).second) return true;
+  const int buffer = plan.ops[k].op.write.buffer;
+  for (std::size_t j = 0; j < plan.ops.size(); ++j) {
+    const TensorOp& reader = plan.ops[j];
+    if (j == k || !reads_buffer(reader.op, buffer)) continue;
+    switch (reader.kind) {
+      case TensorOp::Kind::product:
+        break;
+      case TensorOp::Kind::reduce:
+        if (reader.op.reduction != ReductionOp::add) return false;
+        break;
+      case TensorOp::Kind::store:
+        if (size_in_bytes(plan.buffer(reader.op.write.buffer).type) > 2) return false;
+        break;
+      case TensorOp::Kind::map: {
+        const auto reads = [&](const ScalarExpr& node) {
+          return node.op() == ScalarOp::read && reader.op.reads[static_cast<std::size_t>(node.ordinal())].buffer == buffer;
+        };
+        if (holds_in_function(reader.op.value, reads) || !stays_approximate(plan, j, seen)) return false;
+        break;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+bool may_be_approximate(const TensorPlan& plan, int k) {
+  std::set<int> seen;
+  return !nests_functions(plan.ops[static_cast<std::size_t>(k)].op.value) &&
+         stays_approximate(plan, static_cast<std::size_t>(k), seen);
+}
 
 Exponents exponents_of(const TensorPlan& plan, int k, bool masked) {
   const auto number = static_cast<std::size_t>(k);

@@ -21,4 +21,9 @@ struct Exponents {
 /// NaN on, so m is NaN where x is. m may also stay behind by t doublings if it does so by select(doublings <= t, old, new).
 Exponents exponents_of(const TensorPlan& plan, int k, bool masked);
 
+/// May powers of two in map `k` be off by 2^-13 of themselves, as the polynomial of few terms is? Where its values are rounded to 16 bits
+/// (factors of products, stored results) or added up, and nothing takes a function of them: an error of a score of 300 would be one of
+/// 0.04 in an exponent.
+bool may_be_approximate(const TensorPlan& plan, int k);
+
 }  // namespace nestor::nvptx
