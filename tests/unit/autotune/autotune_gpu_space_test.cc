@@ -131,6 +131,35 @@ TEST(GpuSpace, FewColumnsAreSummedInPartsByNarrowBlocks) {
   EXPECT_FALSE(fused("mean_combine.")) << "a block for some columns would run through all rows";
 }
 
+/// Means over all places and a group's channels, which lie next to each other.
+Nest channels_last_groups() {
+  using samples::read;
+  const std::string group = "0 <= n < images and 0 <= g < groups", point = group + " and 0 <= s < places and 0 <= c < share";
+  return samples::NestBuilder("channels_last", {{"images", 3}, {"places", 1500}, {"groups", 8}, {"share", 10}})
+      .context("images >= 1 and places >= 1 and groups >= 1 and share >= 1")
+      .tensor("x", TensorRole::input, {"images", "places", "groups", "share"})
+      .tensor("mean", TensorRole::temporary, {"images", "groups"})
+      .tensor("y", TensorRole::output, {"images", "places", "groups", "share"})
+      .statement("mean_init[n, g] : " + group, "mean[n, g]", {}, ScalarExpr::constant(0.0))
+      .statement("mean[n, g, s, c] : " + point, "mean[n, g]", {"x[n, s, g, c]"}, read(0), ReductionOp::add)
+      .statement("y[n, s, g, c] : " + point, "y[n, s, g, c]", {"x[n, s, g, c]", "mean[n, g]"},
+                 ScalarExpr::make(ScalarOp::sub, {read(0), read(1)}))
+      .build();
+}
+
+/// A block for one sum would have work for ten of its threads.
+TEST(GpuSpace, SumsOverShortRunsOfMemoryAreCutAlongTheOtherAxis) {
+  SearchedProblem problem(channels_last_groups(), {});
+  const auto in_parts = [&](const Point& point) {
+    return has_step(problem.space->candidate(point), "apply_rule", "split_reduction");
+  };
+  const std::vector<Point> guesses = problem.space->defaults();
+  const auto found = std::find_if(guesses.begin(), guesses.end(), in_parts);
+  ASSERT_LT(found - guesses.begin(), 3) << "among the first";
+  EXPECT_EQ(problem.space->candidate(*found).infeasible, "");
+  EXPECT_EQ(problem.difference(*found, {{"images", 2}, {"places", 133}, {"groups", 5}, {"share", 7}}), "");
+}
+
 /// Five taps of each channel, which lie side by side.
 Nest channel_taps() {
   using samples::operator*, samples::read;

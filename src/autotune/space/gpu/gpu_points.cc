@@ -231,6 +231,30 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   add({rules}, Fusion::none);
 }
 
+/// Sums over short runs of memory, in parts along the other axes that they sum over.
+void add_short_runs(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at({rules});
+  const Nest& nest = source.variants.nest(whole);
+  const auto runs = short_runs(nest, whole.structure, source.variants.heaviest(whole, Fusion::none));
+  if (!runs || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  const std::string beside = whole.structure.axes[static_cast<std::size_t>(runs->beside)].name;
+  for (const int split : source.split_axes) {
+    if (split == runs->run) continue;
+    for (const std::int64_t parts : {std::int64_t{source.limits.units}, std::int64_t{32}}) {
+      const RuleChoice choice{rules, split, parts};
+      if (whole.structure.axes[static_cast<std::size_t>(split)].extent < 4 * parts) continue;
+      const RuleVariant& variant = source.variants.at(choice);
+      NamedValues values = values_of_short_runs(variant.structure, source.variants.heaviest(variant, Fusion::alike), beside);
+      for (const Parameter& parameter : source.parameters) {
+        if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
+      }
+      values.merge(fused_values(source, choice, Fusion::alike));
+      values.merge(NamedValues{{"num_splits", parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
+      points.push_back(std::move(values));
+    }
+  }
+}
+
 /// Sums of few terms along memory: everything together, some elements for each thread.
 void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -260,6 +284,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
   add_column_values(source, simple.rules, true, points);
+  add_short_runs(source, simple.rules, points);
   add_short_sums(source, simple, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);

@@ -80,6 +80,28 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
   return found;
 }
 
+std::optional<ShortRuns> short_runs(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  constexpr std::int64_t kShortRun = 64;
+  const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  for (const std::string& name : loop_group.statements) {
+    const Statement& statement = nest.statement(name);
+    if (!statement.reduction) continue;
+    for (const Access& read : statement.reads) {
+      const std::vector<int> axes = followed_axes(loop_group, read);
+      if (axes.size() < statement.dims.size() || axes.size() < 2) continue;
+      const ShortRuns runs{axes.back(), axes[axes.size() - 2]};
+      if (runs.run < 0 || runs.beside < 0) continue;
+      const auto is_reduced = [&](int axis) {
+        return loop_group.reduced[static_cast<std::size_t>(loop_group.position_of(axis))];
+      };
+      if (is_reduced(runs.run) && !is_reduced(runs.beside) &&
+          structure.axes[static_cast<std::size_t>(runs.run)].extent < kShortRun)
+        return runs;
+    }
+  }
+  return std::nullopt;
+}
+
 int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   for (const std::string& name : loop_group.statements) {
@@ -178,6 +200,15 @@ NamedValues values_of_column_sums(const NestStructure& structure, const FusionGr
   while (tile > kFewestColumns && (tile >= 2 * columns.extent || others * ceil_div(columns.extent, tile) < limits.units))
     tile /= 2;
   values["tile." + columns.name] = tile;
+  return values;
+}
+
+NamedValues values_of_short_runs(const NestStructure& structure, const FusionGroup& group, const std::string& beside) {
+  NamedValues values{{"threads", 256}, {"cluster", 1}, {"reduction_axis", -1}};
+  for (const int axis : group.axes) {
+    const std::string& name = structure.axes[static_cast<std::size_t>(axis)].name;
+    values["tile." + name] = name == beside ? 0 : 1;
+  }
   return values;
 }
 

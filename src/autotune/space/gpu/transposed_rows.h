@@ -32,12 +32,24 @@ int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, con
 /// channels, a pool): threads share elements, not terms. -1: there is none.
 int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// Sums over short runs of memory and over something else as well, as of a group's channels at all places of an image: the run is too short
+/// for the threads of a block, and those beside it belong to other sums.
+struct ShortRuns {
+  int run = -1;     ///< the reduced axis along memory
+  int beside = -1;  ///< the axis before it in memory, whose sums lie next to each other
+};
+
+/// Of the statement that has the most points; nothing where it is no such sum.
+std::optional<ShortRuns> short_runs(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 /// Values for a group that reads memory along one axis and writes it along another: square tiles.
 NamedValues values_of_transposed(const NestStructure& structure, const FusionGroup& group, const TransposedRows& rows);
 /// The same for a group that sums across memory along the axis: narrow blocks of many threads, so many that all units work.
 NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
 /// The same for short sums along the axis: some elements for each thread, of `rows` positions of the axis before it.
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows);
+/// The same for parts of sums over short runs: a block takes all of those that lie next to each other.
+NamedValues values_of_short_runs(const NestStructure& structure, const FusionGroup& group, const std::string& beside);
 /// The same where each point of the axis repeats reads: a block takes some of them.
 NamedValues values_of_repeated_reads(const NestStructure& structure, const FusionGroup& group, int axis);
 
