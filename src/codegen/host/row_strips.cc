@@ -81,6 +81,10 @@ class Group {
     return false;
   }
 
+  bool has(const TileOp& op) const {
+    return std::any_of(members_.begin(), members_.end(), [&](const Member& member) { return member.op == &op; });
+  }
+
   /// Rows of a strip; 0: strips would not pay, as tiles fit these bytes.
   std::int64_t strip(std::int64_t bytes) const {
     std::int64_t all = 0, row = 0;
@@ -142,6 +146,29 @@ class Group {
   std::map<int, int> shared_;  ///< scratch that members hand on, and where rows index it
 };
 
+/// The lead of the composite to which the op belongs: it keeps, moves or corrects for that, or is it. "": to none.
+std::string lead_of(const TileOp& op, const std::set<std::string>& leads) {
+  if (op.claim.role != OpRole::statement && op.claim.role != OpRole::stage) return op.claim.lead;
+  return op.claim.role == OpRole::statement && leads.contains(op.claim.statement) ? op.claim.statement : "";
+}
+
+/// Are steps of composites in the group with all of their ops, or not at all? One iteration takes a step from save to correction.
+bool keeps_steps(const std::vector<TileTree>& children, const Group& group) {
+  std::set<std::string> leads, inside, outside;
+  for (const bool first : {true, false}) {
+    for (const TileTree& child : children) {
+      nvptx::for_each_op(child, [&](const TileOp& op, bool) {
+        if (first) {
+          if (op.claim.role != OpRole::statement && op.claim.role != OpRole::stage) leads.insert(op.claim.lead);
+        } else if (const std::string lead = lead_of(op, leads); !lead.empty()) {
+          (group.has(op) ? inside : outside).insert(lead);
+        }
+      });
+    }
+  }
+  return std::none_of(inside.begin(), inside.end(), [&](const std::string& lead) { return outside.contains(lead); });
+}
+
 class Strips {
  public:
   Strips(const std::vector<Buffer>& buffers, std::int64_t bytes) : buffers_(buffers), bytes_(bytes) {}
@@ -162,9 +189,10 @@ class Strips {
   /// The first op that begins a group takes its members out of what follows; the rest is looked through again.
   std::vector<TileTree> grouped(std::vector<TileTree> children) const {
     std::vector<TileTree> out;
+    const std::vector<TileTree> all = children;
     while (!children.empty()) {
       std::vector<TileTree> rest;
-      const TileTree group = group_from(children, rest);
+      const TileTree group = group_from(children, all, rest);
       out.push_back(group != nullptr ? group : children.front());
       if (group == nullptr) rest.assign(children.begin() + 1, children.end());
       children = std::move(rest);
@@ -172,8 +200,9 @@ class Strips {
     return out;
   }
 
-  /// A loop over strips that begins with the first of `children`; `rest` are those that stay behind it. Null: none pays.
-  TileTree group_from(const std::vector<TileTree>& children, std::vector<TileTree>& rest) const {
+  /// A loop over strips that begins with the first of `children`; `rest` are those that stay behind it. Null: none pays. `all`: of the sequence.
+  TileTree group_from(const std::vector<TileTree>& children, const std::vector<TileTree>& all,
+                      std::vector<TileTree>& rest) const {
     if (!takes_rows(children.front())) return nullptr;
     const TileOp& first = children.front()->op;
     for (std::size_t dim = 0; dim < first.dims.size(); ++dim) {
@@ -183,7 +212,7 @@ class Strips {
       for (std::size_t k = 1; k < children.size(); ++k) {
         if (!joins(group, children[k], rest)) rest.push_back(children[k]);
       }
-      if (const std::int64_t strip = group.strip(bytes_); strip > 0) return group.loop(strip);
+      if (const std::int64_t strip = group.strip(bytes_); strip > 0 && keeps_steps(all, group)) return group.loop(strip);
     }
     return nullptr;
   }
