@@ -223,17 +223,20 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
 }
 
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
-bool depends_on_all(Reference& reference, const Nest& nest) {
-  constexpr double kFewElements = 8, kMostForAll = 2e9;
-  const double all = reference.full_cost();
+/// `probe` is of no use behind that.
+bool depends_on_all(Reference& probe, const Nest& nest) {
+  constexpr double kFewElements = 8, kMostForAll = 4e8;
+  const double all = probe.full_cost();
   if (all > kMostForAll) return false;
-  reference.prepare_elements();
-  return std::any_of(nest.tensors.begin(), nest.tensors.end(), [&](const Tensor& tensor) {
-    if (tensor.role != TensorRole::output || reference.elements(tensor.name) == 0) return false;
-    const double before = reference.spent();
-    reference.bounded_value(tensor.name, 0, before + kBackwardLimit);
-    return kFewElements * (reference.spent() - before) > all;
-  });
+  try {
+    for (const Tensor& tensor : nest.tensors) {
+      if (tensor.role == TensorRole::output && probe.elements(tensor.name) > 0)
+        probe.bounded_value(tensor.name, 0, probe.spent() + all / kFewElements);
+    }
+  } catch (const UserError&) {
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -268,9 +271,10 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result = all_samples(reference, nest, kAllElements);
     } else {
       const auto whole = [&]() -> std::optional<std::vector<OracleSample>> {
-        if (!depends_on_all(reference, nest)) return std::nullopt;
-        Reference all(nest, sizes, scalars, inputs);
+        Reference probe(nest, sizes, scalars, inputs), all(nest, sizes, scalars, inputs);
+        probe.stop_by(stop);
         all.stop_by(stop);
+        if (!depends_on_all(probe, nest)) return std::nullopt;
         try {
           all.evaluate_all(kFullLimit);
         } catch (const UserError&) {  // no memory for all temporaries

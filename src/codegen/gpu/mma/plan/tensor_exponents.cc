@@ -19,14 +19,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMost = 126;  ///< of an exponent's magnitude: a power of two in f32's normal range
 
 /// Of all values but NaN, infinities included.
-struct Interval {
+struct Range {
   double low = -kInfinity, high = kInfinity;
 };
 
-Interval hull(const Interval& a, const Interval& b) { return {std::min(a.low, b.low), std::max(a.high, b.high)}; }
+Range hull(const Range& a, const Range& b) { return {std::min(a.low, b.low), std::max(a.high, b.high)}; }
 
 /// Of products that are no NaN: 0 times an infinite end stands for values on the way there.
-Interval product(const Interval& a, const Interval& b) {
+Range product(const Range& a, const Range& b) {
   const auto of = [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; };
   const auto [low, high] = std::minmax({of(a.low, b.low), of(a.low, b.high), of(a.high, b.low), of(a.high, b.high)});
   return {low, high};
@@ -36,7 +36,7 @@ class Intervals {
  public:
   Intervals(const TensorPlan& plan, bool masked) : plan_(plan), masked_(masked) {}
 
-  Interval of(std::size_t k, const ScalarExpr& expr) const {
+  Range of(std::size_t k, const ScalarExpr& expr) const {
     const auto arg = [&](std::size_t n) { return of(k, expr.args()[n]); };
     switch (expr.op()) {
       case ScalarOp::constant:
@@ -46,21 +46,21 @@ class Intervals {
       case ScalarOp::read:
         return of_read(k, expr.ordinal());
       case ScalarOp::neg: {
-        const Interval x = arg(0);
+        const Range x = arg(0);
         return {-x.high, -x.low};
       }
       case ScalarOp::add:
       case ScalarOp::sub: {
         const double sign = expr.op() == ScalarOp::add ? 1 : -1;
-        const Interval x = arg(0), y = product(arg(1), {sign, sign});
-        const Interval sum{x.low + y.low, x.high + y.high};
-        return std::isnan(sum.low) || std::isnan(sum.high) ? Interval{} : sum;
+        const Range x = arg(0), y = product(arg(1), {sign, sign});
+        const Range sum{x.low + y.low, x.high + y.high};
+        return std::isnan(sum.low) || std::isnan(sum.high) ? Range{} : sum;
       }
       case ScalarOp::mul:
         return product(arg(0), arg(1));
       case ScalarOp::min:
       case ScalarOp::max: {
-        const Interval x = arg(0), y = arg(1);
+        const Range x = arg(0), y = arg(1);
         if (expr.op() == ScalarOp::min) return {std::min(x.low, y.low), std::min(x.high, y.high)};
         return {std::max(x.low, y.low), std::max(x.high, y.high)};
       }
@@ -76,7 +76,7 @@ class Intervals {
   }
 
  private:
-  Interval of_scalar(const std::string& name) const {
+  Range of_scalar(const std::string& name) const {
     for (const ScalarParam& scalar : plan_.program->scalars) {
       if (scalar.name == name) return {scalar.minimum, scalar.maximum};
     }
@@ -84,19 +84,19 @@ class Intervals {
   }
 
   /// What fragments hold outside of points as well: there an op's own value stands, or the one that the plan has chosen.
-  Interval of_read(std::size_t k, int ordinal) const {
+  Range of_read(std::size_t k, int ordinal) const {
     const int buffer = plan_.ops[k].op.reads[static_cast<std::size_t>(ordinal)].buffer;
     if (plan_.fragments.count(buffer) == 0) return {};
-    std::optional<Interval> result;
+    std::optional<Range> result;
     for (std::size_t j = 0; j < plan_.ops.size(); ++j) {
       const TensorOp& op = plan_.ops[j];
       if (op.op.write.buffer != buffer) continue;
       if (j >= k || op.kind != TensorOp::Kind::map) return {};
-      Interval value = of(j, op.op.value);
+      Range value = of(j, op.op.value);
       if (masked_ && op.outside) value = hull(value, {*op.outside, *op.outside});
       result = result ? hull(*result, value) : value;
     }
-    return result.value_or(Interval{});
+    return result.value_or(Range{});
   }
 
   const TensorPlan& plan_;
@@ -330,7 +330,7 @@ Exponents exponents_of(const TensorPlan& plan, int k, bool masked) {
   Exponents result{true, true, -1};
   for (const ScalarExpr& node : exponents) {
     const double scale = node.op() == ScalarOp::exp ? std::numbers::log2e : 1;
-    const Interval range = product(intervals.of(number, node.args()[0]), {scale, scale});
+    const Range range = product(intervals.of(number, node.args()[0]), {scale, scale});
     const auto maximum = read_of_maximum(plan, number, node.args()[0], scale);
     result.least = result.least && range.low >= -kMost;
     result.most = result.most && (range.high <= kMost || maximum.has_value());
