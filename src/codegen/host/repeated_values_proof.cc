@@ -3,6 +3,7 @@
 
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/error.h"
+#include "support/substitution.h"
 
 #include <fmt/ranges.h>
 
@@ -87,7 +88,7 @@ class RepeatedValues {
   };
   using Definitions = std::map<int, Definition>;
 
-  [[noreturn]] void fail(const char* what, const TileTree& at) const {
+  [[noreturn]] void fail(const std::string& what, const TileTree& at) const {
     const std::string where = at->kind == TileNode::Kind::op ? describe(at->op, program_.buffers) : header(*at);
     internal_error("values computed again in {} are not shown to be those stored: {}: {}", program_.name, what, where);
   }
@@ -121,7 +122,7 @@ class RepeatedValues {
     }
   }
 
-  /// The op in which a value is asked for: its dims, and what it writes meanwhile.
+  /// The op in which a value is asked for, and the maps that it may ask for.
   struct Reader {
     const TileTree& at;
     const Definitions& definitions;
@@ -135,7 +136,7 @@ class RepeatedValues {
     const Reader reader{old, definitions};
     const std::string wanted = value_text(before, before.value, {}, reader);
     if (frame(before) != frame(after) || wanted != describe(after.value, after, program_.buffers))
-      fail(fmt::format("not {} but {}", wanted, describe(after, program_.buffers)).c_str(), old);
+      fail(fmt::format("not {} but {}", wanted, describe(after, program_.buffers)), old);
   }
 
   /// The op without its value.
@@ -146,20 +147,11 @@ class RepeatedValues {
 
   using Point = std::map<std::string, IntExpr>;  ///< dims of an op, as expressions of the reader's
 
-  static IntExpr at_point(const IntExpr& expr, const Point& point) {
-    return nvptx::rewrite(TileAccess{0, {expr}},
-                          [&](const IntExpr& node) {
-                            const auto found = node.op() == IntOp::variable ? point.find(node.name()) : point.end();
-                            return found == point.end() ? node : found->second;
-                          })
-        .index[0];
-  }
-
   /// `value` of `op` at a point, with values in place of what is missing.
   std::string value_text(const TileOp& op, const ScalarExpr& value, const Point& point, const Reader& reader) const {
     const auto read = [&](int k) -> std::string {
       TileAccess access = op.reads[static_cast<std::size_t>(k)];
-      for (IntExpr& index : access.index) index = at_point(index, point);
+      for (IntExpr& index : access.index) index = substitute_all(index, point);
       if (missing_.contains(access.buffer)) return missing_text(access, reader);
       return fmt::format("{}[{}]", program_.buffers[access.buffer].name, index_text(access.index));
     };

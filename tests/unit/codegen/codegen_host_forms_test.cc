@@ -137,6 +137,27 @@ TEST(RepeatedValues, AreThoseOfTheElementThatIsRead) {
   expect_right(p, {});
 }
 
+/// The map's operand has an index that is computed, and its dims have other names in the reader.
+TEST(RepeatedValues, ComputedIndicesAreThoseOfTheElementThatIsRead) {
+  std::vector<Buffer> buffers{argument("in", TensorRole::input, {kRows, kRows}),
+                              argument("out", TensorRole::output, {kRows, kRows})};
+  for (const char* name : {"first", "second"}) buffers.push_back(local(name, Memory::scratch, {kRows, kRows}));
+  const TileProgram p =
+      program({}, std::move(buffers),
+              sequence({square(2, 0, {i, j}, 3), square(3, 2, {floor_div(i, 2), j}, 2), square(1, 3, {j, i}, 5)}));
+  const TileProgram repeated = with_repeated_values(p);
+  EXPECT_THAT(describe(repeated), HasSubstr("first[j / 2, i]"));
+  EXPECT_NO_THROW(prove_repeated_values(p, repeated));
+  TileProgram wrong = repeated;
+  auto root = std::make_shared<TileNode>(*repeated.root);
+  TileOp reader = root->children.back()->op;
+  reader.reads[0].index = {floor_div(i, 2), i};
+  root->children.back() = node(std::move(reader));
+  wrong.root = root;
+  EXPECT_THROW(prove_repeated_values(p, wrong), InternalError);
+  expect_right(p, {});
+}
+
 /// A score less its row's maximum is 0 even where a product that became part of an fma would leave its rounding error.
 TEST(RepeatedValues, AreRoundedAsStoredOnesAre) {
   TileProgram p = rows_program({start(), cheap(), largest(), difference()});
