@@ -1,5 +1,6 @@
 // The views of a schedule, from its nest down to machine code.
 #include "api/report.h"
+#include "autotune/target/target.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/host/host_backend.h"
 #include "codegen/tile/build/tile_classes.h"
@@ -108,9 +109,9 @@ std::string show(const Schedule& schedule, View view, const ViewOptions& options
     case View::plan:
       return describe_kernels(build_tile_program(schedule), {.sm = options.sm});
     case View::ir:
-      return compile_host(in_host_order(build_tile_program(schedule)), detect_host(), {.keep_ir = true}).ir;
+      return compile_host(target_program(schedule, false), detect_host(), {.keep_ir = true}).ir;
     case View::assembly:
-      return compile_host(in_host_order(build_tile_program(schedule)), detect_host(), {.keep_ir = true}).assembly;
+      return compile_host(target_program(schedule, false), detect_host(), {.keep_ir = true}).assembly;
     case View::ptx:
       return compile_nvptx(build_tile_program(schedule), {.sm = options.sm, .keep_ir = false}).kernel.code;
     case View::schedule:

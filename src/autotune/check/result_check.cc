@@ -131,12 +131,10 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     std::optional<Reference> compiled;
     for (Job* job : groups[k]) {
       job->made.inputs = make_data(nest, job->wanted->sizes, job->wanted->data, seed_, job->finite);
-      if (!compiled) {
-        compiled.emplace(nest, job->wanted->sizes, scalars_, job->made.inputs);
-        compiled->compile_all();
-      }
-      if (!compiled->backward_possible() || compiled->full_cost() <= kMostForAll)
-        job->reference.emplace(compiled->copy_for(job->made.inputs));
+      if (!compiled) compiled.emplace(nest, job->wanted->sizes, scalars_, job->made.inputs);
+      if (compiled->backward_possible() && compiled->full_cost() > kMostForAll) continue;
+      compiled->compile_all();
+      job->reference.emplace(compiled->copy_for(job->made.inputs));
     }
   });
   std::vector<Job*> all;

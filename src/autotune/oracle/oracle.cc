@@ -90,6 +90,7 @@ constexpr double kSampleSeconds = 0.3,
                  kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
 constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
+constexpr double kMostForAll = 4e8;         ///< up to which all elements are evaluated where one needs most of them
 constexpr double kLongSample = 2e7;  ///< elementary evaluations of a sample, from which on not even the first one is made alone
 constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
@@ -105,18 +106,18 @@ struct SharedValue {
   BoundedValue value;
 };
 
+/// How some elements are evaluated.
+struct Sampling {
+  int processes = 1;        ///< that evaluate at once where one would take long
+  double most_seconds = 0;  ///< after which one sample of each will do
+  bool ends_first = false;  ///< the first and the last run come before all
+};
+
 /// Evaluates runs of elements of one tensor, on all cores if that takes long.
 class RunEvaluator {
  public:
-  /// `processes`: how many evaluate at once where one would take long. `most_seconds`: after which one sample of each will do.
-  RunEvaluator(Reference& reference, std::string tensor, Runs runs, int processes, double most_seconds,
-               const std::atomic<bool>* stop)
-      : reference_(reference),
-        tensor_(std::move(tensor)),
-        runs_(std::move(runs)),
-        processes_(static_cast<std::size_t>(processes)),
-        most_seconds_(most_seconds),
-        stop_(stop) {
+  RunEvaluator(Reference& reference, std::string tensor, Runs runs, const Sampling& sampling, const std::atomic<bool>* stop)
+      : reference_(reference), tensor_(std::move(tensor)), runs_(std::move(runs)), sampling_(sampling), stop_(stop) {
     for (const auto& run : runs_) {
       starts_.push_back(elements_);
       elements_ += run.size();
@@ -128,7 +129,7 @@ class RunEvaluator {
   /// `limited`: enough samples and a fraction of a second will do.
   std::vector<OracleSample> evaluate(bool limited) {
     std::size_t done = 0;
-    if (limited && runs_.size() > kSequential && processes_ > 1) {
+    if (limited && runs_.size() > kSequential && sampling_.processes > 1) {
       reference_.prepare_elements();
       if (reference_.full_cost() > kLongSample * static_cast<double>(reference_.elements(tensor_)) && evaluate_forked(0))
         return samples();
@@ -169,7 +170,7 @@ class RunEvaluator {
       const double seconds = limited ? seconds_since(start) : 0;
       if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
       if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
-      if (seconds > most_seconds_ && r > first) return;
+      if (seconds > sampling_.most_seconds && r > first) return;
       evaluate_run(r, [&] { return !limited || r < kEnoughSamples || seconds_since(start) <= kSampleSeconds; });
     }
   }
@@ -177,7 +178,7 @@ class RunEvaluator {
   /// Runs from `first` on in forked processes, one a core. False when one of them failed: the caller then evaluates by itself and meets
   /// the error.
   bool evaluate_forked(std::size_t first) {
-    const std::size_t processes = std::min(processes_, runs_.size() - first);
+    const std::size_t processes = std::min<std::size_t>(static_cast<std::size_t>(sampling_.processes), runs_.size() - first);
     std::vector<pid_t> children;
     const pid_t parent = getpid();
     for (std::size_t p = 0; p < processes; ++p) {
@@ -199,8 +200,7 @@ class RunEvaluator {
   Reference& reference_;
   std::string tensor_;
   Runs runs_;
-  std::size_t processes_;
-  double most_seconds_;
+  Sampling sampling_;
   const std::atomic<bool>* stop_;
   std::vector<std::size_t> starts_;
   std::size_t elements_ = 0;
@@ -210,13 +210,13 @@ class RunEvaluator {
 
 /// Some elements of each output.
 std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed,
-                                         int processes, double most_seconds, const std::atomic<bool>* stop) {
+                                         const Sampling& sampling, const std::atomic<bool>* stop) {
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    Runs runs = choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed), processes == 1);
-    for (OracleSample& sample :
-         RunEvaluator(reference, tensor.name, std::move(runs), processes, most_seconds, stop).evaluate(true))
+    Runs runs =
+        choose_runs(reference.shape(tensor.name), samples, kMostInRuns, seed_for(tensor.name, ~seed), sampling.ends_first);
+    for (OracleSample& sample : RunEvaluator(reference, tensor.name, std::move(runs), sampling, stop).evaluate(true))
       result.push_back(std::move(sample));
   }
   return result;
@@ -225,9 +225,8 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
 /// `probe` is of no use behind that.
 bool depends_on_all(Reference& probe, const Nest& nest) {
-  constexpr double kFewElements = 8, kMostForAll = 4e8;
+  constexpr double kFewElements = 8;
   const double all = probe.full_cost();
-  if (all > kMostForAll) return false;
   try {
     for (const Tensor& tensor : nest.tensors) {
       if (tensor.role == TensorRole::output && probe.elements(tensor.name) > 0)
@@ -254,9 +253,30 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
   return result;
 }
 
+namespace {
+
+/// The samples of a definition of which one element needs most; nothing where that is not so, or there is no memory for all temporaries.
+std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const Sizes& sizes,
+                                                       const std::map<std::string, double>& scalars, const HostTensors& inputs,
+                                                       const std::atomic<bool>* stop) {
+  Reference probe(nest, sizes, scalars, inputs);
+  probe.stop_by(stop);
+  if (!depends_on_all(probe, nest)) return std::nullopt;
+  Reference all(nest, sizes, scalars, inputs);
+  all.stop_by(stop);
+  try {
+    all.evaluate_all(kFullLimit);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+  return all_samples(all, nest, kAllElements);
+}
+
+}  // namespace
+
 std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed) {
   reference.prepare_elements();
-  return chosen_samples(reference, nest, samples, seed, 1, kMostSecondsOfSome, nullptr);
+  return chosen_samples(reference, nest, samples, seed, {1, kMostSecondsOfSome, true}, nullptr);
 }
 
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -270,19 +290,9 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit);
       result = all_samples(reference, nest, kAllElements);
     } else {
-      const auto whole = [&]() -> std::optional<std::vector<OracleSample>> {
-        Reference probe(nest, sizes, scalars, inputs), all(nest, sizes, scalars, inputs);
-        probe.stop_by(stop);
-        all.stop_by(stop);
-        if (!depends_on_all(probe, nest)) return std::nullopt;
-        try {
-          all.evaluate_all(kFullLimit);
-        } catch (const UserError&) {  // no memory for all temporaries
-          return std::nullopt;
-        }
-        return all_samples(all, nest, kAllElements);
-      }();
-      result = whole ? *whole : chosen_samples(reference, nest, samples, seed, host_threads(), kMostSampleSeconds, stop);
+      auto whole = reference.full_cost() <= kMostForAll ? whole_samples(nest, sizes, scalars, inputs, stop) : std::nullopt;
+      result =
+          whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }
   } catch (const EvaluationStopped&) {
     return {};

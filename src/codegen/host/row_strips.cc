@@ -5,6 +5,7 @@
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -146,26 +147,18 @@ class Group {
   std::map<int, int> shared_;  ///< scratch that members hand on, and where rows index it
 };
 
-/// The lead of the composite to which the op belongs: it keeps, moves or corrects for that, or is it. "": to none.
-std::string lead_of(const TileOp& op, const std::set<std::string>& leads) {
-  if (op.claim.role != OpRole::statement && op.claim.role != OpRole::stage) return op.claim.lead;
-  return op.claim.role == OpRole::statement && leads.contains(op.claim.statement) ? op.claim.statement : "";
-}
-
 /// Are steps of composites in the group with all of their ops, or not at all? One iteration takes a step from save to correction.
 bool keeps_steps(const std::vector<TileTree>& children, const Group& group) {
+  const auto visit = [&](const std::function<void(const TileOp&)>& each) {
+    for (const TileTree& child : children) nvptx::for_each_op(child, [&](const TileOp& op, bool) { each(op); });
+  };
   std::set<std::string> leads, inside, outside;
-  for (const bool first : {true, false}) {
-    for (const TileTree& child : children) {
-      nvptx::for_each_op(child, [&](const TileOp& op, bool) {
-        if (first) {
-          if (op.claim.role != OpRole::statement && op.claim.role != OpRole::stage) leads.insert(op.claim.lead);
-        } else if (const std::string lead = lead_of(op, leads); !lead.empty()) {
-          (group.has(op) ? inside : outside).insert(lead);
-        }
-      });
-    }
-  }
+  visit([&](const TileOp& op) { leads.insert(op.claim.lead); });
+  leads.erase("");
+  visit([&](const TileOp& op) {
+    const std::string& step = op.claim.lead.empty() ? op.claim.statement : op.claim.lead;
+    if (leads.contains(step)) (group.has(op) ? inside : outside).insert(step);
+  });
   return std::none_of(inside.begin(), inside.end(), [&](const std::string& lead) { return outside.contains(lead); });
 }
 

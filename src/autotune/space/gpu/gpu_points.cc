@@ -119,6 +119,16 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// The values of a group of sums with those of the choice, tiles of one for all other axes, and nothing kept or copied ahead.
+NamedValues completed(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, NamedValues values) {
+  for (const Parameter& parameter : source.parameters) {
+    if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
+  }
+  values.merge(fused_values(source, choice, fusion));
+  values.merge(NamedValues{{"num_splits", choice.parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
+  return values;
+}
+
 /// How many parts keep in the first cache what a block of `columns` columns reads of an input, where the group's sums read it again. 0: they
 /// read none twice.
 std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, const FusionGroup& group, std::int64_t columns) {
@@ -201,12 +211,7 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
     if (group == nullptr) return;
     NamedValues values =
         values_of_column_sums(variant.structure, *group, axis_named(variant, *group, columns.name), source.limits);
-    for (const Parameter& parameter : source.parameters) {
-      if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
-    }
-    values.merge(fused_values(source, choice, fusion));
-    values.merge(NamedValues{{"num_splits", choice.parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
-    points.push_back(std::move(values));
+    points.push_back(completed(source, choice, fusion, std::move(values)));
   };
   const std::int64_t parts = kRounds * source.limits.units * kColumns / std::max(columns.extent, kColumns);
   for (const int split : source.split_axes) {
@@ -245,12 +250,7 @@ void add_short_runs(const GpuPointSource& source, const std::set<std::string>& r
       if (whole.structure.axes[static_cast<std::size_t>(split)].extent < 4 * parts) continue;
       const RuleVariant& variant = source.variants.at(choice);
       NamedValues values = values_of_short_runs(variant.structure, source.variants.heaviest(variant, Fusion::alike), beside);
-      for (const Parameter& parameter : source.parameters) {
-        if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
-      }
-      values.merge(fused_values(source, choice, Fusion::alike));
-      values.merge(NamedValues{{"num_splits", parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
-      points.push_back(std::move(values));
+      points.push_back(completed(source, choice, Fusion::alike, std::move(values)));
     }
   }
 }

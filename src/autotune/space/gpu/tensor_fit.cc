@@ -81,4 +81,9 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   return needs.refusal.empty() ? needs.spills : needs.refusal;
 }
 
+bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice, int least) {
+  while (choice.grid.stages > least && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
+  return tensor_infeasible(axes, choice, limits).empty();
+}
+
 }  // namespace nestor

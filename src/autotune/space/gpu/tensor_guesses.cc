@@ -58,12 +58,6 @@ std::vector<NamedValues> choices_of_single_warps(const TensorAxes& axes, const G
   return choices;
 }
 
-/// As many stages as find room, from the choice's own number down. False: not even two do.
-bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
-  while (choice.grid.stages > 2 && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
-  return tensor_infeasible(axes, choice, limits).empty();
-}
-
 /// A block of a likely shape.
 struct Shape {
   int warpgroups, row_tiles;

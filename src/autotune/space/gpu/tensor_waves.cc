@@ -24,6 +24,7 @@ constexpr std::int64_t kManyWaves = 3;
 constexpr std::int64_t kLargestTile = 128 * 256;
 constexpr std::int64_t kLine = 64, kMostColumns = 256;  ///< columns: results leave through shared memory in blocks of kLine
 constexpr std::size_t kChoices = 3;
+constexpr int kFewestStages = 3;
 
 std::int64_t blocks_of(const TensorAxes& axes, const TensorChoice& choice) {
   return ceil_div(axes.row_extent, choice.rows() * choice.grid.cluster) * choice.grid.cluster *
@@ -63,8 +64,7 @@ std::vector<TensorChoice> choices_in_few_waves(const TensorAxes& axes, const Gpu
                               .columns = columns,
                               .depth = depth};
           if (cluster > 1 && axes.row_extent < 2 * choice.rows()) continue;
-          while (choice.grid.stages > 3 && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
-          if (!tensor_infeasible(axes, choice, limits).empty()) continue;
+          if (!take_stages(axes, limits, choice, kFewestStages)) continue;
           const std::int64_t parts = useful_parts(blocks_of(axes, choice), 1, axes.inner / choice.depth, limits);
           const double whole = modelled_cycles(axes, choice, 1, limits);
           found.emplace_back(std::min(whole, modelled_cycles(axes, choice, parts, limits)), choice);

@@ -58,10 +58,8 @@ bool stays_inside(const Nest& nest, const isl::map& access, const std::string& t
   isl::set elements = tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest));
   if (nest.tensor(tensor).role != TensorRole::input) {
     isl::set written = isl::set::empty(elements.space());
-    for (const Statement& writer : nest.statements) {
-      if (writer.write.tensor == tensor)
-        written = written.unite(writer.write.relation.intersect_domain(domain_in(nest, writer)).range());
-    }
+    for (const Statement* writer : writers_of(nest, tensor))
+      written = written.unite(writer->write.relation.intersect_domain(domain_in(nest, *writer)).range());
     elements = elements.intersect(written);
   }
   return access.range().is_subset(elements);
