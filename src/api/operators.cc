@@ -1,7 +1,7 @@
 // Looks operators up among the embedded nests, or loads them from files.
 #include "api/operators.h"
 
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "poly/nest/nest_json.h"
 #include "support/embedded_nests.h"
 #include "support/error.h"

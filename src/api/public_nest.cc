@@ -3,7 +3,7 @@
 
 #include "api/operators.h"
 #include "api/report.h"
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "poly/nest/dependences.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"

@@ -2,7 +2,7 @@
 #include "api/tuning_plan.h"
 
 #include "api/operators.h"
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "db/records/record.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"

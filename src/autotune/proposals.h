@@ -16,6 +16,23 @@ struct Proposal {
   bool waited = false;            ///< was put off before
 };
 
+/// Doubt about a kind of candidate: many were wrong and none right. What tensor cores round may be beyond a definition's tolerance.
+class Doubt {
+ public:
+  /// How one of them ended.
+  void note(bool wrong, bool right) {
+    wrong_ += wrong ? 1 : 0;
+    right_ = right_ || right;
+  }
+  /// The others are tried first, then.
+  bool holds() const { return !right_ && wrong_ >= kMostWrong; }
+
+ private:
+  static constexpr int kMostWrong = 16;
+  int wrong_ = 0;
+  bool right_ = false;
+};
+
 /// Is one of the points worth compiling, with all fused as it says?
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
 

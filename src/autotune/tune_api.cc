@@ -1,7 +1,7 @@
 // The public options and report of tuning over the internal ones.
 #include "autotune/tune_api.h"
 
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/tuner.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"

@@ -6,7 +6,7 @@
 #include "autotune/near_problems.h"
 #include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
@@ -97,6 +97,7 @@ class Tuning {
     TrialJob job;
     std::string key;
     const char* origin = "";
+    bool slow = false;  ///< leaves alone tensor cores that would do
   };
 
   void search() {
@@ -217,7 +218,7 @@ class Tuning {
   /// The next candidate that is neither known nor infeasible. One is tried even where making a large problem's data took all the time.
   std::optional<Pending> next() {
     while (!stopped() && (!out_of_time() || next_ticket_ == 0)) {
-      const auto proposed = proposals_->next(patient());
+      const auto proposed = proposals_->next(patient() || doubt_.holds());
       if (!proposed) {
         result_.exhausted = true;
         return std::nullopt;
@@ -225,8 +226,9 @@ class Tuning {
       const Point& point = proposed->point;
       Candidate candidate = space_->candidate(point);
       // What cannot be fast waits until there is a time that it must beat.
-      const bool slow = candidate.least_ms > 0 && candidate.infeasible.empty();
-      if (slow && patient() && proposals_->put_off(*proposed)) continue;
+      const bool slow = candidate.least_ms > 0;
+      const bool waits = slow ? patient() : doubt_.holds();
+      if (waits && candidate.infeasible.empty() && proposals_->put_off(*proposed)) continue;
       if (!candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
         searcher_->report(point, std::nullopt);
         continue;
@@ -246,7 +248,7 @@ class Tuning {
       equal_points_[key];
       if (!slow) proposals_->tried();
       TrialJob job{std::move(candidate.steps), best_ms_, key == baseline_key_};
-      return Pending{point, std::move(job), std::move(key), proposed->origin};
+      return Pending{point, std::move(job), std::move(key), proposed->origin, slow};
     }
     return std::nullopt;
   }
@@ -318,6 +320,7 @@ class Tuning {
     const auto ms = learned_ms(record.status, record.median_ms);
     known_[pending.key] = ms;
     searcher_->report(pending.point, ms);
+    if (!pending.slow && pending.key != baseline_key_) doubt_.note(record.status == TrialStatus::wrong, ms.has_value());
     ++result_.trials;
     ++result_.counts[record.status];
     if (record.status == TrialStatus::wrong && result_.wrong_trial == 0) result_.wrong_trial = record.id;
@@ -391,6 +394,7 @@ class Tuning {
   std::map<std::int64_t, Pending> under_way_;           ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;
+  Doubt doubt_;  ///< about tensor cores
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;
@@ -425,7 +429,11 @@ TuneResult tune(const TuneRequest& request) {
   if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   TuneRequest fixed = request;
   const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
-  if (chooses) fixed.fixed_sizes = sizes_known_to_products(request.nest, complete_sizes(request.nest, request.sizes));
+  if (chooses) {
+    const Sizes sizes = complete_sizes(request.nest, request.sizes);
+    fixed.fixed_sizes = sizes_known_to_products(request.nest, sizes);
+    fixed.fixed_sizes.merge(sizes_of_short_rows(request.nest, sizes));
+  }
   std::optional<TuneResult> result = Tuning(fixed, chooses).run();
   if (!result) {
     fixed.fixed_sizes = sizes_that_help(fixed);

@@ -4,7 +4,9 @@
 #include "autotune/check/check_sizes.h"
 #include "autotune/workers/worker_process.h"
 #include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/ptx/ptxas.h"
+#include "codegen/gpu/simt/plan/block_work.h"
 
 #include <sstream>
 
@@ -48,6 +50,10 @@ GpuCertificate GpuCompiler::generate(const TileProgram& program, CompiledTrial& 
   const CompiledNvptx code = compile_nvptx(program, target);
   compiled.kernel = {code.kernel.architecture, code.kernel.code, recipe_to_json(code.kernel.recipe).dump(), ""};
   compiled.periods = periods_to_text(size_periods(program));
+  for (const PlannedKernel& kernel : code.plans->kernels) {
+    if (!kernel.tensor)
+      compiled.least_ms += nvptx::least_clocks(kernel.bodies.front(), problem_->sizes, problem_->gpu.units) / nvptx::kClocksPerMs;
+  }
   return code.certificate;
 }
 

@@ -16,8 +16,6 @@
 namespace nestor {
 namespace {
 
-constexpr double kHopeless = 5;  ///< of the best time, in the first run, which is cold in every way
-
 nlohmann::json parsed_report(const std::string& text) {
   nlohmann::json report = text.empty() ? nlohmann::json::object() : json_or_discarded(text);
   return report.is_object() ? report : nlohmann::json::object();
@@ -118,6 +116,9 @@ void GpuRunner::bind(Loaded& loaded, GpuMemory& memory) {
 }
 
 TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) {
+  // The best may have been found since it was compiled.
+  if (const std::string hopeless = why_hopeless(job, compiled.least_ms); !hopeless.empty())
+    return failed_outcome(TrialStatus::infeasible, hopeless);
   std::optional<Loaded> loaded;
   TrialOutcome outcome;
   try {

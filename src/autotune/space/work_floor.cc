@@ -1,6 +1,7 @@
 // Points of a box that are in a domain, counted by sampling.
 #include "autotune/space/work_floor.h"
 
+#include "codegen/gpu/target/gpu_target.h"
 #include "poly/isl/isl_tools.h"
 
 #include <isl/point.h>
@@ -14,9 +15,8 @@ namespace nestor {
 namespace {
 
 constexpr int kSamples = 500;
-constexpr double kMargin = 0.1;         ///< of the box: exp(-2 * 500 * 0.1^2) < 1e-4
-constexpr double kLanes = 128;          ///< f32 operations that a multiprocessor begins in a clock; 64 on some
-constexpr double kClocksPerMs = 2.1e6;  ///< no GPU of compute capability 8 or 9 runs faster
+constexpr double kMargin = 0.1;  ///< of the box: exp(-2 * 500 * 0.1^2) < 1e-4
+constexpr double kLanes = 128;   ///< f32 operations that a multiprocessor begins in a clock; 64 on some
 
 /// The dims of a set without parameters, from the least to the greatest value of each.
 class Box {
@@ -69,6 +69,6 @@ double least_instances(const Nest& nest, const Sizes& sizes) {
   return most;
 }
 
-double least_scalar_ms(double instances, int units) { return instances / (units * kLanes * kClocksPerMs); }
+double least_scalar_ms(double instances, int units) { return instances / (units * kLanes * nvptx::kClocksPerMs); }
 
 }  // namespace nestor

@@ -7,7 +7,15 @@
 #include "poly/isl/candidate_time.h"
 #include "support/error.h"
 
+#include <fmt/format.h>
+
 namespace nestor {
+
+std::string why_hopeless(const TrialJob& job, double least_ms) {
+  if (job.best_ms <= 0 || job.must_finish || least_ms <= kHopeless * job.best_ms) return "";
+  return fmt::format("few of its threads have work: it is guessed to take {:.4g} ms at least, the best takes {:.4g} ms", least_ms,
+                     job.best_ms);
+}
 
 std::optional<TrialOutcome> CandidateCompiler::compile(const TrialJob& job, CompiledTrial& compiled) {
   const auto start = WorkerClock::now();
@@ -39,6 +47,8 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
       return ended(TrialStatus::infeasible, "the kernel is not valid at these sizes: " + why);
     CodeCertificate certificate;
     certificate.kernels = generate(program, compiled);
+    if (const std::string hopeless = why_hopeless(job, compiled.least_ms); !hopeless.empty())
+      return ended(TrialStatus::infeasible, hopeless);
     certificate.program = prove_program(program, *schedule);
     if (auto unproved = outcome_without_proof(certificate.program, milliseconds_since(start))) return unproved;
     if (auto unproved = outcome_without_plan_proof(certificate.kernels.unproved, milliseconds_since(start))) return unproved;

@@ -12,6 +12,9 @@
 
 namespace nestor {
 
+/// Why a candidate that takes so long at least is not worth running beside the job's best, "" where it is.
+std::string why_hopeless(const TrialJob& job, double least_ms);
+
 class CandidateCompiler : public TrialCompiler {
  public:
   explicit CandidateCompiler(std::shared_ptr<MeasuredProblem> problem) : problem_(std::move(problem)) {}
@@ -21,7 +24,7 @@ class CandidateCompiler : public TrialCompiler {
  protected:
   /// Why no program like this one may run on the target, "" for nothing.
   virtual std::string refusal(const TileProgram&) const { return ""; }
-  /// Fills `kernel` and `periods`. Returns what is proved of its plans. Throws UserError where the target refuses the program.
+  /// Fills `kernel`, `periods` and, where something is known, `least_ms`. Returns what is proved of its plans. Throws UserError where the target refuses the program.
   virtual GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) = 0;
   /// What follows the proof: an assembler. Returns why it refuses the code, "" for nothing. `generated_ms`: taken so far.
   virtual std::string finish(CompiledTrial&, double generated_ms) {

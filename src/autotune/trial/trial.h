@@ -21,6 +21,9 @@ struct TrialJob {
   int device = -1;           ///< number of the device that measures it, from 0; -1: whichever is free
 };
 
+/// Of the best time: what takes as long in its first run, which is cold in every way, or by a guess from below, has lost.
+inline constexpr double kHopeless = 5;
+
 /// What came of it. Every failure is a value.
 struct TrialOutcome {
   TrialStatus status = TrialStatus::crash;

@@ -48,7 +48,8 @@ json compiled_to_json(const CompiledTrial& compiled) {
           {"report", compiled.report},
           {"compile_ms", compiled.compile_ms},
           {"periods", compiled.periods},
-          {"certificate", compiled.certificate}};
+          {"certificate", compiled.certificate},
+          {"least_ms", compiled.least_ms}};
 }
 
 CompiledTrial compiled_from_json(const json& json) {
@@ -57,7 +58,8 @@ CompiledTrial compiled_from_json(const json& json) {
           json.at("report"),
           json.at("compile_ms"),
           json.at("periods"),
-          json.at("certificate")};
+          json.at("certificate"),
+          json.at("least_ms")};
 }
 
 /// One form for each kind of answer.

@@ -16,6 +16,7 @@ struct CompiledTrial {
   double compile_ms = 0;
   std::string periods = "{}";    ///< of the kernel's sizes (check_sizes.h)
   std::string certificate = "";  ///< JSON: what was proved of `kernel` (code_certificate.h)
+  double least_ms = 0;           ///< that its kernels take, by a guess from below; 0: nothing is known
 };
 
 /// What a worker process does for each candidate that it is given. May throw: UserError is an illegal trial, anything else a compile error.

@@ -173,7 +173,8 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
   print(fmt::format("best      {}{}{}", format_ms(best.median_ms), speedup, throughput_text(best)));
   print(remarks);
   if (!result.fixed_sizes.empty())
-    print(fmt::format("fixed: {}, as with free sizes no likely block fits", fmt::join(result.fixed_sizes, ", ")));
+    print(fmt::format("fixed: {}, as blocks fit, or use their threads, only where they know these sizes",
+                      fmt::join(result.fixed_sizes, ", ")));
   print("schedule");
   print(steps_text(best.steps));
   print(fmt::format("stored    trial {} in {}", best.id, request.database));

@@ -126,7 +126,7 @@ class KernelBuilder {
   /// Tensor maps of the circular buffers, then of the stores that need one.
   std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
     std::vector<KernelParam> maps;
-    const auto add = [&](int buffer, int row_index, int pack_index, int rows) {
+    const auto add = [&](int buffer, int row_index, int pack_index, int rows, int columns = kBlockColumns) {
       const bool held = plan.buffer(buffer).memory == Memory::workspace;
       KernelParam map{KernelParam::Kind::tensor_map, held ? -1 : argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
       if (held) map.held = workspace_tensor(buffer);
@@ -134,15 +134,15 @@ class KernelBuilder {
       map.box[row_index] = pack_index < 0 ? rows : rows / plan.pack;
       if (pack_index >= 0) map.box[pack_index] = plan.pack;
       map.order = copied_order(map.box.size(), row_index, pack_index);
-      map.box.back() = kBlockColumns;
-      map.swizzle = kSwizzleBytes;
+      map.box.back() = columns;
+      map.swizzle = columns * kSwizzleBytes / kBlockColumns;
       maps.push_back(std::move(map));
     };
     for (const CircularBuffer& ring : plan.circular_buffers) {
       if (!ring.scheduler) add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
     }
     for (const TensorOp& op : plan.ops) {
-      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kWarpgroupRows);
+      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kWarpgroupRows, op.stage_columns);
     }
     return maps;
   }

@@ -152,6 +152,11 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
+  for (const std::int64_t width : {3, 10, 12, 20, 24, 31}) {
+    list.add("narrow_rows", narrow_rows_program(f32, width), {{"rows", 150}});
+    list.add("narrow_rows_f16", narrow_rows_program(f16, width), {{"rows", 97}}, half, 512);
+  }
+  list.add("narrow_rows_misaligned", narrow_rows_program(f16, 12), {{"rows", 70}}, {.misalignment = 1, .tolerance = 2e-3});
   list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
   for (std::int64_t width : {188, 192}) list.add("short_tiles", short_tiles_program(width), {{"n", 1}});
   list.add("sums_in_a_loop", sums_in_a_loop_program(), {{"rows", 77}}, plain, 32);

@@ -467,6 +467,26 @@ inline TileProgram transpose_program(ElementType type) {
                        LoopKind::gpu_block));
 }
 
+/// y = x + x * f, blocks of 64 rows of a known, small width.
+inline TileProgram narrow_rows_program(ElementType type, std::int64_t width) {
+  constexpr std::int64_t kTile = 64;
+  ProgramMaker m("narrow_rows");
+  m.size("rows");
+  const int x = m.input("x", type, {var("rows"), width}), f = m.input("f", type, {width}),
+            y = m.output("y", type, {var("rows"), width});
+  const int tile = m.scratch("tile", {kTile, width}, ElementType::f32);
+  const IntExpr start = IntExpr(kTile) * var("b");
+  const auto r = parallel_dim("r", 0, min(IntExpr(kTile), var("rows") - start), kTile), c = parallel_dim("c", 0, width, width);
+  TileOp load = make_op(OpKind::copy, "load", {r, c}, {tile, {var("r"), var("c")}}, {{x, {start + var("r"), var("c")}}});
+  load.value = m.read(load, 0);
+  TileOp store =
+      make_op(OpKind::map, "store", {r, c}, {y, {start + var("r"), var("c")}}, {{tile, {var("r"), var("c")}}, {f, {var("c")}}});
+  const ScalarExpr value = m.read(store, 0);
+  store.value = as(type, plus(value, times(value, m.read(store, 1))));
+  const IntExpr blocks = floor_div(var("rows") + IntExpr(kTile - 1), kTile);
+  return m.finish(loop("b", 0, blocks, sequence({leaf(load), leaf(store)}), LoopKind::gpu_block));
+}
+
 /// Integers: out[r] = the largest of x[r, c] ^ c.
 inline TileProgram integer_program() {
   ProgramMaker m("integers");

@@ -2,7 +2,7 @@
 // operator with products in a row and for head sizes that fill no whole step of a product and no whole row of a copy.
 #include "api/operators.h"
 #include "api/report.h"
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "support/nests/tensor_nests.h"

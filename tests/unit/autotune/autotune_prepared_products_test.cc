@@ -1,6 +1,6 @@
 // Nests whose products of matrices need something computed before them: statistics of rows, normalised operands, another product. The
 // first guess has tensor plans for all products and block plans for the rest, and its kernels compute what the nest defines.
-#include "autotune/space/gpu/product_sizes.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/axes.h"

@@ -100,6 +100,20 @@ TEST(Proposals, WhatWasPutOffComesBehindTheGuessesWhereNoneOfThemWasWorthTrying)
   }
 }
 
+TEST(Proposals, CandidatesAreInDoubtWhereManyWereWrongAndNoneRight) {
+  Doubt doubt, relieved;
+  for (int k = 0; k < 15; ++k) doubt.note(true, false);
+  relieved = doubt;
+  EXPECT_FALSE(doubt.holds());
+  doubt.note(false, false);  // too slow to be compared, or refused
+  EXPECT_FALSE(doubt.holds());
+  doubt.note(true, false);
+  EXPECT_TRUE(doubt.holds());
+  relieved.note(false, true);
+  for (int k = 0; k < 20; ++k) relieved.note(true, false);
+  EXPECT_FALSE(relieved.holds());
+}
+
 TEST(Proposals, NoMoreThanAFewArePutOff) {
   const FakeSpace space;
   Counter searcher(100);

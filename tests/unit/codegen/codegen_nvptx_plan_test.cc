@@ -3,12 +3,15 @@
 #include "codegen/gpu/ptx/ptxas.h"
 #include "codegen/gpu/simt/block_kernel.h"
 #include "codegen/gpu/simt/plan/block_plan.h"
+#include "codegen/gpu/simt/plan/block_work.h"
 #include "codegen/gpu/simt/plan/print_block_plan.h"
 #include "support/error.h"
 #include "support/simt/simt_cases.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <bit>
 
 namespace nestor::testing {
 namespace {
@@ -68,6 +71,35 @@ TEST(NvptxPlan, short_rows_share_a_warp) {
   EXPECT_GT(plan.block.layout.groups, 1);
   EXPECT_EQ(plan.placement("tile").kind, Kind::registers);
   EXPECT_EQ(plan.block.shared_bytes, 0);
+}
+
+TEST(NvptxPlan, every_thread_has_an_element_of_rows_that_fill_no_warp) {
+  for (const std::int64_t width : {3, 6, 10, 12, 20, 24}) {
+    const Planned plan(narrow_rows_program(f16, width), true);
+    const nvptx::Layout layout = plan.block.layout;
+    EXPECT_EQ(layout.lanes * layout.vector, width);
+    EXPECT_EQ(layout.threads(), plan.block.threads);
+    EXPECT_EQ(plan.block.threads % 32, 0);
+    EXPECT_EQ(nvptx::working_threads(plan.op("store"), {64, width}), std::min<std::int64_t>(64, layout.groups) * layout.lanes);
+  }
+}
+
+TEST(NvptxPlan, sums_need_powers_of_two_among_the_lanes) {
+  const Planned plan(norm_program(f16, 24, 8), true);
+  EXPECT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.block.layout.lanes)));
+}
+
+/// Of the sum of each row of x, whose only block has all of its threads along the columns.
+double clocks_of_sums(std::int64_t rows, std::int64_t columns) {
+  const Planned plan(sum_program(f32, false), true);
+  return nvptx::least_clocks(plan.block, {{"rows", rows}, {"cols", columns}}, 132);
+}
+
+TEST(NvptxPlan, few_threads_at_work_take_long) {
+  const double wide = clocks_of_sums(1 << 15, 1 << 10), narrow = clocks_of_sums(1 << 22, 1 << 3);
+  EXPECT_GT(wide, 0);
+  EXPECT_GT(narrow, 3 * wide);  // 8 columns: of 32 lanes three in four have none
+  EXPECT_EQ(nvptx::least_clocks(Planned(sum_program(f32, false), true).block, {}, 132), 0);  // no size is known
 }
 
 TEST(NvptxPlan, what_all_items_share_leaves_the_registers_first) {

@@ -71,6 +71,14 @@ TEST(TensorBlock, a_wider_result_has_a_place_of_its_own) {
   EXPECT_THAT(estimate(block, target_of(90)).places.results, ElementsAre(80 << 10));
 }
 
+TEST(TensorBlock, a_result_of_half_a_block_more_takes_its_own_columns_alone) {
+  TensorBlock block{.warpgroups = 2, .tiles = {{.rows = 128, .columns = 64}}, .results = {{96}}};
+  const SharedPlaces places = estimate(block, target_of(90)).places;
+  EXPECT_THAT(places.result_blocks, ElementsAre(3));
+  EXPECT_EQ(places.barriers - places.results.at(0), 128 * 96 * 2);
+  EXPECT_THAT(estimate(block, target_of(80)).places.result_blocks, ElementsAre(2));  // no tensor copies
+}
+
 TEST(TensorBlock, so_has_one_of_a_resident_block_where_there_is_room) {
   TensorBlock block = attention_block();
   block.persistent = true;

@@ -61,12 +61,27 @@ TEST(TensorProofs, a_result_has_a_place_that_is_free) {
     EXPECT_THAT(violations_with([](nvptx::TensorOp&) {}), ::testing::IsEmpty());
     EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.waits_for_place = false; }),
                 ::testing::ElementsAre("out is stored again before what it stored has left"));
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_pending.pop_back(); }),
+                ::testing::ElementsAre(::testing::HasSubstr("waits for the places of")));
+    for (std::size_t batch = 0; batch < out.stage_pending.size(); ++batch) {
+      EXPECT_THAT(violations_with([&](nvptx::TensorOp& op) { ++op.stage_pending.at(batch); }),
+                  ::testing::Contains(fmt::format("out writes part {} of a tile over one that may still leave", batch)));
+    }
     EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_blocks = 0; }),
                 ::testing::Contains("out has a place for 0 blocks of columns, and has 4"));
+    EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_columns = 48; }),
+                ::testing::Contains(::testing::HasSubstr("there is no swizzle")));
     EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_blocks = 5; }),
                 ::testing::Contains("out has a place for 5 blocks of columns, and has 4"));
     EXPECT_THAT(violations_with([](nvptx::TensorOp& op) { op.stage_offset -= 1024; }), ::testing::Not(::testing::IsEmpty()));
   }
+}
+
+TEST(TensorProofs, an_odd_number_of_parts_waits_for_the_last_of_the_tile_before) {
+  const PlannedTensor planned(product_program(
+      {}, {.rows = 64, .columns = 192, .depth = 64, .stages = 6, .more = {"persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}));
+  EXPECT_EQ(planned.op("out").stage_pending, (std::vector<int>{0, 2, 1}));
+  EXPECT_THAT(check_tensor_plan(planned.plan).violations, ::testing::IsEmpty());
 }
 
 TEST(TensorProofs, what_earlier_proofs_have_answered_changes_no_verdict) {

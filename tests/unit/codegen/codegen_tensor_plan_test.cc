@@ -2,6 +2,7 @@
 #include "codegen/gpu/mma/pipeline/print_tensor_plan.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
+#include "support/tensor/product_nests.h"
 #include "support/tensor/tensor_interpreter.h"
 
 #include <gmock/gmock.h>
@@ -299,6 +300,16 @@ TEST(TensorMemory, or_through_the_operands_after_all_where_there_is_no_room_and_
               ::testing::EndsWith("compute:out stores release:q"));
   // Operands in registers have given their place to the next ones by then.
   EXPECT_THROW(PlannedTensor(attention(Seen::all, {"a_from_registers(out.io)", "persistent(out.io, 1)"}), target), UserError);
+}
+
+TEST(TensorMemory, blocks_of_32_columns_leave_where_64_do_not_divide_them) {
+  for (const auto& [columns, width] : {std::pair(64, 64), {96, 32}, {128, 64}, {160, 32}, {224, 32}}) {
+    const PlannedTensor planned(product_program({}, {.columns = columns}));
+    ASSERT_TRUE(planned.op("out").through_shared) << columns;
+    EXPECT_EQ(planned.op("out").stage_columns, width);
+    EXPECT_EQ(planned.op("out").stage_blocks, columns / width);
+  }
+  EXPECT_FALSE(PlannedTensor(product_program({}, {.columns = 80})).op("out").through_shared);
 }
 
 TEST(TensorMemory, results_of_32_bits_are_stored_element_by_element) {

@@ -90,6 +90,21 @@ std::vector<SimtCase> wgmma_cases() {
                     product_program({}, {.rows = 64, .columns = 256, .depth = 64, .stages = 4, .more = overlapped}),
                     {{"M", 200}, {"N", 520}, {"K", 200}},
                     half});
+  // Results in blocks of 32 columns, as 64 do not divide a tile's: alone, beside the next tile's products, with ragged ends.
+  result.push_back({"tiles_of_96_columns", product_program({}, {.columns = 96}), {{"M", 140}, {"N", 200}, {"K", 40}}, half});
+  result.push_back({"tiles_of_160_columns_in_turn",
+                    product_program({}, {.rows = 64, .columns = 160, .more = overlapped}),
+                    {{"M", 270}, {"N", 328}, {"K", 72}},
+                    half});
+  result.push_back({"tiles_of_224_columns_in_parts",
+                    product_program({}, {.columns = 224, .depth = 64, .stages = 4, .more = {"persistent(out.io, 1)"}}),
+                    {{"M", 130}, {"N", 456}, {"K", 72}},
+                    half});
+  // Three blocks of columns in two places: the first of a tile has that of the last one of the tile before.
+  result.push_back({"tiles_of_192_columns_in_turn_in_parts",
+                    product_program({}, {.rows = 64, .columns = 192, .depth = 64, .stages = 6, .more = in_turn}),
+                    {{"M", 200}, {"N", 392}, {"K", 136}},
+                    half});
   result.push_back({"attention_tiles_in_turn",
                     tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .more = in_turn}),
                     {{"H", 3}, {"Q", 150}, {"K", 90}},

@@ -22,7 +22,8 @@ constexpr double kSecondKernel = 12000;  ///< that adds up parts
 constexpr std::int64_t kTilesOfPart = 8;
 constexpr std::int64_t kManyWaves = 3;
 constexpr std::int64_t kLargestTile = 128 * 256;
-constexpr std::int64_t kLine = 64, kMostColumns = 256;  ///< columns: results leave through shared memory in blocks of kLine
+constexpr std::int64_t kLine = 64, kHalfLine = 32,
+                       kMostColumns = 256;  ///< columns: results leave through shared memory in such blocks
 constexpr std::size_t kChoices = 3;
 constexpr int kFewestStages = 3;
 
@@ -56,7 +57,7 @@ std::vector<TensorChoice> choices_in_few_waves(const TensorAxes& axes, const Gpu
   std::vector<std::pair<double, TensorChoice>> found;
   const std::int64_t most = std::min(kMostColumns, round_up(axes.column_extent, std::int64_t{nvptx::kTerms}));
   for (const auto& [warpgroups, row_tiles] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
-    for (std::int64_t columns = std::min(kLine, most); columns <= most; columns += kLine) {
+    for (std::int64_t columns = std::min(kLine, most); columns <= most; columns += kHalfLine) {
       for (const int depth : {64, 128}) {
         for (const int cluster : {1, kMostMulticast}) {
           TensorChoice choice{.grid = {.warpgroups = warpgroups, .stages = 8, .intra_warpgroup_overlap = 1, .cluster = cluster},

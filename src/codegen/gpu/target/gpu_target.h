@@ -10,6 +10,8 @@ inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;  ///< a warpgroup: four warps
 inline constexpr int kWarpgroupRows = 64;      ///< rows of a product of one warpgroup
 inline constexpr int kUnitRegisters = 65536;   ///< of 32 bits, that a multiprocessor has
+inline constexpr int kUnitThreads = 2048;      ///< that it runs at once
+inline constexpr double kClocksPerMs = 2.1e6;  ///< no GPU of compute capability 8 or 9 runs faster
 
 }  // namespace nvptx
 

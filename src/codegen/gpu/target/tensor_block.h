@@ -16,12 +16,11 @@ inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzle repeats
 inline constexpr std::int64_t kTileAlignment = std::int64_t{kSwizzleBytes} * kSwizzleRows;  ///< bytes, of tiles in shared memory
 inline constexpr int kMostCopiedRows = 256;                                                 ///< by one tensor copy
-inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum, and
-inline constexpr int kPairsOfBlock = kBlockColumns / kSumColumns;  ///< such groups of columns in a swizzled row
-inline constexpr int kTerms = 16;                                  ///< of its terms, that one instruction takes
-inline constexpr int kBarrierBytes = 8;                            ///< of one barrier in shared memory
-inline constexpr int kWorkTileBytes = 4;                           ///< of a work tile's number in shared memory
-inline constexpr int kWorkTileStages = 2;                          ///< numbers that a block has at once
+inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum
+inline constexpr int kTerms = 16;          ///< of its terms, that one instruction takes
+inline constexpr int kBarrierBytes = 8;    ///< of one barrier in shared memory
+inline constexpr int kWorkTileBytes = 4;   ///< of a work tile's number in shared memory
+inline constexpr int kWorkTileStages = 2;  ///< numbers that a block has at once
 
 /// A tile of 16-bit elements in shared memory, in blocks of 64 dense elements, each [rows][64].
 struct BlockTile {
@@ -44,6 +43,12 @@ struct BlockProduct {
   std::int64_t columns = 0;  ///< of its sum, which is in registers
   std::int64_t terms = 0;    ///< of a first operand that is made from a fragment; 0: it is in shared memory
 };
+
+/// Columns of the blocks in which a 16-bit result of so many columns leaves through shared memory: 32 where that divides them and 64 does
+/// not, so that no block goes beyond them.
+inline int stored_columns(std::int64_t columns) {
+  return columns % kBlockColumns == kBlockColumns / 2 ? kBlockColumns / 2 : kBlockColumns;
+}
 
 /// A 16-bit tile of rows that leaves through shared memory.
 struct BlockResult {

@@ -7,6 +7,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -432,16 +433,14 @@ TensorEmitter::Values TensorEmitter::tile_words(const TensorOp& op, int tile, in
 void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
   std::size_t map = plan_->tile_rings();
   for (int k = 0; k < number; ++k) map += this->op(k).through_shared ? 1 : 0;
-  const auto blocks = static_cast<int>(ceil_div(pairs_of(op), kPairsOfBlock));
-  const int at_once = op.stage_blocks < blocks ? 1 : blocks;
-  for (int first = 0; first < blocks; first += at_once) {
-    const bool waits = op.waits_for_place || first >= op.stage_blocks;
-    store_columns(op, {first, first + at_once}, waits ? op.stage_blocks / at_once - 1 : -1, maps_.at(map));
-  }
+  const auto blocks = static_cast<int>(ceil_div(pairs_of(op), op.stage_columns / kSumColumns));
+  const int at_once = op.stage_batch(blocks);
+  for (int first = 0; first < blocks; first += at_once)
+    store_columns(op, {first, first + at_once}, op.stage_pending.at(static_cast<std::size_t>(first / at_once)), maps_.at(map));
 }
 
-/// Each warpgroup writes its rows of some blocks of columns to shared memory by stmatrix, swizzled as tensor copies expect them, and one
-/// thread starts the copies. Before, it waits until all but the youngest `pending` batches of copies have read; -1: the place is free.
+/// Each warpgroup writes its rows of some blocks of columns to shared memory by stmatrix, swizzled as tensor copies expect them (lines of 128
+/// bytes say how pieces of 16 bytes change places), and one thread starts the copies. Before, it waits until all but the youngest `pending` batches of copies have read; -1: the place is free.
 void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_blocks, int pending, Value* map) {
   Value* barrier = b_.CreateAdd(warpgroup_, constant(plan_->warpgroups + 1));
   Value* leader = b_.CreateICmpEQ(b_.CreateAnd(thread_, constant(kWarpgroupThreads - 1)), constant(0));
@@ -454,18 +453,20 @@ void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_
   Value* warpgroup_row = b_.CreateMul(sharer_, constant(plan_->row_tiles * kWarpgroupRows));
   Value* base = b_.CreateAdd(shared_, constant(static_cast<int>(op.stage_offset)));
   if (work_tile_zero_ != nullptr) base = b_.CreateAdd(base, work_tile_zero_);
-  const int block_bytes = plan_->rows() * kSwizzleBytes;
+  const int pitch = op.stage_pitch(), block_bytes = plan_->rows() * pitch, block_pairs = op.stage_columns / kSumColumns;
   if (plan_->ping_pong_tiles()) base = b_.CreateAdd(base, b_.CreateMul(warpgroup_, constant(op.stage_blocks * block_bytes)));
   const auto place_of = [&](int block) { return constant(block % op.stage_blocks * block_bytes); };
-  const int pairs = std::min(static_cast<int>(round_up(pairs_of(op), 2)), column_blocks.second * kPairsOfBlock);
+  const int pairs = std::min(static_cast<int>(round_up(pairs_of(op), 2)), column_blocks.second * block_pairs);
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     Value* row =
         b_.CreateAdd(b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows)), b_.CreateAdd(b_.CreateShl(warp_, 4), within));
-    Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(kSwizzleBytes)));
-    for (int pair = column_blocks.first * kPairsOfBlock; pair < pairs; pair += 2) {
+    Value* line = b_.CreateAdd(base, b_.CreateMul(row, constant(pitch)));
+    Value* swap = b_.CreateAnd(b_.CreateLShr(row, std::countr_zero(static_cast<unsigned>(kSwizzleBytes / pitch))),
+                               constant(block_pairs - 1));
+    for (int pair = column_blocks.first * block_pairs; pair < pairs; pair += 2) {
       const Values words = tile_words(op, tile, pair);
-      Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % 8)), b_.CreateAnd(row, constant(7)));
-      ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, place_of(pair / kPairsOfBlock)), b_.CreateShl(piece, 4)), words);
+      Value* piece = b_.CreateXor(b_.CreateAdd(b_.CreateLShr(matrix, 1), constant(pair % block_pairs)), swap);
+      ptx_.store_matrices(b_.CreateAdd(b_.CreateAdd(line, place_of(pair / block_pairs)), b_.CreateShl(piece, 4)), words);
     }
   }
   ptx_.fence_async_proxy();
@@ -480,13 +481,13 @@ void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_
         Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
         Value* first = b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows));
         row = b_.CreateAdd(row, pack_at(own_rows(first)));
-        coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * kBlockColumns));
-        Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(kSwizzleBytes)));
+        coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * op.stage_columns));
+        Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(pitch)));
         ptx_.store_tile(map, copied_at(coordinates, op.row_index, op.pack_index), b_.CreateAdd(address, place_of(block)));
       }
     }
     ptx_.commit_stores();
-    if (!plan_->persistent() && column_blocks.second * kPairsOfBlock >= pairs_of(op)) ptx_.wait_stores_read(0);
+    if (!plan_->persistent() && column_blocks.second * block_pairs >= pairs_of(op)) ptx_.wait_stores_read(0);
   });
 }
 

@@ -84,7 +84,7 @@ class Printer {
     if (op.test) line(3, fmt::format("test of columns: {}", test_text(op)));
     if (op.through_shared)
       line(3, fmt::format("stored through shared memory from byte {}, {} columns at once{}", op.stage_offset,
-                          op.stage_blocks * kBlockColumns, op.waits_for_place ? ", when the tile before has left" : ""));
+                          op.stage_blocks * op.stage_columns, op.waits_for_place ? ", when the tile before has left" : ""));
   }
 
   std::string test_text(const TensorOp& op) const {

@@ -21,14 +21,14 @@ bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, in
                      [&](const IntExpr& upper) { return upper.is_constant(extent) || affine_of(upper) == rest; });
 }
 
-/// All columns of the argument, or whole blocks of them up to its end: what a copy of blocks writes.
-bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense) {
+/// All columns of the argument, or whole blocks of so many up to its end: what a copy of blocks writes.
+bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense, int width) {
   const OpDim& column = op.op.dims[static_cast<std::size_t>(op.column)];
   const Affine origin = affine_of(op.op.write.index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
   const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
   if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return true;
   const auto extent = end_bound(column);
-  return extent && *extent % kBlockColumns == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
+  return extent && *extent % width == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
 }
 
 /// Can rows of the argument be whole units of 16 bytes? Copies write no less, even beyond a row's end. Where its length is not known
@@ -53,7 +53,9 @@ void plan_stores(TensorPlan& plan) {
     op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
-    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer) || !has_whole_blocks(op, buffer, dense)) continue;
+    if (plan.cores == TensorCores::wgmma) op.stage_columns = stored_columns(end_bound(column).value_or(0));
+    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer)) continue;
+    if (!has_whole_blocks(op, buffer, dense, op.stage_columns)) continue;
     op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }
@@ -84,6 +86,21 @@ void release_behind_store(TensorPlan& plan, const TensorOp& store) {
 
 }  // namespace
 
+namespace {
+
+/// Each batch has the place of the one `places` before it, of the tile before where this one has none.
+void plan_waits(TensorOp& op) {
+  const auto columns = *end_bound(op.op.dims[static_cast<std::size_t>(op.column)]);
+  const auto blocks = static_cast<int>(ceil_div(columns, std::int64_t{op.stage_columns}));
+  const int batch = op.stage_batch(blocks), batches = blocks / batch, places = op.stage_blocks / batch;
+  for (int n = 0; n < batches; ++n) {
+    const int last = batches - 1 - (batches - 1 - n) % places;  // of the tile before, in the same place
+    op.stage_pending.push_back(n >= places ? places - 1 : op.waits_for_place ? batches - 1 - last + n : -1);
+  }
+}
+
+}  // namespace
+
 void place_rings(TensorPlan& plan, const NvptxTarget& target) {
   const TensorNeeds needs = estimate(block_of(plan), target);
   if (!needs.refusal.empty()) user_error("Kernel '{}': {}.", plan.program->name, needs.refusal);
@@ -96,6 +113,7 @@ void place_rings(TensorPlan& plan, const NvptxTarget& target) {
     op.stage_blocks = static_cast<int>(places.result_blocks[results++]);
     const bool again = plan.persistent() || !runs_last(plan, static_cast<int>(&op - plan.ops.data()));
     op.waits_for_place = again && plan.lender(op) < 0;
+    plan_waits(op);
     release_behind_store(plan, op);
   }
   plan.barriers_offset = places.barriers;

@@ -105,11 +105,17 @@ struct TensorOp {
   bool mask_a = false;           ///< the first operand's fragment must be masked
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
-  int row_index = -1;              ///< index of the argument that runs over the rows
-  int pack_index = -1;             ///< that which runs over the places in a pack of rows; -1: rows are not packed
-  std::int64_t stage_offset = -1;  ///< of the first of its places: with ping_pong_tiles each warpgroup has one
-  int stage_blocks = 0;            ///< blocks of columns that have a place there; the others take their turn
-  bool waits_for_place = false;    ///< until the tile that it stored there before has left
+  int row_index = -1;                 ///< index of the argument that runs over the rows
+  int pack_index = -1;                ///< that which runs over the places in a pack of rows; -1: rows are not packed
+  std::int64_t stage_offset = -1;     ///< of the first of its places: with ping_pong_tiles each warpgroup has one
+  int stage_columns = kBlockColumns;  ///< of a block: 64, swizzled over 128 bytes, or 32, over 64 bytes
+  int stage_blocks = 0;               ///< blocks of columns that have a place there; the others take their turn
+  bool waits_for_place = false;       ///< until the tile that it stored there before has left
+  /// For each batch of blocks that goes at once, all or one: how many of the youngest batches may still leave while it is written to its
+  /// place; -1: it waits for none.
+  std::vector<int> stage_pending;
+  int stage_batch(int blocks) const { return stage_blocks < blocks ? 1 : blocks; }  ///< blocks that go at once, of so many
+  int stage_pitch() const { return stage_columns * 2; }  ///< bytes of a row of a block, and of its swizzle
 };
 
 struct TensorPlan {

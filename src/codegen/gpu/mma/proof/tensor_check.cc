@@ -140,6 +140,29 @@ bool hands_over(const TensorProof& proof, int ring_number, int store_number, std
   return Handover(proof, ring_number, store_number).holds();
 }
 
+/// Each batch of blocks, of two work tiles in turn, finds its place free: what was written there before is none of the youngest batches, which
+/// may still leave. Without `again` the second tile does not wait for the first.
+void check_waits(TensorProof& proof, const TensorOp& op, std::int64_t blocks, bool again) {
+  if (op.stage_blocks < 1 || proof.plan.cores != TensorCores::wgmma) return;  // without tensor copies, warps wait for themselves
+  const int batch = op.stage_batch(static_cast<int>(blocks));
+  const auto batches = static_cast<std::size_t>(blocks / batch);
+  if (op.stage_pending.size() != batches || op.stage_blocks % batch != 0)
+    return proof.fail("{} has {} batches, and waits for the places of {}", op.op.name, batches, op.stage_pending.size());
+  const int places = op.stage_blocks / batch;
+  std::vector<int> written;  // the place of each batch, in order
+  for (int tile = 0; tile < (again ? 2 : 1); ++tile) {
+    for (std::size_t n = 0; n < batches; ++n) {
+      const int place = static_cast<int>(n) % places;
+      const auto kept = op.stage_pending[n] < 0
+                            ? written.begin()
+                            : written.end() - std::min<std::ptrdiff_t>(op.stage_pending[n], written.end() - written.begin());
+      if (std::find(kept, written.end(), place) != written.end())
+        proof.fail("{} writes part {} of a tile over one that may still leave", op.op.name, n);
+      written.push_back(place);
+    }
+  }
+}
+
 /// Places in shared memory: stages on whole swizzles, nothing over anything else.
 void check_memory(TensorProof& proof) {
   struct Span {
@@ -161,17 +184,23 @@ void check_memory(TensorProof& proof) {
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
     const auto columns = end_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
-    const std::int64_t blocks = ceil_div(columns, kBlockColumns), block_bytes = std::int64_t{proof.plan.rows()} * kSwizzleBytes;
+    if (op.stage_columns != kBlockColumns && op.stage_columns != kBlockColumns / 2)
+      proof.fail("{} is stored in blocks of {} columns, for which there is no swizzle", op.op.name, op.stage_columns);
+    const std::int64_t blocks = ceil_div(columns, op.stage_columns),
+                       block_bytes = std::int64_t{proof.plan.rows()} * op.stage_pitch();
     if (op.stage_blocks < 1 || op.stage_blocks > blocks)
       proof.fail("{} has a place for {} blocks of columns, and has {}", op.op.name, op.stage_blocks, blocks);
     const auto number = static_cast<int>(&op - proof.plan.ops.data());
     const auto taken = std::find_if(proof.plan.circular_buffers.begin(), proof.plan.circular_buffers.end(),
                                     [&](const CircularBuffer& ring) { return ring.offset == op.stage_offset; });
     if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second &&
-        hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, blocks * block_bytes))
+        hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, blocks * block_bytes)) {
+      check_waits(proof, op, blocks, false);  // where another tile follows, the handover waits
       continue;
-    if (!op.waits_for_place && (proof.plan.persistent() || is_repeated(proof, number)))
-      proof.fail("{} is stored again before what it stored has left", op.op.name);
+    }
+    const bool again = proof.plan.persistent() || is_repeated(proof, number);
+    if (!op.waits_for_place && again) proof.fail("{} is stored again before what it stored has left", op.op.name);
+    check_waits(proof, op, blocks, again);
     const std::int64_t places = proof.plan.warpgroups / proof.plan.sharing_warpgroups();
     spans.push_back({op.stage_offset, op.stage_offset + places * op.stage_blocks * block_bytes, op.op.name});
   }

@@ -156,7 +156,7 @@ class ValueChecker {
     const bool all_copy = proof_.plan.cores == TensorCores::mma;
     isl::set moved = free_along(at(k).computed, kTileColumn);
     moved = isl::manage(isl_set_lower_bound_si(moved.release(), isl_dim_set, kTileColumn, 0));
-    moved = PointReader::columns_below(moved, all_copy ? round_up(columns, 8) : round_up(columns, kBlockColumns));
+    moved = PointReader::columns_below(moved, all_copy ? round_up(columns, 8) : round_up(columns, own.stage_columns));
     moved = reader_.known(moved).intersect(reader_.within(k, own.op.write));
     if (!moved.is_equal(reader_.known(points))) proof_.fail("{} moves other elements than its points", own.op.name);
   }

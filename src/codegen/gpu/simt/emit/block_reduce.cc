@@ -52,10 +52,15 @@ Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) 
   const ElementType type = op.sum_type();
   const int count = op.vectors ? std::min(op.layout.vector, kPartialSums) : 1;
   const std::vector<Value*> sums = new_sums(op, count);
+  const auto bound = op.column_bound();
+  // One test of the thread's only columns, then loads that wait for none.
+  const bool columns_first =
+      bound && *bound <= std::int64_t{op.layout.lanes} * op.layout.vector && (op.vectors || op.layout.vector == 1);
+  const auto serially = [&](const Body& body) { for_serial(op, [](const OpDim&) { return true; }, body); };
+  const auto add = [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); };
   when(row_ok, [&] {
-    for_serial(
-        op, [](const OpDim&) { return true; },
-        [&] { for_columns(op, [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); }); });
+    if (columns_first) return for_columns(op, [&](int width, int slots) { serially([&] { add(width, slots); }); });
+    serially([&] { for_columns(op, add); });
   });
   std::vector<Value*> values = read_sums(op, sums);
   while (values.size() > 1) {

@@ -13,8 +13,8 @@ namespace {
 
 using llvm::Value;
 
-/// Points of a divided sum that a thread loads at once.
-constexpr int kDividedUnroll = 4;
+/// Points of a sum that a thread loads at once.
+constexpr int kSumUnroll = 4;
 
 void collect_reads(const ScalarExpr& expr, bool behind, std::set<int>& always, std::set<int>& conditional) {
   if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
@@ -158,19 +158,24 @@ void BlockEmitter::column_chunk(const BlockOp& op, Value* first, bool whole, int
 
 void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const OpDim&)>& pick, const Body& body,
                               std::size_t from) {
+  const auto picked = [&](std::size_t d) { return op.roles[d] == DimRole::serial && pick(op.op.dims[d]); };
   for (std::size_t d = from; d < op.op.dims.size(); ++d) {
     const OpDim& dim = op.op.dims[d];
-    if (op.roles[d] != DimRole::serial || !pick(dim)) continue;
+    if (!picked(d)) continue;
     const auto inner = [&](Value* index) {
       environment_[dim.var] = index;
       for_serial(op, pick, body, d + 1);
     };
     if (single_valued(dim)) return inner(integer(dim.lower));
+    bool innermost = op.op.reduction && !op.product;
+    for (std::size_t after = d + 1; after < op.op.dims.size(); ++after)
+      innermost = innermost && (!picked(after) || single_valued(op.op.dims[after]));
+    const int unroll = innermost ? kSumUnroll : 1;
     if (static_cast<int>(d) == op.divided && op.crosses_groups()) {
       Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
-      return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, kDividedUnroll);
+      return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, unroll);
     }
-    return loop(integer(dim.lower), integer(dim.upper), 1, inner);
+    return loop(integer(dim.lower), integer(dim.upper), 1, inner, unroll);
   }
   body();
 }

@@ -170,9 +170,10 @@ void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial r
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);
 
-/// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads.
+/// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads. `any_lanes`: nothing is combined over
+/// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product);
+                   bool product, bool any_lanes = false);
 /// Lets the groups of threads divide the points of a sum over rows of memory, where the op has such a sum and nothing else for them.
 void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 namespace nestor::nvptx {
 namespace {
@@ -115,6 +117,14 @@ int useful_threads(const BlockPlan& plan, int vector, int limit) {
   return static_cast<int>(std::min<std::int64_t>(most, limit));
 }
 
+/// Where a row has so many vectors and no power of two: as many of the threads as make whole rows in whole warps. All of them, then, have an
+/// element, and neighbours neighbouring ones, beyond the end of a row too.
+int threads_of_short_rows(int threads, std::int64_t vectors) {
+  if (vectors < 1 || vectors > nvptx::kWarpThreads) return threads;
+  const int whole = std::lcm(static_cast<int>(vectors), nvptx::kWarpThreads);
+  return whole > threads ? threads : threads / whole * whole;
+}
+
 }  // namespace
 
 void choose_roles(BlockPlan& plan) {
@@ -174,12 +184,15 @@ bool divides_well(const BlockOp& op, const Layout& layout) {
 }
 
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product) {
+                   bool product, bool any_lanes) {
   const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1),
                      c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
   Layout best;
   double best_cost = 0;
-  for (int lanes = 1; lanes <= threads; lanes = lanes < 32 ? 2 * lanes : lanes + 32) {
+  std::set<int> possible;
+  for (int lanes = 1; lanes <= threads; lanes = lanes < 32 ? 2 * lanes : lanes + 32) possible.insert(lanes);
+  if (any_lanes && c <= std::int64_t{32} * vector) possible.insert(static_cast<int>(ceil_div(c, vector)));
+  for (const int lanes : possible) {
     if (threads % lanes != 0) continue;
     const int groups = threads / lanes;
     const double slots = static_cast<double>(ceil_div(r, groups)),
@@ -201,20 +214,22 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   const bool product = has_product(plan);
   int vector = product ? 4 : 1;
   if (!product && plan.vector_memory) vector = shared_vector(plan);
-  plan.threads = exact_threads > 0 ? exact_threads : useful_threads(plan, vector, most_threads);
-  if (exact_threads == 0 && plan.cluster > 1) plan.threads = most_threads;
   std::optional<std::int64_t> rows = 1, columns = 1;
-  bool reduces = false;
+  bool reduces = false, any_lanes = !product && plan.cluster == 1;
   for (const BlockOp& op : plan.ops) {
     if (product && !op.product) continue;
     const auto op_rows = op.row_bound(), op_columns = op.column_bound();
     rows = rows && op_rows ? std::optional(std::max(*rows, *op_rows)) : std::nullopt;
     columns = columns && op_columns ? std::optional(std::max(*columns, *op_columns)) : std::nullopt;
     reduces = reduces || op.reduces_columns();
+    any_lanes = any_lanes && !op.reduces_columns() && op.divided < 0;
   }
+  plan.threads = exact_threads > 0 ? exact_threads : useful_threads(plan, vector, most_threads);
+  if (exact_threads == 0 && plan.cluster > 1) plan.threads = most_threads;
+  if (exact_threads == 0 && any_lanes && columns) plan.threads = threads_of_short_rows(plan.threads, ceil_div(*columns, vector));
   if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
-                                 : best_layout(plan.threads, vector, rows, columns, reduces, product);
+                                 : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes);
   if (plan.cluster == 1) plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }

@@ -182,7 +182,9 @@ void free_layouts(BlockPlan& plan) {
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;
     }
     const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]);
-    const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), op.reduces_columns(), false);
+    const bool any_lanes = !op.reduces_columns() && op.divided < 0 && plan.cluster == 1;
+    const Layout layout =
+        best_layout(plan.all_threads(), vector, rows, op.column_bound(), op.reduces_columns(), false, any_lanes);
     const bool divides = op.divided >= 0 && divides_well(op, layout) && plan.cluster == 1;
     op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);
   }

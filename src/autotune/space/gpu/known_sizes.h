@@ -1,4 +1,4 @@
-// Product sizes: sizes that kernels on tensor cores must know when they are compiled.
+// Known sizes: sizes that GPU kernels must know when they are compiled.
 #pragma once
 
 #include "poly/nest/nest.h"
@@ -12,6 +12,10 @@ namespace nestor {
 /// two 16-bit inputs reduces, and of those that the second product, of what the first has left and another 16-bit input, adds to the rows
 /// (head sizes of attention). The definition need not say so. Other nests stay as they are.
 void specialize_product_sizes(Nest& nest);
+
+/// Sizes that are free, in the innermost extents of large arguments whose rows are shorter than 64 elements, and of dims next to those while
+/// their run of memory is: a block can give each element of such rows a thread only where it knows how long they are.
+std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a
 /// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions).

@@ -1,5 +1,5 @@
-// Products of a nest and the sizes in the extents of their operands.
-#include "autotune/space/gpu/product_sizes.h"
+// Products of a nest and the sizes in the extents of their operands; rows of arguments.
+#include "autotune/space/gpu/known_sizes.h"
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
@@ -7,15 +7,19 @@
 #include <isl/aff.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kMostDepth = 512;  ///< elements of a row that a block keeps beside tiles of what it is multiplied with
+constexpr std::int64_t kShortRow = 64;      ///< elements: two for each thread of a warp
+constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
+constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
 bool is_half_input(const Nest& nest, const Access& access) {
   const Tensor& tensor = nest.tensor(access.tensor);
@@ -27,19 +31,29 @@ bool follows(const Access& access, int dim) {
   return std::find(dims.begin(), dims.end(), std::optional(dim)) != dims.end();
 }
 
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// Sizes that an extent depends on.
+std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent) {
+  std::set<std::string> found;
+  for (const SizeParam& size : nest.sizes) {
+    const int position = isl_pw_aff_find_dim_by_name(extent.get(), isl_dim_param, size.name.c_str());
+    if (position >= 0 &&
+        isl_pw_aff_involves_dims(extent.get(), isl_dim_param, static_cast<unsigned>(position), 1) == isl_bool_true)
+      found.insert(size.name);
+  }
+  return found;
+}
+
 /// Adds the sizes in the extents of an operand along the dims that `wanted` names.
 template <class Wanted>
 void add_sizes(const Nest& nest, const Access& operand, const Wanted& wanted, std::set<std::string>& sizes) {
   const Tensor& tensor = nest.tensor(operand.tensor);
   const auto dims = followed_dims(operand);
   for (std::size_t p = 0; p < dims.size(); ++p) {
-    if (!dims[p] || !wanted(*dims[p])) continue;
-    for (const SizeParam& size : nest.sizes) {
-      const int position = isl_pw_aff_find_dim_by_name(tensor.shape[p].get(), isl_dim_param, size.name.c_str());
-      if (position >= 0 &&
-          isl_pw_aff_involves_dims(tensor.shape[p].get(), isl_dim_param, static_cast<unsigned>(position), 1) == isl_bool_true)
-        sizes.insert(size.name);
-    }
+    if (dims[p] && wanted(*dims[p])) sizes.merge(sizes_in(nest, tensor.shape[p]));
   }
 }
 
@@ -97,6 +111,27 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
         found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
+  }
+  for (const SizeParam& size : nest.sizes) {
+    if (size.specialized) found.erase(size.name);
+  }
+  return found;
+}
+
+std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) {
+  std::vector<std::pair<const Tensor*, std::vector<std::int64_t>>> arguments;
+  std::int64_t most = 0;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::temporary) continue;
+    arguments.emplace_back(&tensor, shape_at(tensor, sizes));
+    most = std::max(most, elements_of(arguments.back().second));
+  }
+  std::set<std::string> found;
+  for (const auto& [tensor, shape] : arguments) {
+    if (shape.size() < 2 || elements_of(shape) < most / kSmallArgument) continue;
+    std::int64_t run = 1;
+    for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] < kShortRow; run *= shape[p])
+      found.merge(sizes_in(nest, tensor->shape[p]));
   }
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) found.erase(size.name);
