@@ -6,11 +6,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
-from . import attention, chained, contracted, further, products, reduced, rows, scored, weighted, wider  # noqa: E402
+from . import attention, chained, contracted, further, images, layers, mixed, products, reduced, rows, scored, weighted, wider  # noqa: E402
 from .problem import Operator  # noqa: E402
 
 OPERATORS = {operator.name: operator
-             for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider)
+             for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider, images, mixed, layers)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

@@ -238,6 +238,33 @@ TEST(GpuSpace, ThreadsShareElementsOfShortSumsAndNotTheirTerms) {
   EXPECT_EQ(problem.difference(first, {{"times", 37}, {"cols", 70}}), "");
 }
 
+/// y[i] = x[i] / |x|: the size is a single number, of no dims.
+Nest unit_vector() {
+  using samples::operator*, samples::read;
+  const std::string element = "0 <= i < cols";
+  return samples::NestBuilder("unit_vector", {{"cols", 5000}})
+      .context("cols >= 1")
+      .tensor("x", TensorRole::input, {"cols"})
+      .tensor("size", TensorRole::temporary, {})
+      .tensor("y", TensorRole::output, {"cols"})
+      .statement("size_init[]", "size[]", {}, ScalarExpr::constant(0.0))
+      .statement("size[i] : " + element, "size[]", {"x[i]"}, read(0) * read(0), ReductionOp::add)
+      .statement("y[i] : " + element, "y[i]", {"x[i]", "size[]"}, ScalarExpr::make(ScalarOp::div, {read(0), read(1)}))
+      .build();
+}
+
+TEST(GpuSpace, SingleNumbersHaveGuesses) {
+  SearchedProblem problem(unit_vector(), {});
+  int right = 0;
+  for (const Point& point : problem.space->defaults()) {
+    if (problem.space->candidate(point).infeasible.empty() && right < 3) {
+      EXPECT_EQ(problem.difference(point, {{"cols", 37}}), "");
+      ++right;
+    }
+  }
+  EXPECT_EQ(right, 3);
+}
+
 /// y[g, n] = sum over f of x[f, n] w[f, g]: each g reads all of x again.
 TEST(GpuSpace, RepeatedReadsAreThoseOfTheLargestOperand) {
   using samples::operator*, samples::read;

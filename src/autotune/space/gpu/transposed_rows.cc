@@ -71,7 +71,7 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
       for (const Access& read : statement.reads) {
         // What has fewer dims than the sum has is read again and again.
         const std::vector<int> axes = common_axes_of(group, loop_group, read);
-        if (axes.size() < statement.dims.size()) continue;
+        if (axes.empty() || axes.size() < statement.dims.size()) continue;
         if (axes.back() < 0 || (found >= 0 && found != axes.back())) return -1;
         found = axes.back();
       }
@@ -135,7 +135,8 @@ NamedValues values_of_repeated_reads(const NestStructure& structure, const Fusio
 
 int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   constexpr double kMostTerms = 128;
-  const int last = group.axes.empty() ? -1 : group.axes.back();
+  if (group.axes.empty()) return -1;  // a single number
+  const int last = group.axes.back();
   bool sums = false;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
