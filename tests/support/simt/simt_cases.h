@@ -121,6 +121,20 @@ inline std::vector<SimtCase> simt_cases() {
     list.add(columns ? "column_sums" : "row_sums", sum_program(f32, columns), {{"rows", 37}, {"cols", 300}});
     list.add(columns ? "column_sums" : "row_sums", sum_program(f16, columns), {{"rows", 5}, {"cols", 4096}}, half);
   }
+  // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
+  for (const std::int64_t threads : {32, 64, 256, 608}) {
+    const GridShape shape{.threads = static_cast<int>(threads)};
+    list.add("plane_sums", plane_sums_program(f32, 13, 21, shape), {{"planes", 3}});
+    list.add("plane_sums_f16", plane_sums_program(f16, 40, 64, shape), {{"planes", 2}}, half);
+    list.add("plane_sums_unknown", plane_sums_program(f32, 0, 0, shape), {{"planes", 2}, {"rows", 45}, {"cols", 37}});
+    list.add("plane_sums_of_many_columns", plane_sums_program(f16, 9, 1200, shape), {{"planes", 2}}, half);
+  }
+  list.add("plane_sums_misaligned", plane_sums_program(f16, 40, 64), {{"planes", 2}}, {.misalignment = 1, .tolerance = 2e-3});
+  for (const int blocks : {2, 8, 16}) {
+    list.add("plane_sums_of_clusters", plane_sums_program(f32, 50, 24, {.threads = 64, .cluster = blocks}), {{"planes", 3}});
+    list.add("plane_sums_of_clusters", plane_sums_program(f16, 300, 40, {.threads = 512, .cluster = blocks}), {{"planes", 1}},
+             half);
+  }
   list.add("product_tails", product_program(f32, false, false), {{"m", 70}, {"n", 130}, {"k", 45}});
   list.add("product_whole", product_program(f32, false, false), {{"m", 128}, {"n", 64}, {"k", 64}});
   list.add("product_transposed", product_program(f32, true, false), {{"m", 64}, {"n", 128}, {"k", 96}});

@@ -85,4 +85,38 @@ inline TileProgram sums_in_a_loop_program() {
   return m.finish(loop("b", 0, 1, steps, LoopKind::gpu_block));
 }
 
+/// y[b, r, c] = x[b, r, c] * (sum over r and c of x[b, r, c]) + their maximum below the diagonal: all that a plane has meets in one number.
+/// A block takes a plane. `rows` and `cols`: of a plane, 0 if that is not known.
+inline TileProgram plane_sums_program(ElementType type, std::int64_t rows, std::int64_t cols, const GridShape& shape = {}) {
+  ProgramMaker m("plane_sums");
+  m.size("planes");
+  const auto extent = [&](const std::string& name, std::int64_t known) {
+    known > 0 ? m.fixed(name, known) : m.size(name);
+    return known > 0 ? std::optional(known) : std::nullopt;
+  };
+  const auto row_bound = extent("rows", rows), column_bound = extent("cols", cols);
+  const IntExpr b = var("b"), r = var("r"), c = var("c");
+  const int x = m.input("x", type, {var("planes"), var("rows"), var("cols")});
+  const int y = m.output("y", type, {var("planes"), var("rows"), var("cols")});
+  const int total = m.scratch("total", {1}), peak = m.scratch("peak", {1});
+  const OpDim over_rows = reduced_dim("r", 0, var("rows"), row_bound),
+              over_columns = reduced_dim("c", 0, var("cols"), column_bound);
+  TileOp sum = make_op(OpKind::reduce, "sum", {over_rows, over_columns}, {total, {0}}, {{x, {b, r, c}}});
+  sum.value = m.read(sum, 0);
+  sum.reduction = ReductionOp::add;
+  sum.initialize = true;
+  TileOp highest = make_op(OpKind::reduce, "highest", {over_rows, over_columns}, {peak, {0}}, {{x, {b, r, c}}});
+  highest.value = m.read(highest, 0);
+  highest.reduction = ReductionOp::max;
+  highest.initialize = true;
+  highest.guard = IntExpr::make(IntOp::ge, {r, c});
+  const OpDim along = parallel_dim("c", 0, var("cols"), column_bound);
+  TileOp scale = make_op(OpKind::map, "scale", {along}, {y, {b, r, c}}, {{x, {b, r, c}}, {total, {0}}, {peak, {0}}});
+  scale.value = as(type, plus(times(m.read(scale, 0), m.read(scale, 1)), m.read(scale, 2)));
+  auto blocks = std::make_shared<TileNode>(*loop(
+      "b", 0, var("planes"), sequence({leaf(sum), leaf(highest), loop("r", 0, var("rows"), leaf(scale))}), LoopKind::gpu_block));
+  blocks->knobs = loop_knobs(shape);
+  return m.finish(blocks);
+}
+
 }  // namespace nestor::testing

@@ -407,6 +407,8 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"cluster_crowded", {}},
                                                          {"column_parts", {}},
                                                          {"column_sums", {}},
+                                                         {"plane_sums", {}},
+                                                         {"plane_sums_of_clusters", {}},
                                                          {"unknown_width", {}},
                                                          {"product_tails", {{"m", 20}, {"n", 70}, {"k", 21}}},
                                                          {"stream_product", {{"m", 65}, {"n", 67}, {"k", 35}}},

@@ -81,7 +81,7 @@ Value* BlockEmitter::lead_value(const BlockOp& lead, int slot) {
 }
 
 BlockEmitter::Partial BlockEmitter::warp_partial(const BlockOp& op, int slot, Value* row_ok) {
-  Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.layout.lanes, 32));
+  Value* total = butterfly(thread_partial(op, slot, row_ok), op, std::min(op.meeting().lanes, 32));
   if (!op.fused) return {total};
   return {lead_value(plan_->ops[op.fused->lead], slot), total};
 }
@@ -104,9 +104,10 @@ Value* BlockEmitter::butterfly(Value* value, const BlockOp& op, int lanes) {
 
 /// Where a warp of this block (when it gathers), or of all that share the row, puts its result.
 Value* BlockEmitter::partial_address(const BlockOp& op, Value* row_slot, Value* warp) {
-  const auto groups = static_cast<std::uint64_t>(op.layout.groups);
-  const auto warps = static_cast<std::uint64_t>((op.gathers ? plan_->threads : op.layout.lanes) / 32);
-  Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
+  const Layout meeting = op.meeting();
+  const auto groups = static_cast<std::uint64_t>(meeting.groups);
+  const auto warps = static_cast<std::uint64_t>((op.gathers ? plan_->threads : meeting.lanes) / 32);
+  Value* group = b_.CreateZExt(position(meeting).group, b_.getInt64Ty());
   Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(row_slot, b_.getInt64(groups)), group);
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(warps)), b_.CreateZExt(warp, b_.getInt64Ty()));
   llvm::Type* type = partial_type(b_, op);
@@ -141,7 +142,7 @@ BlockEmitter::Partial BlockEmitter::load_partial(const BlockOp& op, Value* addre
 /// One lane of each warp stores the warp's result; in a cluster, one lane for each block sends it there.
 void BlockEmitter::publish_partial(const BlockOp& op, Value* row_slot, const Partial& total) {
   const bool sends = plan_->cluster > 1 && !op.gathers;
-  Value* thread = op.gathers ? own_thread_ : position(op.layout).lane;
+  Value* thread = op.gathers ? own_thread_ : position(op.meeting()).lane;
   Value* lane = b_.CreateURem(thread, b_.getInt32(32));
   Value* address = partial_address(op, row_slot, b_.CreateUDiv(thread, b_.getInt32(32)));
   when(b_.CreateICmpULT(lane, b_.getInt32(sends ? static_cast<std::uint32_t>(plan_->cluster) : 1U)), [&] {
@@ -179,16 +180,17 @@ void BlockEmitter::meet(const BlockOp& op, bool all_rows) {
 /// All results of a row, of warps or of blocks that gathered theirs, combined in one order, so that every thread gets the same
 /// value: one after the other when they are few, else spread over the lanes of each warp.
 BlockEmitter::Partial BlockEmitter::combined_partials(const BlockOp& op, Value* row_slot) {
-  const int count = op.gathers ? plan_->cluster : op.layout.lanes / 32;
+  const Layout meeting = op.meeting();
+  const int count = op.gathers ? plan_->cluster : meeting.lanes / 32;
   const std::int64_t points = !op.fused ? 0 : op.fused->points * (op.gathers ? plan_->threads / 32 : 1);
   const bool spreads =
-      count > (op.fused ? kFewPairs : kFewPartials) && (count % 32 == 0 || (32 % count == 0)) && op.layout.groups == 1;
+      count > (op.fused ? kFewPairs : kFewPartials) && (count % 32 == 0 || (32 % count == 0)) && meeting.groups == 1;
   const int lanes = spreads ? std::min(count, 32) : 1;
   std::vector<Partial> partials;
   for (int from = 0; from < count; from += lanes) {
     Value* number = b_.getInt32(static_cast<std::uint32_t>(from));
     if (spreads)
-      number = b_.CreateAdd(b_.CreateURem(position(op.layout).lane, b_.getInt32(static_cast<std::uint32_t>(lanes))), number);
+      number = b_.CreateAdd(b_.CreateURem(position(meeting).lane, b_.getInt32(static_cast<std::uint32_t>(lanes))), number);
     partials.push_back(load_partial(op, exchanged_address(op, row_slot, number)));
   }
   return combined(op, partials, {points, count * points}, lanes, nullptr);

@@ -171,7 +171,7 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
     for (std::size_t after = d + 1; after < op.op.dims.size(); ++after)
       innermost = innermost && (!picked(after) || single_valued(op.op.dims[after]));
     const int unroll = innermost ? kSumUnroll : 1;
-    if (static_cast<int>(d) == op.divided && op.crosses_groups()) {
+    if (static_cast<int>(d) == op.divided && op.divides()) {
       Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
       return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, unroll);
     }

@@ -105,10 +105,14 @@ struct BlockOp {
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
   /// Sums are kept in f32, or in i32 for integers.
   ElementType sum_type() const { return op.value.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32; }
+  /// Groups of threads have points of their own of one sum.
+  bool divides() const { return divided >= 0 && layout.groups > 1; }
+  /// As lanes: the threads that have parts of one element of a sum over columns.
+  Layout meeting() const { return divides() ? Layout{layout.vector, layout.threads(), 1} : layout; }
   /// The results of several warps meet here.
-  bool crosses_warps() const { return reduces_columns() && layout.lanes > 32 && !deferred; }
+  bool crosses_warps() const { return reduces_columns() && meeting().lanes > 32 && !deferred; }
   int partial_words() const { return fused ? 2 : 1; }  ///< of 32 bits, of a partial result
-  bool crosses_groups() const { return divided >= 0 && layout.groups > 1; }
+  bool crosses_groups() const { return divides() && !reduces_columns(); }
   /// Sums of a column that threads of different warps have when crosses_groups().
   int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
   std::int64_t row_slots() const;                    ///< of the rows that a reduction over warps has in memory at once
@@ -174,7 +178,7 @@ void insert_barriers(BlockPlan& plan);
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
                    bool product, bool any_lanes = false);
-/// Lets the groups of threads divide the points of a sum over rows of memory, where the op has such a sum and nothing else for them.
+/// Lets the groups of threads divide the points of a sum over rows of memory or over several dims, where they have nothing else to do.
 void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
 bool divides_well(const BlockOp& op, const Layout& layout);

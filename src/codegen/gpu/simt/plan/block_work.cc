@@ -82,7 +82,7 @@ class Work {
 
 std::int64_t working_threads(const BlockOp& op, const std::vector<std::int64_t>& extents) {
   const auto extent = [&](int dim) { return extents[static_cast<std::size_t>(dim)]; };
-  std::int64_t rows = op.crosses_groups() ? extent(op.divided) : 1;
+  std::int64_t rows = op.divides() ? extent(op.divided) : 1;
   for (const int dim : op.rows) rows *= extent(dim);
   const std::int64_t columns = op.column < 0 ? 1 : extent(op.column);
   return std::max<std::int64_t>(std::min<std::int64_t>(op.layout.lanes, ceil_div(columns, op.layout.vector)) *

@@ -93,13 +93,15 @@ bool has_product(const BlockPlan& plan) {
 std::optional<Layout> dividing_layout(const BlockPlan& plan, int vector, std::optional<std::int64_t> columns) {
   std::optional<std::int64_t> points = 1;
   for (const BlockOp& op : plan.ops) {
-    if (op.product || !op.rows.empty() || op.reduces_columns()) return std::nullopt;
+    if (op.product || !op.rows.empty()) return std::nullopt;
     if (op.divided < 0) continue;
+    // Blocks of a cluster meet in sums over columns alone.
+    if (plan.cluster > 1 && !op.reduces_columns()) return std::nullopt;
     const auto extent = extent_bound(op.op.dims[op.divided]);
     points = points && extent ? std::optional(std::max(*points, *extent)) : std::nullopt;
   }
   if (points == 1) return std::nullopt;
-  const Layout layout = best_layout(plan.threads, vector, points, columns, false, false);
+  const Layout layout = best_layout(plan.all_threads(), vector, points, columns, false, false);
   const bool well = std::all_of(plan.ops.begin(), plan.ops.end(),
                                 [&](const BlockOp& op) { return op.divided < 0 || divides_well(op, layout); });
   return well ? std::optional(layout) : std::nullopt;
@@ -162,7 +164,7 @@ void choose_roles(BlockPlan& plan) {
 void divide_sum(BlockOp& op) {
   op.divided = -1;
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
-  if (!sums || op.product || op.column < 0 || op.op.dims[op.column].reduced || !op.rows.empty()) return;
+  if (!sums || op.product || op.column < 0 || !op.rows.empty()) return;
   const std::vector<bool> spread = spreadable_dims(op.op);
   std::int64_t longest = kFewestDivided - 1;
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
@@ -179,6 +181,7 @@ void divide_sum(BlockOp& op) {
 }
 
 bool divides_well(const BlockOp& op, const Layout& layout) {
+  if (op.reduces_columns()) return true;  // one sum in all
   const auto columns = op.column_bound();
   return columns && ceil_div(*columns, static_cast<std::int64_t>(layout.lanes) * layout.vector) <= kMostDividedChunks;
 }
@@ -230,7 +233,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
                                  : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes);
-  if (plan.cluster == 1) plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
+  plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }
 

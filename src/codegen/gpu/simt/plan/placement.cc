@@ -182,10 +182,10 @@ void free_layouts(BlockPlan& plan) {
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;
     }
     const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]);
+    const bool each_row = op.reduces_columns() && op.divided < 0;
     const bool any_lanes = !op.reduces_columns() && op.divided < 0 && plan.cluster == 1;
-    const Layout layout =
-        best_layout(plan.all_threads(), vector, rows, op.column_bound(), op.reduces_columns(), false, any_lanes);
-    const bool divides = op.divided >= 0 && divides_well(op, layout) && plan.cluster == 1;
+    const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), each_row, false, any_lanes);
+    const bool divides = op.divided >= 0 && divides_well(op, layout) && (plan.cluster == 1 || op.reduces_columns());
     op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);
   }
 }
@@ -273,8 +273,9 @@ void place_scratch(BlockPlan& plan) {
     };
     visit(op.op.write);
     for (const TileAccess& read : op.op.reads) visit(read);
-    // Blocks of a cluster have no memory in which groups could combine their parts.
-    if (op.divided >= 0 && (plan.cluster > 1 || !divides_well(op, op.layout))) op.divided = -1;
+    // Blocks of a cluster have no memory in which groups could combine their parts of several sums.
+    const bool apart = plan.cluster > 1 && !op.reduces_columns();
+    if (op.divided >= 0 && (apart || !divides_well(op, op.layout))) op.divided = -1;
     op.unroll_columns = op.unroll_columns || op.crosses_groups();
   }
 }

@@ -98,7 +98,7 @@ class Printer {
     line(depth + 2, layout_text(op));
     if (op.product) line(depth + 2, product_text(*op.product));
     if (op.ahead > 0) line(depth + 2, fmt::format("copied {} trips ahead", op.ahead));
-    if (op.crosses_groups()) line(depth + 2, fmt::format("groups divide {} among them", op.op.dims[op.divided].var));
+    if (op.divides()) line(depth + 2, fmt::format("groups divide {} among them", op.op.dims[op.divided].var));
     if (plan_.cluster > 1 && op.crosses_warps())
       line(depth + 2, fmt::format("blocks of the cluster exchange partial results from byte {}", plan_.exchange_offset));
     if (op.partials_offset >= 0)

@@ -172,7 +172,7 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     if (!op.crosses_warps() && !op.crosses_groups()) continue;
     // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
     const bool exchanges = plan.cluster > 1 && op.crosses_warps();
-    op.gathers = exchanges && op.layout.groups == 1 && plan.threads / 32 * plan.cluster > kMostMessages;
+    op.gathers = exchanges && op.meeting().groups == 1 && plan.threads / 32 * plan.cluster > kMostMessages;
     if (!exchanges || op.gathers)
       items.push_back({"partial results of " + op.op.name, round_up(plan.partials_bytes(op), 16), 0,
                        static_cast<int>(plan.ops.size()), &op.partials_offset});

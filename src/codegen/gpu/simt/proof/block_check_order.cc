@@ -43,7 +43,7 @@ class EventMaker {
     Phase parts, results;
     const Rows rows = rows_of(!in_registers && !combines);
     for (const TileAccess& read : op_.op.reads) {
-      add(parts, read, false, op_.crosses_groups() ? Rows::all : rows, columns_of(op_.column, !in_registers && !combines));
+      add(parts, read, false, op_.divides() ? Rows::all : rows, columns_of(op_.column, !in_registers && !combines));
     }
     add_result(results, in_registers);
     const bool meets = (op_.crosses_warps() && proof_.plan.cluster == 1) || (op_.crosses_groups() && op_.group_partials() > 1);

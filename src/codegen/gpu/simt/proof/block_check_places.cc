@@ -119,8 +119,8 @@ class PlaceProver {
         op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
     const std::int64_t word = op.fused ? 8 : 4;
     if (op.crosses_warps() && (plan_.cluster == 1 || op.gathers)) {
-      const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.lanes / 32;
-      add("partial results", op.partials_offset, rows * op.layout.groups * warps * word);
+      const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.threads() / 32;
+      add("partial results", op.partials_offset, rows * warps * word);
     } else if (!op.product && op.crosses_groups() && !op.crosses_warps()) {
       const std::int64_t parts = op.layout.lanes <= 32 ? plan_.threads / 32 : op.layout.groups;
       add("partial sums", op.partials_offset, parts * round_up(op.column_bound().value_or(1), kPartialsPad) * 4);
@@ -134,7 +134,7 @@ class PlaceProver {
       if (plan_.cluster == 1 || !op.crosses_warps()) continue;
       const std::int64_t rows =
           op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
-      const std::int64_t senders = op.gathers ? plan_.cluster : op.layout.groups * (op.layout.lanes / 32);
+      const std::int64_t senders = op.gathers ? plan_.cluster : op.layout.threads() / 32;
       most = std::max(most, rows * senders * (op.fused ? 8 : 4));
     }
     if (most == 0) return;

@@ -39,16 +39,20 @@ class ReductionProver {
     }
   }
 
-  /// Lanes that have parts of a row are the neighbours that shuffles reach, warps those that a row's place has room for.
+  /// Lanes that have parts of a row are the neighbours that shuffles reach, warps those that a row's place has room for. Where groups divide
+  /// the points of one element, all threads have parts of it.
   void columns() {
     if (!accumulates()) proof_.fail("{} runs point by point along columns that are spread", name());
     one_element(true);
-    if (layout_.lanes <= kWarp ? !is_power_of_two(layout_.lanes) : layout_.lanes % kWarp != 0)
-      proof_.fail("{}: shuffles do not combine the {} lanes of a row, each once", name(), layout_.lanes);
-    if (layout_.lanes <= kWarp) return;
+    const bool all = op_.divides();
+    const int lanes = all ? layout_.threads() : layout_.lanes;
+    if (lanes <= kWarp ? !is_power_of_two(lanes) : lanes % kWarp != 0)
+      proof_.fail("{}: shuffles do not combine the {} lanes of a row, each once", name(), lanes);
+    if (lanes <= kWarp) return;
     if (proof_.plan.cluster > 1) {
       // A warp's lanes send its result to one block each; the first warp combines what the warps of its block have gathered.
-      if (proof_.plan.cluster > kWarp || (op_.gathers && (layout_.groups != 1 || proof_.plan.threads / kWarp > kWarp)))
+      const bool one_row = all || layout_.groups == 1;
+      if (proof_.plan.cluster > kWarp || (op_.gathers && (!one_row || proof_.plan.threads / kWarp > kWarp)))
         proof_.fail("{}: the results of warps do not reach all blocks", name());
       if (op_.gathers && proof_.plan.threads % kWarp != 0) proof_.fail("{}: some warps gather nothing", name());
       if (!op_.deferred && proof_.plan.exchange_offset < 0)
@@ -60,10 +64,11 @@ class ReductionProver {
   void divided() {
     const int d = op_.divided;
     if (d >= static_cast<int>(op_.op.dims.size()) || op_.roles[d] != DimRole::serial || !dim(d).reduced || !accumulates() ||
-        op_.column < 0 || dim(op_.column).reduced || !op_.rows.empty())
+        op_.column < 0 || !op_.rows.empty())
       return proof_.fail("{}: its points cannot be divided among groups", name());
-    if (!op_.crosses_groups()) return;
+    if (!op_.divides()) return;
     one_element(false);
+    if (op_.reduces_columns()) return;  // columns()
     if (proof_.plan.cluster > 1) proof_.fail("{}: groups of several blocks divide a sum", name());
     if (layout_.lanes < kWarp && !is_power_of_two(layout_.lanes))
       proof_.fail("{}: shuffles do not combine groups of {} lanes", name(), layout_.lanes);
@@ -125,8 +130,8 @@ class WarpValues {
     const BlockOp& lead = proof_.op(l);
     const auto whole = [&](const BlockOp& op) {
       const Placement* place = proof_.plan.placement(op.op.write.buffer);
-      return op.reduces_columns() && op.layout.lanes > kWarp && op.op.initialize && !op.op.guard.defined() && place != nullptr &&
-             place->kind == Placement::Kind::registers && op.sum_type() == ElementType::f32;
+      return op.reduces_columns() && !op.divides() && op.layout.lanes > kWarp && op.op.initialize && !op.op.guard.defined() &&
+             place != nullptr && place->kind == Placement::Kind::registers && op.sum_type() == ElementType::f32;
     };
     const bool alike = lead.layout == follower.layout && lead.unroll_rows == follower.unroll_rows &&
                        lead.row_bound() == follower.row_bound() && lead.rows.size() == follower.rows.size() &&
