@@ -71,6 +71,15 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "rule keep_result does not apply to mean_init: it writes no result");
 }
 
+TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {
+  EXPECT_EQ(refusal(samples::softmax(), "recompute", {"L_update"}),
+            "rule recompute does not apply to L_update: it is not the only definition of a temporary, or is a reduction");
+  EXPECT_EQ(refusal(samples::late_division_norm(), "recompute", {"mean"}),
+            "rule recompute does not apply to mean: squares_update reads its elements several times");
+  EXPECT_EQ(refusal(samples::normalised_attention(), "recompute", {"P"}),
+            "rule recompute does not apply to P: O_update reads its elements several times");
+}
+
 TEST(AlgebraError, LateDefinitionsNeedOneThatStandsInTheWay) {
   EXPECT_EQ(refusal(samples::matmul(), "late_definitions", {}),
             "rule late_definitions does not apply: no definition stands between reductions that do not need it");

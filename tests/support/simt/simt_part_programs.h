@@ -86,7 +86,7 @@ inline TileProgram sums_in_a_loop_program() {
 }
 
 /// y[b, r, c] = x[b, r, c] * (sum over r and c of x[b, r, c]) + their maximum below the diagonal: all that a plane has meets in one number.
-/// A block takes a plane. `rows` and `cols`: of a plane, 0 if that is not known.
+/// A block takes a plane. `rows` and `cols`: of a plane, 0 if that is not known; then its rows are scaled one after the other, else together.
 inline TileProgram plane_sums_program(ElementType type, std::int64_t rows, std::int64_t cols, const GridShape& shape = {}) {
   ProgramMaker m("plane_sums");
   m.size("planes");
@@ -111,10 +111,14 @@ inline TileProgram plane_sums_program(ElementType type, std::int64_t rows, std::
   highest.initialize = true;
   highest.guard = IntExpr::make(IntOp::ge, {r, c});
   const OpDim along = parallel_dim("c", 0, var("cols"), column_bound);
-  TileOp scale = make_op(OpKind::map, "scale", {along}, {y, {b, r, c}}, {{x, {b, r, c}}, {total, {0}}, {peak, {0}}});
+  std::vector<OpDim> scaled{along};
+  if (row_bound) scaled.insert(scaled.begin(), parallel_dim("r", 0, var("rows"), row_bound));
+  TileOp scale = make_op(OpKind::map, "scale", scaled, {y, {b, r, c}}, {{x, {b, r, c}}, {total, {0}}, {peak, {0}}});
   scale.value = as(type, plus(times(m.read(scale, 0), m.read(scale, 1)), m.read(scale, 2)));
-  auto blocks = std::make_shared<TileNode>(*loop(
-      "b", 0, var("planes"), sequence({leaf(sum), leaf(highest), loop("r", 0, var("rows"), leaf(scale))}), LoopKind::gpu_block));
+  auto blocks = std::make_shared<TileNode>(
+      *loop("b", 0, var("planes"),
+            sequence({leaf(sum), leaf(highest), row_bound ? leaf(scale) : loop("r", 0, var("rows"), leaf(scale))}),
+            LoopKind::gpu_block));
   blocks->knobs = loop_knobs(shape);
   return m.finish(blocks);
 }

@@ -253,6 +253,63 @@ Nest unit_vector() {
       .build();
 }
 
+/// The mean of |x - y| over rows and columns: for each plane, or one number of all planes.
+Nest plane_losses(bool one) {
+  using samples::operator*, samples::read;
+  const std::string plane = one ? "" : "b", point = "0 <= b < planes and 0 <= r < rows and 0 <= c < cols";
+  const std::string planes = one ? "" : " : 0 <= b < planes";
+  return samples::NestBuilder("plane_losses", {{"planes", 200}, {"rows", 700}, {"cols", 300}})
+      .context("planes >= 1 and rows >= 1 and cols >= 1")
+      .tensor("x", TensorRole::input, {"planes", "rows", "cols"})
+      .tensor("y", TensorRole::input, {"planes", "rows", "cols"})
+      .tensor("apart", TensorRole::temporary, {"planes", "rows", "cols"})
+      .tensor("loss", TensorRole::output, one ? std::vector<std::string>{} : std::vector<std::string>{"planes"})
+      .statement("apart[b, r, c] : " + point, "apart[b, r, c]", {"x[b, r, c]", "y[b, r, c]"},
+                 ScalarExpr::make(ScalarOp::sub, {read(0), read(1)}))
+      .statement("init[" + plane + "]" + planes, "loss[" + plane + "]", {}, ScalarExpr::constant(0.0))
+      .statement("sum[b, r, c] : " + point, "loss[" + plane + "]", {"apart[b, r, c]"}, read(0) * read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(GpuSpace, ValuesThatSumsOfPlanesReadAreComputedThere) {
+  SearchedProblem problem(plane_losses(false), {});
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    EXPECT_TRUE(has_step(candidate, "apply_rule", "recompute")) << "the first guess that fits";
+    const TileProgram program = build_tile_program(problem.schedules.replay(candidate.steps));
+    EXPECT_EQ(plan_kernels(program, {})->launches.kernels.size(), 1U);
+    EXPECT_EQ(problem.difference(point, {{"planes", 2}, {"rows", 19}, {"cols", 23}}), "");
+    return;
+  }
+  FAIL() << "no guess fits";
+}
+
+TEST(GpuSpace, OneNumberOfAllIsGuessedInParts) {
+  SearchedProblem problem(plane_losses(true), {});
+  for (const Point& point : problem.space->defaults()) {
+    const auto values = named_values(*problem.space, point);
+    if (value_or(values, "split_axis", -1) < 0 || kFusions.at(static_cast<std::size_t>(values.at("fusion"))) != Fusion::alike)
+      continue;
+    EXPECT_EQ(problem.difference(point, {{"planes", 9}, {"rows", 5}, {"cols", 7}}), "");
+    return;
+  }
+  FAIL() << "one block would have all the work";
+}
+
+/// Each of four images is longer than what a cluster keeps.
+TEST(GpuSpace, RowsLongerThanAnyClusterHaveClustersWhereTheyAreFew) {
+  NestStructure structure;
+  structure.axes = {{"row", 4}, {"column", std::int64_t{1} << 24}};
+  FusionGroup group;
+  group.axes = {0};
+  const GpuShape few = longest_shape(structure, group, *gpu_space_limits(90, 227 << 10, 132).gpu);
+  EXPECT_EQ(few.cluster, 16);
+  EXPECT_EQ(few.threads, 1024);
+  structure.axes[0].extent = 500;
+  EXPECT_EQ(longest_shape(structure, group, *gpu_space_limits(90, 227 << 10, 132).gpu).cluster, 1);
+}
+
 TEST(GpuSpace, SingleNumbersHaveGuesses) {
   SearchedProblem problem(unit_vector(), {});
   int right = 0;

@@ -55,10 +55,11 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre(
-                         "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify",
-                         "split_reduction", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum",
-                         "materialize_factor", "late_definitions", "zero_terms", "batch_first", "join_rows", "repeat_product"));
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale",
+                                            "simplify", "split_reduction", "reciprocal", "keep_result", "factor_extremum",
+                                            "fixed_extremum", "start_extremum", "materialize_factor", "late_definitions",
+                                            "zero_terms", "batch_first", "join_rows", "repeat_product", "recompute"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -402,6 +403,33 @@ TEST(KeepResult, ReadersUseACopyAndTheResultIsStoredFromIt) {
   EXPECT_EQ(value_text(kept, "squares_update"), "((x - mean_kept) * (x - mean_kept))");
   EXPECT_TRUE(targets_of(kept, "keep_result").empty());
   EXPECT_TRUE(targets_of(samples::late_division_norm(), "keep_result").empty()) << "the mean is no result";
+}
+
+TEST(Recompute, ReadersComputeTheValueAndItNeedsNoPlace) {
+  EXPECT_THAT(targets_of(samples::softmax(), "recompute"), ElementsAre("E"));
+  const Nest nest = rule("recompute").apply(samples::softmax(), {"E"}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(value_text(nest, "L_update"), "exp((x - Mx))");
+  EXPECT_EQ(value_text(nest, "y"), "(exp((x - Mx)) / L)");
+  EXPECT_EQ(nest.find_tensor("E"), nullptr);
+}
+
+TEST(Recompute, WhatIsStoredIn16BitsIsRoundedWhereItIsComputed) {
+  Nest nest = samples::softmax();
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "E") tensor.type = ElementType::f16;
+  }
+  samples::value_of(nest, "E") = ScalarExpr::cast(ElementType::f16, samples::value_of(nest, "E"));
+  for (const char* reader : {"L_update", "y"}) {
+    ScalarExpr& value = samples::value_of(nest, reader);
+    value = value.rewrite([](const ScalarExpr& node) {
+      return node.op() == ScalarOp::read && node.ordinal() == 0 ? ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16))
+                                                                : node;
+    });
+  }
+  ASSERT_NO_THROW(validate(nest));
+  const Nest after = rule("recompute").apply(nest, {"E"}).nest;
+  EXPECT_EQ(value_text(after, "L_update"), "f32(f16(exp((x - Mx))))");
 }
 
 TEST(Moments, MeanAndVarianceAreOneComposite) {

@@ -42,11 +42,14 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   const Fusion fusion = fits ? Fusion::maximal : Fusion::careful;
   const FusionGroup& main = source.variants.heaviest(variant, fusion);
   const RowTiles tiles = tiles_with(fusion);
-  for (GpuShape shape : likely_shapes(tiles.points, limits)) {
+  std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
+  const bool kept = !shapes.empty();
+  if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
+  for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
-    for (const GpuResidence& residence : likely_residences(shape, limits)) {
+    for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
       NamedValues values = fused_values(source, choice, fusion);
       for (const Parameter& parameter : source.parameters) {
         if (parameter.name.starts_with("tile.")) values[parameter.name] = main.part ? kCombinedColumns : 1;
@@ -255,6 +258,37 @@ void add_short_runs(const GpuPointSource& source, const std::set<std::string>& r
   }
 }
 
+/// Sums with few results, such as one number of all that there is: parts keep all units busy, a block for each.
+void add_few_results(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at({rules});
+  const Nest& nest = source.variants.nest(whole);
+  const auto results_of = [&](const FusionGroup& group) {
+    std::int64_t results = 1;
+    for (const int axis : group.axes) results *= whole.structure.axes[static_cast<std::size_t>(axis)].extent;
+    return results;
+  };
+  const FusionGroup* sums = heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) {
+    return sums_up(whole, group) && results_of(group) <= std::max(source.limits.units / 32, 1);
+  });
+  if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  const auto points_of = [&](const FusionGroup& group) {
+    return whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
+  };
+  if (2 * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
+  const std::int64_t results = results_of(*sums);
+  const NestStructure& usual = source.variants.at({source.usual_rules}).structure;
+  for (const int split : source.split_axes) {
+    const auto axis = static_cast<std::size_t>(split);
+    if (axis >= whole.structure.axes.size() || whole.structure.axes[axis].name != usual.axes[axis].name) continue;
+    // The last ones are for sums over one dim.
+    for (const auto& [rounds, threads] : {std::pair{2, 512}, {8, 512}, {32, 32}}) {
+      const std::int64_t parts = ceil_div(rounds * source.limits.units, results);
+      if (whole.structure.axes[axis].extent < 2 * parts) continue;
+      points.push_back(completed(source, {rules, split, parts}, Fusion::alike, {{"threads", threads}, {"cluster", 1}}));
+    }
+  }
+}
+
 /// Sums of few terms along memory: everything together, some elements for each thread.
 void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -283,12 +317,19 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
+  RuleChoice without_tiles = simple;
+  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
+  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
+  add_few_results(source, without_tiles.rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
   add_short_sums(source, simple, points);
+  if (recomputes) add_row_values(source, without_tiles, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   add_column_values(source, simple.rules, false, points);
+  // At last what is right for any nest: each statement in kernels of its own, in a shape that suits it.
+  points.push_back(completed(source, simple, Fusion::none, {{"threads", 256}, {"cluster", 1}}));
   return points;
 }
 

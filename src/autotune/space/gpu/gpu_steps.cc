@@ -336,6 +336,13 @@ std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits) {
   return shapes;
 }
 
+GpuShape longest_shape(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
+  std::int64_t blocks = 1, cluster = 1;
+  for (const int axis : group.axes) blocks *= structure.axes[static_cast<std::size_t>(axis)].extent;
+  while (2 * cluster <= limits.most_cluster() && blocks * cluster < limits.units) cluster *= 2;
+  return {limits.most_threads, cluster, 1};
+}
+
 RowTiles row_tiles(const NestStructure& structure, const FusionGroup& group) {
   RowTiles tiles{points_per_work_tile(structure, group), group.axes.size()};
   const auto extent = [&](std::size_t k) { return structure.axes[static_cast<std::size_t>(group.axes[k])].extent; };
@@ -380,9 +387,7 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   if (group.axes.empty()) return {{"reduction_axis", -1}};
   const RowTiles tiles = row_tiles(structure, group);
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
-  // Rows longer than a cluster's: each block goes round its own.
-  const GpuShape longest{limits.most_threads, 1, 1};
-  GpuShape shape = shapes.empty() ? longest : shape_of_rows(tiles, shapes.front());
+  GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
   if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_of_many(structure, group, tiles, shape, limits);
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));

@@ -53,6 +53,9 @@ struct GpuShape {
 };
 std::vector<GpuShape> likely_shapes(double points, const GpuLimits& limits);
 
+/// For rows longer than a cluster keeps: each block goes round its share, and few rows have clusters, so that all units are busy.
+GpuShape longest_shape(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
+
 /// Which common axes a work tile takes whole: those from `inside` on, so that it has `points` for each position of the others.
 struct RowTiles {
   double points = 1;

@@ -18,6 +18,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kFewestColumns = 8;    ///< of f32: 32 bytes
 constexpr std::int64_t kRowsOfShortSums = 8;  ///< of which a block takes 128 columns
 constexpr int kCombiningThreads = 512;        ///< of a block that combines parts, each thread a few of them
 constexpr int kSummingThreads = 256;          ///< of a block that adds up a few parts of each of many sums
@@ -178,7 +179,12 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   };
   // Where each statement has kernels of its own, one shape does not suit all of them.
   const bool beside = !main_->part && (!is_main(group) || fusion_of(values_) == Fusion::none);
-  if (!beside || !on_tensor_cores()) {
+  // Sums of fewer columns than a sector of memory has read the rest of it for nothing.
+  const int columns = axis_of_column_sums(nest, chosen_.structure, group);
+  const auto tile = shape.plan.tile.find(columns);
+  const bool narrow = beside && tile != shape.plan.tile.end() && tile->second > 0 && tile->second < kFewestColumns &&
+                      chosen_.structure.axes[static_cast<std::size_t>(columns)].extent >= kFewestColumns;
+  if (!narrow && (!beside || !on_tensor_cores())) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
   }
@@ -187,8 +193,8 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     shape.on_gpu.transposed = rows->tensors;
     if (infeasible().empty()) return "";
   }
-  if (const int axis = axis_of_column_sums(nest, chosen_.structure, group); axis >= 0) {
-    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
+  if (columns >= 0) {
+    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, columns, gpu));
     if (infeasible().empty()) return "";
   }
   if (const int axis = axis_of_repeated_reads(nest, chosen_.structure, group); axis >= 0) {

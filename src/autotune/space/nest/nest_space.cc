@@ -5,6 +5,7 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/nest/nest_candidate.h"
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
@@ -32,6 +33,7 @@ class NestSpace : public Space {
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       if (is_for_products(rule) && !tensor_cores) continue;
+      if (rule == kRecomputingRule && !(limits.gpu && sums_over_planes(schedules.nest()))) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);

@@ -2,6 +2,7 @@
 #include "autotune/space/structure/axes.h"
 
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
@@ -247,6 +248,12 @@ std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access
     axes.push_back(known ? loop_group.axes[static_cast<std::size_t>(*dim)] : -1);
   }
   return axes;
+}
+
+bool sums_over_planes(const Nest& nest) {
+  const auto sums_plane = [](const Statement& statement) { return statement.reduction && reduced_dims(statement).size() > 1; };
+  return std::any_of(nest.statements.begin(), nest.statements.end(), sums_plane) &&
+         std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
 }
 
 bool multiplies_matrices(const Statement& statement) {

@@ -31,4 +31,7 @@ std::vector<std::vector<int>> summed_dims(const Access& access);
 /// A sum of products where each operand has a dim of the result that the other one lacks: one of products of matrices.
 bool multiplies_matrices(const Statement& statement);
 
+/// Do sums run over several dims, and none of them multiplies matrices?
+bool sums_over_planes(const Nest& nest);
+
 }  // namespace nestor

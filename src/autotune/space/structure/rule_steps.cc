@@ -144,7 +144,9 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
   return steps;
 }
 
-bool enabled_by_default(const std::string& rule) { return rule != kSplittingRule && !is_for_products(rule); }
+bool enabled_by_default(const std::string& rule) {
+  return rule != kSplittingRule && rule != kRecomputingRule && !is_for_products(rule);
+}
 
 bool is_for_products(const std::string& rule) {
   return rule == "zero_terms" || rule == "batch_first" || rule == "repeat_product" || rule == "join_rows";

@@ -19,6 +19,9 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules);
 /// The rule that cuts reductions into parts. It is asked for by axis and number of parts, not with the others.
 inline constexpr const char* kSplittingRule = "split_reduction";
 
+/// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
+inline constexpr const char* kRecomputingRule = "recompute";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

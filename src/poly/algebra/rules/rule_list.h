@@ -19,6 +19,7 @@ const Rule& simplify_rule();
 const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
+const Rule& recompute_rule();
 const Rule& materialize_factor_rule();
 const Rule& late_definitions_rule();
 const Rule& zero_terms_rule();

@@ -159,12 +159,17 @@ std::int64_t peak_registers(const BlockPlan& plan, const std::vector<std::pair<s
   return peak;
 }
 
-/// Ops that touch no register tile are free to use the layout that suits them.
+/// Ops that touch no register tile are free to use the layout that suits them. A number that all threads have is no tile: what sums over
+/// columns make of it, all threads get, and all threads read it.
 void free_layouts(BlockPlan& plan) {
+  const auto in_tile = [&](const TileAccess& access) {
+    const Placement* place = plan.placement(access.buffer);
+    return plan.in_registers(access) && (place->by_row || place->by_column);
+  };
   for (BlockOp& op : plan.ops) {
+    const bool writes = plan.in_registers(op.op.write) && !(op.divided >= 0 && op.reduces_columns());
     const bool tied =
-        op.product || plan.in_registers(op.op.write) ||
-        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return plan.in_registers(read); });
+        op.product || writes || in_tile(op.op.write) || std::any_of(op.op.reads.begin(), op.op.reads.end(), in_tile);
     if (tied || (op.column < 0 && op.rows.empty())) continue;
     if (op.column < 0) {  // one dim only, which followed rows elsewhere: neighbouring threads take neighbouring values
       op.column = op.rows.back();

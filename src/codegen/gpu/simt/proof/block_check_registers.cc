@@ -53,7 +53,6 @@ class RegisterProver {
   /// Nothing when an index is something else, which is reported.
   std::optional<SlotMap> map_of(const BlockOp& op, const TileAccess& access) {
     SlotMap map;
-    map.layout = op.layout;
     std::set<std::string> seen;
     const Buffer& buffer = proof_.plan.buffer(buffer_);
     for (std::size_t k = 0; k < access.index.size(); ++k) {
@@ -70,6 +69,8 @@ class RegisterProver {
     map.by_column = seen.count(kColumn) != 0;
     const std::size_t rows = seen.size() - (map.by_column ? 1 : 0);
     map.by_row = rows > 0;
+    // A number by itself is in all threads, whatever share of other things they have.
+    if (map.by_row || map.by_column) map.layout = op.layout;
     if (map.by_row && rows != op.rows.size()) {
       proof_.fail("{}: {} in registers does not tell all rows apart", op.op.name, name());
       return std::nullopt;

@@ -1,0 +1,89 @@
+// Rule "recompute": a cheap value is computed where it is read.
+//
+// Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them.
+// Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
+//            may be as large as all that the reduction takes.
+// Conditions what f reads is not written again before the readers; f is short; readers of t's elements are one to one, so that f is
+//            computed at most once for each reader and element.
+// Proof      f_e has the same value at the reader, by the first condition, and the cast is the store's.
+// Rounding   none: the same operations on the same values.
+#include <isl/map.h>
+
+#include <algorithm>
+
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "recompute";
+constexpr int kMostNodes = 24, kMostReaders = 3;
+
+int nodes_of(const ScalarExpr& value) {
+  int nodes = 0;
+  value.visit([&](const ScalarExpr&) { ++nodes; });
+  return nodes;
+}
+
+bool reads_elements_once(const Statement& reader, const std::string& tensor) {
+  return std::all_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) {
+    return read.tensor != tensor || isl_map_is_injective(read.relation.intersect_domain(reader.domain).get()) == isl_bool_true;
+  });
+}
+
+std::string objection(const Nest& nest, const Statement& statement) {
+  const std::string& tensor = statement.write.tensor;
+  if (!is_elementwise_temporary(nest, tensor)) return "it is not the only definition of a temporary, or is a reduction";
+  if (nodes_of(statement.value) > kMostNodes) return "its value is long";
+  const std::vector<const Statement*> readers = readers_of(nest, tensor);
+  if (readers.size() > kMostReaders) return "too many statements read it";
+  bool sums = false;
+  for (const Statement* reader : readers) {
+    if (reader->group <= statement.group) return "it is read before it is written";
+    if (!may_recompute(nest, statement, *reader)) return "what it reads is written again before " + reader->name;
+    if (!reads_elements_once(*reader, tensor)) return reader->name + " reads its elements several times";
+    sums = sums || reader->reduction.has_value();
+  }
+  return sums ? "" : "no reduction reads it";
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    if (!objection(nest, statement).empty()) continue;
+    matches.push_back(
+        {kName, {statement.name}, "what reads " + statement.write.tensor + " computes it, so that it needs no place"});
+  }
+  return matches;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  const std::string why = objection(nest, nest.statement(name));
+  if (!why.empty()) refuse_rule(kName, name, why);
+  const std::string tensor = nest.statement(name).write.tensor;
+  const auto reads_it = [&](const Access& read) { return read.tensor == tensor; };
+  Nest result = nest;
+  for (Statement& reader : result.statements) {
+    for (auto read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it); read != reader.reads.end();
+         read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it))
+      inline_read(nest, reader, static_cast<int>(read - reader.reads.begin()));
+  }
+  drop_unused(result);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& recompute_rule() {
+  static const Rule rule{kName,
+                         "a cheap value that reductions read is computed there (argument: statement)",
+                         "the same operations on the same values, wherever they are",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
