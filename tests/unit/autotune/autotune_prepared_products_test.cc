@@ -163,6 +163,30 @@ Nest linear_attention() {
       .build();
 }
 
+/// A layer along the places of each channel: what the first product leaves in registers is the second factor of the next.
+Nest token_mixing() {
+  const std::string cell = "0 <= n < B and 0 <= h < H and 0 <= m < C", out = "0 <= n < B and 0 <= p < 40 and 0 <= m < C";
+  return NestBuilder("token_mixing", {{"B", 2}, {"C", 200}, {"H", 200}})
+      .tensor("x", TensorRole::input, {"B", "40", "C"}, kHalf)
+      .tensor("up", TensorRole::input, {"H", "40"}, kHalf)
+      .tensor("down", TensorRole::input, {"40", "H"}, kHalf)
+      .tensor("lifted", TensorRole::temporary, {"B", "H", "C"})
+      .tensor("active", TensorRole::temporary, {"B", "H", "C"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"B", "40", "C"})
+      .tensor("out", TensorRole::output, {"B", "40", "C"}, kHalf)
+      .statement("lifted_init[n, h, m] : " + cell, "lifted[n, h, m]", {}, number(0))
+      .statement("lifted[n, h, m, p] : " + cell + " and 0 <= p < 40", "lifted[n, h, m]", {"up[h, p]", "x[n, p, m]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("active[n, h, m] : " + cell, "active[n, h, m]", {"lifted[n, h, m]"},
+                 ScalarExpr::cast(kHalf, ScalarExpr::make(ScalarOp::max, {read(0), number(0)})))
+      .statement("sum_init[n, p, m] : " + out, "sum[n, p, m]", {}, number(0))
+      .statement("sum[n, p, m, h] : " + out + " and 0 <= h < H", "sum[n, p, m]", {"down[p, h]", "active[n, h, m]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("out[n, p, m] : " + out, "out[n, p, m]", {"sum[n, p, m]", "x[n, p, m]"},
+                 ScalarExpr::cast(kHalf, read(0) * number(0.05) + wide(1)))
+      .build();
+}
+
 struct PreparedCase {
   const char* name;
   Nest nest;
@@ -243,6 +267,14 @@ std::vector<PreparedCase> prepared_cases() {
        shared_scores(false, 64, 64),
        {{"B", 256}, {"H", 16}, {"N", 256}},
        {{"B", 1}, {"H", 2}, {"N", 70}},
+       1,
+       2,
+       false,
+       Fusion::maximal},
+      {"token_mixing",
+       token_mixing(),
+       {{"B", 64}, {"C", 768}, {"H", 384}},
+       {{"B", 2}, {"C", 72}, {"H", 88}},
        1,
        2,
        false,

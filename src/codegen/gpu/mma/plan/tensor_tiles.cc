@@ -153,7 +153,34 @@ class TileFinder {
     return static_cast<int>(std::bit_ceil(static_cast<unsigned>(*extent)));
   }
 
+  /// The transposed product, whose rows are the columns of this one.
+  static void turn(ProductForm& form) {
+    std::swap(form.row, form.column);
+    std::swap(form.a, form.b);
+  }
+
+  /// What is in registers is a first operand, whose rows are those of all products.
+  void turn_products() {
+    const auto reads_tile = [&](const TensorOp& op, int ordinal) {
+      return in_scratch(op.op.reads[static_cast<std::size_t>(ordinal)]);
+    };
+    std::set<int> rows;
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product || op.form.pack >= 0) continue;
+      if (reads_tile(op, op.form.b) && !reads_tile(op, op.form.a)) turn(op.form);
+      if (reads_tile(op, op.form.a)) rows.insert(axes_.of(dim_member(k, op.form.row)));
+    }
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product || op.form.pack >= 0 || reads_tile(op, op.form.a)) continue;
+      const bool along = rows.contains(axes_.of(dim_member(k, op.form.row)));
+      if (!along && rows.contains(axes_.of(dim_member(k, op.form.column)))) turn(op.form);
+    }
+  }
+
   void find_rows() {
+    turn_products();
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
       const TensorOp& op = plan_.ops[k];
       if (op.kind != TensorOp::Kind::product) continue;
