@@ -157,7 +157,9 @@ class Repetition {
 
   /// Operands lie as the result does: vectors of the one are vectors of the other.
   bool may_be_repeated(const TileOp& op) const {
-    if (op.kind != OpKind::map || op.reduction || op.guard.defined() || op.fill || !op.indices.empty()) return false;
+    if ((op.kind != OpKind::map && op.kind != OpKind::copy) || op.reduction || op.guard.defined() || op.fill ||
+        !op.indices.empty())
+      return false;
     if (op.dims.empty() || !is_cheap(op.value) || !in_scratch(op.write)) return false;
     const std::string last = op.write.index.back().str();
     return std::all_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) {

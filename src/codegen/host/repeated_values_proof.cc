@@ -103,11 +103,12 @@ class RepeatedValues {
     return found;
   }
 
-  /// Only a map at every point of its box that writes all that the buffer ever has can be replaced by its value.
+  /// Only a map (or copy) at every point of its box that writes all that the buffer ever has can be replaced by its value.
   void define(const TileTree& at, Definitions& definitions) const {
     const TileOp& op = at->op;
     const Buffer& buffer = program_.buffers[op.write.buffer];
-    const bool plain = op.kind == OpKind::map && !op.reduction && !op.guard.defined() && !op.fill && op.indices.empty();
+    const bool whole = op.kind == OpKind::map || op.kind == OpKind::copy;
+    const bool plain = whole && !op.reduction && !op.guard.defined() && !op.fill && op.indices.empty();
     if (!plain) fail("it is no map of its whole box", at);
     if (buffer.memory != Memory::scratch || buffer.type != op.value.type()) fail("its result is seen elsewhere, or rounded", at);
     if (writers_.at(op.write.buffer) != 1) fail("others write there", at);

@@ -51,10 +51,11 @@ std::string row_index(const Member& member, const TileAccess& access, std::size_
 }
 
 /// The place of the index at which all accesses of both have the same row; -1: there is none. What lies in a row is dense, so that it is
-/// not the last place of several.
-int row_place(const Member& a, const Member& b, int buffer) {
-  const std::size_t indices_of_one = accesses_of(*a.op, buffer).front()->index.size();
-  const std::size_t places = indices_of_one > 1 ? indices_of_one - 1 : indices_of_one;
+/// not the last place where others have more than one element.
+int row_place(const Member& a, const Member& b, int buffer, const std::vector<IntExpr>& extents) {
+  const bool only_last = std::all_of(extents.begin(), extents.end() - (extents.empty() ? 0 : 1),
+                                     [](const IntExpr& extent) { return extent.as_constant() == 1; });
+  const std::size_t places = only_last ? extents.size() : extents.size() - 1;
   for (std::size_t place = 0; place < places; ++place) {
     std::set<std::string> indices;
     for (const Member& member : {a, b}) {
@@ -133,7 +134,7 @@ class Group {
     std::map<int, int> places;
     for (const Member& other : members_) {
       for (const int buffer : meeting_buffers(*member.op, *other.op)) {
-        const int place = row_place(member, other, buffer);
+        const int place = row_place(member, other, buffer, buffers_[buffer].extents);
         if (place < 0) return false;
         if (buffers_[buffer].memory == Memory::scratch) places[buffer] = place;
       }

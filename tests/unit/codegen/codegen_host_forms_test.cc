@@ -65,6 +65,28 @@ TEST(RowStrips, OpsThatMeetInRowsShareALoop) {
   expect_right(p, {{"M", 3}}, options);
 }
 
+/// Values of rows have unit dims where a task works on one of a batch: rows are at their last place all the same.
+TEST(RowStrips, UnitDimsBeforeTheRowsChangeNothing) {
+  TileProgram p = rows_program({scores(), largest(), powers(), total(), result()});
+  for (Buffer& buffer : p.buffers) {
+    if (buffer.memory == Memory::scratch) buffer.extents.insert(buffer.extents.begin(), 1);
+  }
+  const auto widened = [&](TileAccess& access) {
+    if (p.buffers[access.buffer].memory == Memory::scratch) access.index.insert(access.index.begin(), 0);
+  };
+  std::vector<TileTree> ops;
+  for (const TileTree& child : p.root->children[0]->children) {
+    TileOp op = child->op;
+    widened(op.write);
+    for (TileAccess& access : op.reads) widened(access);
+    ops.push_back(node(std::move(op)));
+  }
+  p.root = loop("m", M, LoopKind::parallel, sequence(std::move(ops)));
+  const TileProgram strips = in_row_strips(p);
+  ASSERT_EQ(strips.root->children[0]->children.size(), 1U) << describe(strips);
+  expect_right(strips, {{"M", 3}});
+}
+
 TEST(RowStrips, TilesThatFitTheFirstCacheStayWhole) {
   const TileProgram p = rows_program({scores(), largest(), powers(), total(), result()});
   EXPECT_THAT(describe(in_row_strips(p, 1 << 20)), Not(HasSubstr("_strip")));
@@ -116,6 +138,20 @@ TEST(RepeatedValues, CheapMapsAreComputedByTheirReaders) {
   const TileProgram p = rows_program({start(), cheap(), largest(), difference()});
   EXPECT_THAT(describe(with_repeated_values(p)), Not(HasSubstr("scores[i, j]")));
   expect_right(p, {{"M", 3}});
+}
+
+/// A copy of a tile stands for the tile: what it is read for reads the tile instead.
+TEST(RepeatedValues, CopiesWithinScratchAreLeftOut) {
+  TileTree copied = node(make(OpKind::copy, box(), kScores, {kPowers}, read(0)));
+  const TileProgram p = rows_program({start(), copied, largest(), difference()});
+  const TileProgram repeated = with_repeated_values(p);
+  EXPECT_THAT(describe(repeated), Not(HasSubstr("scores[i, j]")));
+  EXPECT_NO_THROW(prove_repeated_values(p, repeated));
+  expect_right(p, {{"M", 3}});
+  EXPECT_FALSE(is_repeated({start(), copied, start(), largest()})) << "its operand is overwritten";
+  TileOp masked = copied->op;
+  masked.guard = ge(i, j);
+  EXPECT_FALSE(is_repeated({start(), node(std::move(masked)), largest()}));
 }
 
 /// Square tiles, `to[i, j]` from `from` at `index`.
