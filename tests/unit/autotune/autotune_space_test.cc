@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -22,10 +24,10 @@ namespace {
 using samples::Mask;
 
 struct Problem {
-  explicit Problem(const Nest& nest, int threads = 2)
+  explicit Problem(const Nest& nest, int threads = 2, std::int64_t scratch_bytes = 1 << 20)
       : sizes(complete_sizes(nest, {})),
         schedules(nest),
-        space(make_nest_space(schedules, sizes, {threads, 1 << 20, 8 << 20, 8, std::nullopt})) {}
+        space(make_nest_space(schedules, sizes, {threads, scratch_bytes, 8 << 20, 8, std::nullopt})) {}
   Schedule replay(const Point& point) {
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) user_error("infeasible: {}", candidate.infeasible);
@@ -125,16 +127,30 @@ TEST(NestSpace, CompositesLetAllStatementsShareTheReductionLoop) {
 }
 
 TEST(NestSpace, LargerTilesOfAStreamedReductionAreGuessed) {
-  Problem problem(samples::scores_softmax_values(Mask::none, 512, 1024, 64));
-  std::set<std::int64_t> rows;
+  Problem problem(samples::scores_softmax_values(Mask::none, 512, 1024, 64), 2, 4 << 20);
+  std::map<std::int64_t, std::set<std::int64_t>> rows;  // by the reduction's tile
   for (const Point& point : problem.space->defaults()) {
     const auto values = named_values(*problem.space, point);
-    if (values.at("reduction_tile") != 256) continue;
     for (const auto& [name, value] : values) {
-      if (name.starts_with("tile.") && value > 64 && problem.space->candidate(point).infeasible.empty()) rows.insert(value);
+      if (name.starts_with("tile.") && value > 64 && problem.space->candidate(point).infeasible.empty())
+        rows[values.at("reduction_tile")].insert(value);
     }
   }
-  EXPECT_EQ(rows, (std::set<std::int64_t>{128, 256}));
+  EXPECT_EQ(rows[256], (std::set<std::int64_t>{128, 256}));
+  EXPECT_EQ(rows[512], (std::set<std::int64_t>{256}));
+}
+
+/// Each task packs its operands: a task a thread, two and four, as square as they can be.
+TEST(NestSpace, LargeTilesOfAProductAreGuessed) {
+  Problem problem(samples::matmul(1024, 1024, 256));
+  std::set<std::pair<std::int64_t, std::int64_t>> tiles;
+  for (const Point& point : problem.space->defaults()) {
+    const auto values = named_values(*problem.space, point);
+    tiles.emplace(values.at("tile.i"), values.at("tile.j"));
+  }
+  for (const auto& wanted : {std::pair<std::int64_t, std::int64_t>{0, 512}, {512, 512}, {512, 256}}) {
+    EXPECT_TRUE(tiles.contains(wanted)) << wanted.first << " x " << wanted.second;
+  }
 }
 
 TEST(NestSpace, RowsOfANormalisationAreFusedAndRunInParallel) {

@@ -281,6 +281,18 @@ TEST(HostContract, MatrixTimesVectorInBothDirections) {
                {{"M", 77}, {"K", 13}}, options);
 }
 
+/// 24 accumulators, 6 addresses of rows, 10 loads a step. 4 x 4 has more loads, 14 x 2 more addresses than there are registers.
+TEST(HostContract, LargeProductsTakeSixRowsOfFourVectors) {
+  Product s;
+  s.fixed = true;
+  for (const std::int64_t depth : {64, 256, 1024}) {
+    const TileProgram p = product(s, {{"M", 1024}, {"N", 1024}, {"K", depth}});
+    const std::string text = compile_host(p, {"x86-64-v4", "", 64, 32}, {.keep_ir = true}).assembly;
+    EXPECT_NE(text.find("product_6x4x16_b:"), std::string::npos) << depth;
+    EXPECT_NE(text.find("prefetcht1"), std::string::npos) << "C is fetched while it is computed";
+  }
+}
+
 TEST(HostContract, WidestVectorsCompile) {
   Product s;
   const CompiledHost compiled = compile_host(product(s, {}), {"x86-64-v4", "", 64, 32}, {.keep_ir = true});

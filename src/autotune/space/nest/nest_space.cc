@@ -24,6 +24,11 @@ bool has_16_bits(const Nest& nest) {
   });
 }
 
+bool contracts(const NestStructure& structure, const FusionGroup& group) {
+  const std::vector<bool>& reduced = structure.loop_groups[group.heaviest].reduced;
+  return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
+}
+
 class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
@@ -54,6 +59,7 @@ class NestSpace : public Space {
   void add_splits(const RuleVariant& usual);
   NamedValues default_values() const;
   std::string tile_of_rows() const;
+  std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
@@ -223,21 +229,20 @@ NamedValues NestSpace::default_values() const {
   values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
   values["parallel"] = 3;
   const FusionGroup* main = &variants_.heaviest(usual, Fusion::maximal);
-  const LoopGroup& heavy = usual.structure.loop_groups[main->heaviest];
   const auto axis_value = [&](int axis, std::int64_t tile) { values["tile." + usual.structure.axes[axis].name] = tile; };
   for (const int axis : main->axes) axis_value(axis, 1);
   if (main->axes.empty()) return values;
   const int last = main->axes.back();
   // Elements that one iteration of the last common loop works on.
   const double inner = points_per_work_tile(usual.structure, *main);
-  const bool contracts = std::find(heavy.reduced.begin(), heavy.reduced.end(), true) != heavy.reduced.end();
+  const bool sums = contracts(usual.structure, *main);
   const std::int64_t few_rows = static_cast<std::int64_t>(std::max(1.0, 8192 / std::max(inner, 1.0)));
   values["reduction_tile"] = 64;
   values["streaming"] = output_bytes() > limits_.shared_cache_bytes / 2;
   const bool long_reduction = !main->reduction_axes.empty() && inner > 16384;
   if (long_reduction) values["reduction_axis"] = main->reduction_axes.front();
-  if (inner > 1) axis_value(last, contracts && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
-  if (contracts && !long_reduction && main->axes.size() > 1) {
+  if (inner > 1) axis_value(last, sums && inner >= 64 && main->axes.size() > 1 ? 64 : few_rows);
+  if (sums && !long_reduction && main->axes.size() > 1) {
     axis_value(last, 128);
     axis_value(main->axes[main->axes.size() - 2], 64);
   }
@@ -250,6 +255,27 @@ NamedValues NestSpace::default_values() const {
 std::string NestSpace::tile_of_rows() const {
   const RuleVariant& usual = variants_.at({usual_rules_});
   return "tile." + usual.structure.axes[variants_.heaviest(usual, Fusion::maximal).axes.back()].name;
+}
+
+/// Tiles of the heaviest group's last two common loops that make at least so many tasks: as large as they can be, since each task of a
+/// product packs its operands (0: the loop stays whole). Nothing where it sums up nothing over tiles.
+std::optional<NamedValues> NestSpace::tiles_of_tasks(std::int64_t tasks) const {
+  const RuleVariant& usual = variants_.at({usual_rules_});
+  const FusionGroup& main = variants_.heaviest(usual, Fusion::maximal);
+  const std::vector<int>& axes = main.axes;
+  if (axes.size() < 2 || !contracts(usual.structure, main)) return std::nullopt;
+  std::int64_t outer = 1;
+  for (std::size_t k = 0; k + 2 < axes.size(); ++k) outer *= usual.structure.axes[axes[k]].extent;
+  const Axis &rows = usual.structure.axes[axes[axes.size() - 2]], &columns = usual.structure.axes[axes.back()];
+  std::int64_t row_tile = rows.extent, column_tile = columns.extent;
+  const auto count = [](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
+  while (outer * count(rows.extent, row_tile) * count(columns.extent, column_tile) < tasks &&
+         std::max(row_tile, column_tile) > 1) {
+    std::int64_t& larger = row_tile > column_tile ? row_tile : column_tile;
+    larger = (larger + 1) / 2;
+  }
+  return NamedValues{{"tile." + rows.name, row_tile < rows.extent ? row_tile : 0},
+                     {"tile." + columns.name, column_tile < columns.extent ? column_tile : 0}};
 }
 
 std::vector<Point> NestSpace::defaults() const {
@@ -277,6 +303,11 @@ std::vector<Point> NestSpace::defaults() const {
   if (value_or(first, "reduction_axis", -1) >= 0) {
     // More rows a tile: operands of products are packed for fewer tiles.
     for (const std::int64_t tile : {128, 256}) changed({{tile_of_rows(), tile}, {"reduction_tile", 256}});
+    changed({{tile_of_rows(), 256}, {"reduction_tile", 512}});
+  } else {
+    for (const std::int64_t each : {1, 2, 4}) {
+      if (const auto tiles = tiles_of_tasks(each * units())) changed(*tiles);
+    }
   }
   changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {

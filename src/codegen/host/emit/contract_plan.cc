@@ -11,11 +11,14 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kBlockDepth = 256;
-constexpr std::int64_t kBlockColumns = 1024;
-constexpr std::int64_t kBlockRows = 144;
+constexpr std::int64_t kBlockDepth = 512;
+constexpr std::int64_t kBlockOfB = 64 << 10;  ///< elements of B's panels: 256 KiB, for second caches of 512 KiB and more
+constexpr std::int64_t kBlockRows = 36;
 constexpr std::int64_t kUnknown = 1 << 20;  ///< stands for an extent without a known bound
 constexpr std::int64_t kTypical = 512;      ///< what tile sizes are judged by where extents are larger or unknown
+constexpr double kCyclesOfTile = 90;        ///< measured on a Sapphire Rapids
+constexpr double kDelayOfLoad = 0.1;
+constexpr int kMostRowsInPlace = 8;
 
 class Planner {
  public:
@@ -29,7 +32,9 @@ class Planner {
     if (!affine()) return std::nullopt;
     orient();
     if (!classify() || !split_guards()) return std::nullopt;
+    block_depth();
     shape();
+    choose_panels();
     return plan_;
   }
 
@@ -129,13 +134,24 @@ class Planner {
     return out;
   }
 
-  /// Estimated cycles of rows x vectors tiles over the whole product: two fused multiply-adds or two to three loads a cycle.
+  /// A is read in place where its rows are dense. A depth that fits half more than a block is one block.
+  void block_depth() {
+    plan_.pack_a = c_.type(plan_.a) != ElementType::f32 || c_.motion(plan_.a, plan_.depth) != OpContext::Motion::unit;
+    const std::int64_t depth = size(plan_.depth);
+    plan_.block_depth = has_size(plan_.depth) && depth <= kBlockDepth * 3 / 2 ? std::max<std::int64_t>(depth, 1) : kBlockDepth;
+  }
+
+  /// Estimated cycles of rows x vectors tiles over the whole product: two fused multiply-adds or two to three loads a cycle, and what
+  /// it takes to start a tile and to store its sums. More rows in place than address registers are slower.
   double cost(int rows, int vectors) const {
     const double width = plan_.width;
     const auto tiles = [&](int k, double tile) { return std::ceil(static_cast<double>(std::min(size(k), kTypical)) / tile); };
     const double row_tiles = tiles(plan_.row, rows), column_tiles = tiles(plan_.column, vectors * width);
     const double multiply = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4.0;
-    return row_tiles * column_tiles * std::max({multiply, load, latency}) * (1 + 0.02 * std::max(0, 12 - rows * vectors));
+    const double step =
+        std::max({multiply, load, latency}) * (1 + 0.02 * std::max(0, 12 - rows * vectors)) + kDelayOfLoad * (rows + vectors);
+    const double addresses = !plan_.pack_a && rows > kMostRowsInPlace ? 1.05 : 1;
+    return row_tiles * column_tiles * (static_cast<double>(plan_.block_depth) * step * addresses + kCyclesOfTile);
   }
 
   /// The register tile: accumulators, one row of B and one element of A must fit the registers.
@@ -159,13 +175,10 @@ class Planner {
         plan_.vectors = vectors;
       }
     }
-    choose_panels();
   }
 
   void choose_panels() {
     const std::int64_t columns = size(plan_.column), depth = size(plan_.depth), rows = size(plan_.row);
-    const bool a_plain = c_.type(plan_.a) == ElementType::f32 && c_.motion(plan_.a, plan_.depth) == OpContext::Motion::unit;
-    plan_.pack_a = !a_plain;
     // B is read in place when its rows are dense, end at a panel's edge, and are few enough to stay cached.
     const bool b_plain = c_.type(plan_.b) == ElementType::f32 && c_.motion(plan_.b, plan_.column) == OpContext::Motion::unit;
     const bool even = c_.extent(plan_.column) && plan_.column_bounds.empty() && columns % plan_.panel_columns() == 0;
@@ -173,8 +186,8 @@ class Planner {
     plan_.direct_c =
         c_.type(OpContext::kWrite) == ElementType::f32 && c_.motion(OpContext::kWrite, plan_.column) == OpContext::Motion::unit;
     const auto up = [](std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; };
-    plan_.block_depth = has_size(plan_.depth) && depth <= kBlockDepth * 3 / 2 ? std::max<std::int64_t>(depth, 1) : kBlockDepth;
-    plan_.block_columns = up(has_size(plan_.column) ? std::min(columns, kBlockColumns) : kBlockColumns, plan_.panel_columns());
+    const std::int64_t most_columns = kBlockOfB / plan_.block_depth;
+    plan_.block_columns = up(has_size(plan_.column) ? std::min(columns, most_columns) : most_columns, plan_.panel_columns());
     plan_.block_rows = up(has_size(plan_.row) ? std::min(rows, kBlockRows) : kBlockRows, plan_.rows);
   }
 

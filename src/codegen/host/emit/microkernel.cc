@@ -34,6 +34,7 @@ class Microkernel {
       b_.CreateStore(llvm::Constant::getNullValue(vector_), sums_.back());
     }
     find_rows();
+    fetch_results();
     Value* unrolled = b_.CreateAnd(depth_, f_.i64(-kDepthUnroll));
     f_.loop(f_.i64(0), unrolled, kDepthUnroll, [&](Value* k) { steps(k, kDepthUnroll); });
     f_.loop(unrolled, depth_, 1, [&](Value* k) { steps(k, 1); });
@@ -58,6 +59,15 @@ class Microkernel {
       Value* row = i == 0 ? f_.i64(0) : f_.minimum(f_.i64(i), last);
       row_.push_back(at(a_, b_.CreateNSWMul(row, a_stride_)));
     }
+  }
+
+  /// C is asked for while the product is computed. Rows and columns that are not there do no harm.
+  void fetch_results() {
+    each([&](int i, int v) {
+      Value* offset = b_.CreateAdd(b_.CreateMul(f_.i64(i), c_stride_), f_.i64(first_column(v)));
+      b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                         {b_.CreateGEP(real_, c_, offset), b_.getInt32(0), b_.getInt32(2), b_.getInt32(1)});
+    });
   }
 
   void steps(Value* k, int count) {
