@@ -19,8 +19,8 @@ struct OpenMpLoops::Impl {
   void run(const TaskLoop::Job& job) {
     const OpenMpRuntime* runtime = openmp_runtime();
     const std::lock_guard lock(turn);
-    loop.begin(job);
     const int most = runtime == nullptr ? 1 : std::min(static_cast<int>(slots.size()), runtime->max_threads());
+    loop.begin(job, most);
     if (most <= 1 || job.count == 1) return loop.run(slots[0]);
     const auto body = [](void* data) {
       Impl& self = *static_cast<Impl*>(data);

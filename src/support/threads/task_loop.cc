@@ -9,6 +9,8 @@
 namespace nestor {
 namespace {
 
+constexpr std::int64_t kRunsOfThread = 4;  ///< of what is left when one is claimed: so many are enough to balance
+
 // The slot of the task that the current thread is inside, if any, and the depth of its loops.
 thread_local TaskSlot* current_slot = nullptr;
 thread_local std::size_t current_depth = 0;
@@ -26,18 +28,32 @@ void* GrowingScratch::reserve(std::int64_t bytes) {
   return memory_;
 }
 
-void TaskLoop::begin(const Job& job) {
+void TaskLoop::begin(const Job& job, int threads) {
   job_ = job;
+  threads_ = threads;
   next_.store(0, std::memory_order_relaxed);
 }
 
+/// Guided self-scheduling (C. Polychronopoulos, D. Kuck, IEEE Trans. Computers 36(12), 1987): a part of what is left, down to one task.
+/// Tasks that follow one another work on neighbouring rows, and a task fetches the first rows of the next one.
+bool TaskLoop::claim(std::int64_t& first, std::int64_t& end) {
+  first = next_.load(std::memory_order_relaxed);
+  while (first < job_.count) {
+    end = first + std::max<std::int64_t>((job_.count - first) / (kRunsOfThread * threads_), 1);
+    if (next_.compare_exchange_weak(first, end, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
 void TaskLoop::run(TaskSlot& slot) {
-  std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-  if (index >= job_.count) return;
+  std::int64_t index = 0, end = 0;
+  if (!claim(index, end)) return;
   current_slot = &slot;
   current_depth = 0;
   void* scratch = slot.levels[0].reserve(job_.scratch_bytes);
-  for (; index < job_.count; index = next_.fetch_add(1, std::memory_order_relaxed)) job_.task(job_.closure, index, scratch);
+  do {
+    for (; index < end; ++index) job_.task(job_.closure, index, scratch);
+  } while (claim(index, end));
   current_slot = nullptr;
 }
 

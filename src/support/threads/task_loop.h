@@ -1,4 +1,4 @@
-// One parallel loop of tasks, whoever's threads run it: tasks are claimed by one atomic counter, scratch memory is each thread's own.
+// One parallel loop of tasks, whoever's threads run it: runs of tasks are claimed by one atomic counter, scratch memory is each thread's own.
 #pragma once
 
 #include "nestor/host_abi.h"
@@ -45,8 +45,8 @@ class TaskLoop {
     void* closure = nullptr;
   };
 
-  /// Nobody may be in run().
-  void begin(const Job& job);
+  /// For at most so many threads. Nobody may be in run().
+  void begin(const Job& job, int threads);
   const Job& job() const { return job_; }
   /// Runs tasks that nobody has claimed, until there are none. Each thread has a slot of its own.
   void run(TaskSlot& slot);
@@ -55,7 +55,10 @@ class TaskLoop {
   static bool run_within_task(const Job& job);
 
  private:
+  bool claim(std::int64_t& first, std::int64_t& end);
+
   Job job_;
+  std::int64_t threads_ = 1;
   alignas(kCacheLine) std::atomic<std::int64_t> next_{0};
 };
 

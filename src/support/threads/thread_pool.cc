@@ -1,4 +1,4 @@
-// A pool made for loops of microseconds: workers spin briefly before they sleep, tasks are claimed by one atomic counter,
+// A pool made for loops of microseconds: workers spin briefly before they sleep, runs of tasks are claimed by one atomic counter,
 // and a worker that wakes too late never holds up the caller.
 #include "support/threads/thread_pool.h"
 
@@ -123,7 +123,7 @@ void ThreadPool::Impl::leave() {
 
 void ThreadPool::Impl::run(const TaskLoop::Job& wanted) {
   const std::lock_guard lock_turn(turn);
-  loop.begin(wanted);
+  loop.begin(wanted, static_cast<int>(slots.size()));
   const bool alone = workers.empty() || wanted.count == 1;
   if (!alone) {
     state.store(kOpen, std::memory_order_release);

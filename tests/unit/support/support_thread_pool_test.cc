@@ -2,9 +2,11 @@
 #include "support/threads/thread_pool.h"
 
 #include "support/error.h"
+#include "support/threads/task_loop.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -176,6 +178,34 @@ TEST(ForEach, RunsEveryTaskAndPassesOnTheFirstException) {
                         }),
                std::runtime_error);
   for_each(pool, 0, [](std::size_t) { FAIL(); });
+}
+
+/// While one thread is in its first task, another runs all that is left to claim.
+TEST(TaskLoop, NeighboursAreClaimedTogetherAndTheLastOnesAlone) {
+  struct Seen {
+    TaskLoop loop;
+    TaskSlot first, second;
+    std::vector<std::int64_t> by_first, by_second;
+    std::thread::id of_first = std::this_thread::get_id();
+  } seen;
+  const auto task = [](void* closure, std::int64_t index, void*) {
+    Seen& all = *static_cast<Seen*>(closure);
+    const bool is_first = std::this_thread::get_id() == all.of_first;
+    (is_first ? all.by_first : all.by_second).push_back(index);
+    if (is_first && index == 0) std::thread([&] { all.loop.run(all.second); }).join();
+  };
+  for (const std::int64_t count : {1, 7, 64, 1000}) {
+    seen.by_first.clear(), seen.by_second.clear();
+    seen.loop.begin({count, 0, task, &seen}, 2);
+    seen.loop.run(seen.first);
+    const auto together = std::max<std::int64_t>(count / 8, 1);
+    ASSERT_EQ(seen.by_first.size(), static_cast<std::size_t>(together)) << count;
+    ASSERT_EQ(seen.by_second.size(), static_cast<std::size_t>(count - together)) << count;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const bool is_first = k < together;
+      EXPECT_EQ((is_first ? seen.by_first : seen.by_second)[static_cast<std::size_t>(is_first ? k : k - together)], k);
+    }
+  }
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kBlockDepth = 512;
-constexpr std::int64_t kBlockOfB = 64 << 10;  ///< elements of B's panels: 256 KiB, for second caches of 512 KiB and more
+constexpr std::int64_t kBlockOfB = 128 << 10;  ///< elements of B's panels: 512 KiB, for second caches of 1 MiB and more
 constexpr std::int64_t kBlockRows = 36;
 constexpr std::int64_t kUnknown = 1 << 20;  ///< stands for an extent without a known bound
 constexpr std::int64_t kTypical = 512;      ///< what tile sizes are judged by where extents are larger or unknown
