@@ -11,12 +11,19 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kBlockDepth = 512;
-constexpr std::int64_t kBlockOfB = 128 << 10;  ///< elements of B's panels: 512 KiB, for second caches of 1 MiB and more
-constexpr std::int64_t kBlockRows = 36;
-constexpr std::int64_t kUnknown = 1 << 20;  ///< stands for an extent without a known bound
-constexpr std::int64_t kTypical = 512;      ///< what tile sizes are judged by where extents are larger or unknown
-constexpr double kCyclesOfTile = 90;        ///< measured on a Sapphire Rapids
+/// Blocks kept in caches. Measured with AVX-512 on a Sapphire Rapids.
+struct BlockLimits {
+  std::int64_t depth;          ///< in vectors
+  std::int64_t elements_of_b;  ///< of its panels
+  std::int64_t rows;
+};
+constexpr BlockLimits kInPlace{32, 128 << 10, 36};
+/// A is packed again for each block of columns, so that these are wider.
+constexpr BlockLimits kPackedA{16, 256 << 10, 144};
+constexpr std::int64_t kBlockRowsOfTile = 144;  ///< where B is packed again for each block of rows
+constexpr std::int64_t kUnknown = 1 << 20;      ///< stands for an extent without a known bound
+constexpr std::int64_t kTypical = 512;          ///< what tile sizes are judged by where extents are larger or unknown
+constexpr double kCyclesOfTile = 90;            ///< measured on a Sapphire Rapids
 constexpr double kDelayOfLoad = 0.1;
 constexpr int kMostRowsInPlace = 8;
 
@@ -134,11 +141,14 @@ class Planner {
     return out;
   }
 
+  const BlockLimits& limits() const { return plan_.pack_a ? kPackedA : kInPlace; }
+
   /// A is read in place where its rows are dense. A depth that fits half more than a block is one block.
   void block_depth() {
     plan_.pack_a = c_.type(plan_.a) != ElementType::f32 || c_.motion(plan_.a, plan_.depth) != OpContext::Motion::unit;
-    const std::int64_t depth = size(plan_.depth);
-    plan_.block_depth = has_size(plan_.depth) && depth <= kBlockDepth * 3 / 2 ? std::max<std::int64_t>(depth, 1) : kBlockDepth;
+    plan_.width = c_.frame.host.shape.width;
+    const std::int64_t depth = size(plan_.depth), most = limits().depth * plan_.width;
+    plan_.block_depth = has_size(plan_.depth) && depth <= most * 3 / 2 ? std::max<std::int64_t>(depth, 1) : most;
   }
 
   /// Estimated cycles of rows x vectors tiles over the whole product: two fused multiply-adds or two to three loads a cycle, and what
@@ -156,9 +166,7 @@ class Planner {
 
   /// The register tile: accumulators, one row of B and one element of A must fit the registers.
   void shape() {
-    const HostShape& target = c_.frame.host.shape;
-    plan_.width = target.width;
-    const int registers = static_cast<int>(target.registers);
+    const int registers = static_cast<int>(c_.frame.host.shape.registers);
     const int wanted_vectors =
         dim(plan_.column).kind == LoopKind::vectorize ? static_cast<int>(dim(plan_.column).factor / plan_.width) : 0;
     const int wanted_rows = dim(plan_.row).kind == LoopKind::unroll ? static_cast<int>(dim(plan_.row).factor) : 0;
@@ -186,9 +194,10 @@ class Planner {
     plan_.direct_c =
         c_.type(OpContext::kWrite) == ElementType::f32 && c_.motion(OpContext::kWrite, plan_.column) == OpContext::Motion::unit;
     const auto up = [](std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; };
-    const std::int64_t most_columns = kBlockOfB / plan_.block_depth;
+    const std::int64_t most_columns = limits().elements_of_b / plan_.block_depth;
     plan_.block_columns = up(has_size(plan_.column) ? std::min(columns, most_columns) : most_columns, plan_.panel_columns());
-    plan_.block_rows = up(has_size(plan_.row) ? std::min(rows, kBlockRows) : kBlockRows, plan_.rows);
+    const std::int64_t most_rows = plan_.direct_c ? limits().rows : kBlockRowsOfTile;
+    plan_.block_rows = up(has_size(plan_.row) ? std::min(rows, most_rows) : most_rows, plan_.rows);
   }
 
   const OpContext& c_;
