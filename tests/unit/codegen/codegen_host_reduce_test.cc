@@ -288,8 +288,9 @@ TEST(HostContract, LargeProductsTakeSixRowsOfFourVectors) {
   for (const std::int64_t depth : {64, 256, 1024}) {
     const TileProgram p = product(s, {{"M", 1024}, {"N", 1024}, {"K", depth}});
     const std::string text = compile_host(p, {"x86-64-v4", "", 64, 32}, {.keep_ir = true}).assembly;
-    EXPECT_NE(text.find("product_6x4x16_b:"), std::string::npos) << depth;
-    EXPECT_NE(text.find("prefetcht1"), std::string::npos) << "C is fetched while it is computed";
+    const bool fetches = depth > 64;  // a short product ends before C has come
+    EXPECT_NE(text.find(fetches ? "product_6x4x16_b_c:" : "product_6x4x16_b:"), std::string::npos) << depth;
+    EXPECT_EQ(text.find("prefetcht1") != std::string::npos, fetches) << depth;
   }
 }
 

@@ -26,6 +26,7 @@ constexpr std::int64_t kTypical = 512;          ///< what tile sizes are judged 
 constexpr double kCyclesOfTile = 90;            ///< measured on a Sapphire Rapids
 constexpr double kDelayOfLoad = 0.1;
 constexpr int kMostRowsInPlace = 8;
+constexpr std::int64_t kLeastDepthOfFetch = 128;
 
 class Planner {
  public:
@@ -193,6 +194,7 @@ class Planner {
     plan_.pack_b = !(b_plain && even && columns * depth <= 32768);
     plan_.direct_c =
         c_.type(OpContext::kWrite) == ElementType::f32 && c_.motion(OpContext::kWrite, plan_.column) == OpContext::Motion::unit;
+    plan_.fetch_c = plan_.block_depth >= kLeastDepthOfFetch;
     const auto up = [](std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; };
     const std::int64_t most_columns = limits().elements_of_b / plan_.block_depth;
     plan_.block_columns = up(has_size(plan_.column) ? std::min(columns, most_columns) : most_columns, plan_.panel_columns());

@@ -22,6 +22,7 @@ struct ContractPlan {
   int vectors = 2;  ///< its columns, in vectors
   unsigned width = 8;
   bool pack_a = false, pack_b = true;
+  bool fetch_c = false;  ///< microkernels take long enough for C to come from a far cache meanwhile
   bool direct_c = true;  ///< C is f32 and dense along columns: microkernels update it in place
   std::int64_t block_rows = 0, block_columns = 0, block_depth = 0;  ///< of the panels kept in caches
 

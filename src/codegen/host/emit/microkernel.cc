@@ -34,7 +34,7 @@ class Microkernel {
       b_.CreateStore(llvm::Constant::getNullValue(vector_), sums_.back());
     }
     find_rows();
-    fetch_results();
+    if (shape_.fetches_c) fetch_results();
     Value* unrolled = b_.CreateAnd(depth_, f_.i64(-kDepthUnroll));
     f_.loop(f_.i64(0), unrolled, kDepthUnroll, [&](Value* k) { steps(k, kDepthUnroll); });
     f_.loop(unrolled, depth_, 1, [&](Value* k) { steps(k, 1); });
@@ -61,7 +61,7 @@ class Microkernel {
     }
   }
 
-  /// C is asked for while the product is computed. Rows and columns that are not there do no harm.
+  /// Rows and columns that are not there do no harm.
   void fetch_results() {
     each([&](int i, int v) {
       Value* offset = b_.CreateAdd(b_.CreateMul(f_.i64(i), c_stride_), f_.i64(first_column(v)));
@@ -145,8 +145,9 @@ class Microkernel {
 }  // namespace
 
 llvm::Function* microkernel(HostModule& host, const MicrokernelShape& shape) {
-  const std::string name = fmt::format("product_{}x{}x{}{}{}{}", shape.rows, shape.vectors, shape.width,
-                                       shape.packed_a ? "_a" : "", shape.packed_b ? "_b" : "", shape.scaled ? "_s" : "");
+  const std::string name =
+      fmt::format("product_{}x{}x{}{}{}{}{}", shape.rows, shape.vectors, shape.width, shape.packed_a ? "_a" : "",
+                  shape.packed_b ? "_b" : "", shape.scaled ? "_s" : "", shape.fetches_c ? "_c" : "");
   llvm::Function*& known = host.helpers[name];
   if (known != nullptr) return known;
   llvm::Type* pointer = llvm::PointerType::getUnqual(host.context());

@@ -13,6 +13,7 @@ struct MicrokernelShape {
   bool packed_a = false;  ///< A is [depth][rows]; else row i starts at a + i*a_stride and is dense along depth
   bool packed_b = true;   ///< B is [depth][vectors*width]; else step k starts at b + k*b_stride
   bool scaled = false;
+  bool fetches_c = false;  ///< C is asked for while the product is computed
 };
 
 /// void(ptr a, i64 a_stride, ptr b, i64 b_stride, ptr c, i64 c_stride, i64 depth, i64 rows, i64 columns, float scale,

@@ -152,8 +152,13 @@ class ContractLowering {
   void row_block(Block rows, Block columns, Block depth, Value* a, Value* b, Value* c, Value* c_stride, Value* accumulate) {
     a = moved(plan_->a, a, plan_->row, rows.start);
     if (plan_->pack_a) pack(a_panels_, plan_->rows, plan_->a, plan_->row, a, rows.count, depth.count);
-    llvm::Function* kernel =
-        microkernel(f_.host, {plan_->rows, plan_->vectors, plan_->width, plan_->pack_a, plan_->pack_b, plan_->scale != 1});
+    llvm::Function* kernel = microkernel(f_.host, {.rows = plan_->rows,
+                                                   .vectors = plan_->vectors,
+                                                   .width = plan_->width,
+                                                   .packed_a = plan_->pack_a,
+                                                   .packed_b = plan_->pack_b,
+                                                   .scaled = plan_->scale != 1,
+                                                   .fetches_c = plan_->fetch_c});
     llvm::Type* real = b_.getFloatTy();
     const auto panel = [&](Value* base, Value* at) { return b_.CreateInBoundsGEP(real, base, b_.CreateNSWMul(at, depth.count)); };
     f_.loop(f_.i64(0), columns.count, plan_->panel_columns(), [&](Value* j) {
