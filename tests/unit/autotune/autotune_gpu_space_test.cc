@@ -1,5 +1,6 @@
 // GPU candidates of a nest with sums over rows beside work on rows: proposed from its structure, legal, and right when they run.
 #include "autotune/space/gpu/gpu_steps.h"
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/nest/nest_candidate.h"
 #include "autotune/space/nest/nest_space.h"
@@ -158,6 +159,29 @@ TEST(GpuSpace, SumsOverShortRunsOfMemoryAreCutAlongTheOtherAxis) {
   ASSERT_LT(found - guesses.begin(), 3) << "among the first";
   EXPECT_EQ(problem.space->candidate(*found).infeasible, "");
   EXPECT_EQ(problem.difference(*found, {{"images", 2}, {"places", 133}, {"groups", 5}, {"share", 7}}), "");
+}
+
+TEST(GpuSpace, SizesOfShortRowsAreKnown) {
+  using Names = std::set<std::string>;
+  const Nest nest = channels_last_groups();
+  const auto sizes = [](std::int64_t groups, std::int64_t share) {
+    return Sizes{{"images", 3}, {"places", 50}, {"groups", groups}, {"share", share}};
+  };
+  EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 10)), (Names{"groups", "share"})) << "a run of 80 elements";
+  EXPECT_EQ(sizes_of_short_rows(nest, sizes(100, 10)), Names{"share"});
+  EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 64)), Names{});
+  // Sums over channels and places, which lie further in.
+  using samples::read;
+  const std::string point = "0 <= n < images and 0 <= c < share and 0 <= s < places";
+  const Nest planes = samples::NestBuilder("planes", {{"images", 3}, {"share", 10}, {"places", 1500}})
+                          .context("images >= 1 and share >= 1 and places >= 1")
+                          .tensor("x", TensorRole::input, {"images", "share", "places"})
+                          .tensor("sum", TensorRole::output, {"images"})
+                          .statement("init[n] : 0 <= n < images", "sum[n]", {}, ScalarExpr::constant(0.0))
+                          .statement("sum[n, c, s] : " + point, "sum[n]", {"x[n, c, s]"}, read(0), ReductionOp::add)
+                          .build();
+  EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 10}, {"places", 1500}}), Names{"share"});
+  EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 100}, {"places", 1500}}), Names{});
 }
 
 /// Five taps of each channel, which lie side by side.

@@ -118,6 +118,29 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
   return found;
 }
 
+namespace {
+
+/// Sizes of short dims that a sum of an argument runs over besides those that lie further in.
+std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    if (!statement.reduction || multiplies_matrices(statement)) continue;
+    for (const Access& read : statement.reads) {
+      const Tensor& tensor = nest.tensor(read.tensor);
+      if (tensor.role == TensorRole::temporary) continue;
+      const auto dims = followed_dims(read);
+      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+      const auto summed = [&](std::size_t p) { return dims[p] && !follows(statement.write, *dims[p]); };
+      for (std::size_t p = dims.size(); p-- > 0 && summed(p);) {
+        if (p + 1 < dims.size() && shape[p] < kShortRow) found.merge(sizes_in(nest, tensor.shape[p]));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) {
   std::vector<std::pair<const Tensor*, std::vector<std::int64_t>>> arguments;
   std::int64_t most = 0;
@@ -126,7 +149,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
     arguments.emplace_back(&tensor, shape_at(tensor, sizes));
     most = std::max(most, elements_of(arguments.back().second));
   }
-  std::set<std::string> found;
+  std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || elements_of(shape) < most / kSmallArgument) continue;
     std::int64_t run = 1;
