@@ -25,8 +25,13 @@ bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
   });
 }
 
-void Proposals::try_soon(const Point& point) {
-  if (std::find(neighbours_.begin(), neighbours_.end(), point) == neighbours_.end()) neighbours_.push_back(point);
+void Proposals::try_soon(const Point& point, const char* origin) {
+  const bool known = std::any_of(soon_.begin(), soon_.end(), [&](const Proposal& each) { return each.point == point; });
+  if (!known) soon_.push_back({point, origin});
+}
+
+void Proposals::try_guesses_backwards() {
+  for (std::size_t k = guesses().size(); k-- > 0;) try_soon(guesses()[k], "guess");
 }
 
 const std::vector<Point>& Proposals::guesses() {
@@ -39,7 +44,7 @@ Point Proposals::first_guess() { return guesses().empty() ? space_.baseline() : 
 std::optional<Proposal> Proposals::next(bool patient) {
   const bool hopeful = any_tried_ || proposed_ <= guesses().size();
   if (!(patient && hopeful) && !postponed_.empty()) return take_first(postponed_);
-  if (!neighbours_.empty()) return Proposal{take_first(neighbours_), "neighbour"};
+  if (!soon_.empty()) return take_first(soon_);
   if (auto point = searcher_.propose()) {
     ++proposed_;
     const bool guess = std::find(guesses().begin(), guesses().end(), *point) != guesses().end();

@@ -42,9 +42,11 @@ class Proposals {
   Proposals(const Space& space, Searcher& searcher) : space_(space), searcher_(searcher) {}
 
   /// Tries the point before all that the searcher proposes; once.
-  void try_soon(const Point& point);
+  void try_soon(const Point& point, const char* origin = "neighbour");
+  /// Tries the guesses before all else, the last one first: those that leave tensor cores alone come behind those that do not.
+  void try_guesses_backwards();
   /// Points that were to be tried soon and have not been.
-  std::size_t soon() const { return neighbours_.size(); }
+  std::size_t soon() const { return soon_.size(); }
   /// The space's best guess.
   Point first_guess();
   /// Has the space guesses, and none that is worth compiling?
@@ -67,7 +69,7 @@ class Proposals {
   std::size_t proposed_ = 0;                   ///< by the searcher, which starts with the guesses and the baseline
   bool any_tried_ = false;
   std::deque<Proposal> postponed_;
-  std::deque<Point> neighbours_;  ///< to be tried before what the searcher proposes
+  std::deque<Proposal> soon_;  ///< to be tried before what the searcher proposes
 };
 
 }  // namespace nestor

@@ -320,7 +320,9 @@ class Tuning {
     const auto ms = learned_ms(record.status, record.median_ms);
     known_[pending.key] = ms;
     searcher_->report(pending.point, ms);
+    const bool doubted = doubt_.holds();
     if (!pending.slow && pending.key != baseline_key_) doubt_.note(record.status == TrialStatus::wrong, ms.has_value());
+    if (doubt_.holds() && !doubted) proposals_->try_guesses_backwards();
     ++result_.trials;
     ++result_.counts[record.status];
     if (record.status == TrialStatus::wrong && result_.wrong_trial == 0) result_.wrong_trial = record.id;

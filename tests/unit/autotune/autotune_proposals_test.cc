@@ -100,6 +100,22 @@ TEST(Proposals, WhatWasPutOffComesBehindTheGuessesWhereNoneOfThemWasWorthTrying)
   }
 }
 
+TEST(Proposals, TheLastGuessesComeFirstWhereTheOthersAreInDoubt) {
+  std::vector<Point> guesses;
+  for (int k = 1; k <= 40; ++k) guesses.push_back(point(k));
+  const Narrow space(guesses);
+  Counter searcher(40);
+  Proposals proposals(space, searcher);
+  EXPECT_EQ(proposals.next(true)->point, point(1));
+  proposals.try_guesses_backwards();
+  for (int k = 40; k > 0; --k) {
+    const auto next = proposals.next(true);
+    EXPECT_EQ(next->point, point(k));
+    EXPECT_EQ(std::string(next->origin), "guess");
+  }
+  EXPECT_EQ(proposals.next(true)->point, point(2));
+}
+
 TEST(Proposals, CandidatesAreInDoubtWhereManyWereWrongAndNoneRight) {
   Doubt doubt, relieved;
   for (int k = 0; k < 15; ++k) doubt.note(true, false);
