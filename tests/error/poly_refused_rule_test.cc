@@ -51,7 +51,7 @@ TEST(AlgebraError, NothingToDo) {
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
-  for (const char* name : {"zero_terms", "batch_first", "join_rows", "repeat_product"})
+  for (const char* name : {"zero_terms", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");
@@ -69,6 +69,11 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "rule keep_result does not apply to out: nobody reads its result");
   EXPECT_EQ(refusal(samples::row_norm(), "keep_result", {"mean_init"}),
             "rule keep_result does not apply to mean_init: it writes no result");
+}
+
+TEST(AlgebraError, KeptSumsMeetInAStatement) {
+  EXPECT_EQ(refusal(samples::outer_products(), "keep_sums", {"sum"}),
+            "rule keep_sums does not apply to sum: no reader of its result reads another sum of products");
 }
 
 TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {

@@ -2,6 +2,7 @@
 // first guess has tensor plans for all products and block plans for the rest, and its kernels compute what the nest defines.
 #include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/nest/nest_candidate.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/preparation.h"
@@ -187,6 +188,73 @@ Nest token_mixing() {
       .build();
 }
 
+/// Two gates of a cell, each of two products with sums over different dims: (x V + h U) (x V' + h U').
+Nest gates() {
+  NestBuilder builder("gates", {{"M", 200}, {"N", 200}, {"K", 200}, {"P", 200}});
+  const std::string cell = "0 <= i < M and 0 <= j < N";
+  builder.tensor("x", TensorRole::input, {"M", "K"}, kHalf).tensor("h", TensorRole::input, {"M", "P"}, kHalf);
+  builder.tensor("v", TensorRole::input, {"2", "N", "K"}, kHalf).tensor("u", TensorRole::input, {"2", "N", "P"}, kHalf);
+  for (const char* sum : {"v0", "v1", "u0", "u1"}) builder.tensor(std::string("s") + sum, TensorRole::temporary, {"M", "N"});
+  builder.tensor("out", TensorRole::output, {"M", "N"}, kHalf);
+  for (const std::string gate : {"0", "1"}) {
+    for (const auto& [weight, input, dim, size] : {std::tuple("v", "x", "k", "K"), std::tuple("u", "h", "p", "P")}) {
+      const std::string sum = std::string("s") + weight + gate, element = sum + "[i, j]";
+      builder.statement(sum + "_init[i, j] : " + cell, element, {}, number(0))
+          .statement(fmt::format("{}[i, j, {}] : {} and 0 <= {} < {}", sum, dim, cell, dim, size), element,
+                     {fmt::format("{}[i, {}]", input, dim), fmt::format("{}[{}, j, {}]", weight, gate, dim)}, wide(0) * wide(1),
+                     ReductionOp::add);
+    }
+  }
+  return builder
+      .statement("out[i, j] : " + cell, "out[i, j]", {"sv0[i, j]", "su0[i, j]", "sv1[i, j]", "su1[i, j]"},
+                 ScalarExpr::cast(kHalf, (read(0) + read(1)) * (read(2) + read(3)) * number(0.02)))
+      .build();
+}
+
+/// Channels attend to channels: y[i, d] = sum over e of w[d, e] v[i, e], w = f16(s[d, e] / sum over e of |s|), s = sum over j of q[j, d] k[j, e].
+Nest channels_attend() {
+  const std::string cell = "0 <= b < B and 0 <= d < 64 and 0 <= e < 64", row = "0 <= b < B and 0 <= d < 64",
+                    out = "0 <= b < B and 0 <= i < N and 0 <= d < 64";
+  NestBuilder builder("channels_attend", {{"B", 2}, {"N", 200}});
+  for (const char* name : {"q", "k", "v"}) builder.tensor(name, TensorRole::input, {"B", "N", "64"}, kHalf);
+  return builder.tensor("s", TensorRole::temporary, {"B", "64", "64"})
+      .tensor("size", TensorRole::temporary, {"B", "64"})
+      .tensor("w", TensorRole::temporary, {"B", "64", "64"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"B", "N", "64"})
+      .tensor("y", TensorRole::output, {"B", "N", "64"}, kHalf)
+      .statement("s_init[b, d, e] : " + cell, "s[b, d, e]", {}, number(0))
+      .statement("s[b, d, e, j] : " + cell + " and 0 <= j < N", "s[b, d, e]", {"q[b, j, d]", "k[b, j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("size_init[b, d] : " + row, "size[b, d]", {}, number(1))
+      .statement("size[b, d, e] : " + cell, "size[b, d]", {"s[b, d, e]"}, apply(ScalarOp::abs, read(0)), ReductionOp::add)
+      .statement("w[b, d, e] : " + cell, "w[b, d, e]", {"s[b, d, e]", "size[b, d]"}, ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .statement("sum_init[b, i, d] : " + out, "sum[b, i, d]", {}, number(0))
+      .statement("sum[b, i, d, e] : " + out + " and 0 <= e < 64", "sum[b, i, d]", {"w[b, d, e]", "v[b, i, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("y[b, i, d] : " + out, "y[b, i, d]", {"sum[b, i, d]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
+/// Real and imaginary part of complex rows times a complex matrix: two products a term.
+Nest complex_product() {
+  NestBuilder builder("complex_product", {{"M", 200}, {"N", 200}, {"K", 200}});
+  const std::string cell = "0 <= i < M and 0 <= j < N";
+  for (const char* name : {"a", "b"}) builder.tensor(name, TensorRole::input, {"M", "K"}, kHalf);
+  for (const char* name : {"c", "d"}) builder.tensor(name, TensorRole::input, {"N", "K"}, kHalf);
+  for (const std::string part : {"re", "im"}) {
+    builder.tensor("s" + part, TensorRole::temporary, {"M", "N"}).tensor(part, TensorRole::output, {"M", "N"}, kHalf);
+  }
+  for (const std::string part : {"re", "im"}) {
+    const bool real = part == "re";
+    builder.statement("s" + part + "_init[i, j] : " + cell, "s" + part + "[i, j]", {}, number(0))
+        .statement("s" + part + "[i, j, k] : " + cell + " and 0 <= k < K", "s" + part + "[i, j]",
+                   {"a[i, k]", real ? "c[j, k]" : "d[j, k]", "b[i, k]", real ? "d[j, k]" : "c[j, k]"},
+                   real ? wide(0) * wide(1) - wide(2) * wide(3) : wide(0) * wide(1) + wide(2) * wide(3), ReductionOp::add)
+        .statement(part + "[i, j] : " + cell, part + "[i, j]", {"s" + part + "[i, j]"}, ScalarExpr::cast(kHalf, read(0)));
+  }
+  return builder.build();
+}
+
 struct PreparedCase {
   const char* name;
   Nest nest;
@@ -279,6 +347,16 @@ std::vector<PreparedCase> prepared_cases() {
        2,
        false,
        Fusion::maximal},
+      {"complex_product",
+       complex_product(),
+       {{"M", 4096}, {"N", 4096}, {"K", 4096}},
+       {{"M", 70}, {"N", 88}, {"K", 72}},
+       1,
+       4,
+       false,
+       Fusion::careful},
+      {"gates", gates(), large, {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}}, 3, 4, false, Fusion::alike},
+      {"channels_attend", channels_attend(), {{"B", 64}, {"N", 4096}}, {{"B", 2}, {"N", 70}}, 2, 2, true, Fusion::alike},
       {"sums_of_keys_and_values",
        linear_attention(),
        {{"H", 32}, {"N", 4096}},
@@ -311,7 +389,8 @@ TEST_P(Prepared, TheFirstGuessHasAPlanForEachProductAndForTheRest) {
   const PreparedCase& test = GetParam();
   FirstOf first(test, {});
   ASSERT_EQ(first.candidate.infeasible, "");
-  EXPECT_EQ(value_or(named_values(*first.space, first.point), "fusion", -1), static_cast<std::int64_t>(test.fusion));
+  const std::int64_t fusion = value_or(named_values(*first.space, first.point), "fusion", -1);
+  EXPECT_EQ(kFusions.at(static_cast<std::size_t>(fusion)), test.fusion);
   const auto plans = plan_kernels(build_tile_program(first.schedules.replay(first.candidate.steps)), {});  // proved
   int tensor = 0, products = 0, others = 0;
   for (const PlannedKernel& kernel : plans->kernels) {

@@ -4,6 +4,7 @@
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
 #include <fmt/format.h>
@@ -189,14 +190,21 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
 /// Those of all products of the fusion group, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   std::optional<TensorAxes> common;
-  std::map<std::string, TensorOperand> rows, columns;  // by the tensors that tiles of rows and of columns come from
-  int products = 0;
+  std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
+  int products = 0, stream = 0;                        // a sum that is read ends the loop that streams its terms
+  std::set<std::string> summed;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
       const auto product = unscaled_contraction_of(statement);
+      const auto is_summed = [&](const Access& read) { return summed.contains(read.tensor); };
+      if (std::any_of(statement.reads.begin(), statement.reads.end(), is_summed)) {
+        ++stream;
+        summed.clear();
+      }
       if (!product) continue;
+      summed.insert(statement.write.tensor);
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group);
       if (!axes) return std::nullopt;
       if (common && (axes->row != common->row || axes->column != common->column)) return std::nullopt;
@@ -208,7 +216,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read), axes->row);
-        (of_rows ? rows : columns)[read.tensor] = {1, followed_axes(loop_group, read).back() == axes->reduction_axis};
+        const std::string elements = std::to_string(stream) + isl_text(read.relation.set_domain_tuple("point"));
+        (of_rows ? rows : columns)[elements] = {1, followed_axes(loop_group, read).back() == axes->reduction_axis};
       }
     }
   }

@@ -58,7 +58,7 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
-  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful}) {
+  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::alike}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
     if (has_place(variants, variant, fusion, limits)) return fusion;
   }
@@ -94,10 +94,17 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (finds_place(zeros)) return zeros;
     if (finds_place(all)) return all;
   }
-  for (const std::string& rule : usual) {
+  const auto without = [&](const std::string& rule) {
     std::set<std::string> others = usual;
     others.erase(rule);
-    if (fuses(others)) return others;
+    return others;
+  };
+  for (const std::string& rule : usual) {
+    if (fuses(without(rule))) return without(rule);
+  }
+  if (finds_place(usual)) return usual;
+  for (const std::string& rule : usual) {
+    if (finds_place(without(rule))) return without(rule);
   }
   return usual;
 }

@@ -149,7 +149,8 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == "batch_first" || rule == "repeat_product" || rule == "join_rows";
+  return rule == "zero_terms" || rule == "batch_first" || rule == "repeat_product" || rule == "join_rows" ||
+         rule == "keep_sums" || rule == "split_terms";
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

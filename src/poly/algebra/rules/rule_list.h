@@ -25,6 +25,8 @@ const Rule& late_definitions_rule();
 const Rule& zero_terms_rule();
 const Rule& batch_first_rule();
 const Rule& join_rows_rule();
+const Rule& keep_sums_rule();
+const Rule& split_terms_rule();
 const Rule& repeat_product_rule();
 const Rule& factor_extremum_rule();
 const Rule& fixed_extremum_rule();

@@ -1,0 +1,102 @@
+// Rule "keep_sums": sums of products that meet in one statement are stored by statements of their own.
+//
+// Pattern    r_e += a_p b_q, a sum of products of two 16-bit tensors into a temporary of f32, one of whose readers reads another such sum
+//            too (the gates of a recurrent cell: f(x W + h U)).
+// Rewrite    the sum and what starts it write r', and r_e = r'_e behind it; readers are as before. So each product may have a kernel of its
+//            own, which keeps r' in registers and stores r.
+// Conditions the sum's initialisers are alone in their loops, as the sum is; nothing else writes r, and nobody reads it before.
+// Proof      r and r' are equal element by element once the sum is complete.
+// Rounding   none: both are f32.
+#include <isl/map.h>
+
+#include <algorithm>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "keep_sums";
+
+bool stands_alone(const Nest& nest, const Statement& statement) {
+  return group_end(nest, statement.name) - group_begin(nest, statement.name) == 1;
+}
+
+/// Does the statement read what another sum of products has made?
+bool meets_another(const Nest& nest, const Statement& reader, const std::string& tensor) {
+  return std::any_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) {
+    const std::vector<const Statement*> writers = writers_of(nest, read.tensor);
+    return read.tensor != tensor && std::any_of(writers.begin(), writers.end(),
+                                                [](const Statement* writer) { return half_products(*writer).has_value(); });
+  });
+}
+
+std::string objection(const Nest& nest, const Statement& sum) {
+  const Tensor& tensor = nest.tensor(sum.write.tensor);
+  if (!half_products(sum) || tensor.role != TensorRole::temporary || tensor.type != ElementType::f32)
+    return "it is no sum of products of two 16-bit tensors into a temporary of f32";
+  const std::vector<const Statement*> starts = initialisers_of(nest, sum);
+  const bool apart =
+      !starts.empty() && stands_alone(nest, sum) &&
+      std::all_of(starts.begin(), starts.end(), [&](const Statement* start) { return stands_alone(nest, *start); });
+  if (!apart || starts.size() + 1 != writers_of(nest, tensor.name).size())
+    return "it starts from nothing, or shares its loops or its result with other statements";
+  bool meets = false;
+  for (const Statement* reader : readers_of(nest, tensor.name)) {
+    if (reader->group <= sum.group) return "its result is read before it is complete";
+    if (reader->reduction) return "another reduction reads its result";
+    meets = meets || meets_another(nest, *reader, tensor.name);
+  }
+  return meets ? "" : "no reader of its result reads another sum of products";
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    if (objection(nest, statement).empty())
+      matches.push_back({kName, {statement.name}, statement.write.tensor + " is stored from a sum that stays in registers"});
+  }
+  return matches;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  const Statement& sum = nest.statement(name);
+  const std::string why = objection(nest, sum);
+  if (!why.empty()) refuse_rule(kName, name, why);
+  Tensor kept = nest.tensor(sum.write.tensor);
+  kept.name = fresh_name(nest, kept.name + "_kept");
+  Nest result = nest;
+  result.tensors.push_back(kept);
+  isl::map to_sum;
+  Statement store = element_statement(nest, sum, fresh_name(nest, name + "_store"), to_sum);
+  store.reads = {{kept.name, store.write.relation.set_range_tuple(kept.name)}};
+  store.value = ScalarExpr::read(0, kept.type);
+  std::vector<std::string> writers{name};
+  for (const Statement* start : initialisers_of(nest, sum)) writers.push_back(start->name);
+  for (const std::string& writer : writers) {
+    Statement statement = result.statement(writer);
+    statement.write = {kept.name, statement.write.relation.set_range_tuple(kept.name)};
+    replace_statement(result, statement);
+  }
+  insert_statement(result, group_end(result, name), store);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& keep_sums_rule() {
+  static const Rule rule{
+      kName,
+      "sums of products that meet in one statement are stored by statements of their own (argument: statement)",
+      "the stored elements are those of the complete sum",
+      "none",
+      find,
+      apply};
+  return rule;
+}
+
+}  // namespace nestor
