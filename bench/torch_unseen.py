@@ -113,7 +113,7 @@ def as_tuple(found):
 
 def worst_error(found, exact, _):
     """Of all outputs, the largest norm of the error over that of the exact result; NaN if one is."""
-    errors = [((one.double() - other).norm() / other.norm()).item() for one, other in zip(as_tuple(found), exact)]
+    errors = [((one.double() - other.double()).norm() / other.double().norm()).item() for one, other in zip(as_tuple(found), exact)]
     return next((error for error in errors if math.isnan(error)), max(errors))
 
 

