@@ -160,6 +160,21 @@ TEST(NestSpace, RowsOfANormalisationAreFusedAndRunInParallel) {
   EXPECT_EQ(count_loops(*guess.tree(), LoopKind::parallel), 1) << guess.str();
 }
 
+TEST(NestSpace, StretchesOfAFewRowsAreGuessed) {
+  Problem problem(samples::row_norm(64, 1024));
+  bool found = false;
+  for (const Point& point : problem.space->defaults()) {
+    const auto values = named_values(*problem.space, point);
+    if (values.at("reduction_axis") < 0) continue;
+    found = true;
+    EXPECT_EQ(values.at("reduction_tile"), 64);
+    EXPECT_TRUE(std::any_of(values.begin(), values.end(),
+                            [](const auto& named) { return named.first.starts_with("tile.") && named.second == 4; }));
+    EXPECT_NO_THROW(problem.replay(point));
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST(NestSpace, OneThreadMeansNoParallelLoops) {
   Problem problem(samples::row_norm(64, 128), 1);
   const Schedule guess = problem.replay(problem.space->defaults().front());

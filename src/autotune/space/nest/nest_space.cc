@@ -308,6 +308,14 @@ std::vector<Point> NestSpace::defaults() const {
     for (const std::int64_t each : {1, 2, 4}) {
       if (const auto tiles = tiles_of_tasks(each * units())) changed(*tiles);
     }
+    // A few rows in short stretches: what they read is fetched while sums of the stretches before are taken. Rows are in the first cache,
+    // so that another pass over them costs less than corrections.
+    const FusionGroup& main = variants_.heaviest(variants_.at({usual_rules_}), Fusion::maximal);
+    for (const std::int64_t streaming : {0, 1}) {
+      if (main.axes.empty() || main.reduction_axes.empty()) continue;
+      changed(
+          {{tile_of_rows(), 4}, {"reduction_axis", main.reduction_axes.front()}, {"rule.online", 0}, {"streaming", streaming}});
+    }
   }
   changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
