@@ -89,6 +89,7 @@ class Group {
 
   /// Rows of a strip; 0: strips would not pay, as tiles fit these bytes.
   std::int64_t strip(std::int64_t bytes) const {
+    if (cuts_columns()) return 0;
     std::int64_t all = 0, row = 0;
     for (const auto& [buffer, place] : shared_) {
       std::int64_t one_row = static_cast<std::int64_t>(size_in_bytes(buffers_[buffer].type)), rows = 1;
@@ -125,6 +126,17 @@ class Group {
   }
 
  private:
+  /// Are the rows the columns of tiles with one row? Where a tile has columns of its own, the others hold values of its rows.
+  bool cuts_columns() const {
+    const auto some = [&](const std::function<bool(std::size_t rank, std::size_t place)>& holds) {
+      return std::any_of(shared_.begin(), shared_.end(), [&](const auto& shared) {
+        return holds(buffers_[shared.first].extents.size(), static_cast<std::size_t>(shared.second));
+      });
+    };
+    return some([](std::size_t rank, std::size_t place) { return rank > 1 && place + 1 == rank; }) &&
+           !some([](std::size_t rank, std::size_t place) { return place + 1 < rank; });
+  }
+
   bool has_same_rows(const OpDim& dim) const {
     const OpDim& rows = members_.front().rows();
     return dim.parallel && !dim.reduced && dim.lower.str() == rows.lower.str() && dim.upper.str() == rows.upper.str();

@@ -87,6 +87,17 @@ TEST(RowStrips, UnitDimsBeforeTheRowsChangeNothing) {
   expect_right(strips, {{"M", 3}});
 }
 
+TEST(RowStrips, TilesOfOneRowAreNotCutAlongTheirColumns) {
+  const auto one_row = [](int to, int from) {
+    return node(make(OpKind::map, {dim("j", kColumns)}, {to, {0, j}}, {{from, {0, j}}}, op(ScalarOp::mul, {read(0), f32(2)})));
+  };
+  std::vector<Buffer> buffers{argument("in", TensorRole::input, {1, kColumns}),
+                              argument("out", TensorRole::output, {1, kColumns})};
+  for (const char* name : {"first", "second"}) buffers.push_back(local(name, Memory::scratch, {1, kColumns}));
+  const TileProgram p = program({}, std::move(buffers), sequence({one_row(2, 0), one_row(3, 2), one_row(1, 3)}));
+  EXPECT_THAT(describe(in_row_strips(p, 0)), Not(HasSubstr("_strip")));
+}
+
 TEST(RowStrips, TilesThatFitTheFirstCacheStayWhole) {
   const TileProgram p = rows_program({scores(), largest(), powers(), total(), result()});
   EXPECT_THAT(describe(in_row_strips(p, 1 << 20)), Not(HasSubstr("_strip")));
