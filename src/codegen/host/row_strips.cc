@@ -188,8 +188,10 @@ class Strips {
   }
 
  private:
+  /// Staged copies stay whole: they are made for an iteration of their loops.
   static bool takes_rows(const TileTree& tree) {
-    return tree->kind == TileNode::Kind::op && tree->op.kind != OpKind::contract && tree->op.kind != OpKind::points;
+    return tree->kind == TileNode::Kind::op && tree->op.kind != OpKind::contract && tree->op.kind != OpKind::points &&
+           tree->op.claim.role != OpRole::stage;
   }
 
   /// The first op that begins a group takes its members out of what follows; the rest is looked through again.

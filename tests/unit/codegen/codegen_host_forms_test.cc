@@ -98,6 +98,17 @@ TEST(RowStrips, TilesOfOneRowAreNotCutAlongTheirColumns) {
   EXPECT_THAT(describe(in_row_strips(p, 0)), Not(HasSubstr("_strip")));
 }
 
+TEST(RowStrips, StagedCopiesStayWhole) {
+  TileOp staged = make(OpKind::copy, box(), kScores, {kIn}, read(0));
+  const auto children = [&] {
+    const TileProgram p = rows_program({node(staged), largest(), powers(), total(), result()});
+    return in_row_strips(p).root->children[0]->children.size();
+  };
+  EXPECT_EQ(children(), 1U);
+  staged.claim.role = OpRole::stage;
+  EXPECT_EQ(children(), 2U);
+}
+
 TEST(RowStrips, TilesThatFitTheFirstCacheStayWhole) {
   const TileProgram p = rows_program({scores(), largest(), powers(), total(), result()});
   EXPECT_THAT(describe(in_row_strips(p, 1 << 20)), Not(HasSubstr("_strip")));
