@@ -110,7 +110,8 @@ class Tuning {
       settle_next();
     }
     while (!under_way_.empty()) {
-      if (out_of_time()) measurer_->abandon();
+      // Where nothing was correct yet, what is under way is waited for; tick() limits that.
+      if (stopped() || (out_of_time() && best_ms_ > 0)) measurer_->abandon();
       settle_next();
     }
   }
@@ -358,7 +359,7 @@ class Tuning {
     if (request_.progress && elapsed() - shown_s_ >= kTick_s) show(nullptr);
     // Processes that somebody stopped, or that are stuck, do not keep the search beyond its time.
     const double grace =
-        std::max(result_.trials > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s);  // the first one is waited for longer
+        std::max(best_ms_ > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s);  // the first correct one is waited for longer
     if (searching_ && elapsed() >= request_.time_budget_s + grace) measurer_->abandon();
   }
 

@@ -181,7 +181,8 @@ TEST(GpuSpace, SizesOfShortRowsAreKnown) {
                           .statement("sum[n, c, s] : " + point, "sum[n]", {"x[n, c, s]"}, read(0), ReductionOp::add)
                           .build();
   EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 10}, {"places", 1500}}), Names{"share"});
-  EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 100}, {"places", 1500}}), Names{});
+  EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 300}, {"places", 1500}}), Names{});
+  EXPECT_EQ(sizes_of_short_rows(planes, {{"images", 3}, {"share", 300}, {"places", 112}}), Names{"places"});
 }
 
 /// Five taps of each channel, which lie side by side.

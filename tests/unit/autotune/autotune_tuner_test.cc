@@ -10,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <set>
 #include <sstream>
+#include <thread>
 
 namespace nestor {
 namespace {
@@ -160,6 +162,32 @@ TEST_F(Tuner, TriesOneCandidateWhereTheTimeIsOverBeforeTheFirst) {
   TuneRequest hurried = request(std::make_shared<FakeMeasurer>(), 30);
   hurried.time_budget_s = 1e-9;
   EXPECT_EQ(tune(hurried).trials, 1);
+}
+
+TEST_F(Tuner, WaitsForACorrectCandidateUnderWayWhenTheTimeIsOver) {
+  class Slow : public FakeMeasurer {
+   public:
+    int batch_size() const override { return 3; }
+    bool streaming() const override { return true; }
+    void submit(std::int64_t ticket, const TrialJob& job) override { jobs.emplace_back(ticket, job); }
+    SettledTrial next() override {
+      const auto [ticket, job] = jobs.back();
+      jobs.pop_back();
+      if (given_up) return {ticket, stopped_outcome()};
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // longer than the budget
+      if (!refused) return {ticket, measure({job}).at(0)};
+      refused = false;
+      return {ticket, failed_outcome(TrialStatus::infeasible, "does not fit")};
+    }
+    void abandon() override { given_up = true; }
+    std::vector<std::pair<std::int64_t, TrialJob>> jobs;
+    bool refused = true, given_up = false;
+  };
+  TuneRequest hurried = request(std::make_shared<Slow>(), 30);
+  hurried.time_budget_s = 0.1;
+  const TuneResult result = tune(hurried);
+  EXPECT_TRUE(result.best.has_value());
+  EXPECT_EQ(result.trials, 2) << "the third one is given up";
 }
 
 TEST_F(Tuner, ResumesWithoutMeasuringAnythingAgain) {

@@ -267,8 +267,12 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
     for (const int axis : group.axes) results *= whole.structure.axes[static_cast<std::size_t>(axis)].extent;
     return results;
   };
+  constexpr double kLongSum = 1 << 17;  // points of a result that would keep a cluster busy for long
   const FusionGroup* sums = heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) {
-    return sums_up(whole, group) && results_of(group) <= std::max(source.limits.units / 32, 1);
+    const auto results = static_cast<double>(results_of(group));
+    const double all = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
+    const bool few = results <= std::max(source.limits.units / 32, 1);
+    return sums_up(whole, group) && (few || (results <= source.limits.units && all >= kLongSum * results));
   });
   if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
   const auto points_of = [&](const FusionGroup& group) {

@@ -18,6 +18,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kShortRow = 64;      ///< elements: two for each thread of a warp
+constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
@@ -120,7 +121,7 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
 
 namespace {
 
-/// Sizes of short dims that a sum of an argument runs over besides those that lie further in.
+/// Sizes of short dims that a sum of an argument runs over where these are several and lie innermost.
 std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) {
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
@@ -131,8 +132,9 @@ std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) 
       const auto dims = followed_dims(read);
       const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
       const auto summed = [&](std::size_t p) { return dims[p] && !follows(statement.write, *dims[p]); };
-      for (std::size_t p = dims.size(); p-- > 0 && summed(p);) {
-        if (p + 1 < dims.size() && shape[p] < kShortRow) found.merge(sizes_in(nest, tensor.shape[p]));
+      const bool several = dims.size() > 1 && summed(dims.size() - 1) && summed(dims.size() - 2);
+      for (std::size_t p = dims.size(); several && p-- > 0 && summed(p);) {
+        if (shape[p] < kShortSide) found.merge(sizes_in(nest, tensor.shape[p]));
       }
     }
   }
