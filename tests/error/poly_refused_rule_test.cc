@@ -51,7 +51,8 @@ TEST(AlgebraError, NothingToDo) {
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
-  for (const char* name : {"zero_terms", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms"})
+  for (const char* name :
+       {"zero_terms", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms", "narrow_copies", "gather_terms"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");
@@ -60,6 +61,10 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::interleaved_products(), "join_rows", {"sum"}),
             "rule join_rows does not apply to sum: no operand has whole rows along its last two indices, the last one of a known "
             "extent");
+  EXPECT_EQ(refusal(samples::outer_products(), "gather_terms", {"sum"}),
+            "rule gather_terms does not apply to sum: its terms have no known extents that are the same for all results");
+  EXPECT_EQ(refusal(samples::patches(14, 1), "gather_terms", {"sum"}),
+            "rule gather_terms does not apply to sum: zeros among its terms need a sum that starts from 0");
   EXPECT_EQ(
       refusal(samples::shared_scores(true), "repeat_product", {"weight"}),
       "rule repeat_product does not apply to weight: others read the product, or it shares its loops with other statements");

@@ -52,6 +52,10 @@ std::vector<Nest> nests() {
           samples::quotients_by_roots(),
           samples::interleaved_products(),
           samples::outer_products(),
+          samples::strided_convolution(3, 2, 2),
+          samples::patches(2),
+          rule("narrow_copies").apply(samples::strided_convolution(3, 2, 2), {"sum"}).nest,
+          rule("narrow_copies").apply(samples::strided_convolution(16, 2, 2), {"sum"}).nest,
           samples::shared_scores()};
 }
 

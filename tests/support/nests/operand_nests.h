@@ -97,6 +97,50 @@ inline Nest outer_products(const std::string& mask = "", int inner = 3, int colu
       .build();
 }
 
+/// A convolution of stride 2 with a row of zeros around the image, as it comes from `select`: values and zeros in a temporary of f32, whose
+/// last indices are places. `channels` terms for each of 3 x 3 taps; `side` x `side` places, or as many as sizes say.
+inline Nest strided_convolution(int channels = 16, int filters = 8, int side = 0) {
+  const std::string c = std::to_string(channels), m = std::to_string(filters);
+  const std::string rows = side > 0 ? std::to_string(side) : "Y", columns = side > 0 ? std::to_string(side) : "Z";
+  const std::string place = "0 <= n < B and 0 <= y < " + rows + " and 0 <= z < " + columns,
+                    tap = "0 <= s < 3 and 0 <= t < 3 and 0 <= c < " + c;
+  const std::string inside = " and 1 <= 2y + s <= 2*" + rows + " and 1 <= 2z + t <= 2*" + columns,
+                    cell = place + " and 0 <= m < " + m;
+  return NestBuilder("strided_convolution", {{"B", 2}, {"Y", 5}, {"Z", 4}})
+      .tensor("x", TensorRole::input, {"B", "2*" + rows, "2*" + columns, c}, ElementType::f16)
+      .tensor("w", TensorRole::input, {m, "3", "3", c}, ElementType::f16)
+      .tensor("pixel", TensorRole::temporary, {"B", c, "3", "3", rows, columns})
+      .tensor("sums", TensorRole::temporary, {"B", rows, columns, m})
+      .tensor("out", TensorRole::output, {"B", rows, columns, m}, ElementType::f16)
+      .statement("init[n, y, z, m] : " + cell, "sums[n, y, z, m]", {}, number(0))
+      .statement("zero[n, c, s, t, y, z] : " + place + " and " + tap, "pixel[n, c, s, t, y, z]", {}, number(0))
+      .statement("pixel[n, c, s, t, y, z] : " + place + " and " + tap + inside, "pixel[n, c, s, t, y, z]",
+                 {"x[n, 2y + s - 1, 2z + t - 1, c]"}, ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)))
+      .statement("sum[n, y, z, m, s, t, c] : " + cell + " and " + tap, "sums[n, y, z, m]",
+                 {"pixel[n, c, s, t, y, z]", "w[m, s, t, c]"},
+                 read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)), ReductionOp::add)
+      .statement("out[n, y, z, m] : " + cell, "out[n, y, z, m]", {"sums[n, y, z, m]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * number(0.25)))
+      .build();
+}
+
+/// Patches of an image of three colours, as vectors: products of 3 x `side` x `side` terms, in strides of `side`.
+inline Nest patches(int side = 14, double start = 0) {
+  const std::string k = std::to_string(side), place = "0 <= n < B and 0 <= y < Y and 0 <= z < Y and 0 <= o < N",
+                    term = place + " and 0 <= c < 3 and 0 <= p < " + k + " and 0 <= q < " + k;
+  return NestBuilder("patches", {{"B", 2}, {"Y", 3}, {"N", 8}})
+      .tensor("x", TensorRole::input, {"B", "3", k + "Y", k + "Y"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"N", "3", k, k}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "Y", "Y", "N"})
+      .tensor("out", TensorRole::output, {"B", "Y", "Y", "N"}, ElementType::f16)
+      .statement("init[n, y, z, o] : " + place, "sums[n, y, z, o]", {}, number(start))
+      .statement("sum[n, y, z, o, c, p, q] : " + term, "sums[n, y, z, o]",
+                 {"x[n, c, " + k + "y + p, " + k + "z + q]", "w[o, c, p, q]"}, product_of_halves(), ReductionOp::add)
+      .statement("out[n, y, z, o] : " + place, "out[n, y, z, o]", {"sums[n, y, z, o]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * number(0.25)))
+      .build();
+}
+
 /// Scores that all heads share, times a factor of each head, under a mask; their products with values of each head, which lie between rows
 /// and columns. `returned`: the scores are a result as well.
 inline Nest shared_scores(bool returned = false, int depth = 4, int columns = 3) {

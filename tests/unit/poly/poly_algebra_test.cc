@@ -55,11 +55,11 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("reassociate", "online", "moments", "defer_factor", "neutral_terms",
-                                                   "exp2_scale", "simplify", "split_reduction", "reciprocal", "keep_result",
-                                                   "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor",
-                                                   "late_definitions", "zero_terms", "batch_first", "join_rows", "repeat_product",
-                                                   "recompute", "keep_sums", "split_terms"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                         "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify",
+                         "split_reduction", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum",
+                         "materialize_factor", "late_definitions", "zero_terms", "narrow_copies", "gather_terms", "batch_first",
+                         "join_rows", "repeat_product", "recompute", "keep_sums", "split_terms"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

@@ -1,5 +1,6 @@
-// Rules zero_terms, batch_first, join_rows and repeat_product: the same results, with operands that tiles of products can be made of.
+// Rules about operands: the same results, with operands that tiles of products can be made of.
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/nests/operand_nests.h"
 
@@ -76,6 +77,66 @@ TEST(JoinRows, RowsWithGapsOrOfUnknownLengthStay) {
   EXPECT_EQ(matches("join_rows", outer_products(" and g <= i and f <= j")), 0U) << "a triangle";
   EXPECT_EQ(matches("join_rows", outer_products(" and 1 <= g and 1 <= f")), 0U) << "a gap between rows";
   EXPECT_EQ(matches("join_rows", interleaved_products()), 0U) << "no extent is known";
+}
+
+TEST(NarrowCopies, ValuesAndZerosStayIn16Bits) {
+  const Nest nest = rule("narrow_copies").apply(strided_convolution(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.tensor("pixel").type, ElementType::f16);
+  EXPECT_EQ(nest.statement("pixel").value.op(), ScalarOp::read) << "a copy";
+  EXPECT_EQ(nest.statement("zero").value.type(), ElementType::f16);
+  EXPECT_EQ(matches("narrow_copies", nest), 0U) << "once";
+}
+
+TEST(NarrowCopies, OtherValuesStayInF32) {
+  EXPECT_EQ(matches("narrow_copies", strided_convolution()), 1U);
+  Nest nest = strided_convolution();
+  Statement zero = nest.statement("zero");
+  zero.value = number(0.1);
+  replace_statement(nest, zero);
+  EXPECT_EQ(matches("narrow_copies", nest), 0U) << "0.1 would be rounded";
+  EXPECT_EQ(matches("narrow_copies", patches()), 0U) << "16 bits already";
+  EXPECT_EQ(matches("narrow_copies", norm_of_operand()), 0U);
+}
+
+TEST(GatherTerms, ATemporaryGetsItsTermsInnermost) {
+  const Nest narrow = rule("narrow_copies").apply(strided_convolution(), {"sum"}).nest;
+  const Nest nest = rule("gather_terms").apply(narrow, {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("pixel").dims, ElementsAre("n", "y", "z", "s", "t", "c"));
+  EXPECT_THAT(reads_of(nest, "pixel"), ElementsAre("x"));
+  EXPECT_EQ(nest.statement("pixel").write.tensor, "pixel_terms");
+  EXPECT_EQ(nest.statement("zero").write.tensor, "pixel_terms");
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("pixel_terms", "w_terms"));
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "y", "z", "m", "t"));
+  EXPECT_EQ(nest.find_tensor("pixel"), nullptr);
+  EXPECT_EQ(nest.statements.size(), narrow.statements.size() + 1) << "filters are copied; 144 terms need no zeros";
+  EXPECT_EQ(matches("gather_terms", nest), 0U) << "once";
+}
+
+TEST(GatherTerms, ShortRunsGetOneIndexAndZeros) {
+  const Nest nest = rule("gather_terms").apply(patches(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "y", "z", "o", "t"));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("x_terms", "w_terms"));
+  const isl::set copied = domain_in(nest, nest.statement("w_terms"));
+  EXPECT_TRUE(nest.statement("w_terms").write.relation.intersect_domain(copied).is_equal(
+      parse_map("[B, Y, N] -> { w_terms[o, c, p, q] -> w_terms[o, 196c + 14p + q] }", "test").intersect_domain(copied)));
+  EXPECT_TRUE(nest.statement("x_terms_zeros")
+                  .domain.is_equal(parse_set(
+                      "[B, Y, N] -> { x_terms_zeros[n, y, z, t] : 0 <= n < B and 0 <= y < Y and 0 <= z < Y and 588 <= t < 592 }",
+                      "test")));
+  EXPECT_EQ(matches("gather_terms", nest), 0U) << "once";
+}
+
+TEST(GatherTerms, RunsWithoutStridesStay) {
+  EXPECT_EQ(matches("gather_terms", patches()), 1U);
+  EXPECT_EQ(matches("gather_terms", patches(16)), 1U) << "strides of 16";
+  EXPECT_EQ(matches("gather_terms", patches(14, 1)), 0U) << "zeros are for sums that start from 0";
+  EXPECT_EQ(matches("gather_terms", strided_convolution()), 0U) << "f32";
+  EXPECT_EQ(matches("gather_terms", outer_products()), 0U) << "one dim of terms";
+  EXPECT_EQ(matches("gather_terms", interleaved_products()), 0U) << "no known extent";
+  EXPECT_EQ(matches("gather_terms", matmul()), 0U) << "no 16-bit tensors";
 }
 
 TEST(RepeatProduct, SharedScoresAreComputedForEachHead) {

@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/tensor_axes.h"
 
 #include "autotune/space/structure/axes.h"
+#include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -21,6 +22,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop over tiles
+constexpr std::int64_t kTileRows = 64;  ///< of the smallest tile
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
@@ -92,6 +94,12 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   return result;
 }
 
+/// Are terms along a dim of `inner` values a part of an operand's rows that tiles do not fill, as in patches of an image?
+bool cuts_tiles(const Access& operand, int dim, std::int64_t inner) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(operand);
+  return !moving.empty() && moving.back().contains(dim) && moving.back().size() > 1 && inner % nvptx::kTerms != 0;
+}
+
 /// Are all pairs of values of two dims in the set?
 bool is_box(const isl::set& set, int a, int b) {
   const auto only = [](const isl::set& from, int dim) {
@@ -139,6 +147,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     result.inner = loop_group.extents[k];
     result.fixed_inner = has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));
   }
+  const int innermost = loop_group.position_of(result.reduction_axis);
+  if (cuts_tiles(a, innermost, result.inner) || cuts_tiles(b, innermost, result.inner)) return std::nullopt;
   const auto extent = [&](int axis) { return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))]; };
   const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && has(group.axes, axis); };
   // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
@@ -146,7 +156,9 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     if (axis >= 0 && alone(axis)) result.column = axis;
   }
   for (const int axis : written) {
-    if (axis >= 0 && alone(axis) && has(in_a, axis) != has(in_a, result.column)) result.row = axis;
+    if (axis < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column)) continue;
+    // Unless one further out fills at least twice as many rows of a tile.
+    if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), kTileRows)) result.row = axis;
   }
   if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
   // Copies bring whole tiles of terms.

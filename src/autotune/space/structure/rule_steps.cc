@@ -15,6 +15,8 @@
 namespace nestor {
 namespace {
 
+constexpr const char* kNarrowingRule = "narrow_copies";
+
 /// More applications of one rule than any sensible nest needs.
 constexpr int kMostApplications = 16;
 
@@ -88,10 +90,20 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (enabled_by_default(rule.name)) all.insert(rule.name);
   }
   std::set<std::string> matching;
-  for (const Step& step : rule_steps(schedules, all)) matching.insert(step.args.at(0).get<std::string>());
+  const std::vector<Step> usual = rule_steps(schedules, all);
+  for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
   for (const Rule& rule : rules()) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left.
     if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
+  }
+  if (!rule(kNarrowingRule).find(schedules.base(usual).nest()).empty()) {
+    // It makes products of 16-bit operands, for which there are other rules.
+    all.insert(kNarrowingRule);
+    const Nest narrowed = schedules.base(rule_steps(schedules, all)).nest();
+    matching.insert(kNarrowingRule);
+    for (const Rule& rule : rules()) {
+      if (is_for_products(rule.name) && !rule.find(narrowed).empty()) matching.insert(rule.name);
+    }
   }
   std::vector<std::string> ordered;
   for (const Rule& rule : rules()) {
@@ -149,8 +161,8 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == "batch_first" || rule == "repeat_product" || rule == "join_rows" ||
-         rule == "keep_sums" || rule == "split_terms";
+  return rule == "zero_terms" || rule == "narrow_copies" || rule == "gather_terms" || rule == "batch_first" ||
+         rule == "repeat_product" || rule == "join_rows" || rule == "keep_sums" || rule == "split_terms";
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -1,0 +1,344 @@
+// Rule "gather_terms": terms of a sum of products lie side by side in copies of its operands, as in the products that convolutions become.
+//
+// Pattern    r_e += a_p b_q over dims of known extents, for all e the same ones, where a is a tensor of 16 bits that is read in strides along
+//            dims of e (x[2 y + s, c]); or a temporary whose last index is no term; or several dims, the last of which has a number of
+//            values that is no multiple of 16.
+// Rewrite    a'[dims of e, t] = a_p, before the sum, where t numbers the terms in their order. A temporary that nobody else reads becomes a'
+//            itself. The same for b. The sum runs over t and reads a' and b'. Both have zeros up to a multiple of 16 terms.
+// Conditions the sum is alone in its loops; each operand follows a dim of e that the other does not, and all terms; zeros need a sum that
+//            starts from 0.
+// Proof      a' has the elements of a under other names, complete before the sum begins; t is one to one. Both operands have zeros in the
+//            same places: r_e + 0 0 = r_e, as a sum that starts from +0 is never -0.
+// Rounding   none: elements are copied, and added up in the same order.
+// Source     K. Chellapilla, S. Puri, P. Simard, High performance convolutional neural networks for document processing, 2006.
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "gather_terms";
+constexpr std::int64_t kRun = 16;             ///< terms that tensor cores take at once
+constexpr std::int64_t kMostTerms = 1 << 20;  ///< of known extents
+
+struct Operand {
+  std::size_t ordinal = 0;
+  std::vector<int> rows;  ///< dims of the result that it follows
+  bool is_own = false;    ///< a temporary that the sum alone reads: it may have any layout
+};
+
+struct Gathering {
+  std::vector<Operand> operands;
+  std::vector<int> written, terms;     ///< dims of the sum
+  std::vector<std::int64_t> extents;   ///< of `terms`
+  std::int64_t count = 1, padded = 1;  ///< terms, without and with zeros
+};
+
+bool is_among(const std::vector<int>& dims, int dim) { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
+
+/// The value of a size that has one.
+std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& size) {
+  if (!has_one_value(nest, size)) return std::nullopt;
+  isl_pw_aff* known = isl_pw_aff_intersect_params(size.copy(), full_context(nest).release());
+  const isl::val value = isl::manage(isl_pw_aff_max_val(known));
+  return value.is_int() ? std::optional<std::int64_t>(value.get_num_si()) : std::nullopt;
+}
+
+/// Does an index move by several elements along a dim among `dims`?
+bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
+  struct Search {
+    const std::vector<int>& dims;
+    bool found = false;
+  } search{dims};
+  const auto look = [](isl_set* set, isl_aff* affine, void* user) {
+    auto& wanted = *static_cast<Search*>(user);
+    for (const int dim : wanted.dims) {
+      const isl::val factor = isl::manage(isl_aff_get_coefficient_val(affine, isl_dim_in, dim));
+      wanted.found = wanted.found || (factor.is_int() && factor.abs().gt(isl::val(factor.ctx(), 1)));
+    }
+    isl_set_free(set);
+    isl_aff_free(affine);
+    return isl_stat_ok;
+  };
+  for (const isl::pw_aff& function : functions_of(access.relation)) isl_pw_aff_foreach_piece(function.get(), look, &search);
+  return search.found;
+}
+
+isl::set eliminated(isl::set set, const std::vector<int>& dims) {
+  isl_set* rest = set.release();
+  for (const int dim : dims) rest = isl_set_eliminate(rest, isl_dim_set, static_cast<unsigned>(dim), 1);
+  return isl::manage(rest);
+}
+
+/// Those of a set with 0 <= dim < extent.
+isl::set within(const isl::set& set, int dim, std::int64_t extent) {
+  isl_set* part = isl_set_lower_bound_si(set.copy(), isl_dim_set, static_cast<unsigned>(dim), 0);
+  return isl::manage(isl_set_upper_bound_si(part, isl_dim_set, static_cast<unsigned>(dim), static_cast<int>(extent - 1)));
+}
+
+/// May the statements that write the temporary write another layout of it?
+bool is_own(const Nest& nest, const Statement& sum, std::size_t ordinal) {
+  const std::string& tensor = sum.reads[ordinal].tensor;
+  if (nest.tensor(tensor).role != TensorRole::temporary || readers_of(nest, tensor).size() != 1) return false;
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) {
+    return writer->group < sum.group && !writer->reduction &&
+           group_end(nest, writer->name) - group_begin(nest, writer->name) == 1 &&
+           writer->write.relation.intersect_domain(domain_in(nest, *writer)).is_injective();
+  });
+}
+
+/// Sets `why` where there is none.
+std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of two 16-bit tensors";
+  const auto halves = half_products(sum);
+  if (!halves || sum.reads.size() != 2 || sum.reads[0].tensor == sum.reads[1].tensor) return std::nullopt;
+  why = "it shares its loops with other statements of its definition";
+  if (group_end(nest, sum.name) - group_begin(nest, sum.name) != 1) return std::nullopt;
+  Gathering result;
+  result.terms = reduced_dims(sum);
+  for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+    if (!is_among(result.terms, dim)) result.written.push_back(dim);
+  }
+  why = "its terms have no known extents that are the same for all results";
+  isl::set whole = eliminated(domain_in(nest, sum), result.terms);
+  for (const int dim : result.terms) {
+    const auto extent = known_value(nest, extent_of(nest, sum.domain, dim));
+    if (!extent || *extent < 1 || (result.count *= *extent) > kMostTerms) return std::nullopt;
+    result.extents.push_back(*extent);
+    whole = within(whole, dim, *extent);
+  }
+  if (result.terms.empty() || !whole.is_equal(domain_in(nest, sum))) return std::nullopt;
+  why = "a dim of it has negative values";
+  isl::set positive = whole;
+  for (const int dim : result.written)
+    positive = isl::manage(isl_set_lower_bound_si(positive.release(), isl_dim_set, static_cast<unsigned>(dim), 0));
+  if (!positive.is_equal(whole)) return std::nullopt;
+  why =
+      "the operands are not those of a product of matrices: each follows a dim of the result that the other does not, and both "
+      "all terms";
+  bool in_strides = false;
+  for (const auto& [ordinal, other] : {std::pair(halves->first, halves->second), std::pair(halves->second, halves->first)}) {
+    Operand operand{ordinal, {}, is_own(nest, sum, ordinal)};
+    const isl::map &read = sum.reads[ordinal].relation, &beside = sum.reads[other].relation;
+    for (const int dim : result.written) {
+      if (depends_on_dim(read, dim)) operand.rows.push_back(dim);
+    }
+    const bool own_row =
+        std::any_of(operand.rows.begin(), operand.rows.end(), [&](int dim) { return !depends_on_dim(beside, dim); });
+    if (!own_row || !std::all_of(result.terms.begin(), result.terms.end(), [&](int dim) { return depends_on_dim(read, dim); }))
+      return std::nullopt;
+    const isl::pw_aff last = functions_of(read).back();
+    const bool ends_with_term = std::any_of(result.terms.begin(), result.terms.end(), [&](int dim) {
+      return isl_pw_aff_involves_dims(last.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
+    });
+    in_strides = in_strides || moves_in_strides(sum.reads[ordinal], operand.rows) ||
+                 (operand.is_own && result.terms.size() > 1 && !ends_with_term);
+    result.operands.push_back(operand);
+  }
+  why = "its operands are read one element after the other, in runs of 16 terms";
+  if (!in_strides && (result.extents.back() % kRun == 0 || result.terms.size() == 1)) return std::nullopt;
+  result.padded = (result.count + kRun - 1) / kRun * kRun;
+  why = "zeros among its terms need a sum that starts from 0";
+  if (result.padded > result.count && !starts_from(nest, sum, 0)) return std::nullopt;
+  why = "";
+  return result;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (gathering_of(nest, statement, why))
+      matches.push_back({kName, {statement.name}, "terms of " + statement.name + " lie side by side in copies of its operands"});
+  }
+  return matches;
+}
+
+class Gatherer {
+ public:
+  Gatherer(const Nest& nest, const Statement& sum, Gathering gathering)
+      : before_(nest), result_(nest), sum_(sum), gathering_(std::move(gathering)) {}
+
+  Nest gather() {
+    Statement sum = sum_;
+    sum.dims = names(gathering_.written);
+    sum.dims.push_back(fresh_dim(sum.dims, "t"));
+    const auto last = static_cast<int>(gathering_.written.size());
+    const isl::set all = isl::manage(isl_set_add_dims(onto(gathering_.written, sum.name).range().release(), isl_dim_set, 1));
+    sum.domain = named(within(all, last, gathering_.padded), sum.name, sum.dims);
+    const auto place = [&](int dim) {
+      return static_cast<int>(std::find(gathering_.written.begin(), gathering_.written.end(), dim) - gathering_.written.begin());
+    };
+    for (const Operand& operand : gathering_.operands) {
+      const std::string copied = add_copy(operand);
+      std::vector<isl::pw_aff> functions;
+      for (const int dim : operand.rows) functions.push_back(dim_function(sum.domain, place(dim)));
+      functions.push_back(dim_function(sum.domain, last));
+      sum.reads[operand.ordinal] = {copied, relation_of(sum.domain, copied, functions)};
+    }
+    // What is added to is the same for all terms: the element of the first one.
+    std::vector<isl::pw_aff> first;
+    for (int dim = 0; dim < static_cast<int>(sum_.dims.size()); ++dim) {
+      const bool is_term = is_among(gathering_.terms, dim);
+      const isl::pw_aff function = dim_function(sum.domain, is_term ? last : place(dim));
+      first.push_back(is_term ? function.sub(function) : function);
+    }
+    sum.write.relation = relation_of(sum.domain, sum_.name, first).apply_range(sum_.write.relation).gist_domain(sum.domain);
+    sum.group = result_.statement(sum.name).group;
+    replace_statement(result_, sum);
+    drop_unused(result_);
+    return std::move(result_);
+  }
+
+ private:
+  void insert(const Statement& statement) {
+    insert_statement(result_, begin_with_initialisers(result_, result_.statement(sum_.name)), statement);
+  }
+
+  /// Indices of a copy at the points of a set whose dims are `rows` rows, and then the terms.
+  std::vector<isl::pw_aff> indices(const isl::set& points, std::size_t rows) const {
+    std::vector<isl::pw_aff> functions;
+    for (std::size_t k = 0; k < rows; ++k) functions.push_back(dim_function(points, static_cast<int>(k)));
+    isl::pw_aff number = dim_function(points, static_cast<int>(rows));
+    for (std::size_t k = 1; k < gathering_.terms.size(); ++k) {
+      const isl::val extent(number.ctx(), static_cast<long>(gathering_.extents[k]));
+      number =
+          isl::manage(isl_pw_aff_scale_val(number.copy(), extent.copy())).add(dim_function(points, static_cast<int>(rows + k)));
+    }
+    functions.push_back(number);
+    return functions;
+  }
+
+  isl::set named(isl::set set, const std::string& name, const std::vector<std::string>& dims) const {
+    isl_set* result = isl_set_gist_params(isl_set_coalesce(set.release()), full_context(before_).release());
+    result = isl_set_set_tuple_name(result, name.c_str());
+    for (std::size_t k = 0; k < dims.size(); ++k)
+      result = isl_set_set_dim_name(result, isl_dim_set, static_cast<unsigned>(k), dims[k].c_str());
+    return isl::manage(result);
+  }
+
+  /// { Sum[dims] -> name[those of `dims`] }.
+  isl::map onto(const std::vector<int>& dims, const std::string& name) const {
+    isl_map* map = isl_map_from_domain(domain_in(before_, sum_).release());
+    map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));
+    for (std::size_t k = 0; k < dims.size(); ++k)
+      map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(k));
+    return isl::manage(isl_map_set_tuple_name(map, isl_dim_out, name.c_str()));
+  }
+
+  std::vector<std::string> names(const std::vector<int>& dims) const {
+    std::vector<std::string> result;
+    for (const int dim : dims) result.push_back(sum_.dims[static_cast<std::size_t>(dim)]);
+    return result;
+  }
+
+  /// Statements that write the operand's copy; returns its name.
+  std::string add_copy(const Operand& operand) {
+    const Access& read = sum_.reads[operand.ordinal];
+    const std::string name = fresh_name(result_, read.tensor + "_terms");
+    Tensor tensor = before_.tensor(read.tensor);
+    tensor.name = name;
+    tensor.role = TensorRole::temporary;
+    tensor.tolerance = {};
+    tensor.shape.clear();
+    for (const int dim : operand.rows) tensor.shape.push_back(extent_of(before_, sum_.domain, dim));
+    isl_set* params = isl_set_universe(isl_set_get_space(full_context(before_).get()));
+    const isl::val count(isl_set_get_ctx(params), static_cast<long>(gathering_.padded));
+    tensor.shape.push_back(isl::manage(isl_pw_aff_val_on_domain(params, count.copy())));
+    result_.tensors.push_back(tensor);
+
+    std::vector<int> dims = operand.rows;
+    dims.insert(dims.end(), gathering_.terms.begin(), gathering_.terms.end());
+    Statement copy;
+    copy.name = name;
+    copy.dims = names(dims);
+    const isl::map to_copy = onto(dims, name);
+    copy.domain = named(to_copy.range(), name, copy.dims);
+    copy.write = {name, relation_of(copy.domain, name, indices(copy.domain, operand.rows.size()))};
+    // The operand is the same at all points that have one image: the first of them will do.
+    const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(to_copy.copy())));
+    copy.value = import_value(copy, sum_, to_sum, ScalarExpr::read(static_cast<int>(operand.ordinal), tensor.type));
+    if (gathering_.padded > gathering_.count) insert(zeros_of(operand, tensor));
+    if (!operand.is_own || !rewrite_writers(copy)) insert(copy);
+    return name;
+  }
+
+  Statement zeros_of(const Operand& operand, const Tensor& tensor) const {
+    Statement zeros;
+    zeros.name = fresh_name(result_, tensor.name + "_zeros");
+    zeros.dims = names(operand.rows);
+    zeros.dims.push_back(fresh_dim(zeros.dims, "t"));
+    const auto place = static_cast<unsigned>(operand.rows.size());
+    isl_set* domain = isl_set_add_dims(onto(operand.rows, zeros.name).range().release(), isl_dim_set, 1);
+    domain = isl_set_lower_bound_si(domain, isl_dim_set, place, static_cast<int>(gathering_.count));
+    domain = isl_set_upper_bound_si(domain, isl_dim_set, place, static_cast<int>(gathering_.padded - 1));
+    zeros.domain = named(isl::manage(domain), zeros.name, zeros.dims);
+    zeros.write = {tensor.name, isl::manage(isl_set_identity(zeros.domain.copy())).set_range_tuple(tensor.name)};
+    zeros.value = ScalarExpr::cast(tensor.type, ScalarExpr::constant(0));
+    return zeros;
+  }
+
+  /// What writes a temporary writes its copy, if no element of it has several places there.
+  bool rewrite_writers(const Statement& copy) {
+    const isl::map source = copy.reads.front().relation.intersect_domain(domain_in(before_, copy));
+    if (!source.is_injective()) return false;
+    // Elements that are written again before the sum reads them are written once.
+    isl::set again = isl::set::empty(copy.domain.space());
+    std::vector<const Statement*> writers = writers_of(before_, copy.reads.front().tensor);
+    std::reverse(writers.begin(), writers.end());
+    for (const Statement* writer : writers) {
+      isl::map to_copy = writer->write.relation.intersect_domain(domain_in(before_, *writer)).apply_range(source.reverse());
+      const isl::set written = to_copy.range();
+      to_copy = to_copy.intersect_range(written.subtract(again));
+      again = again.unite(written).coalesce();
+      Statement other;
+      other.name = writer->name;
+      other.dims = copy.dims;
+      other.group = result_.statement(writer->name).group;
+      other.domain = named(to_copy.range(), other.name, other.dims);
+      other.write = {copy.write.tensor, relation_of(other.domain, copy.write.tensor,
+                                                    indices(other.domain, copy.dims.size() - gathering_.terms.size()))};
+      other.value = import_value(other, *writer, to_copy.reverse().set_domain_tuple(other.name), writer->value);
+      replace_statement(result_, other);
+    }
+    return true;
+  }
+
+  const Nest& before_;
+  Nest result_;
+  const Statement sum_;
+  const Gathering gathering_;
+};
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  std::optional<Gathering> gathering = gathering_of(nest, nest.statement(name), why);
+  if (!gathering) refuse_rule(kName, name, why);
+  return {Gatherer(nest, nest.statement(name), std::move(*gathering)).gather(), {}, false};
+}
+
+}  // namespace
+
+const Rule& gather_terms_rule() {
+  static const Rule rule{kName,
+                         "terms of a sum of products lie side by side in copies of its operands (argument: statement)",
+                         "copies hold the operands' elements under other names; zeros beside them meet zeros",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
