@@ -341,6 +341,15 @@ std::vector<PreparedCase> prepared_cases() {
        1,
        true,
        Fusion::prepared},
+      {"strided_convolution_of_5_channels",
+       strided_convolution(5, 72),
+       {{"B", 32}, {"Y", 56}, {"Z", 56}},
+       {{"B", 2}, {"Y", 2}, {"Z", 7}},
+       1,
+       1,
+       true,
+       Fusion::prepared,
+       false},
       // Runs of 14 terms: all terms of a patch side by side, with zeros at the end.
       {"patches",
        patches(),
@@ -526,6 +535,41 @@ TEST(Products, ManyWorkTilesAreTakenInTurn) {
   };
   EXPECT_GE(in_turn(8192), 4);
   EXPECT_EQ(in_turn(1024), 0);
+}
+
+/// x[a, b, c, e, i, k] times w[j, k] for each of a, b, c (and e): operands of five or of six dims.
+TEST(Products, TensorCopiesHaveFiveDims) {
+  const auto on_tensor_cores = [](const std::string& more) {
+    const std::string outer = more.empty() ? "a, b, c" : "a, b, c, " + more, cell = outer + ", i, j";
+    std::string ranges = "0 <= a < M and 0 <= b < M and 0 <= c < M and 0 <= i < N and 0 <= j < N";
+    std::vector<std::string> shape{"M", "M", "M"};
+    if (!more.empty()) {
+      ranges += " and 0 <= " + more + " < M";
+      shape.emplace_back("M");
+    }
+    std::vector<std::string> rows = shape, cells = shape;
+    rows.insert(rows.end(), {"N", "64"});
+    cells.insert(cells.end(), {"N", "N"});
+    const Nest nest = NestBuilder("many_dims", {{"M", 4}, {"N", 512}})
+                          .tensor("x", TensorRole::input, rows, kHalf)
+                          .tensor("w", TensorRole::input, {"N", "64"}, kHalf)
+                          .tensor("sum", TensorRole::temporary, cells)
+                          .tensor("out", TensorRole::output, cells, kHalf)
+                          .statement("init[" + cell + "] : " + ranges, "sum[" + cell + "]", {}, number(0))
+                          .statement("sum[" + cell + ", k] : " + ranges + " and 0 <= k < 64", "sum[" + cell + "]",
+                                     {"x[" + outer + ", i, k]", "w[j, k]"}, wide(0) * wide(1), ReductionOp::add)
+                          .statement("out[" + cell + "] : " + ranges, "out[" + cell + "]", {"sum[" + cell + "]"},
+                                     ScalarExpr::cast(kHalf, read(0)))
+                          .build();
+    const Sizes sizes = complete_sizes(nest, {});
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, kUnits));
+    const Candidate candidate = space->candidate(space->defaults().front());
+    return std::any_of(candidate.steps.begin(), candidate.steps.end(),
+                       [](const Step& step) { return step.name == "tensor_cores"; });
+  };
+  EXPECT_TRUE(on_tensor_cores(""));
+  EXPECT_FALSE(on_tensor_cores("e"));
 }
 
 TEST(Preparation, ProductsOfMatricesHaveRowsAndColumnsOfTheirOwn) {

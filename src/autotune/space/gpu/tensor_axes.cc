@@ -21,8 +21,9 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop over tiles
-constexpr std::int64_t kTileRows = 64;  ///< of the smallest tile
+constexpr std::int64_t kShortSum = 64;      ///< terms of a sum that need no loop over tiles
+constexpr std::int64_t kTileRows = 64;      ///< of the smallest tile
+constexpr std::size_t kMostCopiedDims = 5;  ///< of a tensor map
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
@@ -34,6 +35,12 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
     return std::any_of(statements.begin(), statements.end(),
                        [&](const std::string& name) { return nest.statement(name).write.tensor == tensor; });
   });
+}
+
+/// Do tensor copies bring tiles of it?
+bool is_copied(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& name) {
+  const Tensor& tensor = nest.tensor(name);
+  return is_stored(nest, structure, group, name) && is_half(tensor.type) && tensor.shape.size() <= kMostCopiedDims;
 }
 
 /// Axes along which an access moves by single elements, or (`taps`) by several too: sums of both included, as of the taps of a convolution.
@@ -64,7 +71,7 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
-    if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+    if (!is_copied(nest, structure, group, access->tensor)) return std::nullopt;
   }
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
@@ -126,7 +133,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                &b = statement.reads[static_cast<std::size_t>(product->b)];
   for (const Access* access : {&a, &b}) {
-    if (!is_stored(nest, structure, group, access->tensor) || !is_half(nest.tensor(access->tensor).type)) return std::nullopt;
+    if (!is_copied(nest, structure, group, access->tensor)) return std::nullopt;
   }
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
