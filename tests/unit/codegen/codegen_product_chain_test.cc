@@ -67,7 +67,7 @@ TEST(ProductChain, OperandsInTheWorkspaceHaveTensorMaps) {
     EXPECT_EQ(at(param.held->strides[0]), 32) << "rows are padded to 16 elements";
     EXPECT_EQ(at(param.held->offset) % 64, 0);
   }
-  EXPECT_THAT(mapped, ::testing::UnorderedElementsAre("low", "c"));
+  EXPECT_THAT(mapped, ::testing::UnorderedElementsAre("low", "c", "out"));
 }
 
 TEST(ProductChain, ComputesWhatTheProgramSays) {

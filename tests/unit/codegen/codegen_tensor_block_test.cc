@@ -72,7 +72,7 @@ TEST(TensorBlock, a_wider_result_has_a_place_of_its_own) {
 }
 
 TEST(TensorBlock, a_result_of_half_a_block_more_takes_its_own_columns_alone) {
-  TensorBlock block{.warpgroups = 2, .tiles = {{.rows = 128, .columns = 64}}, .results = {{96}}};
+  TensorBlock block{.warpgroups = 2, .tiles = {{.rows = 128, .columns = 64}}, .results = {{.columns = 96, .block_columns = 32}}};
   const SharedPlaces places = estimate(block, target_of(90)).places;
   EXPECT_THAT(places.result_blocks, ElementsAre(3));
   EXPECT_EQ(places.barriers - places.results.at(0), 128 * 96 * 2);

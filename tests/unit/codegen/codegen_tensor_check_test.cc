@@ -77,6 +77,15 @@ TEST(TensorProofs, a_result_has_a_place_that_is_free) {
   }
 }
 
+TEST(TensorProofs, an_operand_lends_its_place_to_rows_of_its_own_length_alone) {
+  const PlannedTensor planned(tensor_program(attention_nest({.depth = 32})));
+  EXPECT_EQ(planned.op("out").stage_offset, planned.ring("q").offset);
+  EXPECT_EQ(planned.op("out").stage_columns, 64);
+  nvptx::TensorPlan mutant = planned.plan;
+  for (nvptx::TensorOp& op : mutant.ops) op.stage_columns = 32;
+  EXPECT_THAT(check_tensor_plan(mutant).violations, ::testing::Contains(::testing::HasSubstr("in shared memory")));
+}
+
 TEST(TensorProofs, an_odd_number_of_parts_waits_for_the_last_of_the_tile_before) {
   const PlannedTensor planned(product_program(
       {}, {.rows = 64, .columns = 192, .depth = 64, .stages = 6, .more = {"persistent(out.io, 1)", "ping_pong_tiles(out.io)"}}));

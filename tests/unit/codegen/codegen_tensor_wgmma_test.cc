@@ -105,6 +105,11 @@ std::vector<SimtCase> wgmma_cases() {
                     product_program({}, {.rows = 64, .columns = 192, .depth = 64, .stages = 6, .more = in_turn}),
                     {{"M", 200}, {"N", 392}, {"K", 136}},
                     half});
+  // A result of half a block of columns in the place of an operand that another warpgroup may still read.
+  result.push_back({"attention_of_32_columns",
+                    tensor_program(attention_nest({.depth = 32}), {.rows = 128, .columns = 64}),
+                    {{"H", 2}, {"Q", 200}, {"K", 130}},
+                    half});
   result.push_back({"attention_tiles_in_turn",
                     tensor_program(attention_nest({.depth = 16}), {.rows = 64, .columns = 32, .more = in_turn}),
                     {{"H", 3}, {"Q", 150}, {"K", 90}},

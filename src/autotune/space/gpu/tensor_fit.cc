@@ -64,7 +64,11 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
   } else {
     add_streamed_columns(axes, choice, sm, block);
   }
-  for (const std::int64_t width : axes.results) block.results.push_back({width > 0 ? width : choice.columns});
+  for (const std::int64_t width : axes.results) {
+    nvptx::BlockResult result{width > 0 ? width : choice.columns};
+    if (width <= 0) result.block_columns = nvptx::stored_columns(choice.columns);  // others lie beside the tile
+    block.results.push_back(result);
+  }
   return block;
 }
 

@@ -89,11 +89,12 @@ class Layout {
   /// rows of a result that leaves once, at the end. In resident blocks the next work tile's operand would have to wait until the result has
   /// left, so that they have a place of its own where there is room. A result that finds no room leaves in parts.
   std::int64_t place(const BlockResult& result) {
-    const std::int64_t width = has_group_products(target_) ? stored_columns(result.columns) : kBlockColumns;
+    const std::int64_t width = has_group_products(target_) ? result.block_columns : kBlockColumns;
     const std::int64_t blocks = ceil_div(result.columns, width), bytes = blocks * block_.rows() * width * 2;
     const std::int64_t one = bytes / blocks * block_.work_tiles;
     places_.result_blocks.push_back(blocks);
-    const bool may_borrow = result.leaves_last && block_.work_tiles == 1 &&
+    // Rows of other blocks have other lengths: a group's rows would lie over those of another group.
+    const bool may_borrow = result.leaves_last && block_.work_tiles == 1 && width == kBlockColumns &&
                             (!block_.persistent || (has_group_products(target_) && !have_room(bytes_with(end_ + bytes))));
     for (std::size_t t = 0; may_borrow && t < block_.tiles.size(); ++t) {
       const BlockTile& tile = block_.tiles[t];

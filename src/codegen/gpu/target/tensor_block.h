@@ -44,8 +44,8 @@ struct BlockProduct {
   std::int64_t terms = 0;    ///< of a first operand that is made from a fragment; 0: it is in shared memory
 };
 
-/// Columns of the blocks in which a 16-bit result of so many columns leaves through shared memory: 32 where that divides them and 64 does
-/// not, so that no block goes beyond them.
+/// Columns of the blocks in which a tile of so many leaves through shared memory, where the argument has others beside it: 32 where that
+/// divides them and 64 does not, so that no block goes beyond them.
 inline int stored_columns(std::int64_t columns) {
   return columns % kBlockColumns == kBlockColumns / 2 ? kBlockColumns / 2 : kBlockColumns;
 }
@@ -55,6 +55,7 @@ struct BlockResult {
   std::int64_t columns = 0;
   /// It leaves once a work tile, after what the block computes: in a resident block, a tile that lends its place can be waited for.
   bool leaves_last = true;
+  int block_columns = kBlockColumns;  ///< of the blocks in which it leaves by tensor copies
 };
 
 /// What one block keeps.

@@ -21,14 +21,18 @@ bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, in
                      [&](const IntExpr& upper) { return upper.is_constant(extent) || affine_of(upper) == rest; });
 }
 
-/// All columns of the argument, or whole blocks of so many up to its end: what a copy of blocks writes.
-bool has_whole_blocks(const TensorOp& op, const Buffer& buffer, int dense, int width) {
+/// The columns of the blocks in which the op's go: all columns of the argument by blocks of 64, or a tile's by whole blocks up to the
+/// argument's end. 0: a copy of blocks would write others.
+int block_columns(const TensorOp& op, const Buffer& buffer, int dense, TensorCores cores) {
   const OpDim& column = op.op.dims[static_cast<std::size_t>(op.column)];
   const Affine origin = affine_of(op.op.write.index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
   const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
-  if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return true;
+  if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return kBlockColumns;
   const auto extent = end_bound(column);
-  return extent && *extent % width == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
+  if (!extent) return 0;
+  const int width = cores == TensorCores::wgmma ? stored_columns(*extent) : kBlockColumns;
+  const bool whole = *extent % width == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
+  return whole ? width : 0;
 }
 
 /// Can rows of the argument be whole units of 16 bytes? Copies write no less, even beyond a row's end. Where its length is not known
@@ -53,9 +57,10 @@ void plan_stores(TensorPlan& plan) {
     op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
     if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
     if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
-    if (plan.cores == TensorCores::wgmma) op.stage_columns = stored_columns(end_bound(column).value_or(0));
     if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer)) continue;
-    if (!has_whole_blocks(op, buffer, dense, op.stage_columns)) continue;
+    const int width = block_columns(op, buffer, dense, plan.cores);
+    if (width == 0) continue;
+    op.stage_columns = width;
     op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
                         (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
   }

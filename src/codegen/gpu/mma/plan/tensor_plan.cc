@@ -63,7 +63,8 @@ TensorBlock block_of(const TensorPlan& plan) {
     const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
     if (op.kind == TensorOp::Kind::product) block.products.push_back({op.n, op.a_ring < 0 ? op.k : 0});
     if (op.kind == TensorOp::Kind::store && op.through_shared)
-      block.results.push_back({*end_bound(op.op.dims[static_cast<std::size_t>(op.column)]), runs_last(plan, k)});
+      block.results.push_back(
+          {*end_bound(op.op.dims[static_cast<std::size_t>(op.column)]), runs_last(plan, k), op.stage_columns});
   }
   return block;
 }

@@ -193,7 +193,7 @@ void check_memory(TensorProof& proof) {
     const auto number = static_cast<int>(&op - proof.plan.ops.data());
     const auto taken = std::find_if(proof.plan.circular_buffers.begin(), proof.plan.circular_buffers.end(),
                                     [&](const CircularBuffer& ring) { return ring.offset == op.stage_offset; });
-    if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second &&
+    if (taken != proof.plan.circular_buffers.end() && heirs.insert(op.stage_offset).second && op.stage_columns == kBlockColumns &&
         hands_over(proof, static_cast<int>(taken - proof.plan.circular_buffers.begin()), number, blocks * block_bytes)) {
       check_waits(proof, op, blocks, false);  // where another tile follows, the handover waits
       continue;
