@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"differential_attention", "bf16", attention_sizes(128, {{"value_dim", 128}}), {64}},
                       Problem{"matmul", "bf16", {{"m", 4096}, {"n", 4096}, {"k", 4096}}, {64, 128, 192, 256}},
                       Problem{"matmul", "f16", {{"m", 256}, {"n", 4096}, {"k", 4096}}, {64, 128, 160, 192, 256}},
-                      Problem{"matmul_bias_gelu", "f16", {{"m", 300}, {"n", 1000}, {"k", 520}}, {16, 32, 48, 64, 96, 128, 192, 256}},
+                      Problem{
+                          "matmul_bias_gelu", "f16", {{"m", 300}, {"n", 1000}, {"k", 520}}, {16, 32, 48, 64, 96, 128, 192, 256}},
                       Problem{"gated_mlp", "bf16", {{"rows", 8192}, {"width", 128}, {"hidden", 4096}}, {64, 112, 128}},
                       Problem{"evoformer_attention", "bf16", {{"rows", 128}, {"n", 256}, {"head_dim", 32}}, {64, 128, 160}}),
     [](const auto& info) {
