@@ -91,6 +91,33 @@ std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statemen
   return found;
 }
 
+/// Sizes of short dims that a sum of an argument runs over where these are several and lie innermost.
+std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    if (!statement.reduction || multiplies_matrices(statement)) continue;
+    for (const Access& read : statement.reads) {
+      const Tensor& tensor = nest.tensor(read.tensor);
+      if (tensor.role == TensorRole::temporary) continue;
+      const auto dims = followed_dims(read);
+      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+      const auto summed = [&](std::size_t p) { return dims[p] && !follows(statement.write, *dims[p]); };
+      const bool several = dims.size() > 1 && summed(dims.size() - 1) && summed(dims.size() - 2);
+      for (std::size_t p = dims.size(); several && p-- > 0 && summed(p);) {
+        if (shape[p] < kShortSide) found.merge(sizes_in(nest, tensor.shape[p]));
+      }
+    }
+  }
+  return found;
+}
+
+std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
+  for (const SizeParam& size : nest.sizes) {
+    if (size.specialized) sizes.erase(size.name);
+  }
+  return sizes;
+}
+
 }  // namespace
 
 std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes) {
@@ -113,35 +140,8 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
   }
-  for (const SizeParam& size : nest.sizes) {
-    if (size.specialized) found.erase(size.name);
-  }
-  return found;
+  return without_specialized(nest, std::move(found));
 }
-
-namespace {
-
-/// Sizes of short dims that a sum of an argument runs over where these are several and lie innermost.
-std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) {
-  std::set<std::string> found;
-  for (const Statement& statement : nest.statements) {
-    if (!statement.reduction || multiplies_matrices(statement)) continue;
-    for (const Access& read : statement.reads) {
-      const Tensor& tensor = nest.tensor(read.tensor);
-      if (tensor.role == TensorRole::temporary) continue;
-      const auto dims = followed_dims(read);
-      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
-      const auto summed = [&](std::size_t p) { return dims[p] && !follows(statement.write, *dims[p]); };
-      const bool several = dims.size() > 1 && summed(dims.size() - 1) && summed(dims.size() - 2);
-      for (std::size_t p = dims.size(); several && p-- > 0 && summed(p);) {
-        if (shape[p] < kShortSide) found.merge(sizes_in(nest, tensor.shape[p]));
-      }
-    }
-  }
-  return found;
-}
-
-}  // namespace
 
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) {
   std::vector<std::pair<const Tensor*, std::vector<std::int64_t>>> arguments;
@@ -158,10 +158,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
     for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] < kShortRow; run *= shape[p])
       found.merge(sizes_in(nest, tensor->shape[p]));
   }
-  for (const SizeParam& size : nest.sizes) {
-    if (size.specialized) found.erase(size.name);
-  }
-  return found;
+  return without_specialized(nest, std::move(found));
 }
 
 void specialize_product_sizes(Nest& nest) {

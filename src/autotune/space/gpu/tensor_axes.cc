@@ -22,7 +22,6 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kShortSum = 64;      ///< terms of a sum that need no loop over tiles
-constexpr std::int64_t kTileRows = 64;      ///< of the smallest tile
 constexpr std::size_t kMostCopiedDims = 5;  ///< of a tensor map
 
 bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
@@ -165,7 +164,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   for (const int axis : written) {
     if (axis < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column)) continue;
     // Unless one further out fills at least twice as many rows of a tile.
-    if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), kTileRows)) result.row = axis;
+    if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), std::int64_t{nvptx::kWarpgroupRows})) result.row = axis;
   }
   if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
   // Copies bring whole tiles of terms.

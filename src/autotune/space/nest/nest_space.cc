@@ -10,6 +10,7 @@
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
+#include "support/rounding.h"
 
 #include <algorithm>
 #include <map>
@@ -268,8 +269,7 @@ std::optional<NamedValues> NestSpace::tiles_of_tasks(std::int64_t tasks) const {
   for (std::size_t k = 0; k + 2 < axes.size(); ++k) outer *= usual.structure.axes[axes[k]].extent;
   const Axis &rows = usual.structure.axes[axes[axes.size() - 2]], &columns = usual.structure.axes[axes.back()];
   std::int64_t row_tile = rows.extent, column_tile = columns.extent;
-  const auto count = [](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
-  while (outer * count(rows.extent, row_tile) * count(columns.extent, column_tile) < tasks &&
+  while (outer * ceil_div(rows.extent, row_tile) * ceil_div(columns.extent, column_tile) < tasks &&
          std::max(row_tile, column_tile) > 1) {
     std::int64_t& larger = row_tile > column_tile ? row_tile : column_tile;
     larger = (larger + 1) / 2;

@@ -87,13 +87,10 @@ std::optional<Products> products_of(const Nest& nest, const Statement& statement
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (products_of(nest, statement, why))
-      matches.push_back({kName, {statement.name}, "operands of " + statement.name + " are copied, one product after the other"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return products_of(nest, statement, why) ? "operands of " + statement.name + " are copied, one product after the other" : "";
+  });
 }
 
 /// { tensor[indices] -> name[indices in their new order] } over all indices.

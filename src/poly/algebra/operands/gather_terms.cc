@@ -156,13 +156,10 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (gathering_of(nest, statement, why))
-      matches.push_back({kName, {statement.name}, "terms of " + statement.name + " lie side by side in copies of its operands"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return gathering_of(nest, statement, why) ? "terms of " + statement.name + " lie side by side in copies of its operands" : "";
+  });
 }
 
 class Gatherer {

@@ -152,13 +152,10 @@ std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (!joints_of(nest, statement, why).empty())
-      matches.push_back({kName, {statement.name}, "rows of " + statement.name + " along two indices become those of one"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return !joints_of(nest, statement, why).empty() ? "rows of " + statement.name + " along two indices become those of one" : "";
+  });
 }
 
 /// Joins dims of a nest one pair after the other.

@@ -54,12 +54,9 @@ std::string objection(const Nest& nest, const Statement& sum) {
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    if (objection(nest, statement).empty())
-      matches.push_back({kName, {statement.name}, statement.write.tensor + " is stored from a sum that stays in registers"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return objection(nest, statement).empty() ? statement.write.tensor + " is stored from a sum that stays in registers" : "";
+  });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {

@@ -83,13 +83,10 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (split_of(nest, statement, why))
-      matches.push_back({kName, {statement.name}, "the computed factor of " + statement.name + " gets a temporary of its own"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return split_of(nest, statement, why) ? "the computed factor of " + statement.name + " gets a temporary of its own" : "";
+  });
 }
 
 /// { Statement[dims] -> name[those of `dims`] } on the statement's domain.

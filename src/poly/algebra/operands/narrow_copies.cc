@@ -71,13 +71,11 @@ std::optional<std::pair<std::string, ElementType>> narrow_operand(const Nest& ne
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (const auto operand = narrow_operand(nest, statement, why))
-      matches.push_back({kName, {statement.name}, operand->first + " is kept in 16 bits: it holds nothing else"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    const auto operand = narrow_operand(nest, statement, why);
+    return operand ? operand->first + " is kept in 16 bits: it holds nothing else" : "";
+  });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {

@@ -101,16 +101,13 @@ std::optional<Repetition> repetition_of(const Nest& nest, const Statement& state
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (const auto found = repetition_of(nest, statement, why))
-      matches.push_back({kName,
-                         {statement.name},
-                         statement.reads[found->read].tensor + " is computed for each element of " + statement.write.tensor +
-                             " that is made of it"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    const auto found = repetition_of(nest, statement, why);
+    return !found ? ""
+                  : statement.reads[found->read].tensor + " is computed for each element of " + statement.write.tensor +
+                        " that is made of it";
+  });
 }
 
 /// Copies of statements for each value of the dims of another one.

@@ -57,12 +57,9 @@ std::string objection(const Nest& nest, const Statement& sum) {
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    if (objection(nest, statement).empty())
-      matches.push_back({kName, {statement.name}, statement.name + " becomes a sum for each of its products"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return objection(nest, statement).empty() ? statement.name + " becomes a sum for each of its products" : "";
+  });
 }
 
 /// Readers of the result read the other one as well.

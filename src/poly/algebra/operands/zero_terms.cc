@@ -102,13 +102,10 @@ std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::s
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
   std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (filling_of(nest, statement, why))
-      matches.push_back({kName, {statement.name}, "terms that " + statement.name + " leaves out are multiplied by zeros"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return filling_of(nest, statement, why) ? "terms that " + statement.name + " leaves out are multiplied by zeros" : "";
+  });
 }
 
 /// What is multiplied by zeros.

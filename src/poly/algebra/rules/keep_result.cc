@@ -36,13 +36,11 @@ isl::map into(const isl::map& relation, const std::string& tensor) {
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    if (!objection(nest, statement).empty()) continue;
-    matches.push_back(
-        {kName, {statement.name}, "what uses " + statement.write.tensor + " again reads a copy that may stay on the chip"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return objection(nest, statement).empty()
+               ? "what uses " + statement.write.tensor + " again reads a copy that may stay on the chip"
+               : "";
+  });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {

@@ -49,13 +49,10 @@ std::string objection(const Nest& nest, const Statement& statement) {
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    if (!objection(nest, statement).empty()) continue;
-    matches.push_back(
-        {kName, {statement.name}, "what reads " + statement.write.tensor + " computes it, so that it needs no place"});
-  }
-  return matches;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return objection(nest, statement).empty() ? "what reads " + statement.write.tensor + " computes it, so that it needs no place"
+                                              : "";
+  });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {

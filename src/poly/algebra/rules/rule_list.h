@@ -1,6 +1,7 @@
 // The rules, one function a file, and what their files share.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ const Rule& fixed_extremum_rule();
 std::string statement_argument(const Nest& nest, const std::string& rule, const std::vector<std::string>& target,
                                std::size_t count);
 void expect_arguments(const std::string& rule, const std::vector<std::string>& target, std::size_t count);
+/// A match for each statement where the rule brings something: `gain` says what, "" where the rule does not apply.
+std::vector<RuleMatch> matching_statements(const Nest& nest, const std::string& rule,
+                                           const std::function<std::string(const Statement&)>& gain);
 /// Throws the UserError for a target that is no match.
 [[noreturn]] void refuse_rule(const std::string& rule, const std::string& target, const std::string& reason);
 
