@@ -170,6 +170,15 @@ TEST(NestError, InputsAreNotWritten) {
               testing::HasSubstr("writes C, which is an input"));
 }
 
+TEST(NestError, IslTextDividesByPositiveNumbersAlone) {
+  for (const char* bad : {"0 // 0", "n + (3 //0)", "7 //\n00", "n // -2", "8 // (1 - 1)", "8 //", "1 // 2 // 0"})
+    EXPECT_THAT(message_of([&] { parse_set(fmt::format("[n] -> {{ [i] : i < {} }}", bad), "domain"); }),
+                testing::HasSubstr("only a positive number may follow //"))
+        << bad;
+  EXPECT_TRUE(parse_set("[n] -> { [i] : i < 17 // 10 }", "domain").is_equal(parse_set("[n] -> { [i] : i < 1 }", "domain")));
+  EXPECT_THAT(message_of([] { parse_pw_aff("[n] -> { [(NaN)] }", "shape"); }), testing::HasSubstr("is not a number everywhere"));
+}
+
 TEST(NestError, FilesNameTheOffendingKey) {
   nlohmann::json json = nest_to_json(samples::matmul());
   const auto with = [&](const std::string& pointer, const nlohmann::json& value) {

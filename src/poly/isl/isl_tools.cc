@@ -39,6 +39,16 @@ std::string long_number(const std::string& text) {
   return "";
 }
 
+/// isl divides two numbers by // at once, and GMP ends the process where the second is 0: whatever follows each // must be a positive number.
+bool divides_by_no_number(const std::string& text) {
+  for (std::size_t k = text.find("//"); k != std::string::npos; k = text.find("//", k)) {
+    k = text.find_first_not_of(" \t\r\n", k + 2);
+    const std::size_t end = k == std::string::npos ? k : text.find_first_not_of("0123456789", k);
+    if (k == std::string::npos || text.substr(k, end - k).find_first_of("123456789") == std::string::npos) return true;
+  }
+  return false;
+}
+
 std::string shown(const std::string& text) { return text.size() <= 500 ? text : text.substr(0, 500) + "..."; }
 
 /// isl computes with numbers of any length and recurses; everything behind it has 64 bits and a stack.
@@ -49,6 +59,7 @@ void require_modest(const std::string& text, const std::string& what) {
     depth += c == '(' ? 1 : c == ')' ? -1 : 0;
     if (depth > kDeepestText) user_error("{} has parentheses nested more than {} deep", what, kDeepestText);
   }
+  if (divides_by_no_number(text)) user_error("{}: in \"{}\", only a positive number may follow //", what, shown(text));
   const std::string number = long_number(text);
   if (!number.empty()) user_error("{}: the number {} has more than {} digits", what, shown(number), kMostDigits);
 }
@@ -90,7 +101,12 @@ std::string function_text(const isl::pw_aff& function) {
 
 isl::set parse_set(const std::string& text, const std::string& what) { return parse<isl::set>(text, what, "set"); }
 isl::map parse_map(const std::string& text, const std::string& what) { return parse<isl::map>(text, what, "relation"); }
-isl::pw_aff parse_pw_aff(const std::string& text, const std::string& what) { return parse<isl::pw_aff>(text, what, "function"); }
+
+isl::pw_aff parse_pw_aff(const std::string& text, const std::string& what) {
+  const isl::pw_aff function = parse<isl::pw_aff>(text, what, "function");
+  if (function.involves_nan()) user_error("{}: \"{}\" is not a number everywhere", what, shown(text));
+  return function;
+}
 
 isl::pw_aff over_params(const isl::pw_aff& function) {
   const isl::space domain = isl::manage(isl_pw_aff_get_domain_space(function.get()));
