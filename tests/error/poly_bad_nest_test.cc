@@ -170,11 +170,14 @@ TEST(NestError, InputsAreNotWritten) {
               testing::HasSubstr("writes C, which is an input"));
 }
 
-TEST(NestError, IslTextDividesByPositiveNumbersAlone) {
+TEST(NestError, IslTextsThatIslDoesNotSurviveAreRefused) {
   for (const char* bad : {"0 // 0", "n + (3 //0)", "7 //\n00", "n // -2", "8 // (1 - 1)", "8 //", "1 // 2 // 0"})
     EXPECT_THAT(message_of([&] { parse_set(fmt::format("[n] -> {{ [i] : i < {} }}", bad), "domain"); }),
                 testing::HasSubstr("only a positive number may follow //"))
         << bad;
+  std::string many = "[n] -> { [i";
+  for (int k = 0; k < 64; ++k) many += ", i % 8";
+  EXPECT_THAT(message_of([&] { parse_set(many + "] }", "domain"); }), testing::HasSubstr("has more than 64 entries"));
   EXPECT_TRUE(parse_set("[n] -> { [i] : i < 17 // 10 }", "domain").is_equal(parse_set("[n] -> { [i] : i < 1 }", "domain")));
   EXPECT_THAT(message_of([] { parse_pw_aff("[n] -> { [(NaN)] }", "shape"); }), testing::HasSubstr("is not a number everywhere"));
 }
@@ -190,6 +193,10 @@ TEST(NestError, FilesNameTheOffendingKey) {
               testing::HasSubstr("statements[1].domain: \"nonsense\" is not an isl set"));
   EXPECT_THAT(with("/statements/1/value/op", "sinh"),
               testing::HasSubstr("statements[1].value.op: \"sinh\" is no scalar operation"));
+  std::string slow = "[n] -> { s[i, j] -> a";
+  for (int k = 0; k < 60; ++k) slow += "[floor((i)/4), 2i + 3*(j - 1), i % 8] ";
+  EXPECT_THAT(with("/statements/1/reads/0/relation", slow),
+              testing::HasSubstr("statements[1].reads[0].relation takes more than"));
   const nlohmann::json shared = {{"shared", nlohmann::json::array()}, {"value", {{"op", "shared"}, {"ordinal", 0}}}};
   EXPECT_THAT(with("/statements/1/value", shared),
               testing::HasSubstr("statements[1].value.value: there are 0 shared expressions"));

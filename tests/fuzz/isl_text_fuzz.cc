@@ -1,4 +1,5 @@
 // Any bytes as isl's text for a set, a relation and a function: read and written again alike, or refused with a UserError.
+#include "poly/isl/context.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
@@ -18,8 +19,10 @@ bool alike(const isl::pw_aff& a, const isl::pw_aff& b) { return isl_pw_aff_is_eq
 template <class Parse>
 void read_twice(const std::string& text, const Parse& parse) {
   try {
-    const auto first = parse(text, "text");
-    if (!alike(parse(nestor::isl_text(first), "written text"), first)) std::abort();
+    nestor::with_isl_budget("text", [&] {
+      const auto first = parse(text, "text");
+      if (!alike(parse(nestor::isl_text(first), "written text"), first)) std::abort();
+    });
   } catch (const nestor::UserError&) {}
 }
 

@@ -7,8 +7,10 @@
 #include <isl/space.h>
 #include <isl/val.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <vector>
 
 #include "support/error.h"
 
@@ -24,6 +26,7 @@ std::string take(char* text) {
 constexpr std::size_t kLongestText = 1 << 18;
 constexpr int kDeepestText = 1000;
 constexpr std::size_t kMostDigits = 18;
+constexpr int kLongestTuple = 64;  ///< isl's time grows with a high power of it
 
 /// The first number in isl's text with more digits than fit 64 bits together with what is added to it; "" when there is none.
 std::string long_number(const std::string& text) {
@@ -49,6 +52,18 @@ bool divides_by_no_number(const std::string& text) {
   return false;
 }
 
+/// Entries of the longest tuple in isl's text.
+int longest_tuple(const std::string& text) {
+  int longest = 0;
+  std::vector<int> open;  // entries so far of the brackets around
+  for (const char c : text) {
+    if (c == '[') open.push_back(1);
+    if (c == ',' && !open.empty()) longest = std::max(longest, ++open.back());
+    if (c == ']' && !open.empty()) open.pop_back();
+  }
+  return longest;
+}
+
 std::string shown(const std::string& text) { return text.size() <= 500 ? text : text.substr(0, 500) + "..."; }
 
 /// isl computes with numbers of any length and recurses; everything behind it has 64 bits and a stack.
@@ -59,6 +74,8 @@ void require_modest(const std::string& text, const std::string& what) {
     depth += c == '(' ? 1 : c == ')' ? -1 : 0;
     if (depth > kDeepestText) user_error("{} has parentheses nested more than {} deep", what, kDeepestText);
   }
+  if (longest_tuple(text) > kLongestTuple)
+    user_error("{}: a tuple of \"{}\" has more than {} entries", what, shown(text), kLongestTuple);
   if (divides_by_no_number(text)) user_error("{}: in \"{}\", only a positive number may follow //", what, shown(text));
   const std::string number = long_number(text);
   if (!number.empty()) user_error("{}: the number {} has more than {} digits", what, shown(number), kMostDigits);

@@ -1,6 +1,7 @@
 // Nests as JSON: a plain tree of names, with isl objects as text.
 #include "poly/nest/nest_json.h"
 
+#include "poly/isl/context.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/json_reader.h"
 #include "poly/nest/scalar_json.h"
@@ -12,13 +13,17 @@
 namespace nestor {
 namespace {
 
+/// What `parse` makes of isl's text at the reader's place: a short text can take isl hours, so under a budget.
+template <class Parse>
+auto read_isl(const JsonReader& reader, const Parse& parse) {
+  return isl_guarded(reader.place(), [&] { return parse(reader.text(), reader.place()); });
+}
+
 using nlohmann::json;
 
 json access_to_json(const Access& access) { return {{"tensor", access.tensor}, {"relation", isl_text(access.relation)}}; }
 
-Access read_access(const JsonReader& reader) {
-  return {reader.at("tensor").text(), parse_map(reader.at("relation").text(), reader.at("relation").place())};
-}
+Access read_access(const JsonReader& reader) { return {reader.at("tensor").text(), read_isl(reader.at("relation"), parse_map)}; }
 
 json statement_to_json(const Statement& statement) {
   json reads = json::array();
@@ -43,12 +48,12 @@ Statement read_statement(const JsonReader& reader) {
   std::vector<Access> reads;
   for (const JsonReader& read : reader.at("reads").list()) reads.push_back(read_access(read));
   std::vector<isl::pw_aff> indices;
-  for (const JsonReader& index : reader.at("indices").list()) indices.push_back(parse_pw_aff(index.text(), index.place()));
+  for (const JsonReader& index : reader.at("indices").list()) indices.push_back(read_isl(index, parse_pw_aff));
   std::optional<ReductionOp> reduction;
   if (reader.has("reduction")) reduction = named(reader.at("reduction"), reduction_op_from);
   return {reader.at("name").text(),
           dims,
-          parse_set(reader.at("domain").text(), reader.at("domain").place()),
+          read_isl(reader.at("domain"), parse_set),
           read_access(reader.at("write")),
           reads,
           indices,
@@ -59,7 +64,7 @@ Statement read_statement(const JsonReader& reader) {
 
 Tensor read_tensor(const JsonReader& reader) {
   Tensor tensor{reader.at("name").text(), reader.at("type").type(), reader.at("role").role(), {}};
-  for (const JsonReader& extent : reader.at("shape").list()) tensor.shape.push_back(parse_pw_aff(extent.text(), extent.place()));
+  for (const JsonReader& extent : reader.at("shape").list()) tensor.shape.push_back(read_isl(extent, parse_pw_aff));
   if (reader.has("tolerance")) tensor.tolerance = reader.at("tolerance").number();
   return tensor;
 }
@@ -98,7 +103,7 @@ Nest read_nest(const JsonReader& reader) {
     if (scalar.has("max")) param.maximum = scalar.at("max").number();
     nest.scalars.push_back(std::move(param));
   }
-  nest.context = parse_set(reader.at("context").text(), "context");
+  nest.context = read_isl(reader.at("context"), parse_set);
   for (const JsonReader& tensor : reader.at("tensors").list()) nest.tensors.push_back(read_tensor(tensor));
   for (const JsonReader& statement : reader.at("statements").list()) nest.statements.push_back(read_statement(statement));
   return nest;
@@ -131,7 +136,8 @@ json nest_to_json(const Nest& nest) {
 
 Nest nest_from_json(const json& value) {
   require_flat_json(value, "the nest");
-  Nest nest = read_nest(JsonReader(value, "nest"));
+  Nest nest;
+  with_isl_budget("reading the nest", [&] { nest = read_nest(JsonReader(value, "nest")); }, 3 * kIslBudget);
   validate(nest);
   return nest;
 }

@@ -235,6 +235,19 @@ Nest channels_attend() {
       .build();
 }
 
+/// Attention of the same queries to the keys of each head: a learned query for every input.
+Nest shared_queries() {
+  Nest nest = testing::attention_nest({.depth = kDepth});
+  nest.op = "shared_queries";
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "q") tensor.shape.erase(tensor.shape.begin());
+  }
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "dot") statement.reads[0].relation = parse_map("[H, Q, K] -> { dot[h, i, j, e] -> q[i, e] }", "test");
+  }
+  return nest;
+}
+
 /// Real and imaginary part of complex rows times a complex matrix: two products a term.
 Nest complex_product() {
   NestBuilder builder("complex_product", {{"M", 200}, {"N", 200}, {"K", 200}});
@@ -251,6 +264,31 @@ Nest complex_product() {
                    {"a[i, k]", real ? "c[j, k]" : "d[j, k]", "b[i, k]", real ? "d[j, k]" : "c[j, k]"},
                    real ? wide(0) * wide(1) - wide(2) * wide(3) : wide(0) * wide(1) + wide(2) * wide(3), ReductionOp::add)
         .statement(part + "[i, j] : " + cell, part + "[i, j]", {"s" + part + "[i, j]"}, ScalarExpr::cast(kHalf, read(0)));
+  }
+  return builder.build();
+}
+
+/// Each of four results is a sum of four products of parts of one input and parts of one weight: together too many sums for a tile.
+Nest quaternion_product() {
+  NestBuilder builder("quaternion_product", {{"M", 200}, {"N", 200}, {"K", 200}});
+  const std::string cell = "0 <= i < M and 0 <= j < N";
+  builder.tensor("x", TensorRole::input, {"M", "4", "K"}, kHalf).tensor("w", TensorRole::input, {"4", "N", "K"}, kHalf);
+  for (int part = 0; part < 4; ++part) {
+    std::vector<std::string> sums;
+    ScalarExpr value = number(0);
+    for (int term = 0; term < 4; ++term) {
+      const std::string sum = fmt::format("s{}{}", part, term);
+      builder.tensor(sum, TensorRole::temporary, {"M", "N"})
+          .statement(sum + "_init[i, j] : " + cell, sum + "[i, j]", {}, number(0))
+          .statement(sum + "[i, j, k] : " + cell + " and 0 <= k < K", sum + "[i, j]",
+                     {fmt::format("x[i, {}, k]", term), fmt::format("w[{}, j, k]", part ^ term)}, wide(0) * wide(1),
+                     ReductionOp::add);
+      value = term == 0 ? read(0) : (term + part) % 2 == 0 ? value + read(term) : value - read(term);
+      sums.push_back(sum + "[i, j]");
+    }
+    const std::string out = fmt::format("out{}", part);
+    builder.tensor(out, TensorRole::output, {"M", "N"}, kHalf)
+        .statement(out + "[i, j] : " + cell, out + "[i, j]", sums, ScalarExpr::cast(kHalf, value));
   }
   return builder.build();
 }
@@ -299,6 +337,22 @@ std::vector<PreparedCase> prepared_cases() {
        2,
        false,
        Fusion::careful},
+      {"shared_queries",
+       shared_queries(),
+       {{"H", 64}, {"Q", 256}, {"K", 4096}},
+       {{"H", 3}, {"Q", 70}, {"K", 88}},
+       1,
+       2,
+       false,
+       Fusion::maximal},
+      {"quaternion_product",
+       quaternion_product(),
+       {{"M", 4096}, {"N", 512}, {"K", 512}},
+       {{"M", 70}, {"N", 88}, {"K", 72}},
+       4,
+       16,
+       false,
+       Fusion::connected},
       {"products_of_one_tensor",
        products_of_one_tensor(),
        {{"M", 4096}, {"N", 4096}, {"K", 4096}},

@@ -33,15 +33,11 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice,
 }
 
 /// Rows that stay on chip, a share of elements for each thread, in likely shapes and residences of blocks.
-void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, std::vector<NamedValues>& points) {
   const GpuLimits& limits = source.limits;
   const RuleVariant& variant = source.variants.at(choice);
-  // Rows that no cluster holds are left to kernels of their own.
-  const auto tiles_with = [&](Fusion fusion) { return row_tiles(variant.structure, source.variants.heaviest(variant, fusion)); };
-  const bool fits = !likely_shapes(tiles_with(Fusion::maximal).points, limits).empty();
-  const Fusion fusion = fits ? Fusion::maximal : Fusion::careful;
   const FusionGroup& main = source.variants.heaviest(variant, fusion);
-  const RowTiles tiles = tiles_with(fusion);
+  const RowTiles tiles = row_tiles(variant.structure, main);
   std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   const bool kept = !shapes.empty();
   if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
@@ -69,6 +65,19 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
       points.push_back(std::move(values));
     }
   }
+}
+
+/// Everything fused; rows that no cluster holds are left to kernels of their own. Where later sums share fewer loops than the heaviest work
+/// has, as a mean over the rows of an image, its rows alone come next.
+void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup &whole = source.variants.heaviest(variant, Fusion::maximal),
+                    &rows = source.variants.heaviest(variant, Fusion::careful);
+  const bool fits = !likely_shapes(row_tiles(variant.structure, whole).points, source.limits).empty();
+  if (fits) add_rows_of(source, choice, Fusion::maximal, points);
+  const std::vector<Statement>& statements = source.variants.nest(variant).statements;
+  const bool products = std::any_of(statements.begin(), statements.end(), multiplies_matrices);
+  if (!fits || (rows.axes.size() > whole.axes.size() && !products)) add_rows_of(source, choice, Fusion::careful, points);
 }
 
 /// Of the streamed loop, for the blocks that the choice's tiles leave. Parts of sums take equally long: one round of them.

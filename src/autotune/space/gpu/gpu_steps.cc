@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <set>
 
 namespace nestor {
@@ -96,13 +98,12 @@ std::vector<std::string> staged_inputs(const GpuGroup& part, const GpuChoice& ch
   return staged;
 }
 
-/// Elements of a tensor that one work tile touches through `access`: indices that follow an outer loop count with its tile.
-std::int64_t elements_of(const GpuGroup& part, const LoopGroup& loop_group, const Access& access) {
-  const std::vector<std::int64_t> shape = shape_at(part.nest.tensor(access.tensor), part.sizes);
+/// Extents of the part of a tensor that one work tile touches through `access`: indices that follow an outer loop count with its tile.
+std::vector<std::int64_t> extents_of(const GpuGroup& part, const LoopGroup& loop_group, const Access& access) {
+  std::vector<std::int64_t> extents = shape_at(part.nest.tensor(access.tensor), part.sizes);
   const auto followed = followed_dims(access);
-  std::int64_t elements = 1;
-  for (std::size_t k = 0; k < shape.size(); ++k) {
-    std::int64_t extent = shape[k];
+  for (std::size_t k = 0; k < extents.size(); ++k) {
+    std::int64_t& extent = extents[k];
     const auto dim = k < followed.size() ? followed[k] : std::nullopt;
     if (dim && static_cast<std::size_t>(*dim) < loop_group.axes.size()) {
       const int axis = loop_group.axes[static_cast<std::size_t>(*dim)];
@@ -111,9 +112,14 @@ std::int64_t elements_of(const GpuGroup& part, const LoopGroup& loop_group, cons
       if (tile != part.plan.tile.end()) extent = std::min(extent, tile->second);
       if (axis == part.plan.reduction_axis) extent = std::min(extent, part.plan.reduction_tile);
     }
-    elements *= std::max<std::int64_t>(extent, 1);
+    extent = std::max<std::int64_t>(extent, 1);
   }
-  return elements;
+  return extents;
+}
+
+std::int64_t elements_of(const GpuGroup& part, const LoopGroup& loop_group, const Access& access) {
+  const std::vector<std::int64_t> extents = extents_of(part, loop_group, access);
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 /// Elements that one work tile keeps on chip: staged inputs, and temporaries of the fusion group, the largest of which takes the place of
@@ -183,6 +189,20 @@ bool read_elsewhere(const GpuGroup& part, const std::string& tensor) {
     const auto reads = [&](const Access& read) { return read.tensor == tensor; };
     return !own.contains(statement.name) && std::any_of(statement.reads.begin(), statement.reads.end(), reads);
   });
+}
+
+/// Rows of a temporary, the longest of whose dims runs along the threads, that each thread of a cluster keeps: they share one row.
+std::int64_t rows_in_cluster(const GpuGroup& part) {
+  std::int64_t most = 1;
+  if (part.group.loop_groups.size() < 2) return most;
+  for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
+    const std::string& tensor = statement.write.tensor;
+    if (part.nest.tensor(tensor).role != TensorRole::temporary || read_elsewhere(part, tensor)) return;
+    const std::vector<std::int64_t> extents = extents_of(part, loop_group, statement.write);
+    const std::int64_t longest = extents.empty() ? 1 : *std::max_element(extents.begin(), extents.end());
+    most = std::max(most, elements_of(part, loop_group, statement.write) / longest);
+  });
+  return most;
 }
 
 /// A temporary of which a block would keep as many elements as a size says that it does not know; empty: there is none.
@@ -286,6 +306,8 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
 std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits) {
   if (const std::string tensor = unbounded_temporary(part); !tensor.empty())
     return fmt::format("a block would keep rows of {} whose length is not known when compiling", tensor);
+  if (const std::int64_t rows = rows_in_cluster(part); choice.grid.cluster > 1 && rows > nvptx::kMostRowSlots)
+    return fmt::format("each thread of a cluster would keep {} rows", rows);
   const std::int64_t threads = std::int64_t{choice.grid.threads} * choice.grid.cluster;
   const std::int64_t kept = kept_elements(part, choice);
   if (kept > nvptx::chip_room(choice.grid.threads, choice.grid.cluster, limits.shared_bytes))

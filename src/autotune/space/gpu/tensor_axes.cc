@@ -83,14 +83,12 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   for (const int axis : written) {
     if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
   }
+  // Rows, and what packs them, are those of one operand, and columns those of the other; what else this one follows are loops around.
   for (const int axis : written) {
-    if (axis == result.reduction_axis || !has(group.axes, axis) || has(in_a, axis) == has(in_b, axis)) continue;
-    result.pack = std::exchange(result.row, axis);
+    const bool alone = has(in_a, axis) != has(in_b, axis) && has(in_a, axis) != has(in_a, result.reduction_axis);
+    if (alone && has(group.axes, axis)) result.pack = std::exchange(result.row, axis);
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
-  // Rows, and what packs them, are those of one operand, and columns those of the other.
-  if (has(in_a, result.row) == has(in_a, result.reduction_axis)) return std::nullopt;
-  if (result.pack >= 0 && has(in_a, result.pack) != has(in_a, result.row)) return std::nullopt;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
     if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];

@@ -58,7 +58,8 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
-  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::alike}) {
+  for (const Fusion fusion :
+       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::alike, Fusion::connected}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
     if (has_place(variants, variant, fusion, limits)) return fusion;
   }

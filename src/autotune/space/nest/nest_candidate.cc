@@ -208,9 +208,11 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);
   shape = shape_of(group, values);
   if (infeasible().empty()) return "";
-  // A few points are left to one warp.
-  values["threads"] = kWarp;
+  // Rows of several dims are kept by one block; a few points are left to one warp.
   values["cluster"] = 1;
+  shape = shape_of(group, values);
+  if (infeasible().empty()) return "";
+  values["threads"] = kWarp;
   shape = shape_of(group, std::move(values));
   return infeasible();
 }

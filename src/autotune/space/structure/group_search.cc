@@ -5,6 +5,7 @@
 #include "autotune/space/structure/try_steps.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -16,7 +17,9 @@ namespace {
 class GroupFinder {
  public:
   GroupFinder(const Schedule& base, const NestStructure& structure, const std::vector<int>& loop_groups, Fusion fusion)
-      : base_(base), structure_(structure), loop_groups_(loop_groups), fusion_(fusion) {}
+      : base_(base), structure_(structure), loop_groups_(loop_groups), fusion_(fusion) {
+    if (fusion == Fusion::connected) find_components();
+  }
 
   std::vector<FusionGroup> find() {
     std::vector<FusionGroup> fusion_groups;
@@ -106,9 +109,28 @@ class GroupFinder {
     if (fusion_ == Fusion::none) return false;
     const auto before = group_of(first, next).axes;
     const auto after = group_of(first, next + 1).axes;
-    if (fusion_ >= Fusion::related && !shares_tensor(first, next)) return false;
+    if (fusion_ == Fusion::connected) {
+      if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
+    } else if (fusion_ >= Fusion::related && !shares_tensor(first, next)) {
+      return false;
+    }
     if (fusion_ == Fusion::alike && group_of(next, next + 1).axes.size() != after.size()) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+  }
+
+  /// Loop groups that computed tensors connect have one number.
+  void find_components() {
+    components_.resize(loop_groups_.size());
+    std::iota(components_.begin(), components_.end(), 0);
+    std::map<std::string, int> users;  // a place that touches the tensor
+    for (int place = 0; place < static_cast<int>(loop_groups_.size()); ++place) {
+      for (const std::string& tensor : tensors_of(place)) {
+        if (base_.nest().tensor(tensor).role == TensorRole::input) continue;
+        const int other = users.emplace(tensor, place).first->second;
+        const int from = components_[static_cast<std::size_t>(place)], to = components_[static_cast<std::size_t>(other)];
+        std::replace(components_.begin(), components_.end(), from, to);
+      }
+    }
   }
 
   std::set<std::string> tensors_of(int place) const {
@@ -219,7 +241,8 @@ class GroupFinder {
   const NestStructure& structure_;
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
-  std::vector<bool> taken_;  ///< by place: a group before has it
+  std::vector<bool> taken_;      ///< by place: a group before has it
+  std::vector<int> components_;  ///< by place, for Fusion::connected
 };
 
 }  // namespace

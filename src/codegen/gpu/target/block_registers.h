@@ -11,6 +11,8 @@ namespace nestor::nvptx {
 inline constexpr std::int64_t kReservedBytes = 1024;  ///< of shared memory, by the system for each block
 inline constexpr int kMostRegisters = 240;            ///< of a computing thread
 inline constexpr int kRegisterStep = 8;
+/// Rows of one thread for which code is written one by one: more take seconds to compile, and find no room in the instruction cache.
+inline constexpr int kMostRowSlots = 128;
 
 /// Elements of 32 bits that the blocks of a cluster, of so many threads each, keep in registers at most.
 inline std::int64_t register_room(int threads, int cluster) { return tile_registers(threads) * threads * cluster; }

@@ -1,6 +1,7 @@
 // Registers or shared memory for every scratch buffer, and the map of shared memory.
 #include "codegen/gpu/simt/plan/block_plan.h"
 
+#include "codegen/gpu/target/block_registers.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -195,16 +196,13 @@ void free_layouts(BlockPlan& plan) {
   }
 }
 
-/// Rows of one thread for which code is written one by one: more take seconds to compile, and find no room in the instruction cache.
-constexpr int kMostRows = 128;
-
 void refuse_long_code(const BlockPlan& plan) {
   for (const auto& [id, place] : plan.placements) {
-    if (place.kind != Placement::Kind::registers || place.row_slots <= kMostRows) continue;
+    if (place.kind != Placement::Kind::registers || place.row_slots <= kMostRowSlots) continue;
     user_error(
         "Kernel '{}' keeps {} rows of '{}' in each thread, and writes code for each of them: at most {} are possible; "
         "cut the loop over rows into smaller tiles.",
-        plan.program->name, place.row_slots, plan.buffer(id).name, kMostRows);
+        plan.program->name, place.row_slots, plan.buffer(id).name, kMostRowSlots);
   }
 }
 

@@ -58,7 +58,7 @@ class PointProver {
       }
       if (spread(d) && dim(d).max_extent) prove_extent(proof_, site_, d);
     }
-    if (op_.vectors && uses_dim(op_.op.guard, dim(op_.column)))
+    if (op_.vectors && op_.column >= 0 && uses_dim(op_.op.guard, dim(op_.column)))
       proof_.fail("{}: its guard differs within a vector of {}", name(), dim(op_.column).var);
   }
 
