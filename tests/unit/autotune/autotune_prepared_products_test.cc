@@ -268,6 +268,26 @@ Nest complex_product() {
   return builder.build();
 }
 
+/// Rows times the weights of four experts, summed up with a factor for each expert: too few of them for the columns of a tile.
+Nest mixed_experts() {
+  const std::string cell = "0 <= i < M and 0 <= j < N", part = "0 <= i < M and 0 <= g < 4 and 0 <= j < N";
+  return NestBuilder("mixed_experts", {{"M", 200}, {"N", 200}, {"K", 200}})
+      .tensor("x", TensorRole::input, {"M", "K"}, kHalf)
+      .tensor("w", TensorRole::input, {"4", "N", "K"}, kHalf)
+      .tensor("gate", TensorRole::input, {"M", "4"})
+      .tensor("s", TensorRole::temporary, {"M", "4", "N"})
+      .tensor("sum", TensorRole::temporary, {"M", "N"})
+      .tensor("y", TensorRole::output, {"M", "N"}, kHalf)
+      .statement("s_init[i, g, j] : " + part, "s[i, g, j]", {}, number(0))
+      .statement("s[i, g, j, k] : " + part + " and 0 <= k < K", "s[i, g, j]", {"x[i, k]", "w[g, j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("sum_init[i, j] : " + cell, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, g] : " + cell + " and 0 <= g < 4", "sum[i, j]", {"s[i, g, j]", "gate[i, g]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("y[i, j] : " + cell, "y[i, j]", {"sum[i, j]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
 /// Each of four results is a sum of four products of parts of one input and parts of one weight: together too many sums for a tile.
 Nest quaternion_product() {
   NestBuilder builder("quaternion_product", {{"M", 200}, {"N", 200}, {"K", 200}});
@@ -345,6 +365,14 @@ std::vector<PreparedCase> prepared_cases() {
        2,
        false,
        Fusion::maximal},
+      {"mixed_experts",
+       mixed_experts(),
+       {{"M", 4096}, {"N", 2048}, {"K", 1024}},
+       {{"M", 70}, {"N", 88}, {"K", 72}},
+       1,
+       1,
+       true,
+       Fusion::careful},
       {"quaternion_product",
        quaternion_product(),
        {{"M", 4096}, {"N", 512}, {"K", 512}},

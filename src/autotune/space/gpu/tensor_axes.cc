@@ -83,10 +83,16 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   for (const int axis : written) {
     if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
   }
-  // Rows, and what packs them, are those of one operand, and columns those of the other; what else this one follows are loops around.
+  // Rows, and what packs them, are those of one operand, and columns those of the other. What else this one follows are loops around, if
+  // columns alone fill tiles.
+  const bool fills = structure.axes[static_cast<std::size_t>(result.reduction_axis)].extent >= kLikelyColumns;
   for (const int axis : written) {
-    const bool alone = has(in_a, axis) != has(in_b, axis) && has(in_a, axis) != has(in_a, result.reduction_axis);
-    if (alone && has(group.axes, axis)) result.pack = std::exchange(result.row, axis);
+    if (axis == result.reduction_axis || !has(group.axes, axis) || has(in_a, axis) == has(in_b, axis)) continue;
+    if (has(in_a, axis) != has(in_a, result.reduction_axis)) {
+      result.pack = std::exchange(result.row, axis);
+    } else if (!fills) {
+      return std::nullopt;
+    }
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {

@@ -17,6 +17,8 @@ struct TensorOperand {
   bool dense = true;
 };
 
+inline constexpr std::int64_t kLikelyColumns = 64;  ///< the fewest of a likely choice: narrower tiles leave tensor cores waiting
+
 /// The loops that products of a fusion group tile, and what their tiles hold. Axes are those of the structure.
 struct TensorAxes {
   int row = -1;             ///< common axis along the rows of every product

@@ -19,7 +19,6 @@ constexpr std::int64_t kWideRows = 128;  ///< elements of 16 bits from which blo
 constexpr int kInnermost = 4;
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
 constexpr std::int64_t kMostSumColumns = 256;    ///< of one instruction's sums
-constexpr std::int64_t kFewestColumns = 64;      ///< of a likely choice: narrower tiles leave tensor cores waiting
 
 /// Rows of which products keep more sums in registers than tiles leave room for.
 bool has_wide_sums(const TensorAxes& axes) {
@@ -30,7 +29,7 @@ bool has_wide_sums(const TensorAxes& axes) {
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
 bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
   if (choice.grid.a_from_registers != 0 && !tensor_infeasible(axes, choice, limits).empty()) choice.grid.a_from_registers = 0;
-  for (; choice.columns >= kFewestColumns; choice.columns -= 16) {
+  for (; choice.columns >= kLikelyColumns; choice.columns -= 16) {
     if (tensor_infeasible(axes, choice, limits).empty()) return true;
   }
   return false;
@@ -111,7 +110,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
                                                                {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
-  const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kFewestColumns) * axes.others;
+  const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kLikelyColumns) * axes.others;
   if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
     choices = choices_of_few_results(axes, limits);
   if (pairs && axes.row_extent > nvptx::kWarpgroupRows) {
@@ -190,7 +189,7 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
         for (const std::int64_t columns : {128, 64}) add_few_rows(blocks, stages, columns);
       }
       // Rows that see few columns, as in windows of an image: a block waits for its copies, others work.
-      if (blocks == 2) add_few_rows(4, 2, kFewestColumns);
+      if (blocks == 2) add_few_rows(4, 2, kLikelyColumns);
     }
   }
   // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some work tiles.
