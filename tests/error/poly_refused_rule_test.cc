@@ -65,6 +65,17 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "rule gather_terms does not apply to sum: its terms have no known extents that are the same for all results");
   EXPECT_EQ(refusal(samples::patches(14, 1), "gather_terms", {"sum"}),
             "rule gather_terms does not apply to sum: zeros among its terms need a sum that starts from 0");
+  EXPECT_EQ(refusal(samples::product_of_rows(16), "copy_rows", {"x"}),
+            "rule copy_rows does not apply to x: it is no input of 16 bits whose rows are known to be no multiple of 16 bytes");
+  EXPECT_EQ(refusal(samples::product_of_rows(7), "copy_rows", {"x"}),
+            "rule copy_rows does not apply to x: its rows are shorter than a piece of a tile");
+  EXPECT_EQ(
+      refusal(samples::product_of_rows(), "copy_rows", {"sums"}),
+      "rule copy_rows does not apply to sums: it is no input of 16 bits whose rows are known to be no multiple of 16 bytes");
+  EXPECT_EQ(refusal(samples::outer_products(), "copy_rows", {"c"}),
+            "rule copy_rows does not apply to c: it is no input of 16 bits whose rows are known to be no multiple of 16 bytes");
+  EXPECT_EQ(refusal(fix_sizes(samples::norm_of_operand(), {{"K", 20}}), "copy_rows", {"x"}),
+            "rule copy_rows does not apply to x: it is no operand of a sum of products of matrices");
   EXPECT_EQ(
       refusal(samples::shared_scores(true), "repeat_product", {"weight"}),
       "rule repeat_product does not apply to weight: others read the product, or it shares its loops with other statements");

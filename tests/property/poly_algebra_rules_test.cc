@@ -54,6 +54,7 @@ std::vector<Nest> nests() {
           samples::outer_products(),
           samples::strided_convolution(3, 2, 2),
           samples::patches(2),
+          samples::product_of_rows(),
           rule("narrow_copies").apply(samples::strided_convolution(3, 2, 2), {"sum"}).nest,
           rule("narrow_copies").apply(samples::strided_convolution(16, 2, 2), {"sum"}).nest,
           samples::shared_scores()};

@@ -65,6 +65,13 @@ bool has_one_value(const Nest& nest, const isl::pw_aff& size) {
   return isl_pw_aff_is_cst(known.get()) == isl_bool_true;
 }
 
+std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& size) {
+  if (!has_one_value(nest, size)) return std::nullopt;
+  isl_pw_aff* known = isl_pw_aff_intersect_params(size.copy(), full_context(nest).release());
+  const isl::val value = isl::manage(isl_pw_aff_max_val(known));
+  return value.is_int() ? std::optional<std::int64_t>(value.get_num_si()) : std::nullopt;
+}
+
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink) {
   std::size_t from = nest.statements.size();
   std::size_t to = nest.statements.size();

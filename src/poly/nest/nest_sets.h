@@ -3,6 +3,8 @@
 
 #include <isl/cpp.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "poly/nest/nest.h"
@@ -20,6 +22,9 @@ isl::set shape_context(const Nest& nest);
 
 /// Has the size, a function of the params, one value for all sizes that the nest is defined for?
 bool has_one_value(const Nest& nest, const isl::pw_aff& size);
+
+/// The value of a size that has one.
+std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& size);
 
 /// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);

@@ -141,6 +141,23 @@ inline Nest patches(int side = 14, double start = 0) {
       .build();
 }
 
+/// out[b, i, j] = sum over k of x[b, i, k] w[k, j], with rows of `depth` and `columns` elements; w is a result's factor, too.
+inline Nest product_of_rows(int depth = 12, int columns = 9) {
+  const std::string k = std::to_string(depth), n = std::to_string(columns);
+  const std::string cell = "0 <= b < B and 0 <= i < M and 0 <= j < " + n;
+  return NestBuilder("product_of_rows", {{"B", 2}, {"M", 5}})
+      .tensor("x", TensorRole::input, {"B", "M", k}, ElementType::f16)
+      .tensor("w", TensorRole::input, {k, n}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "M", n})
+      .tensor("out", TensorRole::output, {"B", "M", n}, ElementType::f16)
+      .statement("init[b, i, j] : " + cell, "sums[b, i, j]", {}, number(0))
+      .statement("sum[b, i, j, k] : " + cell + " and 0 <= k < " + k, "sums[b, i, j]", {"x[b, i, k]", "w[k, j]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement("out[b, i, j] : " + cell, "out[b, i, j]", {"sums[b, i, j]", "w[0, j]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16))))
+      .build();
+}
+
 /// Scores that all heads share, times a factor of each head, under a mask; their products with values of each head, which lie between rows
 /// and columns. `returned`: the scores are a result as well.
 inline Nest shared_scores(bool returned = false, int depth = 4, int columns = 3) {

@@ -39,6 +39,29 @@ TEST(BatchFirst, OtherOperandsStayWhereTheyAre) {
   EXPECT_EQ(matches("batch_first", matmul()), 0U);
 }
 
+TEST(CopyRows, ProductsReadACopyOfWhatTensorCopiesCannotRead) {
+  Nest nest = rule("copy_rows").apply(product_of_rows(), {"w"}).nest;
+  nest = rule("copy_rows").apply(nest, {"x"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("x_rows").dims, ElementsAre("b", "i", "k"));
+  EXPECT_TRUE(
+      nest.statement("w_rows").domain.is_equal(parse_set("[B, M] -> { w_rows[k, j] : 0 <= k < 12 and 0 <= j < 9 }", "test")));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("x_rows", "w_rows"));
+  EXPECT_THAT(reads_of(nest, "out"), ElementsAre("sums", "w")) << "no product";
+  EXPECT_EQ(nest.statements.at(2).name, "init") << "behind the copies";
+  EXPECT_EQ(matches("copy_rows", nest), 0U) << "once";
+}
+
+TEST(CopyRows, OtherRowsStayWhereTheyAre) {
+  EXPECT_EQ(matches("copy_rows", product_of_rows()), 2U);
+  EXPECT_EQ(matches("copy_rows", product_of_rows(16, 9)), 1U);
+  EXPECT_EQ(matches("copy_rows", product_of_rows(16, 24)), 0U) << "multiples of 16 bytes";
+  EXPECT_EQ(matches("copy_rows", product_of_rows(7, 1)), 0U) << "too short";
+  EXPECT_EQ(matches("copy_rows", interleaved_products()), 0U) << "of no known length";
+  EXPECT_EQ(matches("copy_rows", matmul()), 0U) << "no 16-bit tensors";
+  EXPECT_EQ(matches("copy_rows", fix_sizes(product_of_rows(), {{"B", 1}, {"M", 1}})), 1U) << "one row is never stepped along";
+}
+
 TEST(ZeroTerms, ATriangleBecomesASquareOfElementsAndZeros) {
   const Nest nest = rule("zero_terms").apply(triangular_product(), {"sum"}).nest;
   validate(nest);

@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
+#include "support/tensor_view.h"
 
 #include <isl/aff.h>
 
@@ -111,6 +112,16 @@ std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) 
   return found;
 }
 
+/// Sizes in the innermost extents of arguments of 16 bits with rows that tensor copies cannot take.
+std::set<std::string> sizes_of_ragged_rows(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::temporary || size_in_bytes(tensor.type) != 2 || tensor.shape.size() < 2) continue;
+    if (shape_at(tensor, sizes).back() * 2 % kTensorMapAlignment != 0) found.merge(sizes_in(nest, tensor.shape.back()));
+  }
+  return found;
+}
+
 std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) sizes.erase(size.name);
@@ -140,6 +151,8 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
   }
+  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices))
+    found.merge(sizes_of_ragged_rows(nest, sizes));
   return without_specialized(nest, std::move(found));
 }
 

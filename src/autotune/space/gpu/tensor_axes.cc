@@ -4,6 +4,7 @@
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -39,7 +40,8 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
 /// Do tensor copies bring tiles of it?
 bool is_copied(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& name) {
   const Tensor& tensor = nest.tensor(name);
-  return is_stored(nest, structure, group, name) && is_half(tensor.type) && tensor.shape.size() <= kMostCopiedDims;
+  return is_stored(nest, structure, group, name) && is_half(tensor.type) && tensor.shape.size() <= kMostCopiedDims &&
+         !has_ragged_rows(nest, tensor);
 }
 
 /// Axes along which an access moves by single elements, or (`taps`) by several too: sums of both included, as of the taps of a convolution.
@@ -95,6 +97,8 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
     }
   }
   if (result.row < 0 || !has(group.reduction_axes, result.reduction_axis)) return std::nullopt;
+  // Rows that lie across memory have no places between them.
+  if ((has(in_a, result.row) ? in_a : in_b).back() == result.row) result.pack = -1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
     if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
     if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];
@@ -295,7 +299,8 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     } else if (has(axes, result.reduction_axis)) {
       // Products of one kind share the tile that they read at the same indices.
       if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)
-        result.streamed_operands.push_back({width, axes.back() != result.reduction_axis});
+        result.streamed_operands.push_back(
+            {width, axes.back() != result.reduction_axis, of_inputs ? nvptx::kTerms : nvptx::kSumColumns});
     } else if (seen.insert(read.tensor).second) {
       result.row_operands.push_back({width, axes.back() != result.row});
     }

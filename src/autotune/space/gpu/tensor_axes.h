@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/space/structure/nest_structure.h"
+#include "codegen/gpu/target/tensor_block.h"
 #include "poly/nest/nest.h"
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace nestor {
 struct TensorOperand {
   std::int64_t width = 1;
   bool dense = true;
+  int unit = nvptx::kTerms;  ///< of which its width, where it lies across memory, becomes a multiple in a tile
 };
 
 inline constexpr std::int64_t kLikelyColumns = 64;  ///< the fewest of a likely choice: narrower tiles leave tensor cores waiting

@@ -11,10 +11,11 @@ namespace {
 using nvptx::BlockTile;
 using nvptx::TensorBlock;
 
-BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int stages) {
+/// Of `width` elements of the operand in each of so many lines.
+BlockTile tile_of(std::int64_t lines, std::int64_t width, const TensorOperand& operand, int stages) {
   BlockTile tile;
-  tile.rows = dense ? lines : round_up(width, nvptx::kTerms);
-  tile.columns = dense ? width : lines;
+  tile.rows = operand.dense ? lines : round_up(width, std::int64_t{operand.unit});
+  tile.columns = operand.dense ? width : lines;
   tile.stages = stages;
   return tile;
 }
@@ -23,9 +24,9 @@ BlockTile tile_of(std::int64_t lines, std::int64_t width, bool dense, int stages
 void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
   for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
   for (const TensorOperand& operand : axes.row_operands)
-    block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand.dense, choice.grid.stages));
+    block.tiles.push_back(tile_of(choice.rows(), choice.depth, operand, choice.grid.stages));
   for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, choice.depth, operand.dense, choice.grid.stages));
+    block.tiles.push_back(tile_of(choice.columns, choice.depth, operand, choice.grid.stages));
     block.tiles.back().blocks = choice.grid.cluster;
   }
 }
@@ -36,17 +37,17 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
   int operands = axes.register_operands;
   for (const std::int64_t width : axes.sums) block.products.push_back({width, operands-- > 0 ? choice.columns : 0});
   for (const TensorOperand& operand : axes.row_operands) {
-    block.tiles.push_back(tile_of(choice.rows(), operand.width, operand.dense, 1));
+    block.tiles.push_back(tile_of(choice.rows(), operand.width, operand, 1));
     block.tiles.back().lends = operand.dense && (axes.results.size() <= 1 || axes.first_products <= 1);
     block.tiles.back().held = choice.grid.a_from_registers != 0 && operand.dense;
   }
   for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, operand.width, operand.dense, choice.grid.stages));
+    block.tiles.push_back(tile_of(choice.columns, operand.width, operand, choice.grid.stages));
     block.tiles.back().blocks = choice.grid.cluster;
   }
   // Where all threads copy they load these themselves.
   for (int k = 0; k < axes.tile_operands && sm >= kGroupProducts; ++k)
-    block.tiles.push_back(tile_of(choice.rows(), choice.columns, true, choice.grid.stages));
+    block.tiles.push_back(tile_of(choice.rows(), choice.columns, TensorOperand{}, choice.grid.stages));
 }
 
 }  // namespace

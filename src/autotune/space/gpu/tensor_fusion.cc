@@ -66,8 +66,11 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
   return Fusion::maximal;
 }
 
-std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
+std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
+  // What no tensor copy can read is copied wherever it is read.
+  std::set<std::string> usual = default_rules;
+  if (for_products.contains(kAligningRule)) usual.insert(kAligningRule);
   // Rather without a rule than in kernels apart.
   const auto fuses = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});

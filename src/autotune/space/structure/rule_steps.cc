@@ -96,6 +96,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left.
     if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
   }
+  if (!rule(kAligningRule).find(schedules.base(usual).nest()).empty()) matching.insert(kAligningRule);
   if (!rule(kNarrowingRule).find(schedules.base(usual).nest()).empty()) {
     // It makes products of 16-bit operands, for which there are other rules.
     all.insert(kNarrowingRule);
@@ -162,7 +163,7 @@ bool enabled_by_default(const std::string& rule) {
 
 bool is_for_products(const std::string& rule) {
   return rule == "zero_terms" || rule == "narrow_copies" || rule == "gather_terms" || rule == "batch_first" ||
-         rule == "repeat_product" || rule == "join_rows" || rule == "keep_sums" || rule == "split_terms";
+         rule == "repeat_product" || rule == "join_rows" || rule == "keep_sums" || rule == "split_terms" || rule == kAligningRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -22,6 +22,9 @@ inline constexpr const char* kSplittingRule = "split_reduction";
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
 
+/// The rule that copies operands whose rows tensor copies cannot read.
+inline constexpr const char* kAligningRule = "copy_rows";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

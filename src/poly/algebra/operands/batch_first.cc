@@ -27,18 +27,6 @@ constexpr const char* kName = "batch_first";
 
 using Order = std::vector<int>;  ///< old places of indices, in their new order
 
-/// Dims that each index of an access follows.
-std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
-  std::vector<std::set<int>> result;
-  for (const isl::pw_aff& function : functions_of(access.relation)) {
-    std::set<int>& dims = result.emplace_back();
-    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-      if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true) dims.insert(dim);
-    }
-  }
-  return result;
-}
-
 bool is_batch_index(const std::set<int>& dims, const std::set<int>& batch) {
   return !dims.empty() && std::includes(batch.begin(), batch.end(), dims.begin(), dims.end());
 }

@@ -46,14 +46,6 @@ struct Gathering {
 
 bool is_among(const std::vector<int>& dims, int dim) { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
 
-/// The value of a size that has one.
-std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& size) {
-  if (!has_one_value(nest, size)) return std::nullopt;
-  isl_pw_aff* known = isl_pw_aff_intersect_params(size.copy(), full_context(nest).release());
-  const isl::val value = isl::manage(isl_pw_aff_max_val(known));
-  return value.is_int() ? std::optional<std::int64_t>(value.get_num_si()) : std::nullopt;
-}
-
 /// Does an index move by several elements along a dim among `dims`?
 bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
   struct Search {

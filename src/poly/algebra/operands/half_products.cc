@@ -1,7 +1,15 @@
-// Factors of a sum, without their casts.
+// Factors of a sum, without their casts; indices of operands, and their rows.
 #include "poly/algebra/operands/half_products.h"
 
+#include <isl/aff.h>
+
+#include <algorithm>
+
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+#include "support/tensor_view.h"
 
 namespace nestor {
 namespace {
@@ -20,6 +28,36 @@ std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement
     return std::nullopt;
   const auto a = half_read(statement.value.args()[0]), b = half_read(statement.value.args()[1]);
   return a && b && *a != *b ? std::optional(std::pair(*a, *b)) : std::nullopt;
+}
+
+bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other) {
+  const std::vector<int> reduced = reduced_dims(sum);
+  for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+    const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+    if (written && depends_on_dim(sum.reads[operand].relation, dim) && !depends_on_dim(sum.reads[other].relation, dim))
+      return true;
+  }
+  return false;
+}
+
+std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
+  std::vector<std::set<int>> result;
+  for (const isl::pw_aff& function : functions_of(access.relation)) {
+    std::set<int>& dims = result.emplace_back();
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true) dims.insert(dim);
+    }
+  }
+  return result;
+}
+
+bool has_ragged_rows(const Nest& nest, const Tensor& tensor) {
+  if (tensor.role != TensorRole::input || size_in_bytes(tensor.type) != 2 || tensor.shape.empty()) return false;
+  const std::optional<std::int64_t> row = known_value(nest, tensor.shape.back());
+  if (!row || *row * 2 % kTensorMapAlignment == 0) return false;
+  // One row is never stepped along.
+  return !std::all_of(tensor.shape.begin(), tensor.shape.end() - 1,
+                      [&](const isl::pw_aff& extent) { return known_value(nest, extent) == 1; });
 }
 
 }  // namespace nestor

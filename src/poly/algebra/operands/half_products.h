@@ -1,15 +1,27 @@
-// HalfProducts: sums of products of two 16-bit tensors.
+// HalfProducts: sums of products of two 16-bit tensors, and their operands.
 #pragma once
 
 #include "poly/nest/nest.h"
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace nestor {
 
 /// Ordinals of the two different reads of 16 bits whose products, in f32, the statement adds up; nullopt: it is something else.
 std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement& statement);
+
+/// Does the operand follow a dim of the result that the other one does not?
+bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other);
+
+/// Dims that each index of an access follows.
+std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);
+
+/// An input of 16 bits with rows that start at other addresses than multiples of 16 bytes, for all sizes that the nest is defined for:
+/// tensor copies cannot read its tiles (support/tensor_view.h).
+bool has_ragged_rows(const Nest& nest, const Tensor& tensor);
 
 }  // namespace nestor

@@ -52,14 +52,6 @@ int dim_named(const Statement& statement, const std::string& name) {
   return static_cast<int>(std::find(statement.dims.begin(), statement.dims.end(), name) - statement.dims.begin());
 }
 
-/// The value of a size that has one.
-std::optional<std::int64_t> known_extent(const Nest& nest, const isl::pw_aff& size) {
-  if (!has_one_value(nest, size)) return std::nullopt;
-  isl_pw_aff* known = isl_pw_aff_intersect_params(size.copy(), full_context(nest).release());
-  const isl::val value = isl::manage(isl_pw_aff_max_val(known));
-  return value.is_int() ? std::optional<std::int64_t>(value.get_num_si()) : std::nullopt;
-}
-
 bool alone(const Nest& nest, const std::string& statement) {
   return group_end(nest, statement) - group_begin(nest, statement) == 1;
 }
@@ -97,7 +89,7 @@ bool are_whole(const Nest& nest, const Statement& statement, int outer, int inne
   const isl::set free = without(nest, statement, outer, inner);
   const isl::set box =
       below(below(free, outer, extent_of(nest, statement.domain, outer)), inner, extent_of(nest, statement.domain, inner));
-  return known_extent(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
+  return known_value(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
 }
 
 std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other) {
@@ -107,7 +99,7 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
            !depends_on_dim(sum.reads[other].relation, dim_named(sum, name));
   };
   if (names.size() < 2 || !of_rows(names.back()) || !of_rows(names[names.size() - 2])) return std::nullopt;
-  const auto extent = known_extent(nest, nest.tensor(sum.reads[operand].tensor).shape.back());
+  const auto extent = known_value(nest, nest.tensor(sum.reads[operand].tensor).shape.back());
   if (!extent || *extent < 1) return std::nullopt;
   const Joint joint{operand, dim_named(sum, names[names.size() - 2]), dim_named(sum, names.back()), *extent};
   std::vector<const Statement*> statements = initialisers_of(nest, sum);

@@ -65,16 +65,6 @@ bool stays_inside(const Nest& nest, const isl::map& access, const std::string& t
   return access.range().is_subset(elements);
 }
 
-bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other) {
-  const std::vector<int> reduced = reduced_dims(sum);
-  for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
-    const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
-    if (written && depends_on_dim(sum.reads[operand].relation, dim) && !depends_on_dim(sum.reads[other].relation, dim))
-      return true;
-  }
-  return false;
-}
-
 /// Sets `why` where there is none.
 std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors";

@@ -27,6 +27,7 @@ const Rule& zero_terms_rule();
 const Rule& narrow_copies_rule();
 const Rule& gather_terms_rule();
 const Rule& batch_first_rule();
+const Rule& copy_rows_rule();
 const Rule& join_rows_rule();
 const Rule& keep_sums_rule();
 const Rule& split_terms_rule();

@@ -35,13 +35,6 @@ int block_columns(const TensorOp& op, const Buffer& buffer, int dense, TensorCor
   return whole ? width : 0;
 }
 
-/// Can rows of the argument be whole units of 16 bytes? Copies write no less, even beyond a row's end. Where its length is not known
-/// here, the runtime refuses other lengths (support/tensor_view.h).
-bool has_whole_units(const Buffer& buffer) {
-  const std::optional<std::int64_t> columns = buffer.extents.back().as_constant();
-  return !columns || *columns * static_cast<std::int64_t>(size_in_bytes(buffer.type)) % kTensorMapAlignment == 0;
-}
-
 }  // namespace
 
 /// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out rows that the argument has not.

@@ -1,6 +1,8 @@
 // What is known of a tensor plan's ops and their accesses.
 #include "codegen/gpu/mma/plan/tensor_plan.h"
 
+#include "support/tensor_view.h"
+
 #include <fmt/format.h>
 
 namespace nestor::nvptx {
@@ -12,6 +14,11 @@ int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
     found = p;
   }
   return found;
+}
+
+bool has_whole_units(const Buffer& buffer) {
+  const std::optional<std::int64_t> columns = buffer.extents.back().as_constant();
+  return !columns || *columns * static_cast<std::int64_t>(size_in_bytes(buffer.type)) % kTensorMapAlignment == 0;
 }
 
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index) {

@@ -174,6 +174,9 @@ struct TensorPlan {
 bool runs_last(const TensorPlan& plan, int op);
 /// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
 int runs_along(const std::vector<IntExpr>& index, const std::string& var);
+/// Can rows of the argument be whole units of 16 bytes? Copies take no others, and write no less, even beyond a row's end. Where its
+/// length is not known here, the runtime refuses other lengths (support/tensor_view.h).
+bool has_whole_units(const Buffer& buffer);
 /// The indices of an argument in the order in which a tile has them, outermost first: places in a pack run within rows. Empty: as they are.
 std::vector<int> copied_order(std::size_t rank, int row_index, int pack_index);
 

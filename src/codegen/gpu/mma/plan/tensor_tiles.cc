@@ -380,7 +380,7 @@ class TileFinder {
     const Buffer& buffer = plan_.buffer(access.buffer);
     const bool half = buffer.type == ElementType::f16 || buffer.type == ElementType::bf16;
     const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
-    if (!half || buffer.role != TensorRole::input) return std::nullopt;
+    if (!half || buffer.role != TensorRole::input || !has_whole_units(buffer)) return std::nullopt;
     if (plan_.pack > 1 && op.pack < 0) return std::nullopt;
     const std::string pack_var = op.pack < 0 ? "" : op.op.dims[static_cast<std::size_t>(op.pack)].var;
     CircularBuffer ring;
