@@ -91,10 +91,9 @@ std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& grou
   return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
 }
 
-/// Products on tensor cores.
-void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& points) {
-  if (!has_tensor_cores(source.limits)) return;
-  const RuleChoice rules{source.tensor_rules};
+/// Products on tensor cores, after a choice of rules.
+void add_tensor_values(const GpuPointSource& source, const std::set<std::string>& chosen, std::vector<NamedValues>& points) {
+  const RuleChoice rules{chosen};
   const RuleVariant& variant = source.variants.at(rules);
   const Fusion fusion = fusion_for_tensor_cores(source.variants, variant, source.limits);
   const FusionGroup& group = source.variants.heaviest(variant, fusion);
@@ -102,7 +101,7 @@ void add_tensor_values(const GpuPointSource& source, std::vector<NamedValues>& p
   if (!axes) return;
   // Axes that can be cut are numbered as after the usual rules.
   const bool cuts =
-      fusion == Fusion::maximal && source.tensor_rules == source.usual_rules &&
+      fusion == Fusion::maximal && chosen == source.usual_rules &&
       std::find(source.split_axes.begin(), source.split_axes.end(), axes->reduction_axis) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
@@ -322,7 +321,9 @@ bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
 
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   std::vector<NamedValues> points;
-  add_tensor_values(source, points);
+  for (const std::set<std::string>& rules : source.tensor_rules) {
+    if (has_tensor_cores(source.limits)) add_tensor_values(source, rules, points);
+  }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
   add_product_values(source, simple, points);

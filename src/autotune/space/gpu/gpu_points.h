@@ -18,7 +18,7 @@ struct GpuPointSource {
   const std::vector<Parameter>& parameters;   ///< of the space
   const std::vector<std::string>& rules;      ///< all that match the nest
   const std::set<std::string>& usual_rules;   ///< those of `rules` that pay off almost everywhere
-  const std::set<std::string>& tensor_rules;  ///< the same for candidates on tensor cores
+  const std::vector<std::set<std::string>>& tensor_rules;  ///< choices for candidates on tensor cores, the best guess first
   const std::vector<int>& split_axes;         ///< along which reductions can be cut into parts
 };
 

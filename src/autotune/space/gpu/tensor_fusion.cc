@@ -13,6 +13,8 @@
 namespace nestor {
 namespace {
 
+constexpr std::int64_t kTileTerms = 64;  ///< of a usual tile
+
 bool prepares(const std::vector<FusionGroup>& groups) {
   return std::any_of(groups.begin(), groups.end(), [](const FusionGroup& group) { return group.prepares; });
 }
@@ -47,6 +49,19 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const auto axes = tensor_axes(variants.nest(variant), variant.structure, group);
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty() &&
          !outlives_stream(variants, variant, group, *axes);
+}
+
+/// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of few terms cost as much
+/// as whole ones.
+double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const TensorAxes& axes, Fusion fusion) {
+  constexpr double kProducts = 2048, kBytes = 14;  // of 16-bit operands, and of memory, in a clock
+  double copied = 0;
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+    for (const int u : group.loop_groups) copied += group.prepares ? variant.structure.loop_groups[u].points : 0;
+  }
+  const FusionGroup& group = variants.heaviest(variant, fusion);
+  const double filled = static_cast<double>(std::min(axes.inner, kTileTerms)) / kTileTerms;
+  return variant.structure.loop_groups[group.heaviest].points / filled / kProducts + copied * 4 / kBytes;  // written and read
 }
 
 }  // namespace
@@ -111,6 +126,27 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (finds_place(without(rule))) return without(rule);
   }
   return usual;
+}
+
+std::vector<std::set<std::string>> rules_for_longer_sums(RuleVariants& variants, const std::set<std::string>& rules,
+                                                         const std::set<std::string>& for_products, const GpuLimits& limits) {
+  std::set<std::string> more = rules;
+  for (const std::string& rule : for_products) {
+    if (!multiplies_zeros(rule)) more.insert(rule);
+  }
+  std::vector<std::set<std::string>> choices{rules};
+  if (more == rules) return choices;
+  const auto clocks = [&](const std::set<std::string>& each, std::int64_t& terms) {
+    const RuleVariant& variant = variants.at({each});
+    const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+    const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
+    terms = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? std::min(axes->inner, kTileTerms) : 0;
+    return terms > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
+  };
+  std::int64_t few = 0, many = 0;
+  const double before = clocks(rules, few), after = clocks(more, many);
+  if (few > 0 && many >= 2 * few) choices.insert(after < before ? choices.begin() : choices.end(), more);
+  return choices;
 }
 
 }  // namespace nestor

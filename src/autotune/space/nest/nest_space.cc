@@ -44,7 +44,11 @@ class NestSpace : public Space {
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);
     }
-    tensor_rules_ = tensor_cores ? rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu) : usual_rules_;
+    tensor_rules_ = {usual_rules_};
+    if (tensor_cores) {
+      tensor_rules_ = rules_for_longer_sums(
+          variants_, rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu), for_products, *limits.gpu);
+    }
     make_parameters(variants_.at({usual_rules_}));
   }
 
@@ -69,7 +73,8 @@ class NestSpace : public Space {
   const Sizes sizes_;
   const SpaceLimits limits_;
   std::vector<std::string> rules_;
-  std::set<std::string> usual_rules_, tensor_rules_;
+  std::set<std::string> usual_rules_;
+  std::vector<std::set<std::string>> tensor_rules_;  ///< choices for products on tensor cores, the best guess first
   std::vector<Parameter> parameters_;
   double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
   bool streams_terms_ = false;             ///< tiles on tensor cores are of terms of sums of products, not of their columns
@@ -114,11 +119,13 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
   std::set<int> reductions;
   const bool on_tensor_cores = limits_.gpu && has_tensor_cores(*limits_.gpu);
-  const RuleVariant& for_products = variants_.at({tensor_rules_});
-  const Fusion wanted = on_tensor_cores ? fusion_for_tensor_cores(variants_, for_products, *limits_.gpu) : Fusion::maximal;
+  std::set<Fusion> wanted{Fusion::maximal};
+  for (const std::set<std::string>& rules : tensor_rules_) {
+    if (on_tensor_cores) wanted.insert(fusion_for_tensor_cores(variants_, variants_.at({rules}), *limits_.gpu));
+  }
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
     const bool of_parts = kFusions[f] == Fusion::alike && limits_.gpu && !split_axes_.empty();
-    if (kFusions[f] > Fusion::maximal && kFusions[f] != wanted && !of_parts) continue;
+    if (kFusions[f] > Fusion::maximal && !wanted.contains(kFusions[f]) && !of_parts) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
     if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
@@ -159,9 +166,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes = on_tensor_cores ? tensor_axes(variants_.nest(for_products), for_products.structure,
-                                                        variants_.heaviest(for_products, wanted))
-                                          : std::nullopt) {
+    if (const auto axes =
+            on_tensor_cores ? tensor_axes_after(variants_, tensor_rules_.front(), *limits_.gpu) : std::nullopt) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
