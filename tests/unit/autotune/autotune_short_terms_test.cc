@@ -32,8 +32,8 @@ Nest radial_layer() {
       .statement("feature[r, u, t] : 0 <= r < R and " + term, "feature[r, u, t]", {"x[r, u]", "centre[t]"},
                  ScalarExpr::cast(kHalf, apply(ScalarOp::exp, number(0) - near * near)))
       .statement("sum_init[r, c] : " + cell, "sum[r, c]", {}, number(0))
-      .statement("sum[r, c, u, t] : " + cell + " and " + term, "sum[r, c]", {"feature[r, u, t]", "w[c, u, t]"},
-                 wide(0) * wide(1), ReductionOp::add)
+      .statement("sum[r, c, u, t] : " + cell + " and " + term, "sum[r, c]", {"feature[r, u, t]", "w[c, u, t]"}, wide(0) * wide(1),
+                 ReductionOp::add)
       .statement("out[r, c] : " + cell, "out[r, c]", {"sum[r, c]"}, ScalarExpr::cast(kHalf, read(0) * number(0.1)))
       .build();
 }
@@ -65,8 +65,9 @@ struct ShortCase {
 class ShortTerms : public ::testing::TestWithParam<ShortCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Nests, ShortTerms,
-    ::testing::Values(ShortCase{"radial_layer", radial_layer(), {{"R", 4096}, {"N", 1024}}, {{"R", 70}, {"N", 88}}, true},
-                      ShortCase{"convolution", convolution(), {{"B", 32}, {"Y", 112}, {"N", 64}}, {{"B", 2}, {"Y", 5}, {"N", 40}}, false}),
+    ::testing::Values(
+        ShortCase{"radial_layer", radial_layer(), {{"R", 4096}, {"N", 1024}}, {{"R", 70}, {"N", 88}}, true},
+        ShortCase{"convolution", convolution(), {{"B", 32}, {"Y", 112}, {"N", 64}}, {{"B", 2}, {"Y", 5}, {"N", 40}}, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ShortTerms, AreGuessedBothWaysAndBothAreRight) {

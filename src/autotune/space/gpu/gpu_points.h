@@ -15,11 +15,11 @@ namespace nestor {
 struct GpuPointSource {
   RuleVariants& variants;
   const GpuLimits& limits;
-  const std::vector<Parameter>& parameters;   ///< of the space
-  const std::vector<std::string>& rules;      ///< all that match the nest
-  const std::set<std::string>& usual_rules;   ///< those of `rules` that pay off almost everywhere
+  const std::vector<Parameter>& parameters;                ///< of the space
+  const std::vector<std::string>& rules;                   ///< all that match the nest
+  const std::set<std::string>& usual_rules;                ///< those of `rules` that pay off almost everywhere
   const std::vector<std::set<std::string>>& tensor_rules;  ///< choices for candidates on tensor cores, the best guess first
-  const std::vector<int>& split_axes;         ///< along which reductions can be cut into parts
+  const std::vector<int>& split_axes;                      ///< along which reductions can be cut into parts
 };
 
 /// Coordinates by name, best guess first: products on tensor cores where there are any; blocks that run over a part of the points

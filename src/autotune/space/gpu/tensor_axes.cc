@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/target/tensor_block.h"
+#include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -132,6 +133,26 @@ bool is_box(const isl::set& set, int a, int b) {
   return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
 }
 
+/// Notes the axis whose values may be places within rows, as images of a batch may be within those of a convolution: another one that the
+/// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
+template <class Alone>
+void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alone, const isl::set& domain, TensorAxes& result) {
+  const std::vector<int> moved = moved_axes(loop_group, rows);
+  if (followed_axes(loop_group, rows).back() == result.row) return;  // memory runs along the rows
+  const int row = loop_group.position_of(result.row);
+  for (int k = 0; k < row; ++k) {
+    const int axis = loop_group.axes[static_cast<std::size_t>(k)];
+    const std::int64_t extent = loop_group.extents[static_cast<std::size_t>(k)];
+    if (!alone(axis) || axis == result.column || !has(moved, axis)) continue;
+    if (!is_box(domain, k, row) || !is_box(domain, k, loop_group.position_of(result.reduction_axis))) continue;
+    const auto worth = [](std::int64_t values) { return std::pair(values % nvptx::kMostPacked == 0, values); };
+    if (extent < 2 || (result.pack >= 0 && worth(extent) <= worth(result.pack_extent))) continue;
+    result.pack = axis;
+    result.pack_extent = extent;
+  }
+  if (result.pack < 0) result.pack_extent = 1;
+}
+
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                       const Statement& statement, const FusionGroup& group) {
@@ -182,7 +203,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   }
   result.column_extent = extent(result.column);
   result.row_extent = extent(result.row);
-  result.others = points / std::max<std::int64_t>(result.row_extent * result.column_extent, 1);
+  find_pack(loop_group, has(in_a, result.row) ? a : b, alone, domain, result);
+  result.others = points / std::max<std::int64_t>(result.row_extent * result.pack_extent * result.column_extent, 1);
   return result;
 }
 

@@ -86,6 +86,25 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   return needs.refusal.empty() ? needs.spills : needs.refusal;
 }
 
+std::int64_t tiles_of_rows(const TensorAxes& axes, const TensorChoice& choice) {
+  const std::int64_t lines = choice.rows() * choice.grid.cluster / choice.pack_gqa;
+  return ceil_div(axes.row_extent, lines) * choice.grid.cluster * ceil_div(axes.pack_extent, std::int64_t{choice.pack_gqa});
+}
+
+int likely_pack(const TensorAxes& axes, TensorChoice choice, const GpuLimits& limits) {
+  choice.pack_gqa = 1;
+  if (axes.column < 0 || axes.pack < 0 || limits.sm < kGroupProducts) return 1;
+  int best = 1;
+  std::int64_t fewest = 4 * tiles_of_rows(axes, choice);
+  for (choice.pack_gqa = 2; choice.pack_gqa <= fullest_pack(axes); choice.pack_gqa *= 2) {
+    const std::int64_t tiles = 5 * tiles_of_rows(axes, choice);
+    if (tiles > fewest) continue;
+    fewest = tiles - 1;
+    best = choice.pack_gqa;
+  }
+  return best;
+}
+
 bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice, int least) {
   while (choice.grid.stages > least && !tensor_infeasible(axes, choice, limits).empty()) --choice.grid.stages;
   return tensor_infeasible(axes, choice, limits).empty();

@@ -19,4 +19,10 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
 /// As many stages as find room, from the choice's own number down to `least`. False: not even these do.
 bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice, int least = 2);
 
+/// Work tiles of the choice along rows, in all their packs: those of a cluster are whole.
+std::int64_t tiles_of_rows(const TensorAxes& axes, const TensorChoice& choice);
+
+/// With `column`: the pack of rows whose work tiles have the fewest empty places; 1, unless another has a fifth fewer of them.
+int likely_pack(const TensorAxes& axes, TensorChoice choice, const GpuLimits& limits);
+
 }  // namespace nestor

@@ -4,6 +4,7 @@
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "codegen/tile/analysis/op_shape.h"
 
 #include <algorithm>
 #include <map>
@@ -12,8 +13,6 @@
 
 namespace nestor {
 namespace {
-
-constexpr std::int64_t kTileTerms = 64;  ///< of a usual tile
 
 bool prepares(const std::vector<FusionGroup>& groups) {
   return std::any_of(groups.begin(), groups.end(), [](const FusionGroup& group) { return group.prepares; });
@@ -51,6 +50,13 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
          !outlives_stream(variants, variant, group, *axes);
 }
 
+/// Of the rows and terms of a usual tile, what sums fill.
+double filled_share(const TensorAxes& axes) {
+  constexpr std::int64_t kRows = 128, kTerms = 64;
+  const std::int64_t rows = axes.row_extent * std::min<std::int64_t>(axes.pack_extent, nvptx::kMostPacked);
+  return static_cast<double>(std::min(rows, kRows) * std::min(axes.inner, kTerms)) / (kRows * kTerms);
+}
+
 /// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of few terms cost as much
 /// as whole ones.
 double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const TensorAxes& axes, Fusion fusion) {
@@ -60,8 +66,8 @@ double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const 
     for (const int u : group.loop_groups) copied += group.prepares ? variant.structure.loop_groups[u].points : 0;
   }
   const FusionGroup& group = variants.heaviest(variant, fusion);
-  const double filled = static_cast<double>(std::min(axes.inner, kTileTerms)) / kTileTerms;
-  return variant.structure.loop_groups[group.heaviest].points / filled / kProducts + copied * 4 / kBytes;  // written and read
+  return variant.structure.loop_groups[group.heaviest].points / filled_share(axes) / kProducts +
+         copied * 4 / kBytes;  // written and read
 }
 
 }  // namespace
@@ -128,24 +134,24 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   return usual;
 }
 
-std::vector<std::set<std::string>> rules_for_longer_sums(RuleVariants& variants, const std::set<std::string>& rules,
-                                                         const std::set<std::string>& for_products, const GpuLimits& limits) {
+std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants, const std::set<std::string>& rules,
+                                                          const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
     if (!multiplies_zeros(rule)) more.insert(rule);
   }
   std::vector<std::set<std::string>> choices{rules};
   if (more == rules) return choices;
-  const auto clocks = [&](const std::set<std::string>& each, std::int64_t& terms) {
+  const auto clocks = [&](const std::set<std::string>& each, double& filled) {
     const RuleVariant& variant = variants.at({each});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
     const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
-    terms = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? std::min(axes->inner, kTileTerms) : 0;
-    return terms > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
+    filled = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? filled_share(*axes) : 0;
+    return filled > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
   };
-  std::int64_t few = 0, many = 0;
-  const double before = clocks(rules, few), after = clocks(more, many);
-  if (few > 0 && many >= 2 * few) choices.insert(after < before ? choices.begin() : choices.end(), more);
+  double part = 0, whole = 0;
+  const double before = clocks(rules, part), after = clocks(more, whole);
+  if (part > 0 && whole >= 2 * part) choices.insert(after < before ? choices.begin() : choices.end(), more);
   return choices;
 }
 

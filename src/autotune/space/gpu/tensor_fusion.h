@@ -24,9 +24,9 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& usual,
                                              const std::set<std::string>& for_products, const GpuLimits& limits);
 
-/// The rules, and others with which sums have longer runs of terms, where the rules leave less than half a tile of these; the better guess
-/// first. Copies that this takes may cost more than it brings.
-std::vector<std::set<std::string>> rules_for_longer_sums(RuleVariants& variants, const std::set<std::string>& rules,
-                                                         const std::set<std::string>& for_products, const GpuLimits& limits);
+/// The rules, and others with which sums fill twice as much of a tile (longer runs of terms, or more rows); the better guess first. Copies
+/// that this takes may cost more than it brings.
+std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants, const std::set<std::string>& rules,
+                                                          const std::set<std::string>& for_products, const GpuLimits& limits);
 
 }  // namespace nestor

@@ -75,7 +75,12 @@ std::vector<Shape> as_wide_as(std::int64_t columns, const std::vector<Shape>& sh
   return narrow;
 }
 
-std::int64_t blocks_of_rows(const TensorAxes& axes) { return ceil_div(axes.row_extent, std::int64_t{nvptx::kWarpgroupRows}); }
+/// Of 64 rows, packed where that fills them.
+std::int64_t blocks_of_rows(const TensorAxes& axes, const GpuLimits& limits) {
+  TensorChoice choice{.grid = {.warpgroups = 1}};
+  choice.pack_gqa = likely_pack(axes, choice, limits);
+  return tiles_of_rows(axes, choice);
+}
 
 /// Few results: what takes the time is reading the operand of the columns. Each multiprocessor gets the same share of it, in large pieces,
 /// since a piece costs its block the time of a round of barriers.
@@ -87,7 +92,7 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
-    const std::int64_t all = axes.column_extent * axes.others * blocks_of_rows(axes);
+    const std::int64_t all = axes.column_extent * axes.others * blocks_of_rows(axes, limits);
     const std::int64_t share =
         round_up(std::min(ceil_div(all, std::int64_t{limits.units} * turns), axes.column_extent), nvptx::kTerms);
     for (const int depth : {256, 128, 64}) {
@@ -110,10 +115,10 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
                                                                {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
                                           : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
   std::vector<NamedValues> choices, for_fewer;
-  const std::int64_t most_blocks = blocks_of_rows(axes) * ceil_div(axes.column_extent, kLikelyColumns) * axes.others;
-  if (pairs && (axes.row_extent <= nvptx::kWarpgroupRows || most_blocks < limits.units))
-    choices = choices_of_few_results(axes, limits);
-  if (pairs && axes.row_extent > nvptx::kWarpgroupRows) {
+  const std::int64_t most_blocks = blocks_of_rows(axes, limits) * ceil_div(axes.column_extent, kLikelyColumns) * axes.others;
+  const std::int64_t all_rows = axes.row_extent * axes.pack_extent;
+  if (pairs && (all_rows <= nvptx::kWarpgroupRows || most_blocks < limits.units)) choices = choices_of_few_results(axes, limits);
+  if (pairs && all_rows > nvptx::kWarpgroupRows) {
     for (TensorChoice choice : choices_in_few_waves(axes, limits)) {
       for (const int raster_group : {8, 1}) {
         choice.grid.raster_group = raster_group;
@@ -130,10 +135,11 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
                         .row_tiles = shape.row_tiles,
                         .columns = shape.columns,
                         .depth = pairs ? 64 : 32};
+    choice.pack_gqa = likely_pack(axes, choice, limits);
     if (!take_stages(axes, limits, choice)) continue;
     // Room for the whole results of both tiles.
     if (shape.in_turn) choice.grid.stages = std::max(choice.grid.stages - 1, 2);
-    const std::int64_t blocks = ceil_div(axes.row_extent, choice.rows()) * ceil_div(axes.column_extent, choice.columns);
+    const std::int64_t blocks = tiles_of_rows(axes, choice) * ceil_div(axes.column_extent, choice.columns);
     const bool idle = blocks * axes.others < std::int64_t{limits.units} * choice.work_tiles();
     if (idle && shape.in_turn) continue;
     std::vector<bool> stays{false};

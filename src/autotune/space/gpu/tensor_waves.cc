@@ -28,8 +28,7 @@ constexpr std::size_t kChoices = 3;
 constexpr int kFewestStages = 3;
 
 std::int64_t blocks_of(const TensorAxes& axes, const TensorChoice& choice) {
-  return ceil_div(axes.row_extent, choice.rows() * choice.grid.cluster) * choice.grid.cluster *
-         ceil_div(axes.column_extent, choice.columns) * axes.others;
+  return tiles_of_rows(axes, choice) * ceil_div(axes.column_extent, choice.columns) * axes.others;
 }
 
 }  // namespace
@@ -43,7 +42,7 @@ double modelled_cycles(const TensorAxes& axes, const TensorChoice& choice, std::
   const double wave = number(axes.inner) / number(parts) * term + kStart;
   if (parts == 1) return number(waves) * wave;
   // Each part is written and read once, in f32.
-  const double results = number(axes.row_extent) * number(axes.column_extent) * number(axes.others);
+  const double results = number(axes.row_extent * axes.pack_extent) * number(axes.column_extent) * number(axes.others);
   return number(waves) * wave + kSecondKernel + 8 * number(parts) * results / (kCopiedBytes * limits.units);
 }
 
@@ -53,7 +52,7 @@ std::int64_t useful_parts(std::int64_t blocks, int rounds, std::int64_t tiles, c
 }
 
 std::vector<TensorChoice> choices_in_few_waves(const TensorAxes& axes, const GpuLimits& limits) {
-  if (axes.row_extent * axes.column_extent * axes.others > kManyWaves * limits.units * kLargestTile) return {};
+  if (axes.row_extent * axes.pack_extent * axes.column_extent * axes.others > kManyWaves * limits.units * kLargestTile) return {};
   std::vector<std::pair<double, TensorChoice>> found;
   const std::int64_t most = std::min(kMostColumns, round_up(axes.column_extent, std::int64_t{nvptx::kTerms}));
   for (const auto& [warpgroups, row_tiles] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
@@ -64,7 +63,8 @@ std::vector<TensorChoice> choices_in_few_waves(const TensorAxes& axes, const Gpu
                               .row_tiles = row_tiles,
                               .columns = columns,
                               .depth = depth};
-          if (cluster > 1 && axes.row_extent < 2 * choice.rows()) continue;
+          choice.pack_gqa = likely_pack(axes, choice, limits);
+          if (cluster > 1 && axes.row_extent < 2 * choice.rows() / choice.pack_gqa) continue;
           if (!take_stages(axes, limits, choice, kFewestStages)) continue;
           const std::int64_t parts = useful_parts(blocks_of(axes, choice), 1, axes.inner / choice.depth, limits);
           const double whole = modelled_cycles(axes, choice, 1, limits);

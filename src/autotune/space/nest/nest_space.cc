@@ -46,7 +46,7 @@ class NestSpace : public Space {
     }
     tensor_rules_ = {usual_rules_};
     if (tensor_cores) {
-      tensor_rules_ = rules_for_longer_sums(
+      tensor_rules_ = rules_for_fuller_tiles(
           variants_, rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu), for_products, *limits.gpu);
     }
     make_parameters(variants_.at({usual_rules_}));
@@ -166,8 +166,11 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
-    if (const auto axes =
-            on_tensor_cores ? tensor_axes_after(variants_, tensor_rules_.front(), *limits_.gpu) : std::nullopt) {
+    if (auto axes = on_tensor_cores ? tensor_axes_after(variants_, tensor_rules_.front(), *limits_.gpu) : std::nullopt) {
+      for (const std::set<std::string>& rules : tensor_rules_) {
+        const auto other = tensor_axes_after(variants_, rules, *limits_.gpu);
+        if (other && other->pack_extent > axes->pack_extent) axes->pack = other->pack, axes->pack_extent = other->pack_extent;
+      }
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));

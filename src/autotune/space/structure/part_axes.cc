@@ -21,6 +21,8 @@ isl_constraint* bound(isl_set* domain, int p, int j, std::int64_t factor, std::i
 
 /// Points of j that every p has (fewer at the end) when j runs through them in order; 1 when that is not so.
 std::int64_t part_size(const isl::set& domain, int p, int j) {
+  // One part alone would be the whole.
+  if (isl::manage(isl_set_lower_bound_si(domain.copy(), isl_dim_set, static_cast<unsigned>(p), 1)).is_empty()) return 1;
   isl_set* first = isl_set_fix_si(domain.copy(), isl_dim_set, static_cast<unsigned>(p), 0);
   if (isl_set_is_empty(first) != isl_bool_false) {
     isl_set_free(first);

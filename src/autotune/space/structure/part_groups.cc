@@ -24,6 +24,7 @@ std::optional<std::vector<FusionGroup>> find_part_groups(const Schedule& base, c
     std::vector<int> others;
     for (int u = 0; u < static_cast<int>(structure.loop_groups.size()); ++u)
       (runs_along(structure.loop_groups[static_cast<std::size_t>(u)], part) ? group.loop_groups : others).push_back(u);
+    if (group.loop_groups.empty()) continue;
     group.part = part;
     if (by_row) {
       group.axes = common_axes(structure, group.loop_groups, group.loop_groups.front());

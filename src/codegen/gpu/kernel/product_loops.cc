@@ -12,9 +12,11 @@ TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buf
   if (tree->kind == TileNode::Kind::op) {
     const TileOp& op = tree->op;
     const auto outer = product_outer_dims(op, buffers);
-    const auto reduced = [&](int d) { return op.dims[d].reduced; };
-    if (!outer || outer->empty() || !std::all_of(outer->begin(), outer->end(), reduced)) return tree;
-    return with_product_loops(with_loop_over(op, outer->front()), buffers);
+    if (!outer) return tree;
+    const auto first = std::find_if(outer->begin(), outer->end(), [&](int d) { return op.dims[d].reduced; });
+    const auto others = std::count_if(outer->begin(), outer->end(), [&](int d) { return !op.dims[d].reduced; });
+    if (first == outer->end() || others > 1) return tree;  // rows along two loops may be packed
+    return with_product_loops(with_loop_over(op, *first), buffers);
   }
   TileNode node = *tree;
   for (TileTree& child : node.children) child = with_product_loops(child, buffers);

@@ -1,6 +1,7 @@
 // Substitution, initialisation folding, and the context as launch constraints.
 #include "codegen/tile/build/program_passes.h"
 
+#include "codegen/tile/build/op_builder.h"
 #include "codegen/tile/places/isl_convert.h"
 #include "support/error.h"
 #include "support/knobs.h"
@@ -49,6 +50,34 @@ bool sums_tiles(const TileOp& op) {
                                           const auto length = (dim.upper - dim.lower).as_constant();
                                           return dim.reduced && (!length || *length != 1);
                                         }) > 1;
+}
+
+/// The op without reduced dims of one value that none of its indices follows, as the taps of a convolution of 1 x 1 are.
+TileOp without_single_terms(const TileOp& op) {
+  TileOp result = op;
+  for (const OpDim& dim : op.dims) {
+    const auto follows = [&](const TileAccess& access) {
+      return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
+    };
+    const bool single = (dim.upper - dim.lower).is_constant(1) && dim.lower.as_constant();
+    if (!dim.reduced || !single || follows(op.write) || std::any_of(op.reads.begin(), op.reads.end(), follows)) continue;
+    std::erase_if(result.dims, [&](const OpDim& other) { return other.var == dim.var; });
+    substitute_variable(result, dim.var, dim.lower);
+  }
+  return result;
+}
+
+/// On tensor cores, sums that are products of matrices but for terms of one value become such products.
+TileTree with_products(const TileTree& node, bool on_tensor_cores = false) {
+  on_tensor_cores = on_tensor_cores || grid_shape(node->knobs).warpgroups > 0;
+  TileNode out = *node;
+  for (TileTree& child : out.children) child = with_products(child, on_tensor_cores);
+  if (on_tensor_cores && node->kind == TileNode::Kind::op && node->op.kind == OpKind::reduce) {
+    TileOp op = without_single_terms(node->op);
+    classify(op);
+    if (op.kind == OpKind::contract) out.op = std::move(op);
+  }
+  return std::make_shared<const TileNode>(std::move(out));
 }
 
 TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false) {
@@ -214,7 +243,7 @@ std::vector<SizeConstraint> size_constraints(const isl::set& context) {
 }
 
 TileProgram finish(TileProgram program) {
-  program.root = fold_initializations(program.root);
+  program.root = fold_initializations(with_products(program.root));
   SingleIterations(program).drop();
   return program;
 }

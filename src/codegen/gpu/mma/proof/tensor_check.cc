@@ -376,8 +376,8 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
-    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_blocks, prove_tiles, prove_copies, prove_order,
-                            prove_values, prove_column_tests}) {
+    for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_rows, prove_blocks, prove_tiles, prove_copies,
+                            prove_order, prove_values, prove_column_tests}) {
       if (proof.violations.empty()) part(proof);
     }
   });

@@ -46,6 +46,7 @@ void prove_shape(
         proof);  ///< events name circular buffers and ops that exist, bounds are the same in all warpgroups, stages do not overlap
 void prove_sharing(TensorProof& proof);       ///< 6.
 void prove_operands(TensorProof& proof);      ///< circular buffers hold the tiles that their ops read
+void prove_rows(TensorProof& proof);          ///< rows of tiles are rows of what products read and stores write
 void prove_blocks(TensorProof& proof);        ///< 1. and the structural part of 3. and 4.
 void prove_tiles(TensorProof& proof);         ///< 2.
 void prove_copies(TensorProof& proof);        ///< 3. and 4. of copies by all threads
