@@ -154,7 +154,8 @@ class Guesses {
     rules.split = static_cast<int>(value_or(values, "split", -1));
     if (rules.split >= 0) rules.parts = value_or(values, "parts", 0);
     const RuleVariant& variant = variants_.at(rules);
-    const auto axes = tensor_axes(variants_.nest(variant), variant.structure, variants_.heaviest(variant, Fusion::maximal, true));
+    const auto axes =
+        tensor_axes(variants_.nest(variant), variant.structure, variants_.heaviest(variant, Fusion::maximal, true), 90);
     ASSERT_TRUE(axes.has_value());
     const nvptx::TensorNeeds said = estimate(tensor_block(*axes, tensor_choice(values), target_.sm), target_),
                              taken = estimate(block_of(plan), target_);

@@ -79,6 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                    grouped_convolution(64, 1, 2),
                    {{"B", 32}, {"Y", 28}, {"G", 8}},
                    {{"B", 3}, {"Y", 4}, {"G", 2}}},
+        PackedCase{
+            "places_of_few_rows", grouped_convolution(64, 1), {{"B", 32}, {"Y", 14}, {"G", 8}}, {{"B", 9}, {"Y", 6}, {"G", 1}}},
         PackedCase{"batch_of_rows",
                    batch_of_rows(),
                    {{"B", 64}, {"M", 200}, {"N", 4096}, {"K", 4096}},

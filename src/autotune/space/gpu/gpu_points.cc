@@ -97,7 +97,7 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   const RuleVariant& variant = source.variants.at(rules);
   const Fusion fusion = fusion_for_tensor_cores(source.variants, variant, source.limits);
   const FusionGroup& group = source.variants.heaviest(variant, fusion);
-  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group);
+  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
   if (!axes) return;
   // Axes that can be cut are numbered as after the usual rules.
   const bool cuts =

@@ -9,6 +9,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "support/rounding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -138,7 +139,7 @@ bool is_box(const isl::set& set, int a, int b) {
 template <class Alone>
 void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alone, const isl::set& domain, TensorAxes& result) {
   const std::vector<int> moved = moved_axes(loop_group, rows);
-  if (followed_axes(loop_group, rows).back() == result.row) return;  // memory runs along the rows
+  if (followed_axes(loop_group, rows).back() != result.reduction_axis) return;  // memory runs along other dims than the terms
   const int row = loop_group.position_of(result.row);
   for (int k = 0; k < row; ++k) {
     const int axis = loop_group.axes[static_cast<std::size_t>(k)];
@@ -153,9 +154,18 @@ void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alo
   if (result.pack < 0) result.pack_extent = 1;
 }
 
+/// Tiles of 128 rows, in the pack that fills them best.
+std::int64_t fewest_tiles(const TensorAxes& axes) {
+  constexpr std::int64_t kRows = 128;
+  std::int64_t fewest = ceil_div(axes.row_extent, kRows) * axes.pack_extent;
+  for (std::int64_t pack = 2; pack <= nvptx::kMostPacked && axes.pack >= 0; pack *= 2)
+    fewest = std::min(fewest, ceil_div(axes.row_extent, kRows / pack) * ceil_div(axes.pack_extent, pack));
+  return fewest * axes.others;
+}
+
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
-                                      const Statement& statement, const FusionGroup& group) {
+                                      const Statement& statement, const FusionGroup& group, bool packs) {
   const auto product = unscaled_contraction_of(statement);
   if (!product || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
   const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
@@ -198,14 +208,25 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
-  for (const int axis : {result.row, result.column}) {
-    if (!is_box(domain, loop_group.position_of(axis), loop_group.position_of(result.reduction_axis))) return std::nullopt;
-  }
+  const auto whole = [&](int axis) { return is_box(domain, loop_group.position_of(axis), innermost); };
+  if (!whole(result.row) || !whole(result.column)) return std::nullopt;
   result.column_extent = extent(result.column);
-  result.row_extent = extent(result.row);
-  find_pack(loop_group, has(in_a, result.row) ? a : b, alone, domain, result);
-  result.others = points / std::max<std::int64_t>(result.row_extent * result.pack_extent * result.column_extent, 1);
-  return result;
+  const auto with_rows = [&](int axis) {
+    TensorAxes other = result;
+    other.row = axis;
+    other.row_extent = extent(axis);
+    if (packs) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
+    other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent, 1);
+    return other;
+  };
+  TensorAxes best = with_rows(result.row);
+  // Rows of another dim, where packs make them fill more.
+  for (const int axis : written) {
+    if (!packs || axis < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column) || !whole(axis)) continue;
+    const TensorAxes other = with_rows(axis);
+    if (other.pack >= 0 && 5 * fewest_tiles(other) <= 4 * fewest_tiles(best)) best = other;
+  }
+  return best;
 }
 
 /// Elements of an access beside the loops that all loop groups share and the streamed one.
@@ -236,10 +257,11 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
 }
 
 /// Those of all products of the fusion group, which must be the same ones.
-std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
   int products = 0, stream = 0;                        // a sum that is read ends the loop that streams its terms
+  bool same_packs = true;
   std::set<std::string> summed;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
@@ -253,12 +275,13 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       }
       if (!product) continue;
       summed.insert(statement.write.tensor);
-      const auto axes = axes_of_sum(nest, structure, loop_group, statement, group);
+      const auto axes = axes_of_sum(nest, structure, loop_group, statement, group, packs);
       if (!axes) return std::nullopt;
       if (common && (axes->row != common->row || axes->column != common->column)) return std::nullopt;
       // The longest sum is cut into tiles; others have to be one.
       const bool same = !common || axes->reduction_axis == common->reduction_axis;
       if (!same && std::min(axes->inner, common->inner) > kShortSum) return std::nullopt;
+      same_packs = same_packs && (!common || axes->pack == common->pack);
       if (!common || axes->inner > common->inner) common = axes;
       ++products;
       for (const int ordinal : {product->a, product->b}) {
@@ -271,6 +294,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   }
   if (!common) return std::nullopt;
   common->first_products = products;
+  if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
   for (const auto& [tensor, operand] : columns) common->streamed_operands.push_back(operand);
   add_results(nest, structure, group, *common);
@@ -337,7 +361,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
 
 }  // namespace
 
-std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
     for (const std::string& name : loop_group.statements) {
@@ -353,7 +377,12 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
       return axes;
     }
   }
-  return axes_of_sums(nest, structure, group);
+  NvptxTarget target;
+  target.sm = sm;
+  // Not all products of a group may have such rows.
+  const bool packs = nvptx::has_group_products(target);
+  auto axes = packs ? axes_of_sums(nest, structure, group, true) : std::nullopt;
+  return axes ? axes : axes_of_sums(nest, structure, group, false);
 }
 
 bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {

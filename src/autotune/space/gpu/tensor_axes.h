@@ -45,7 +45,8 @@ struct TensorAxes {
 };
 
 /// The axes if a statement of the fusion group is a sum of products of 16-bit inputs (or of one with a temporary) that fits.
-std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+/// `sm`: the compute capability, times ten, which says whether streamed sums may have packs.
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm);
 
 /// Do sums along the streamed axis have other rows at some of its positions than at others, as under a triangular mask? Then those of a
 /// part of the axis cannot stay in registers: its first tile does not have all of their rows.

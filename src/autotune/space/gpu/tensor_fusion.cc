@@ -45,7 +45,7 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const FusionGroup& group = variants.heaviest(variant, fusion);
-  const auto axes = tensor_axes(variants.nest(variant), variant.structure, group);
+  const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty() &&
          !outlives_stream(variants, variant, group, *axes);
 }
@@ -75,7 +75,7 @@ double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const 
 std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
   const RuleVariant& variant = variants.at({rules});
   const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-  return tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
+  return tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion), limits.sm);
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
@@ -145,7 +145,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
   const auto clocks = [&](const std::set<std::string>& each, double& filled) {
     const RuleVariant& variant = variants.at({each});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-    const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion));
+    const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion), limits.sm);
     filled = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? filled_share(*axes) : 0;
     return filled > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
   };

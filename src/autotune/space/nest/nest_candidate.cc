@@ -54,7 +54,8 @@ Candidate NestCandidate::build() {
   candidate_.least_ms = facts_.scalar_floor_ms;
   if (on_tensor_cores() && tensor_.rescale > 0 && rules_.split < 0)
     candidate_.steps = with_threshold(std::move(candidate_.steps), facts_.may_stay_behind, tensor_.rescale);
-  if (main_->part && main_->at_front && !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_)) {
+  if (main_->part && main_->at_front &&
+      !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_, facts_.limits.gpu ? facts_.limits.gpu->sm : 0)) {
     candidate_.infeasible = "parts of rows are for products on tensor cores";
     return std::move(candidate_);
   }
@@ -82,7 +83,7 @@ bool NestCandidate::parts_rows_from_sums() const {
 /// Products of groups beside the main one get tensor cores as well, unless those combine parts.
 std::optional<TensorAxes> NestCandidate::axes_of(const FusionGroup& group) const {
   if (!on_tensor_cores() || combines(group)) return std::nullopt;
-  return tensor_axes(variants_.nest(chosen_), chosen_.structure, group);
+  return tensor_axes(variants_.nest(chosen_), chosen_.structure, group, facts_.limits.gpu->sm);
 }
 
 /// Blocks may be placed before the kernel before ends, be that one of this launch or another in the stream.
