@@ -1,6 +1,7 @@
 // Conversions between storage types and double.
 #include "support/element_codec.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -25,13 +26,17 @@ void store(std::byte* base, std::int64_t linear, T value) {
 /// Rounds to a binary format with `mantissa` explicit bits, exponents `least`..`most`; ties to even. Rounding in one step
 /// from double avoids the double rounding that a detour through f32 would cause.
 double round_binary(double value, int mantissa, int least, int most) {
-  if (!std::isfinite(value) || value == 0) return value;
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int scale = std::max(exponent - 1, least) - mantissa;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -scale)), scale);
-  return std::fabs(rounded) >= std::ldexp(1.0, most + 1) ? std::copysign(std::numeric_limits<double>::infinity(), value)
-                                                         : rounded;
+  constexpr int kFraction = 52, kBias = 1023;
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(kBias + exponent) << kFraction);
+  };
+  const double size = std::fabs(value), infinite = power(most + 1);
+  if (!(size < infinite)) return std::isnan(value) ? value : std::copysign(std::numeric_limits<double>::infinity(), value);
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(size) >> kFraction) - kBias;
+  // Beside a number of which this format's last bit is the last one, the sum is rounded to that bit.
+  const double beside = 1.5 * power(std::max(exponent, least) - mantissa + kFraction);
+  const double rounded = (size + beside) - beside;
+  return std::copysign(rounded >= infinite ? std::numeric_limits<double>::infinity() : rounded, value);
 }
 
 std::int32_t to_int32(double value) {

@@ -2,6 +2,7 @@
 #include "autotune/oracle/oracle.h"
 
 #include "autotune/oracle/reference.h"
+#include "autotune/oracle/shared_elements.h"
 #include "autotune/tensors/random_fill.h"
 #include "db/devices/host_identity.h"
 #include "support/error.h"
@@ -88,11 +89,11 @@ constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
 constexpr double kSampleSeconds = 0.3,
                  kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
-constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
+constexpr double kMostSampleSeconds = 3;    ///< after which one of each process will do
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
-constexpr double kMostForAll = 4e8;         ///< up to which all elements are evaluated where one needs most of them
-constexpr double kLongSample = 2e7;  ///< elementary evaluations of a sample, from which on not even the first one is made alone
-constexpr std::size_t kSequential = 4;  ///< samples after which it is known what one takes
+constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
+constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
+constexpr std::size_t kSequential = 4;      ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 constexpr double kMostForkedSeconds = 30;  ///< of evaluators that stop by themselves after kMostSampleSeconds and one sample more
 
@@ -130,13 +131,13 @@ class RunEvaluator {
   std::vector<OracleSample> evaluate(bool limited) {
     std::size_t done = 0;
     if (limited && runs_.size() > kSequential && sampling_.processes > 1) {
-      reference_.prepare_elements();
-      if (reference_.full_cost() > kLongSample * static_cast<double>(reference_.elements(tensor_)) && evaluate_forked(0))
-        return samples();
       const auto start = Clock::now();
-      do evaluate_run(done++, [] { return true; });
-      while (done < kSequential && seconds_since(start) < kSampleSeconds);
-      const double expected = seconds_since(start) / static_cast<double>(done) * static_cast<double>(elements_ - done);
+      const double together = evaluate_together(done, start);
+      if (enough(done, together)) {
+        evaluate_cheap(done);
+        return samples();
+      }
+      const double expected = together / static_cast<double>(done) * static_cast<double>(elements_ - done);
       if (expected > kWorthForking_s && evaluate_forked(done)) done = runs_.size();
     }
     if (done < runs_.size()) evaluate_stride(done, 1, limited);
@@ -144,6 +145,32 @@ class RunEvaluator {
   }
 
  private:
+  /// The first runs one by one, and others while all processes share each one's temporaries. The seconds that they took.
+  double evaluate_together(std::size_t& done, Clock::time_point start) {
+    SharedElements shared(reference_, sampling_.processes, sampling_.most_seconds, stop_);
+    double seconds = 0;
+    for (bool split = true; done < runs_.size(); seconds = seconds_since(start)) {
+      if (split ? enough(done, seconds) : done >= kSequential || seconds > kSampleSeconds) break;
+      split = shared.prepare(tensor_, runs_[done].front());
+      evaluate_run(done++, [] { return true; });
+    }
+    return seconds;
+  }
+
+  /// Those of the fewest samples from `first` on that take little since others needed the same.
+  void evaluate_cheap(std::size_t first) {
+    for (std::size_t r = first; r < std::min(kFewestSamples, runs_.size()); ++r) {
+      if (reference_.compute_within(reference_.final_element(tensor_, runs_[r].front()), kCheapSample))
+        evaluate_run(r, [] { return true; });
+    }
+  }
+
+  /// After so many runs, and so many seconds of a process.
+  bool enough(std::size_t runs, double seconds) const {
+    return runs > 0 && ((seconds > kSampleSeconds && runs >= kEnoughSamples) ||
+                        (seconds > kLongSampleSeconds && runs >= kFewestSamples) || seconds > sampling_.most_seconds);
+  }
+
   std::vector<OracleSample> samples() const {
     std::vector<OracleSample> result;
     for (std::size_t r = 0; r < runs_.size(); ++r) {

@@ -58,19 +58,20 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     const int version = version_read(access, store);
     known_errors_[ordinal] =
         !whole_ && reference_.compute_row(access.tensor, version, {address.data(), count, out, errors_ + kChunk * ordinal});
-    for (int k = 0; k < count && !known_errors_[ordinal]; ++k) {
+    if (known_errors_[ordinal]) return;
+    const LazyDoubles* values = &reference_.version_of(access.tensor, version);
+    for (int k = 0; k < count; ++k) {
       if (address[k] < 0) {
         out[k] = 0;
         continue;
       }
-      // The table is looked up anew: computing an element may create tables.
-      const LazyDoubles& values = reference_.version_of(access.tensor, version);
-      if (values.known(address[k])) {
-        out[k] = values.get(address[k]);
+      if (values->known(address[k])) {
+        out[k] = values->get(address[k]);
       } else {
         const auto value = whole_ ? std::nullopt : reference_.compute(access.tensor, version, address[k]);
         if (!value) user_error("{} reads element {} of {} before it is written", code_.name, address[k], store.name);
         out[k] = *value;
+        values = &reference_.version_of(access.tensor, version);  // computing an element may create tables
       }
       if (store.sums_16_bits) out[k] = round_to(store.type, out[k]);
     }
@@ -191,14 +192,14 @@ int Reference::version_seen(int statement, int tensor) const {
 LazyDoubles& Reference::version_of(int tensor, int version) {
   Store& store = stores_[tensor];
   if (static_cast<int>(store.versions.size()) <= version) store.versions.resize(version + 1);
-  if (!store.versions[version]) store.versions[version] = LazyDoubles(std::max<std::int64_t>(store.elements, 1));
+  if (!store.versions[version]) store.versions[version] = LazyDoubles(store.elements, shared_);
   return store.versions[version];
 }
 
 LazyDoubles& Reference::errors_of(int tensor, int version) {
   std::vector<LazyDoubles>& errors = stores_[tensor].errors;
   if (static_cast<int>(errors.size()) <= version) errors.resize(version + 1);
-  if (!errors[version]) errors[version] = LazyDoubles(stores_[tensor].elements);
+  if (!errors[version]) errors[version] = LazyDoubles(stores_[tensor].elements, shared_);
   return errors[version];
 }
 
@@ -354,108 +355,28 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
   }
 }
 
-namespace {
-
-std::array<std::int64_t, 64> coordinates(std::int64_t linear, const std::vector<std::int64_t>& strides) {
-  std::array<std::int64_t, 64> found{};
-  for (std::size_t d = 0; d < strides.size(); ++d) {
-    found[d] = linear / strides[d];
-    linear %= strides[d];
-  }
-  return found;
-}
-
-/// Step from one of some elements to the next, by dim; nothing where they are not a straight row.
-std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int count,
-                                                 const std::vector<std::int64_t>& strides) {
-  std::vector<std::int64_t> steps(strides.size());
-  if (count == 1) return steps;
-  for (int k = 1; k < count; ++k) {
-    if (linear[k] != linear[0] + k * (linear[1] - linear[0])) return std::nullopt;
-  }
-  const auto first = coordinates(linear[0], strides), second = coordinates(linear[1], strides),
-             last = coordinates(linear[count - 1], strides);
-  for (std::size_t d = 0; d < strides.size(); ++d) {
-    steps[d] = second[d] - first[d];
-    if (last[d] != first[d] + (count - 1) * steps[d]) return std::nullopt;
-  }
-  return steps;
-}
-
-constexpr double kWorthKeeping = 128;  ///< elementary evaluations, beyond which a temporary of one point is remembered
-
-}  // namespace
-
-void Reference::set_expanded_costs() {
-  for (CompiledStatement& code : statements_) {
-    code.expanded = 1 + static_cast<double>(code.value.size());
-    for (const CompiledAccess& read : code.reads) {
-      for (const int writer : stores_[read.tensor].writers) {
-        if (statements_[writer].group < code.group) code.expanded += statements_[writer].expanded;
-      }
-    }
-  }
-}
-
-/// Values and errors of elements in a row that one statement computes at single points: all at once, and anew each time, since that
-/// takes less than memory. False where elements are not such.
-bool Reference::compute_row(int tensor, int version, const Row& row) {
-  const Store& store = stores_[tensor];
-  if (version != 1 || row.linear[0] < 0 || row.linear[row.count - 1] < 0) return false;  // -1: the read does not exist
-  const int writer = store.writers[0];
-  const CompiledStatement& code = statements_[writer];
-  if (code.reduction || code.expanded > kWorthKeeping) return false;
-  const std::vector<DimFunction>& instance = element_loops(writer).instance;
-  if (instance.empty()) return false;
-  const auto steps = step_of(row.linear, row.count, store.strides);
-  if (!steps) return false;
-  const auto first = coordinates(row.linear[0], store.strides);
-  std::array<std::int64_t, 16> dims{};
-  std::vector<std::int64_t> strides(instance.size());
-  for (std::size_t k = 0; k < instance.size(); ++k) {
-    dims[k] = instance[k].at(first.data());
-    for (std::size_t d = 0; d < steps->size(); ++d) strides[k] += instance[k].factors[d] * (*steps)[d];
-  }
-  const bool same = std::all_of(steps->begin(), steps->end(), [](std::int64_t step) { return step == 0; });
-  const int count = same ? 1 : row.count;
-  spend(writer, count);
-  const Chunk chunk = evaluate_chunk(writer, dims.data(), strides, count, false);
-  for (int k = 0; k < row.count; ++k) {
-    const int from = same ? 0 : k;
-    row.values[k] = semantics::stored_value(store.type, code.type, chunk.values[from]);
-    ErrorSum error;
-    error.start(row.values[k], chunk.errors[from]);
-    row.errors[k] = error.error(row.values[k], store.narrow);
-    if (store.sums_16_bits) row.values[k] = round_to(store.type, row.values[k]);
-  }
-  return true;
-}
-
 std::optional<double> Reference::compute(int tensor, int version, std::int64_t linear) {
   std::optional<double> result;
   ErrorSum error;
   const Store& store = stores_[tensor];
   for (int k = 0; k < version; ++k) {
     const ElementLoops& loops = element_loops(store.writers[k]);
-    auto frame = coordinates(linear, store.strides);
-    walk(loops.code, frame.data(),
-         [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-           const CompiledStatement& code = statements_[statement];
-           const Chunk chunk = evaluate_chunk(statement, dims, strides, count, false);
-           if (!code.reduction) {
-             result = semantics::stored_value(store.type, code.type, chunk.values[count - 1]);
-             error.start(*result, chunk.errors[count - 1]);
-             return;
-           }
-           double sum = result ? *result : neutral_element(*code.reduction, code.type);
-           error.add_all(*code.reduction, store.type, {code.type, chunk.values, chunk.errors, chunk.operands, count}, sum);
-           result = sum;
-         });
+    auto frame = coordinates_of(linear, store.strides);
+    const auto add = [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+      const CompiledStatement& code = statements_[statement];
+      const Chunk chunk = evaluate_chunk(statement, dims, strides, count, false);
+      if (!code.reduction) {
+        result = semantics::stored_value(store.type, code.type, chunk.values[count - 1]);
+        error.start(*result, chunk.errors[count - 1]);
+        return;
+      }
+      double sum = result ? *result : neutral_element(*code.reduction, code.type);
+      error.add_all(*code.reduction, store.type, {code.type, chunk.values, chunk.errors, chunk.operands, count}, sum);
+      result = sum;
+    };
+    walk(loops.code, frame.data(), std::ref(add));  // no copy, which would take memory
   }
-  if (result) {
-    version_of(tensor, version).set(linear, *result);
-    errors_of(tensor, version).set(linear, error.error(*result, store.narrow));
-  }
+  if (result) remember(tensor, version, linear, *result, error.error(*result, store.narrow));
   return result;
 }
 

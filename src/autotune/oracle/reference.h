@@ -25,10 +25,13 @@ namespace nestor {
 class LazyDoubles {
  public:
   LazyDoubles() = default;
-  explicit LazyDoubles(std::int64_t count) : bits_(count) {}
-  bool known(std::int64_t k) const { return bits_[k] != 0; }
-  double get(std::int64_t k) const { return std::bit_cast<double>(bits_[k] ^ kKey); }
-  void set(std::int64_t k, double value) { bits_[k] = std::bit_cast<std::uint64_t>(value) ^ kKey; }
+  /// `shared`: forked processes see what others write. Whoever knows an element sees what was written before it.
+  explicit LazyDoubles(std::int64_t count, bool shared = false) : bits_(count, shared) {}
+  bool known(std::int64_t k) const { return __atomic_load_n(&bits_[k], __ATOMIC_ACQUIRE) != 0; }
+  double get(std::int64_t k) const { return std::bit_cast<double>(__atomic_load_n(&bits_[k], __ATOMIC_RELAXED) ^ kKey); }
+  void set(std::int64_t k, double value) {
+    __atomic_store_n(&bits_[k], std::bit_cast<std::uint64_t>(value) ^ kKey, __ATOMIC_RELEASE);
+  }
   explicit operator bool() const { return static_cast<bool>(bits_); }
 
  private:
@@ -73,6 +76,7 @@ struct CompiledStatement {
   std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
   double points = 0;                    ///< of the bounding box of the domain
   double expanded = 0;                  ///< elementary evaluations of a point, temporaries of single points anew
+  bool remembered = false;              ///< points, once evaluated: they take long, or many others read them
 };
 
 /// Elementary evaluations that the whole definition takes, about: prepared once, then cheap at many sizes.
@@ -91,6 +95,9 @@ class DefinitionCost {
   IndexExpr context_;  ///< whether the sizes are admitted
   std::vector<Box> boxes_;
 };
+
+/// Where an element lies, by dim.
+std::array<std::int64_t, 64> coordinates_of(std::int64_t linear, const std::vector<std::int64_t>& strides);
 
 /// Somebody set the stop flag.
 struct EvaluationStopped {};
@@ -116,6 +123,23 @@ class Reference {
   std::optional<BoundedValue> bounded_value(const std::string& tensor, std::int64_t linear, double cost_limit);
   /// Compiles what value() needs, once: forked processes have it then.
   void prepare_elements();
+
+  /// An element of a tensor as its first so many writers leave it.
+  struct Element {
+    int tensor = -1, version = 0;
+    std::int64_t linear = 0;
+    auto operator<=>(const Element&) const = default;
+  };
+  /// Processes that are forked from now on remember elements together, and this one. False: there is no memory for that.
+  bool share_elements();
+  /// As all its writers leave it.
+  Element final_element(const std::string& tensor, std::int64_t linear) const;
+  bool known(const Element& element);
+  /// Computes it, and so remembers what it needs. False where that takes more elementary evaluations, or goes wrong.
+  bool compute_within(const Element& element, double most);
+  /// Unknown elements that its value reads, directly or by cheap points that are evaluated anew; no more than about `most`.
+  std::vector<Element> needed(const Element& element, std::size_t most);
+
   std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
   double spent() const { return spent_; }
@@ -173,7 +197,12 @@ class Reference {
     int count;
     double *values, *errors;
   };
+  enum class Known { none, some, all };
+  int point_writer(int tensor, int version);
+  Known recall_row(int tensor, int version, const Row& row);
   bool compute_row(int tensor, int version, const Row& row);
+  void remember(int tensor, int version, std::int64_t linear, double value, double error);
+  void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();
   void spend(int statement, int count);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
@@ -191,6 +220,7 @@ class Reference {
   RoundingModel rounding_;
   bool backward_possible_ = true;
   bool evaluated_ = false;  ///< by evaluate_all
+  bool shared_ = false;     ///< elements are remembered where forked processes see them
   double spent_ = 0;
   double limit_ = 0;
   const std::atomic<bool>* stop_ = nullptr;

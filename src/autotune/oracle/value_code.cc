@@ -1,6 +1,7 @@
 // Compilation and execution of value code; each operation means what nestor::evaluate means by it.
 #include "autotune/oracle/value_code.h"
 
+#include "poly/algebra/values/polynomial.h"
 #include "poly/nest/scalar_semantics.h"
 #include "poly/nest/scalar_share.h"
 
@@ -14,6 +15,9 @@ template <class F>
 void each(double* out, int count, F&& f) {
   for (int k = 0; k < count; ++k) out[k] = f(k);
 }
+
+/// Whether semantics::cast_value leaves every value as it is: to a wider float.
+bool keeps_values(ElementType to, ElementType from) { return to == ElementType::f32 && is_float(from); }
 
 }  // namespace
 
@@ -73,6 +77,10 @@ const double* ValueCode::run(double* memory, LeafSource& source, int n) const {
         source.index(i.ordinal, out, n);
         break;
       case ScalarOp::cast:
+        if (keeps_values(i.type, i.operand_type)) {
+          std::copy_n(a, n, out);
+          break;
+        }
         each(out, n, [&](int k) { return semantics::cast_value(i.type, i.operand_type, a[k]); });
         break;
       case ScalarOp::select:

@@ -6,7 +6,10 @@
 #include "support/element_codec.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace nestor {
@@ -94,7 +97,8 @@ double exponential_error(const Value& a, double result, double scale, bool coars
   const bool moved = relative_to_other && a.value == 0;
   const double relative =
       2 * kUnit * std::fabs(exponent) + (coarse && a.value != 0 ? kCoarseExp : 0) + (moved ? kUnits * kUnit : 0);
-  if (std::exp(exponent + margin) < 0x1p-152) return result;
+  constexpr double kSurelyLarger = -100;  // an exponential of it is more than 2^-152, and need not be computed
+  if (exponent + margin < kSurelyLarger && std::exp(exponent + margin) < 0x1p-152) return result;
   return rounded(result, inherited + relative * result, a.value == 0 ? 0 : kUnits) +
          (result < 8 * kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
 }
@@ -294,17 +298,25 @@ double error_of(const ValueCode& code, const ValueCode::Instruction& i, const Ro
   }
 }
 
+constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+
+/// By bits, so that several are looked at at once.
 bool all_zero(const double* errors, int count) {
-  bool zero = true;
-  for (int k = 0; k < count; ++k) zero &= errors[k] == 0;
-  return zero;
+  std::uint64_t any = 0;
+  for (int k = 0; k < count; ++k) any |= std::bit_cast<std::uint64_t>(errors[k]);
+  return (any & ~kSign) == 0;
 }
 
 /// Whether f32 holds every result as it is. Infinities and NaN are not among them.
 bool all_exact(const double* results, int count) {
-  bool exact = true;
-  for (int k = 0; k < count; ++k) exact &= exact_in_f32(results[k]) && std::fabs(results[k]) < kInfiniteFrom;
-  return exact;
+  constexpr std::uint64_t kFirstInfinite = std::bit_cast<std::uint64_t>(kInfiniteFrom);
+  std::uint64_t other = 0, large = 0;
+  for (int k = 0; k < count; ++k) {
+    const auto bits = std::bit_cast<std::uint64_t>(results[k]);
+    other |= bits ^ std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(results[k])));
+    large |= kFirstInfinite - 1 - (bits & ~kSign);  // negative where it is
+  }
+  return other == 0 && (large & kSign) == 0;
 }
 
 /// What most terms of a product are: operands without an error, and a result that is not rounded. `errors` of the chunk's instructions.
@@ -314,19 +326,37 @@ bool stays_exact(const ValueCode::Instruction& i, const double* errors, const do
   return i.op == ScalarOp::mul && is_float(i.type) && exact(i.a) && exact(i.b) && all_exact(results, count);
 }
 
+/// Values of an instruction's operand and their errors.
+struct Operand {
+  const double *values, *errors;
+  Value operator[](int k) const { return {values[k], errors[k]}; }
+};
+
+/// `error` of each point; one that is not a number is infinite.
+template <class F>
+void fill_errors(double* out, int count, F&& error) {
+  for (int k = 0; k < count; ++k) {
+    const double found = error(k);
+    out[k] = std::isnan(found) ? kInfinite : found;
+  }
+}
+
 }  // namespace
 
 const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
                          LeafErrors& leaves, int count) {
+  static constexpr std::array<double, kChunk> kNone{};
   const auto& instructions = code.instructions();
-  const auto at = [&](int position, int k) {
-    const std::ptrdiff_t place = std::ptrdiff_t{kChunk} * std::max(position, 0) + k;
-    return position < 0 ? Value{0, 0} : Value{values[place], errors[place]};
+  const auto operand = [&](int position) {
+    const std::ptrdiff_t place = std::ptrdiff_t{kChunk} * position;
+    return position < 0 ? Operand{kNone.data(), kNone.data()} : Operand{values + place, errors + place};
   };
   for (std::size_t position = 0; position < instructions.size(); ++position) {
     const ValueCode::Instruction& i = instructions[position];
     double* out = errors + position * kChunk;
     const double* result = values + position * kChunk;
+    const Operand a = operand(i.a), b = operand(i.b), c = operand(i.c);
+    const bool integers = i.type == ElementType::i32;
     switch (i.op) {
       case ScalarOp::constant:
       case ScalarOp::scalar:
@@ -337,13 +367,15 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
         leaves.read_error(i.ordinal, out, count);
         break;
       default:
+        // What most points take has loops of its own.
         if (stays_exact(i, errors, result, count)) {
           std::fill_n(out, count, 0.0);
-          break;
-        }
-        for (int k = 0; k < count; ++k) {
-          const double error = error_of(code, i, model, at(i.a, k), at(i.b, k), at(i.c, k), result[k]);
-          out[k] = std::isnan(error) ? kInfinite : error;
+        } else if (i.op == ScalarOp::mul && !integers) {
+          fill_errors(out, count, [&](int k) { return product_error(a[k], b[k], result[k]); });
+        } else if ((i.op == ScalarOp::add || i.op == ScalarOp::sub) && !integers) {
+          fill_errors(out, count, [&](int k) { return sum_error(a[k], b[k], result[k]); });
+        } else {
+          fill_errors(out, count, [&](int k) { return error_of(code, i, model, a[k], b[k], c[k], result[k]); });
         }
     }
   }

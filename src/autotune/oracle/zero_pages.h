@@ -16,8 +16,11 @@ template <class T>
 class ZeroPages {
  public:
   ZeroPages() = default;
-  explicit ZeroPages(std::int64_t count) : bytes_(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(T)) {
-    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  /// `shared`: with processes that are forked later.
+  explicit ZeroPages(std::int64_t count, bool shared = false)
+      : bytes_(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(T)) {
+    const int sharing = shared ? MAP_SHARED : MAP_PRIVATE;
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) user_error("oracle: cannot reserve {} bytes for a tensor's reference values", bytes_);
     data_ = static_cast<T*>(memory);
   }

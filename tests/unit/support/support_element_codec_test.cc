@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
+#include <vector>
 
 namespace nestor {
 namespace {
@@ -39,6 +43,38 @@ TEST(ElementCodec, AWideIntegerIsTheNearestOf32Bits) {
     EXPECT_EQ(written[1], wanted);
   }
   EXPECT_EQ(written[0], 7);
+}
+
+/// As its definition says, by functions that take exponents apart.
+double rounded_slowly(double value, int mantissa, int least, int most) {
+  if (!std::isfinite(value) || value == 0) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int scale = std::max(exponent - 1, least) - mantissa;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -scale)), scale);
+  const bool infinite = std::fabs(rounded) >= std::ldexp(1.0, most + 1);
+  return infinite ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+
+TEST(ElementCodec, RoundingToSixteenBitsIsTheDefinitionsBitForBit) {
+  std::mt19937_64 random(1);
+  std::vector<double> values{0.0,      -0.0,     0x1p-1074, -0x1p-1022, std::numeric_limits<double>::max(),
+                             0x1p1023, 65519.99, 65520,     -65520};
+  for (const double special : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan("")})
+    values.push_back(special);
+  for (int k = 0; k < 400000; ++k) {
+    const std::uint64_t bits = random();
+    values.push_back(std::bit_cast<double>(bits));
+    // Around the formats' numbers: ties, their neighbours, the smallest and the largest.
+    const int exponent = static_cast<int>(random() % 300) - 160;
+    const double tie = std::ldexp(static_cast<double>(bits % 8192), exponent - 12);
+    for (const double near : {tie, std::nextafter(tie, 1e300), std::nextafter(tie, -1e300), -tie}) values.push_back(near);
+  }
+  for (const double value : values) {
+    const double half = round_to(ElementType::f16, value), bfloat = round_to(ElementType::bf16, value);
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(half), std::bit_cast<std::uint64_t>(rounded_slowly(value, 10, -14, 15))) << value;
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(bfloat), std::bit_cast<std::uint64_t>(rounded_slowly(value, 7, -126, 127))) << value;
+  }
 }
 
 TEST(ElementCodec, AnyByteButZeroIsTrueAndOneIsWritten) {

@@ -1,0 +1,234 @@
+// Points that are evaluated a row at once, and what one element needs.
+#include "autotune/oracle/reference.h"
+
+#include "poly/nest/scalar_semantics.h"
+#include "support/element_codec.h"
+#include "support/error.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace nestor {
+
+std::array<std::int64_t, 64> coordinates_of(std::int64_t linear, const std::vector<std::int64_t>& strides) {
+  std::array<std::int64_t, 64> found{};
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    found[d] = linear / strides[d];
+    linear %= strides[d];
+  }
+  return found;
+}
+
+namespace {
+
+/// Step from one of some elements to the next, by dim; nothing where they are not a straight row.
+std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int count,
+                                                 const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> steps(strides.size());
+  if (count == 1) return steps;
+  for (int k = 1; k < count; ++k) {
+    if (linear[k] != linear[0] + k * (linear[1] - linear[0])) return std::nullopt;
+  }
+  const auto first = coordinates_of(linear[0], strides), second = coordinates_of(linear[1], strides),
+             last = coordinates_of(linear[count - 1], strides);
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    steps[d] = second[d] - first[d];
+    if (last[d] != first[d] + (count - 1) * steps[d]) return std::nullopt;
+  }
+  return steps;
+}
+
+constexpr double kWorthKeeping = 128;  ///< elementary evaluations, beyond which a temporary of one point is remembered
+/// A cheap one is remembered, too, where so many points read it, of a tensor that has no more elements.
+constexpr double kOftenRead = 8;
+constexpr std::int64_t kMostKept = std::int64_t{1} << 24;
+constexpr std::size_t kMostLookedAt = std::size_t{1} << 18;  ///< chunks of points of one element, for what they need
+
+}  // namespace
+
+void Reference::set_expanded_costs() {
+  std::vector<double> reads(stores_.size());
+  for (CompiledStatement& code : statements_) {
+    code.expanded = 1 + static_cast<double>(code.value.size());
+    for (const CompiledAccess& read : code.reads) {
+      reads[read.tensor] += code.points;
+      for (const int writer : stores_[read.tensor].writers) {
+        if (statements_[writer].group < code.group) code.expanded += statements_[writer].expanded;
+      }
+    }
+  }
+  for (CompiledStatement& code : statements_) {
+    const Store& written = stores_[code.write.tensor];
+    const bool often = reads[code.write.tensor] >= kOftenRead * static_cast<double>(written.elements);
+    code.remembered = code.expanded > kWorthKeeping || (often && written.elements <= kMostKept);
+  }
+}
+
+/// The statement that computes single points of a tensor each by itself, with no more than one in it; -1: it is no such tensor.
+int Reference::point_writer(int tensor, int version) {
+  if (version != 1) return -1;
+  const int writer = stores_[tensor].writers[0];
+  return statements_[writer].reduction || element_loops(writer).instance.empty() ? -1 : writer;
+}
+
+/// Whether elements of a row are remembered: all of them, which are then in `row`, some or none.
+Reference::Known Reference::recall_row(int tensor, int version, const Row& row) {
+  const Store& store = stores_[tensor];
+  const LazyDoubles& values = version_of(tensor, version);
+  const int known =
+      static_cast<int>(std::count_if(row.linear, row.linear + row.count, [&](std::int64_t k) { return values.known(k); }));
+  if (known < row.count) return known > 0 ? Known::some : Known::none;
+  const LazyDoubles& errors = errors_of(tensor, version);
+  for (int k = 0; k < row.count; ++k) {
+    const double value = values.get(row.linear[k]);
+    row.values[k] = store.sums_16_bits ? round_to(store.type, value) : value;
+    row.errors[k] = errors.get(row.linear[k]);
+  }
+  return Known::all;
+}
+
+/// Values and errors of elements in a row that one statement computes at single points, all at once. Cheap ones that few points read are
+/// evaluated anew each time, since that takes less than memory. False where elements are not such.
+bool Reference::compute_row(int tensor, int version, const Row& row) {
+  const Store& store = stores_[tensor];
+  if (row.linear[0] < 0 || row.linear[row.count - 1] < 0) return false;  // -1: the read does not exist
+  const int writer = point_writer(tensor, version);
+  if (writer < 0) return false;
+  const CompiledStatement& code = statements_[writer];
+  const auto steps = step_of(row.linear, row.count, store.strides);
+  if (!steps) return false;
+  if (code.remembered) {
+    const Known known = recall_row(tensor, version, row);
+    if (known == Known::all) return true;
+    if (known == Known::some && code.expanded > kWorthKeeping) return false;
+  }
+  const std::vector<DimFunction>& instance = element_loops(writer).instance;
+  const auto first = coordinates_of(row.linear[0], store.strides);
+  std::array<std::int64_t, 16> dims{};
+  std::vector<std::int64_t> strides(instance.size());
+  for (std::size_t k = 0; k < instance.size(); ++k) {
+    dims[k] = instance[k].at(first.data());
+    for (std::size_t d = 0; d < steps->size(); ++d) strides[k] += instance[k].factors[d] * (*steps)[d];
+  }
+  const bool same = std::all_of(steps->begin(), steps->end(), [](std::int64_t step) { return step == 0; });
+  const int count = same ? 1 : row.count;
+  spend(writer, count);
+  const Chunk chunk = evaluate_chunk(writer, dims.data(), strides, count, false);
+  for (int k = 0; k < row.count; ++k) {
+    if (same && k > 0) {
+      row.values[k] = row.values[0];
+      row.errors[k] = row.errors[0];
+      continue;
+    }
+    row.values[k] = semantics::stored_value(store.type, code.type, chunk.values[k]);
+    ErrorSum error;
+    error.start(row.values[k], chunk.errors[k]);
+    row.errors[k] = error.error(row.values[k], store.narrow);
+    if (code.remembered) remember(tensor, version, row.linear[k], row.values[k], row.errors[k]);
+    if (store.sums_16_bits) row.values[k] = round_to(store.type, row.values[k]);
+  }
+  return true;
+}
+
+void Reference::remember(int tensor, int version, std::int64_t linear, double value, double error) {
+  errors_of(tensor, version).set(linear, error);  // first: whoever knows the value, in another process, reads its error
+  version_of(tensor, version).set(linear, value);
+}
+
+bool Reference::share_elements() {
+  shared_ = true;
+  prepare_elements();
+  try {
+    for (std::size_t tensor = 0; tensor < stores_.size(); ++tensor) {
+      for (int version = 1; version <= static_cast<int>(stores_[tensor].writers.size()); ++version) {
+        version_of(static_cast<int>(tensor), version);
+        errors_of(static_cast<int>(tensor), version);
+      }
+    }
+  } catch (const UserError&) {
+    shared_ = false;  // some of the tables: what is computed is right, and not seen by others
+  }
+  return shared_;
+}
+
+Reference::Element Reference::final_element(const std::string& tensor, std::int64_t linear) const {
+  const int index = store_index_.at(tensor);
+  return {index, static_cast<int>(stores_[index].writers.size()), linear};
+}
+
+bool Reference::known(const Element& element) { return version_of(element.tensor, element.version).known(element.linear); }
+
+bool Reference::compute_within(const Element& element, double most) {
+  limit_ = spent_ + most;
+  try {
+    if (!known(element)) compute(element.tensor, element.version, element.linear);
+    return true;
+  } catch (const UserError&) {
+    depth_ = 0;
+    return false;
+  }
+}
+
+namespace {
+
+/// Each once, in order.
+void make_unique(std::vector<Reference::Element>& elements) {
+  std::sort(elements.begin(), elements.end());
+  elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+}
+
+struct EnoughFound {};
+
+}  // namespace
+
+void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found) {
+  const CompiledStatement& code = statements_[statement];
+  for (const CompiledAccess& read : code.reads) {
+    const Store& store = stores_[read.tensor];
+    if (store.input || (read.guard && !read.guard->evaluate(dims))) continue;
+    const Element element{read.tensor, version_seen(statement, read.tensor), read.at(dims, store.strides)};
+    if (known(element)) continue;
+    const int writer = point_writer(element.tensor, element.version);
+    if (writer < 0 || statements_[writer].expanded > kWorthKeeping) {
+      if (found.empty() || found.back() != element) found.push_back(element);
+      continue;
+    }
+    const std::vector<DimFunction>& instance = element_loops(writer).instance;
+    const auto at = coordinates_of(element.linear, store.strides);
+    std::array<std::int64_t, 16> inner{};
+    for (std::size_t k = 0; k < instance.size(); ++k) inner[k] = instance[k].at(at.data());
+    add_needed(writer, inner.data(), found);
+  }
+}
+
+std::vector<Reference::Element> Reference::needed(const Element& element, std::size_t most) {
+  std::vector<Element> found;
+  std::size_t looked_at = 0;
+  const double spent = spent_;
+  limit_ = std::numeric_limits<double>::infinity();
+  const Sink sink = [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+    const CompiledStatement& code = statements_[statement];
+    const bool inputs_alone =
+        std::all_of(code.reads.begin(), code.reads.end(), [&](const CompiledAccess& read) { return stores_[read.tensor].input; });
+    std::array<std::int64_t, 16> point{};
+    for (int k = 0; k < count && !inputs_alone; ++k) {
+      for (int d = 0; d < code.dims; ++d) point[d] = dims[d] + k * (strides.empty() ? 0 : strides[d]);
+      add_needed(statement, point.data(), found);
+    }
+    if (found.size() > 2 * most) make_unique(found);
+    if (found.size() > most || ++looked_at > kMostLookedAt) throw EnoughFound{};
+  };
+  try {
+    for (int k = 0; k < element.version; ++k) {
+      const ElementLoops& loops = element_loops(stores_[element.tensor].writers[k]);
+      auto frame = coordinates_of(element.linear, stores_[element.tensor].strides);
+      walk(loops.code, frame.data(), sink);
+    }
+  } catch (const EnoughFound&) {  // NOLINT(bugprone-empty-catch): those will do
+  }
+  spent_ = spent;
+  make_unique(found);
+  return found;
+}
+
+}  // namespace nestor

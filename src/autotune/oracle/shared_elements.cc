@@ -1,0 +1,82 @@
+// What one element needs, level by level, in forked processes.
+#include "autotune/oracle/shared_elements.h"
+
+#include "support/system/child_processes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace nestor {
+namespace {
+
+constexpr double kAlone = 1e6;  ///< elementary evaluations (a few nanoseconds each) that are not worth a fork
+constexpr double kMostEvaluations = 4e9;
+constexpr std::size_t kMostElements = std::size_t{1} << 18;
+constexpr std::size_t kRun = 8;  ///< neighbours that one process computes: they lie beside each other in memory
+constexpr int kMostDepth = 64;
+constexpr double kPatience = 2;  ///< processes that do not stop by themselves are ended after so many times as long
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+SharedElements::SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop)
+    : reference_(reference),
+      processes_(processes),
+      most_seconds_(most_seconds),
+      stop_(stop),
+      possible_(processes > 1 && reference.share_elements()) {}
+
+bool SharedElements::prepare(const std::string& tensor, std::int64_t linear) {
+  return possible_ && prepare(reference_.final_element(tensor, linear), 0, false);
+}
+
+bool SharedElements::prepare(const Reference::Element& element, int depth, bool takes_long) {
+  if (depth > kMostDepth || (!takes_long && reference_.compute_within(element, kAlone))) return false;
+  bool forked = false;
+  const std::vector<Reference::Element> all = reference_.needed(element, kMostElements);
+  // One of each tensor first: what all of its elements need is computed for it, by all processes.
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const bool first = k == 0 || all[k].tensor != all[k - 1].tensor || all[k].version != all[k - 1].version;
+    if (first && prepare(all[k], depth + 1, all.size() == 1)) forked = true;
+  }
+  std::vector<Reference::Element> left;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(left), [&](const auto& each) { return !reference_.known(each); });
+  if (left.size() >= static_cast<std::size_t>(processes_)) return compute(left) || forked;
+  for (const Reference::Element& each : left) {
+    if (prepare(each, depth + 1, false)) forked = true;
+  }
+  return forked;
+}
+
+bool SharedElements::compute(const std::vector<Reference::Element>& elements) {
+  const std::size_t run = std::clamp<std::size_t>(elements.size() / static_cast<std::size_t>(processes_), 1, kRun);
+  std::vector<pid_t> children;
+  const pid_t parent = getpid();
+  for (int p = 0; p < processes_; ++p) {
+    const pid_t child = fork();
+    if (child == 0) {
+      end_with_parent(parent);
+      try {
+        const auto start = Clock::now();
+        for (std::size_t k = 0; k < elements.size(); ++k) {
+          if (k / run % static_cast<std::size_t>(processes_) != static_cast<std::size_t>(p)) continue;
+          if (!reference_.compute_within(elements[k], kMostEvaluations)) _exit(1);
+          if (std::chrono::duration<double>(Clock::now() - start).count() > most_seconds_) break;
+        }
+        _exit(0);
+      } catch (...) {
+        _exit(1);
+      }
+    }
+    if (child > 0) children.push_back(child);
+  }
+  const bool forked = !children.empty();
+  // One that failed leaves its share to whoever needs it.
+  possible_ = wait_for_children(std::move(children), kPatience * most_seconds_, stop_);
+  return forked;
+}
+
+}  // namespace nestor

@@ -1,0 +1,35 @@
+// Shared elements: temporaries of a definition that one element needs, evaluated by several processes.
+#pragma once
+
+#include "autotune/oracle/reference.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// Makes elements of a reference cheap: what they need, and takes long, is computed by forked processes, a share each. Values do not
+/// depend on who computes them. No other thread may run meanwhile.
+class SharedElements {
+ public:
+  /// `processes` at once, each of which stops after so many seconds.
+  SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop);
+
+  /// Whether processes computed something for this element, which is cheap then, if they had the time.
+  bool prepare(const std::string& tensor, std::int64_t linear);
+
+ private:
+  /// `takes_long`: it is known to.
+  bool prepare(const Reference::Element& element, int depth, bool takes_long);
+  /// The elements, a share in each process. False: none could be started.
+  bool compute(const std::vector<Reference::Element>& elements);
+
+  Reference& reference_;
+  int processes_;
+  double most_seconds_;
+  const std::atomic<bool>* stop_;
+  bool possible_;
+};
+
+}  // namespace nestor
