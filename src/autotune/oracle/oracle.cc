@@ -89,7 +89,7 @@ constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
 constexpr double kSampleSeconds = 0.3,
                  kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
-constexpr double kMostSampleSeconds = 3;    ///< after which one of each process will do
+constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
 constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
@@ -167,8 +167,9 @@ class RunEvaluator {
 
   /// After so many runs, and so many seconds of a process.
   bool enough(std::size_t runs, double seconds) const {
-    return runs > 0 && ((seconds > kSampleSeconds && runs >= kEnoughSamples) ||
-                        (seconds > kLongSampleSeconds && runs >= kFewestSamples) || seconds > sampling_.most_seconds);
+    if (runs == 0) return false;
+    return (seconds > kSampleSeconds && runs >= kEnoughSamples) || (seconds > kLongSampleSeconds && runs >= kFewestSamples) ||
+           (seconds > sampling_.most_seconds / 2 && runs >= kSequential) || seconds > sampling_.most_seconds;
   }
 
   std::vector<OracleSample> samples() const {
