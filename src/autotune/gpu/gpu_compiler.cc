@@ -42,18 +42,22 @@ std::string assemble(CompiledTrial& compiled) {
   return "";
 }
 
-GpuCertificate GpuCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
+void GpuCompiler::plan(const TileProgram& program, CompiledTrial& compiled) {
   NvptxTarget target;
   target.sm = problem_->gpu.sm;
   target.shared_limit = problem_->gpu.shared_limit;
   target.keep_ir = false;
-  const CompiledNvptx code = compile_nvptx(program, target);
-  compiled.kernel = {code.kernel.architecture, code.kernel.code, recipe_to_json(code.kernel.recipe).dump(), ""};
-  compiled.periods = periods_to_text(size_periods(program));
-  for (const PlannedKernel& kernel : code.plans->kernels) {
+  plans_ = plan_kernels(program, target);
+  for (const PlannedKernel& kernel : plans_->kernels) {
     if (!kernel.tensor)
       compiled.least_ms += nvptx::least_clocks(kernel.bodies.front(), problem_->sizes, problem_->gpu.units) / nvptx::kClocksPerMs;
   }
+}
+
+GpuCertificate GpuCompiler::generate(const TileProgram& program, CompiledTrial& compiled) {
+  const CompiledNvptx code = compile_planned(program, std::move(plans_));
+  compiled.kernel = {code.kernel.architecture, code.kernel.code, recipe_to_json(code.kernel.recipe).dump(), ""};
+  compiled.periods = periods_to_text(size_periods(program));
   return code.certificate;
 }
 

@@ -3,6 +3,7 @@
 
 #include "autotune/gpu/gpu_problem.h"
 #include "autotune/target/candidate_compiler.h"
+#include "codegen/gpu/kernel_plans.h"
 
 namespace nestor {
 
@@ -11,10 +12,12 @@ class GpuCompiler : public CandidateCompiler {
   explicit GpuCompiler(const std::shared_ptr<GpuProblem>& problem) : CandidateCompiler(problem), problem_(problem) {}
 
  private:
+  void plan(const TileProgram& program, CompiledTrial& compiled) override;
   GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) override;
   std::string finish(CompiledTrial& compiled, double generated_ms) override;
 
   std::shared_ptr<GpuProblem> problem_;
+  std::shared_ptr<const KernelPlans> plans_;  ///< of the candidate that is being compiled
 };
 
 /// Machine code of `kernel` from ptxas, with its report as JSON, where ptxas is there; nothing changes where it is not.

@@ -45,10 +45,11 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
     if (!why.empty()) return ended(TrialStatus::infeasible, why);
     if (!is_valid_for(program.valid, problem_->sizes, &why))
       return ended(TrialStatus::infeasible, "the kernel is not valid at these sizes: " + why);
-    CodeCertificate certificate;
-    certificate.kernels = generate(program, compiled);
+    plan(program, compiled);
     if (const std::string hopeless = why_hopeless(job, compiled.least_ms); !hopeless.empty())
       return ended(TrialStatus::infeasible, hopeless);
+    CodeCertificate certificate;
+    certificate.kernels = generate(program, compiled);
     certificate.program = prove_program(program, *schedule);
     if (auto unproved = outcome_without_proof(certificate.program, milliseconds_since(start))) return unproved;
     if (auto unproved = outcome_without_plan_proof(certificate.kernels.unproved, milliseconds_since(start))) return unproved;

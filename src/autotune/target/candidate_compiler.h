@@ -24,7 +24,10 @@ class CandidateCompiler : public TrialCompiler {
  protected:
   /// Why no program like this one may run on the target, "" for nothing.
   virtual std::string refusal(const TileProgram&) const { return ""; }
-  /// Fills `kernel`, `periods` and, where something is known, `least_ms`. Returns what is proved of its plans. Throws UserError where the target refuses the program.
+  /// Plans the program's kernels and sets `least_ms` where something is known of it: before code is made, which takes most of the time.
+  /// Throws UserError where the target refuses the program.
+  virtual void plan(const TileProgram&, CompiledTrial&) {}
+  /// Fills `kernel` and `periods`, after plan(). Returns what is proved of the plans. Throws UserError where the target refuses the program.
   virtual GpuCertificate generate(const TileProgram& program, CompiledTrial& compiled) = 0;
   /// What follows the proof: an assembler. Returns why it refuses the code, "" for nothing. `generated_ms`: taken so far.
   virtual std::string finish(CompiledTrial&, double generated_ms) {

@@ -94,8 +94,12 @@ void complete(std::vector<LaunchNode>& nodes, const std::map<std::string, nvptx:
 }  // namespace
 
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target) {
+  return compile_planned(program, plan_kernels(program, target));
+}
+
+CompiledNvptx compile_planned(const TileProgram& program, std::shared_ptr<const KernelPlans> plans) {
   const DebugTimer timer("GPU code");
-  std::shared_ptr<const KernelPlans> plans = plan_kernels(program, target);
+  const NvptxTarget& target = plans->target;
   const auto any_kernel = [&](const auto& holds) {
     return std::any_of(plans->launches.kernels.begin(), plans->launches.kernels.end(), holds);
   };

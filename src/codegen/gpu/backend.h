@@ -23,6 +23,8 @@ struct CompiledNvptx {
 /// Throws UserError when a scratch buffer has no constant size or the block's buffers exceed the shared memory, InternalError when the plan
 /// of a kernel is refuted.
 CompiledNvptx compile_nvptx(const TileProgram& program, const NvptxTarget& target);
+/// The same by plans of the program that were made before (plan_kernels()): who looks at them first may spare the code.
+CompiledNvptx compile_planned(const TileProgram& program, std::shared_ptr<const KernelPlans> plans);
 
 /// What is proved of the kernels of a program, without their code. Throws as compile_nvptx().
 GpuCertificate certify_kernels(const TileProgram& program, const NvptxTarget& target);

@@ -10,6 +10,7 @@
 #include "codegen/gpu/simt/plan/print_block_plan.h"
 #include "codegen/gpu/simt/proof/block_check.h"
 #include "codegen/gpu/simt/proof/launch_check.h"
+#include "support/debug.h"
 #include "support/error.h"
 
 #include <fmt/ranges.h>
@@ -76,6 +77,7 @@ std::vector<nvptx::BlockPlan> plan_bodies(const nvptx::KernelPlan& kernel, const
 }
 
 std::shared_ptr<const KernelPlans> plan_kernels(const TileProgram& program, const NvptxTarget& target) {
+  const DebugTimer timer("GPU plans");
   check_target(target);
   auto plans = std::make_shared<KernelPlans>();
   plans->target = target;
