@@ -1,6 +1,8 @@
 // Cache of schedules that have had their algebra steps.
 #include "autotune/trial/base_schedules.h"
 
+#include <optional>
+
 namespace nestor {
 
 std::size_t BaseSchedules::rule_count(const std::vector<Step>& steps) {
@@ -9,14 +11,31 @@ std::size_t BaseSchedules::rule_count(const std::vector<Step>& steps) {
   return count;
 }
 
-const Schedule& BaseSchedules::base(const std::vector<Step>& steps) {
+const Schedule& BaseSchedules::after_rules(const std::vector<Step>& steps) {
+  // Where each key of fewer steps ends.
+  std::vector<std::size_t> ends{0};
   std::string key;
-  for (std::size_t k = 0; k < rule_count(steps); ++k) key += step_to_json(steps[k]).dump() + "\n";
-  const auto known = known_.find(key);
-  if (known != known_.end()) return known->second;
-  Schedule schedule = Schedule(nest_).apply_all({steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(rule_count(steps))});
+  for (std::size_t k = 0; k < rule_count(steps); ++k) {
+    key += step_to_json(steps[k]).dump() + "\n";
+    ends.push_back(key.size());
+  }
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  // From the most steps that are known: rules are tried one after the other.
+  std::optional<Schedule> schedule;
+  std::size_t applied = ends.size() - 1;
+  while (!schedule && applied > 0) {
+    const auto known = known_.find(key.substr(0, ends[--applied]));
+    if (known != known_.end()) schedule = known->second;
+  }
+  if (!schedule) schedule = Schedule(nest_);
+  const auto first = steps.begin() + static_cast<std::ptrdiff_t>(applied), last = steps.begin() + static_cast<std::ptrdiff_t>(ends.size() - 1);
+  return known_.emplace(key, schedule->apply_all({first, last})).first->second;
+}
+
+const Schedule& BaseSchedules::base(const std::vector<Step>& steps) {
+  const Schedule& schedule = after_rules(steps);
   schedule.dependences();
-  return known_.emplace(key, std::move(schedule)).first->second;
+  return schedule;
 }
 
 Schedule BaseSchedules::replay(const std::vector<Step>& steps) {

@@ -17,6 +17,8 @@ class BaseSchedules {
   const Nest& nest() const { return nest_; }
   /// The schedule after the leading apply_rule steps of `steps`. Throws UserError when a rule does not apply.
   const Schedule& base(const std::vector<Step>& steps);
+  /// The same, before anybody asks for its dependences.
+  const Schedule& after_rules(const std::vector<Step>& steps);
   /// base() and then the other steps. Throws UserError when one is illegal.
   Schedule replay(const std::vector<Step>& steps);
 

@@ -34,7 +34,7 @@ bool try_rule(BaseSchedules& schedules, const std::string& rule, const std::vect
   args.insert(args.end(), target.begin(), target.end());
   steps.push_back(make_step("apply_rule", std::move(args)));
   try {
-    schedules.base(steps);
+    schedules.after_rules(steps);
     return true;
   } catch (const UserError&) {
     steps.pop_back();
@@ -44,7 +44,7 @@ bool try_rule(BaseSchedules& schedules, const std::string& rule, const std::vect
 
 bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
                 std::set<std::string>& attempted) {
-  const Nest nest = schedules.base(steps).nest();
+  const Nest nest = schedules.after_rules(steps).nest();
   for (const RuleMatch& match : rule.find(nest)) {
     if (made_by_rule(match, nest, before)) continue;
     if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
@@ -78,7 +78,7 @@ std::vector<Step> rule_steps(BaseSchedules& schedules, const std::set<std::strin
   for (const Rule& rule : rules()) {
     if (!enabled.contains(rule.name)) continue;
     std::set<std::string> attempted;
-    const Nest before = schedules.base(steps).nest();
+    const Nest before = schedules.after_rules(steps).nest();
     for (int k = 0; k < kMostApplications && apply_once(rule, schedules, before, steps, attempted); ++k) {}
   }
   return steps;
@@ -96,11 +96,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left.
     if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
   }
-  if (!rule(kAligningRule).find(schedules.base(usual).nest()).empty()) matching.insert(kAligningRule);
-  if (!rule(kNarrowingRule).find(schedules.base(usual).nest()).empty()) {
+  const Nest& usual_nest = schedules.after_rules(usual).nest();
+  if (!rule(kAligningRule).find(usual_nest).empty()) matching.insert(kAligningRule);
+  if (!rule(kNarrowingRule).find(usual_nest).empty()) {
     // It makes products of 16-bit operands, for which there are other rules.
     all.insert(kNarrowingRule);
-    const Nest narrowed = schedules.base(rule_steps(schedules, all)).nest();
+    const Nest narrowed = schedules.after_rules(rule_steps(schedules, all)).nest();
     matching.insert(kNarrowingRule);
     for (const Rule& rule : rules()) {
       if (is_for_products(rule.name) && !rule.find(narrowed).empty()) matching.insert(rule.name);
@@ -115,7 +116,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
 
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure) {
   std::set<int> axes;
-  for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+  for (const RuleMatch& match : rule(kSplittingRule).find(schedules.after_rules(steps).nest())) {
     if (const auto loop = loop_of(match, structure)) axes.insert(loop->axis);
   }
   return axes;
@@ -127,7 +128,7 @@ std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps,
   for (bool again = true; again;) {
     again = false;
     // Anew after each application: names of parts are chosen so that they are free.
-    for (const RuleMatch& match : rule(kSplittingRule).find(schedules.base(steps).nest())) {
+    for (const RuleMatch& match : rule(kSplittingRule).find(schedules.after_rules(steps).nest())) {
       const auto loop = loop_of(match, structure);
       if (!loop || loop->axis != axis || !attempted.insert(match.target[0]).second) continue;
       const std::int64_t size = std::max<std::int64_t>(round_up(ceil_div(loop->extent, parts), multiple), 2);
